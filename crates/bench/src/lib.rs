@@ -1,0 +1,1 @@
+//! Benchmark scenarios beside their peers and floors.

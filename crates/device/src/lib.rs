@@ -1,0 +1,1 @@
+//! A DPWS device host and a client as libraries.

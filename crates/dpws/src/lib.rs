@@ -1,0 +1,1 @@
+//! Devices Profile for Web Services: discovery, metadata, eventing, in both dialects.

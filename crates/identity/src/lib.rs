@@ -1,0 +1,1 @@
+//! One key per node or device, tokens, and which addresses may be contacted.

@@ -1,0 +1,1 @@
+//! The server: configuration, wiring, REST API, console, metrics.

@@ -1,0 +1,1 @@
+//! Semantic registry: entities and triples in ordered indexes, SPARQL, journal, change feed.

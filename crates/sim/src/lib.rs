@@ -1,0 +1,1 @@
+//! Seeded network and disks on a virtual clock, running the real machines.

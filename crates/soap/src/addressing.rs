@@ -1,0 +1,243 @@
+//! WS-Addressing headers and endpoint references.
+
+use chappe_xml::{Element, Name, Str};
+
+use crate::Error;
+
+/// The two versions in use; they differ in namespace and in defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum AddressingVersion {
+    /// The submission of August 2004, used by WS-Discovery 2005/04 and DPWS 2006/02.
+    V200408,
+    /// The recommendation, used by the 2009 dialects.
+    #[default]
+    V200508,
+}
+
+impl AddressingVersion {
+    /// The namespace name.
+    #[must_use]
+    pub const fn namespace(self) -> &'static str {
+        match self {
+            Self::V200408 => "http://schemas.xmlsoap.org/ws/2004/08/addressing",
+            Self::V200508 => "http://www.w3.org/2005/08/addressing",
+        }
+    }
+
+    /// The address that means "back on the connection this came by".
+    #[must_use]
+    pub const fn anonymous(self) -> &'static str {
+        match self {
+            Self::V200408 => "http://schemas.xmlsoap.org/ws/2004/08/addressing/role/anonymous",
+            Self::V200508 => "http://www.w3.org/2005/08/addressing/anonymous",
+        }
+    }
+
+    /// The action of a fault that WS-Addressing itself defines.
+    #[must_use]
+    pub const fn fault_action(self) -> &'static str {
+        match self {
+            Self::V200408 => "http://schemas.xmlsoap.org/ws/2004/08/addressing/fault",
+            Self::V200508 => "http://www.w3.org/2005/08/addressing/fault",
+        }
+    }
+
+    /// A name in this version's namespace.
+    #[must_use]
+    pub const fn name(self, local: &'static str) -> Name {
+        Name::new(self.namespace(), local)
+    }
+
+    pub(crate) fn of(namespace: &str) -> Option<Self> {
+        [Self::V200408, Self::V200508]
+            .into_iter()
+            .find(|version| version.namespace() == namespace)
+    }
+}
+
+/// Where messages go: an address, and headers to be echoed there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EndpointReference {
+    /// A URI: of a transport, or a stable identifier such as `urn:uuid:…`.
+    pub address: Str,
+    /// Reference parameters (and, in 2004/08, properties), echoed as headers.
+    pub reference_parameters: Vec<Element>,
+}
+
+impl EndpointReference {
+    /// A reference without parameters.
+    #[must_use]
+    pub fn new(address: impl Into<Str>) -> Self {
+        Self {
+            address: address.into(),
+            reference_parameters: Vec::new(),
+        }
+    }
+
+    /// Reads an element of endpoint reference type.
+    ///
+    /// # Errors
+    /// When there is no address.
+    pub fn from_element(version: AddressingVersion, element: &Element) -> Result<Self, Error> {
+        let Some(address) = element.child(&version.name("Address")) else {
+            return Err(Error::Incomplete {
+                element: element.name.clone(),
+                what: "an Address",
+            });
+        };
+        let reference_parameters = ["ReferenceProperties", "ReferenceParameters"]
+            .into_iter()
+            .filter_map(|local| element.child(&version.name(local)))
+            .flat_map(|holder| holder.elements().cloned())
+            .collect();
+        Ok(Self {
+            address: address.text().trim().to_owned().into(),
+            reference_parameters,
+        })
+    }
+
+    /// As an element of this name.
+    #[must_use]
+    pub fn to_element(&self, version: AddressingVersion, name: Name) -> Element {
+        let address = Element::new(version.name("Address")).with_text(self.address.clone());
+        let element = Element::new(name).with_child(address);
+        if self.reference_parameters.is_empty() {
+            return element;
+        }
+        let parameters = self.reference_parameters.iter().cloned();
+        element
+            .with_child(Element::new(version.name("ReferenceParameters")).with_children(parameters))
+    }
+}
+
+/// The message addressing properties.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Addressing {
+    /// Which version the message speaks.
+    pub version: AddressingVersion,
+    /// What the message means (a URI); required.
+    pub action: Str,
+    /// The message's identifier (a URI).
+    pub message_id: Option<Str>,
+    /// The destination; absent means anonymous.
+    pub to: Option<Str>,
+    /// The identifier of the message that this one answers.
+    pub relates_to: Option<Str>,
+    /// Who sends.
+    pub from: Option<EndpointReference>,
+    /// Where the answer goes; absent means anonymous in 2005/08.
+    pub reply_to: Option<EndpointReference>,
+    /// Where faults go; absent means as the answer.
+    pub fault_to: Option<EndpointReference>,
+}
+
+const HEADERS: [&str; 7] = [
+    "Action",
+    "MessageID",
+    "To",
+    "RelatesTo",
+    "From",
+    "ReplyTo",
+    "FaultTo",
+];
+
+impl Addressing {
+    /// A message of this action.
+    #[must_use]
+    pub fn new(version: AddressingVersion, action: impl Into<Str>) -> Self {
+        Self {
+            version,
+            action: action.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the addressing headers out of `headers`.
+    ///
+    /// # Errors
+    /// When no action stands there, or a header repeats.
+    pub(crate) fn take(headers: &mut Vec<Element>) -> Result<Self, Error> {
+        let version = headers
+            .iter()
+            .filter(|header| header.name.local == "Action")
+            .find_map(|header| AddressingVersion::of(&header.name.namespace))
+            .ok_or(Error::MissingHeader("Action"))?;
+        let mut found: [Option<Element>; 7] = Default::default();
+        let mut others = Vec::new();
+        for header in headers.drain(..) {
+            let slot = (header.name.namespace == version.namespace())
+                .then(|| HEADERS.iter().position(|local| header.name.local == *local))
+                .flatten();
+            match slot {
+                Some(slot) if found[slot].is_some() => {
+                    return Err(Error::DuplicateHeader(HEADERS[slot].into()));
+                }
+                Some(slot) => found[slot] = Some(header),
+                None => others.push(header),
+            }
+        }
+        *headers = others;
+        let text = |slot: &Option<Element>| {
+            slot.as_ref()
+                .map(|header| Str::Owned(header.text().trim().to_owned()))
+        };
+        let reference = |slot: &Option<Element>| {
+            slot.as_ref()
+                .map(|header| EndpointReference::from_element(version, header))
+                .transpose()
+        };
+        let [action, message_id, to, relates_to, from, reply_to, fault_to] = &found;
+        Ok(Self {
+            version,
+            action: text(action)
+                .filter(|uri| !uri.is_empty())
+                .ok_or(Error::MissingHeader("Action"))?,
+            message_id: text(message_id),
+            to: text(to),
+            relates_to: text(relates_to),
+            from: reference(from)?,
+            reply_to: reference(reply_to)?,
+            fault_to: reference(fault_to)?,
+        })
+    }
+
+    pub(crate) fn to_elements(&self) -> Vec<Element> {
+        let version = self.version;
+        let text = |local, value: &Option<Str>| {
+            value
+                .as_ref()
+                .map(|value| Element::new(version.name(local)).with_text(value.clone()))
+        };
+        let reference = |local, value: &Option<EndpointReference>| {
+            value
+                .as_ref()
+                .map(|value| value.to_element(version, version.name(local)))
+        };
+        [
+            text("To", &self.to),
+            text("Action", &Some(self.action.clone())),
+            text("MessageID", &self.message_id),
+            text("RelatesTo", &self.relates_to),
+            reference("From", &self.from),
+            reference("ReplyTo", &self.reply_to),
+            reference("FaultTo", &self.fault_to),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// The properties of an answer to this message.
+    #[must_use]
+    pub fn reply(&self, action: impl Into<Str>) -> Self {
+        let reply_to = self
+            .reply_to
+            .as_ref()
+            .map(|reference| reference.address.clone());
+        Self {
+            relates_to: self.message_id.clone(),
+            to: Some(reply_to.unwrap_or(Str::Borrowed(self.version.anonymous()))),
+            ..Self::new(self.version, action)
+        }
+    }
+}

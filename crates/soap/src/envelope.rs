@@ -1,0 +1,176 @@
+//! The envelope.
+
+use chappe_xml::{Element, Limits, Name, Str};
+
+use crate::{Addressing, Error, Fault};
+
+/// The namespace of SOAP 1.2.
+pub const NAMESPACE: &str = "http://www.w3.org/2003/05/soap-envelope";
+const NAMESPACE_1_1: &str = "http://schemas.xmlsoap.org/soap/envelope/";
+
+/// A SOAP 1.2 message with its addressing headers understood.
+///
+/// ```
+/// use chappe_soap::{Addressing, AddressingVersion, Envelope};
+/// use chappe_xml::{Element, Name};
+/// let addressing = Addressing::new(AddressingVersion::V200508, "urn:x/Get");
+/// let sent = Envelope::new(addressing).with_body(Element::new(Name::new("urn:x", "Get")));
+/// let received = Envelope::parse(sent.to_text().as_bytes())?;
+/// assert_eq!(received.addressing.action, "urn:x/Get");
+/// assert!(received.body().unwrap().name.is("urn:x", "Get"));
+/// # Ok::<(), chappe_soap::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Envelope {
+    /// The addressing properties.
+    pub addressing: Addressing,
+    /// The other headers. Each carries the namespace declarations that were in scope around it.
+    pub headers: Vec<Element>,
+    /// The children of the body. Each carries the namespace declarations in scope around it, so
+    /// that QNames in its content can be resolved.
+    pub body: Vec<Element>,
+    /// Further declarations for the root, for peers that read only given prefixes.
+    pub namespaces: Vec<(Str, Str)>,
+}
+
+impl Envelope {
+    /// A message without body.
+    #[must_use]
+    pub fn new(addressing: Addressing) -> Self {
+        Self {
+            addressing,
+            ..Self::default()
+        }
+    }
+
+    /// With a child of the body.
+    #[must_use]
+    pub fn with_body(mut self, element: Element) -> Self {
+        self.body.push(element);
+        self
+    }
+
+    /// With a header.
+    #[must_use]
+    pub fn with_header(mut self, element: Element) -> Self {
+        self.headers.push(element);
+        self
+    }
+
+    /// The first child of the body.
+    #[must_use]
+    pub fn body(&self) -> Option<&Element> {
+        self.body.first()
+    }
+
+    /// The fault in the body, if the message is one.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        self.body().and_then(Fault::from_element)
+    }
+
+    /// The first header of this name.
+    #[must_use]
+    pub fn header(&self, name: &Name) -> Option<&Element> {
+        self.headers.iter().find(|header| header.name == *name)
+    }
+
+    /// A header that demands to be understood and is not in `understood`.
+    #[must_use]
+    pub fn not_understood(&self, understood: &[Name]) -> Option<&Element> {
+        let must = Name::new(NAMESPACE, "mustUnderstand");
+        self.headers.iter().find(|header| {
+            matches!(header.attribute(&must), Some("true" | "1"))
+                && !understood.contains(&header.name)
+        })
+    }
+
+    /// Parses text XML under the default limits.
+    ///
+    /// # Errors
+    /// When the bytes are no SOAP 1.2 message with an action.
+    pub fn parse(document: &[u8]) -> Result<Self, Error> {
+        Self::parse_within(document, Limits::default())
+    }
+
+    /// Parses text XML under given limits.
+    ///
+    /// # Errors
+    /// When the bytes are no SOAP 1.2 message with an action.
+    pub fn parse_within(document: &[u8], limits: Limits) -> Result<Self, Error> {
+        Self::from_element(Element::parse_within(document, limits)?)
+    }
+
+    /// Reads the tree of a message.
+    ///
+    /// # Errors
+    /// When it is no SOAP 1.2 message with an action.
+    pub fn from_element(mut root: Element) -> Result<Self, Error> {
+        if root.name.is(NAMESPACE_1_1, "Envelope") {
+            return Err(Error::VersionMismatch);
+        }
+        if !root.name.is(NAMESPACE, "Envelope") {
+            return Err(Error::NotEnvelope(root.name));
+        }
+        let mut headers = take_children(&mut root, "Header").unwrap_or_default();
+        let body = take_children(&mut root, "Body").ok_or(Error::NoBody)?;
+        let addressing = Addressing::take(&mut headers)?;
+        Ok(Self {
+            addressing,
+            headers,
+            body,
+            namespaces: Vec::new(),
+        })
+    }
+
+    /// The tree of the message.
+    #[must_use]
+    pub fn to_element(&self) -> Element {
+        let element = |local| Element::new(Name::new(NAMESPACE, local));
+        let header = element("Header")
+            .with_children(self.addressing.to_elements())
+            .with_children(self.headers.iter().cloned());
+        let body = element("Body").with_children(self.body.iter().cloned());
+        let mut root = element("Envelope")
+            .with_namespace("soap", NAMESPACE)
+            .with_namespace("wsa", self.addressing.version.namespace());
+        root.namespaces.extend(self.namespaces.iter().cloned());
+        root.with_child(header).with_child(body)
+    }
+
+    /// The text document, with the XML declaration that some devices demand.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?>{}",
+            self.to_element().to_text()
+        )
+    }
+}
+
+/// Takes the children of the first `local` child, each with the declarations around it.
+fn take_children(root: &mut Element, local: &'static str) -> Option<Vec<Element>> {
+    let index = root.children.iter().position(|node| match node {
+        chappe_xml::Node::Element(element) => element.name.is(NAMESPACE, local),
+        chappe_xml::Node::Text(_) => false,
+    })?;
+    let chappe_xml::Node::Element(holder) = root.children.swap_remove(index) else {
+        return None;
+    };
+    let around = inherited(&root.namespaces, &holder.namespaces);
+    let children = holder.children.into_iter().filter_map(|node| match node {
+        chappe_xml::Node::Element(mut element) => {
+            element.namespaces = inherited(&around, &element.namespaces);
+            Some(element)
+        }
+        chappe_xml::Node::Text(_) => None,
+    });
+    Some(children.collect())
+}
+
+/// Declarations in scope: `inner` hides `outer`.
+fn inherited(outer: &[(Str, Str)], inner: &[(Str, Str)]) -> Vec<(Str, Str)> {
+    let hidden = |prefix: &Str| inner.iter().any(|(other, _)| other == prefix);
+    let outer = outer.iter().filter(|(prefix, _)| !hidden(prefix));
+    outer.chain(inner).cloned().collect()
+}

@@ -1,0 +1,35 @@
+//! Why bytes are no usable SOAP message.
+
+use chappe_xml::Name;
+
+/// Bytes or elements that are no usable SOAP message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not XML, or beyond a limit.
+    #[error(transparent)]
+    Xml(#[from] chappe_xml::Error),
+    /// A root element that is no SOAP envelope.
+    #[error("{0} is no SOAP 1.2 envelope")]
+    NotEnvelope(Name),
+    /// An envelope of SOAP 1.1: answered with the `VersionMismatch` fault.
+    #[error("the envelope is of SOAP 1.1, SOAP 1.2 is spoken here")]
+    VersionMismatch,
+    /// The envelope has no body.
+    #[error("the envelope has no Body")]
+    NoBody,
+    /// No action header in a known WS-Addressing namespace.
+    #[error("the WS-Addressing header {0} is missing")]
+    MissingHeader(&'static str),
+    /// A header that may stand once stands twice.
+    #[error("the WS-Addressing header {0} stands more than once")]
+    DuplicateHeader(String),
+    /// An element that lacks something its specification demands.
+    #[error("{element} lacks {what}")]
+    Incomplete {
+        /// The element.
+        element: Name,
+        /// What is missing or wrong.
+        what: &'static str,
+    },
+}

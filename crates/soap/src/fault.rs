@@ -1,0 +1,141 @@
+//! SOAP faults (SOAP 1.2 part 1, section 5.4).
+
+use chappe_xml::{Element, Name, Str};
+
+use crate::NAMESPACE;
+
+/// The fault codes of SOAP 1.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultCode {
+    /// The envelope is of another version.
+    VersionMismatch,
+    /// A header that must be understood was not.
+    MustUnderstand,
+    /// The data encoding is not supported.
+    DataEncodingUnknown,
+    /// The message is wrong; sending it again does not help.
+    Sender,
+    /// The receiver failed; sending it again may help.
+    Receiver,
+}
+
+impl FaultCode {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::VersionMismatch, "VersionMismatch"),
+        (Self::MustUnderstand, "MustUnderstand"),
+        (Self::DataEncodingUnknown, "DataEncodingUnknown"),
+        (Self::Sender, "Sender"),
+        (Self::Receiver, "Receiver"),
+    ];
+
+    /// The local name of the code.
+    #[must_use]
+    pub fn local(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(code, _)| *code == self)
+            .map_or("Receiver", |(_, local)| local)
+    }
+}
+
+/// What went wrong, as a message says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("fault {}{}: {reason}", code.local(), subcode.as_ref().map(|name| format!(" ({name})")).unwrap_or_default())]
+pub struct Fault {
+    /// Whose fault it is.
+    pub code: FaultCode,
+    /// The specification's own code.
+    pub subcode: Option<Name>,
+    /// For a person to read, in English.
+    pub reason: Str,
+    /// Further elements.
+    pub detail: Vec<Element>,
+}
+
+impl Fault {
+    /// The sender's fault.
+    #[must_use]
+    pub fn sender(subcode: Name, reason: impl Into<Str>) -> Self {
+        let subcode = Some(subcode);
+        Self {
+            code: FaultCode::Sender,
+            subcode,
+            reason: reason.into(),
+            detail: Vec::new(),
+        }
+    }
+
+    /// The receiver's fault.
+    #[must_use]
+    pub fn receiver(subcode: Name, reason: impl Into<Str>) -> Self {
+        Self {
+            code: FaultCode::Receiver,
+            ..Self::sender(subcode, reason)
+        }
+    }
+
+    /// Reads the `Fault` element of a body.
+    #[must_use]
+    pub fn from_element(element: &Element) -> Option<Self> {
+        if !element.name.is(NAMESPACE, "Fault") {
+            return None;
+        }
+        let name = |local| Name::new(NAMESPACE, local);
+        let code = element.child(&name("Code"))?;
+        let value = code.child(&name("Value"))?;
+        let local = value
+            .text()
+            .trim()
+            .rsplit(':')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let code_value = FaultCode::ALL.iter().find(|(_, known)| *known == local)?.0;
+        let subcode = code.child(&name("Subcode")).and_then(|subcode| {
+            let value = subcode.child(&name("Value"))?;
+            value.resolve(&[element, code, subcode], value.text().trim())
+        });
+        let reason = element
+            .child(&name("Reason"))
+            .and_then(|reason| reason.child(&name("Text")))
+            .map(|text| text.text().trim().to_owned())
+            .unwrap_or_default();
+        let detail = element.child(&name("Detail"));
+        let detail = detail
+            .map(|detail| detail.elements().cloned().collect())
+            .unwrap_or_default();
+        Some(Self {
+            code: code_value,
+            subcode,
+            reason: reason.into(),
+            detail,
+        })
+    }
+
+    /// As the element of a body.
+    #[must_use]
+    pub fn to_element(&self) -> Element {
+        let element = |local| Element::new(Name::new(NAMESPACE, local));
+        let value = format!("soap:{}", self.code.local());
+        let value = element("Value")
+            .with_namespace("soap", NAMESPACE)
+            .with_text(value);
+        let mut code = element("Code").with_child(value);
+        if let Some(subcode) = &self.subcode {
+            let text = format!("sub:{}", subcode.local);
+            let value = element("Value").with_namespace("sub", subcode.namespace.clone());
+            code = code.with_child(element("Subcode").with_child(value.with_text(text)));
+        }
+        let lang = Name::new("http://www.w3.org/XML/1998/namespace", "lang");
+        let text = element("Text")
+            .with_attribute(lang, "en")
+            .with_text(self.reason.clone());
+        let fault = element("Fault")
+            .with_child(code)
+            .with_child(element("Reason").with_child(text));
+        if self.detail.is_empty() {
+            return fault;
+        }
+        fault.with_child(element("Detail").with_children(self.detail.iter().cloned()))
+    }
+}

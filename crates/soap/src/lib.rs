@@ -1,0 +1,20 @@
+//! SOAP 1.2 messages as values.
+//!
+//! [`Envelope`] is a message with its [`Addressing`] headers understood, in WS-Addressing 2005/08 or
+//! 2004/08; [`Fault`] is what a message can say went wrong. Values become XML events, hence text or
+//! EXI by the transport's choice.
+//!
+//! Sources: SOAP 1.2 part 1 (W3C, second edition); WS-Addressing 1.0 core and SOAP binding (W3C);
+//! WS-Addressing (W3C submission, August 2004).
+
+#![forbid(unsafe_code)]
+
+mod addressing;
+mod envelope;
+mod error;
+mod fault;
+
+pub use addressing::{Addressing, AddressingVersion, EndpointReference};
+pub use envelope::{Envelope, NAMESPACE};
+pub use error::Error;
+pub use fault::{Fault, FaultCode};

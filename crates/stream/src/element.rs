@@ -1,0 +1,129 @@
+//! The one currency: what every wrapper yields and every exporter takes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds since 1970-01-01T00:00:00Z, by the clock of whoever stamped.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+/// The lineage of a stream's numbers.
+///
+/// A log that is created anew or restored from a backup gets a new one, so that (stream, epoch,
+/// sequence) never names two elements. Written as 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+/// Where an element stands in its stream. Written `epoch:sequence`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct Position {
+    /// The lineage.
+    pub epoch: Epoch,
+    /// The number, rising by one from 1; a new epoch goes on counting.
+    pub sequence: u64,
+}
+
+/// One element of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamElement {
+    /// Where it stands; zero until the log has numbered it.
+    pub position: Position,
+    /// When the source says it happened.
+    pub source_time: Timestamp,
+    /// When this node received it.
+    pub receive_time: Timestamp,
+    /// Which instance of the stream's subject it is about, for streams with a key.
+    pub key: Option<String>,
+    /// One value for each field of the schema, in its order.
+    pub values: Vec<Value>,
+    /// How far the values may be trusted.
+    pub quality: Quality,
+}
+
+/// How far an element's values may be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// The source vouches for them.
+    #[default]
+    Good,
+    /// The source doubts them: calibration, range, ongoing measurement.
+    Questionable,
+    /// The source says that they are wrong.
+    Bad,
+}
+
+/// A typed value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// True or false.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Double(f64),
+    /// Text.
+    Text(String),
+    /// Opaque bytes.
+    Bytes(Vec<u8>),
+    /// A stretch of a waveform.
+    Samples(Samples),
+}
+
+/// Evenly spaced samples: a waveform is one element a stretch, not one a sample.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Samples {
+    /// Time of the first sample.
+    pub start: Timestamp,
+    /// Nanoseconds from one sample to the next.
+    pub period_ns: u64,
+    /// The samples, in the field's unit.
+    pub values: Vec<f64>,
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.epoch, self.sequence)
+    }
+}
+
+/// A text that is no position.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no position; it is written as 16 hexadecimal digits, a colon and a number")]
+pub struct PositionError(String);
+
+impl FromStr for Position {
+    type Err = PositionError;
+    fn from_str(text: &str) -> Result<Self, PositionError> {
+        let error = || PositionError(text.chars().take(64).collect());
+        let (epoch, sequence) = text.split_once(':').ok_or_else(error)?;
+        let epoch = u64::from_str_radix(epoch, 16).map_err(|_| error())?;
+        let sequence = sequence.parse().map_err(|_| error())?;
+        Ok(Self {
+            epoch: Epoch(epoch),
+            sequence,
+        })
+    }
+}

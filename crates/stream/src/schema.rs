@@ -1,0 +1,155 @@
+//! What the elements of a stream look like and mean.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{StreamElement, Value};
+
+/// The structure of a stream's elements.
+///
+/// ```
+/// use chappe_stream::{Field, FieldType, StreamSchema};
+/// let schema = StreamSchema {
+///     fields: vec![Field {
+///         name: "temperature".into(),
+///         field_type: FieldType::Double,
+///         unit: Some("Cel".into()),
+///         observed_property: Some("http://www.w3.org/2006/03/wn/wn20/instances/synset-temperature-noun-1".into()),
+///         description: None,
+///     }],
+///     key: None,
+/// };
+/// assert!(schema.check_names().is_ok());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StreamSchema {
+    /// The fields in order.
+    pub fields: Vec<Field>,
+    /// What an element's key identifies (a handle, a bed, a machine), for streams with keys.
+    pub key: Option<String>,
+}
+
+/// One field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// A column name: lower case letters, digits and `_`, not starting with a digit.
+    pub name: String,
+    /// The type of its values.
+    #[serde(rename = "type")]
+    pub field_type: FieldType,
+    /// The unit as a UCUM code.
+    pub unit: Option<String>,
+    /// What is observed, as a URI.
+    pub observed_property: Option<String>,
+    /// For a person to read.
+    pub description: Option<String>,
+}
+
+/// The types of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldType {
+    /// True or false.
+    Boolean,
+    /// A whole number of 64 bits.
+    Integer,
+    /// A number of double precision.
+    Double,
+    /// Text.
+    Text,
+    /// Opaque bytes.
+    Bytes,
+    /// Evenly spaced samples.
+    Samples,
+}
+
+/// An element or a schema that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The number of values is not that of the fields.
+    #[error("the element has {values} values, its schema {fields} fields")]
+    Width {
+        /// Values of the element.
+        values: usize,
+        /// Fields of the schema.
+        fields: usize,
+    },
+    /// A value of another type than its field.
+    #[error("field {field:?} takes {wanted:?}")]
+    Type {
+        /// The field.
+        field: String,
+        /// Its type.
+        wanted: FieldType,
+    },
+    /// A name that is no column name, or stands twice.
+    #[error("{0:?} is no usable field name or stands twice: use a-z, 0-9 and _")]
+    Name(String),
+}
+
+impl StreamSchema {
+    /// Checks that the field names are distinct column names.
+    ///
+    /// # Errors
+    /// The first name that is not.
+    pub fn check_names(&self) -> Result<(), SchemaError> {
+        for (index, field) in self.fields.iter().enumerate() {
+            let repeats = self.fields[..index]
+                .iter()
+                .any(|other| other.name == field.name);
+            if repeats || !is_column_name(&field.name) {
+                return Err(SchemaError::Name(field.name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that `element` has one value of the right type, or null, for each field.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check(&self, element: &StreamElement) -> Result<(), SchemaError> {
+        if element.values.len() != self.fields.len() {
+            let (values, fields) = (element.values.len(), self.fields.len());
+            return Err(SchemaError::Width { values, fields });
+        }
+        for (field, value) in self.fields.iter().zip(&element.values) {
+            if value
+                .field_type()
+                .is_some_and(|found| found != field.field_type)
+            {
+                let wanted = field.field_type;
+                return Err(SchemaError::Type {
+                    field: field.name.clone(),
+                    wanted,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Value {
+    /// The type, or `None` for null, which every field takes.
+    #[must_use]
+    pub fn field_type(&self) -> Option<FieldType> {
+        match self {
+            Self::Null => None,
+            Self::Boolean(_) => Some(FieldType::Boolean),
+            Self::Integer(_) => Some(FieldType::Integer),
+            Self::Double(_) => Some(FieldType::Double),
+            Self::Text(_) => Some(FieldType::Text),
+            Self::Bytes(_) => Some(FieldType::Bytes),
+            Self::Samples(_) => Some(FieldType::Samples),
+        }
+    }
+}
+
+fn is_column_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 64
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}

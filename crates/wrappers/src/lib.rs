@@ -1,0 +1,1 @@
+//! Everything that yields stream elements: devices of any WSDL, SDC devices.

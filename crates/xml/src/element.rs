@@ -1,0 +1,248 @@
+//! The small owned tree.
+
+use std::borrow::Cow;
+
+use crate::{Error, Event, EventSink, EventSource, Limits, Name, Reason, Str, Value, text};
+
+/// An element with its namespace declarations, attributes and children.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Element {
+    /// The expanded name.
+    pub name: Name,
+    /// Declarations made on this element: prefix (empty for the default) and namespace.
+    pub namespaces: Vec<(Str, Str)>,
+    /// Attributes in document order.
+    pub attributes: Vec<(Name, Str)>,
+    /// Content in document order.
+    pub children: Vec<Node>,
+}
+
+/// Content of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// A child element.
+    Element(Element),
+    /// Character data.
+    Text(Str),
+}
+
+impl Element {
+    /// An empty element.
+    #[must_use]
+    pub fn new(name: Name) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Parses a text document under the default [`Limits`].
+    ///
+    /// # Errors
+    /// When the document is malformed or beyond a limit.
+    pub fn parse(document: &[u8]) -> Result<Self, Error> {
+        Self::parse_within(document, Limits::default())
+    }
+
+    /// Parses a text document under given limits.
+    ///
+    /// # Errors
+    /// When the document is malformed or beyond a limit.
+    pub fn parse_within(document: &[u8], limits: Limits) -> Result<Self, Error> {
+        Self::read(&mut text::Reader::new(document, limits)?)
+    }
+
+    /// Builds the tree from events, to the end of the document.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn read(source: &mut impl EventSource) -> Result<Self, Error> {
+        let mut open: Vec<Self> = Vec::new();
+        let mut root = None;
+        while let Some(event) = source.next_event()? {
+            if let Event::StartElement(name) = event {
+                open.push(Self::new(name));
+                continue;
+            }
+            let Some(element) = open.last_mut() else {
+                return Err(Error::misuse("content outside the root element"));
+            };
+            match event {
+                Event::StartElement(_) => {}
+                Event::Namespace { prefix, namespace } => {
+                    let pair = (
+                        Cow::Owned(prefix.into_owned()),
+                        Cow::Owned(namespace.into_owned()),
+                    );
+                    element.namespaces.push(pair);
+                }
+                Event::Attribute(name, value) => {
+                    element
+                        .attributes
+                        .push((name, Cow::Owned(value.into_lexical().into_owned())));
+                }
+                Event::Text(value) => element.push_text(&value.lexical()),
+                Event::EndElement => {
+                    let ended = open.pop().unwrap_or_default();
+                    match open.last_mut() {
+                        Some(parent) => parent.children.push(Node::Element(ended)),
+                        None => root = Some(ended),
+                    }
+                }
+            }
+        }
+        root.ok_or(Error::at(0, Reason::Truncated))
+    }
+
+    fn push_text(&mut self, text: &str) {
+        match self.children.last_mut() {
+            Some(Node::Text(before)) => before.to_mut().push_str(text),
+            _ => self.children.push(Node::Text(Cow::Owned(text.to_owned()))),
+        }
+    }
+
+    /// Sends the tree as events.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn write(&self, sink: &mut impl EventSink) -> Result<(), Error> {
+        sink.event(Event::StartElement(self.name.clone()))?;
+        for (prefix, namespace) in &self.namespaces {
+            sink.event(Event::Namespace {
+                prefix: Cow::Borrowed(prefix),
+                namespace: Cow::Borrowed(namespace),
+            })?;
+        }
+        for (name, value) in &self.attributes {
+            sink.event(Event::Attribute(
+                name.clone(),
+                Value::Text(Cow::Borrowed(value)),
+            ))?;
+        }
+        for child in &self.children {
+            match child {
+                Node::Element(element) => element.write(sink)?,
+                Node::Text(text) => sink.event(Event::Text(Value::Text(Cow::Borrowed(text))))?,
+            }
+        }
+        sink.event(Event::EndElement)
+    }
+
+    /// The text document, without declaration.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut writer = text::Writer::default();
+        // A tree is a document by construction, so the writer has nothing to refuse.
+        match self.write(&mut writer).and_then(|()| writer.finish()) {
+            Ok(text) => text,
+            Err(error) => unreachable!("a tree is a document: {error}"),
+        }
+    }
+
+    /// With a namespace declaration, for callers who need a given prefix.
+    #[must_use]
+    pub fn with_namespace(mut self, prefix: impl Into<Str>, namespace: impl Into<Str>) -> Self {
+        self.namespaces.push((prefix.into(), namespace.into()));
+        self
+    }
+
+    /// With an attribute.
+    #[must_use]
+    pub fn with_attribute(mut self, name: Name, value: impl Into<Str>) -> Self {
+        self.attributes.push((name, value.into()));
+        self
+    }
+
+    /// With character data at the end.
+    #[must_use]
+    pub fn with_text(mut self, text: impl Into<Str>) -> Self {
+        self.children.push(Node::Text(text.into()));
+        self
+    }
+
+    /// With a child element at the end.
+    #[must_use]
+    pub fn with_child(mut self, child: Self) -> Self {
+        self.children.push(Node::Element(child));
+        self
+    }
+
+    /// With child elements at the end.
+    #[must_use]
+    pub fn with_children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+        self.children
+            .extend(children.into_iter().map(Node::Element));
+        self
+    }
+
+    /// The child elements in order.
+    pub fn elements(&self) -> impl Iterator<Item = &Self> {
+        self.children.iter().filter_map(|child| match child {
+            Node::Element(element) => Some(element),
+            Node::Text(_) => None,
+        })
+    }
+
+    /// The first child element of this name.
+    #[must_use]
+    pub fn child(&self, name: &Name) -> Option<&Self> {
+        self.elements().find(|element| element.name == *name)
+    }
+
+    /// All child elements of this name.
+    pub fn children_named<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a Self> {
+        self.elements().filter(move |element| element.name == *name)
+    }
+
+    /// The value of an attribute.
+    #[must_use]
+    pub fn attribute(&self, name: &Name) -> Option<&str> {
+        self.attributes
+            .iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| &**value)
+    }
+
+    /// The character data of this element alone, untrimmed.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        let mut texts = self.children.iter().filter_map(|child| match child {
+            Node::Text(text) => Some(&**text),
+            Node::Element(_) => None,
+        });
+        match (texts.next(), texts.next()) {
+            (None, _) => Cow::Borrowed(""),
+            (Some(text), None) => Cow::Borrowed(text),
+            (Some(first), Some(second)) => {
+                let mut all = String::from(first) + second;
+                texts.for_each(|text| all.push_str(text));
+                Cow::Owned(all)
+            }
+        }
+    }
+
+    /// Resolves a QName in content of this element, given the elements around it from the root on.
+    ///
+    /// An unprefixed QName takes the default namespace (as XML Schema part 2, section 3.2.18 says
+    /// of values). `None` when the prefix is not bound.
+    #[must_use]
+    pub fn resolve(&self, ancestors: &[&Self], qname: &str) -> Option<Name> {
+        let (prefix, local) = qname.split_once(':').unwrap_or(("", qname));
+        if local.is_empty() || local.contains(':') {
+            return None;
+        }
+        let scopes = std::iter::once(self).chain(ancestors.iter().rev().copied());
+        let bound = scopes
+            .flat_map(|element| element.namespaces.iter())
+            .find(|(declared, _)| declared == prefix)
+            .map(|(_, namespace)| namespace.clone().into_owned());
+        match bound {
+            Some(namespace) => Some(Name::owned(namespace, local)),
+            None if prefix.is_empty() => Some(Name::owned("", local)),
+            None if prefix == "xml" => {
+                Some(Name::owned("http://www.w3.org/XML/1998/namespace", local))
+            }
+            None => None,
+        }
+    }
+}
