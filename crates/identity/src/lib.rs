@@ -1,1 +1,44 @@
-//! One key per node or device, tokens, and which addresses may be contacted.
+//! Who somebody is, and whom we may contact on a stranger's word.
+//!
+//! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
+//! openssl reads (RFC 8410); [`Token`] is a bearer secret stored only as its hash; [`Principal`] is
+//! who asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages.
+//!
+//! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
+//! are made from bytes the caller gives), certificates.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod error;
+mod key;
+mod principal;
+mod token;
+
+pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
+pub use error::Error;
+pub use key::{Key, PublicKey, SEED_BYTES};
+pub use principal::Principal;
+pub use token::{Token, TokenHash};
+
+/// Bytes as lower-case hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    nibbles
+        .map(|nibble| char::from(DIGITS[usize::from(nibble)]))
+        .collect()
+}
+
+/// 32 bytes from 64 hexadecimal digits of either case.
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(bytes)
+}

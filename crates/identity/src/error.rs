@@ -1,0 +1,19 @@
+//! Why a key, a token or a signature is not accepted.
+
+/// Text or bytes that are no usable key, token or signature.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not the PEM form of an Ed25519 private key. The text itself is never repeated.
+    #[error("not an Ed25519 private key in PKCS#8 PEM form: {0}")]
+    Pem(&'static str),
+    /// Not 64 hexadecimal digits.
+    #[error("{0} is written as 64 hexadecimal digits")]
+    Hex(&'static str),
+    /// The signature is not that of this key over these bytes.
+    #[error("the signature does not fit the key and the bytes")]
+    Signature,
+    /// Not the text of a token.
+    #[error("a token is 43 characters of base64url")]
+    Token,
+}

@@ -1,0 +1,63 @@
+//! Who asks.
+
+use std::fmt;
+
+/// Who asks for something; access rules are written in these terms.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Principal {
+    /// Nobody known: sees what is public, changes nothing.
+    #[default]
+    Anonymous,
+    /// Somebody with a credential of this name: sees and changes what is theirs or opened to them.
+    Named(String),
+    /// Who runs the node: sees and changes everything.
+    Operator,
+}
+
+impl Principal {
+    /// The name that access rules use, if this is somebody in particular.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Anonymous => None,
+            Self::Named(name) => Some(name),
+            Self::Operator => Some("operator"),
+        }
+    }
+
+    /// Whether this is who runs the node.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        *self == Self::Operator
+    }
+
+    /// Whether this may do what is `owner`'s to do.
+    #[must_use]
+    pub fn may_act_for(&self, owner: &str) -> bool {
+        match self {
+            Self::Anonymous => false,
+            Self::Named(name) => name == owner,
+            Self::Operator => true,
+        }
+    }
+}
+
+/// `anonymous`, `operator`, or the name.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name().unwrap_or("anonymous"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_the_role_of_the_same_word() {
+        assert!(!Principal::Named("operator".into()).is_operator());
+        assert!(!Principal::Named("ada".into()).may_act_for("bob"));
+        assert!(!Principal::Anonymous.may_act_for(""));
+        assert!(Principal::Operator.may_act_for("bob"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Bearer tokens: 32 random bytes, kept by the server only as their hash.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::{Error, hex, unhex};
+
+/// A bearer secret. Written as 43 characters of base64url; `Debug` withholds it.
+///
+/// ```
+/// use chappe_identity::Token;
+/// let token = Token::from_seed([9; 32]);
+/// let stored = token.hash();
+/// let shown: Token = token.reveal().parse()?;
+/// assert!(stored.accepts(&shown));
+/// assert!(!stored.accepts(&Token::from_seed([8; 32])));
+/// assert_eq!(format!("{token:?}"), "Token(withheld)");
+/// # Ok::<(), chappe_identity::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Token([u8; 32]);
+
+impl Token {
+    /// The token of this secret, which must come from a cryptographic source of randomness.
+    #[must_use]
+    pub const fn from_seed(seed: [u8; 32]) -> Self {
+        Self(seed)
+    }
+
+    /// The text that its holder keeps: to be shown once.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// What may be stored: SHA-256, enough for a secret of 256 random bits.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &self.0).as_ref());
+        TokenHash(hash)
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bytes = (text.len() == 43).then(|| URL_SAFE_NO_PAD.decode(text));
+        let bytes = bytes.and_then(Result::ok).ok_or(Error::Token)?;
+        bytes.try_into().map(Self).map_err(|_| Error::Token)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(withheld)")
+    }
+}
+
+/// The hash of a token. Written as 64 hexadecimal digits.
+///
+/// It cannot be compared with `==`: [`TokenHash::accepts`] takes the same time for every token.
+#[derive(Clone)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// Whether `token` is the one this was made from, in constant time.
+    #[must_use]
+    pub fn accepts(&self, token: &Token) -> bool {
+        let difference = self.0.iter().zip(token.hash().0);
+        // No early end: every byte is looked at.
+        difference.fold(0, |sum, (left, right)| sum | (left ^ right)) == 0
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(withheld)")
+    }
+}
+
+impl FromStr for TokenHash {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        unhex(text).map(Self).ok_or(Error::Hex("a token's hash"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_form_survives_and_wrong_texts_are_refused() {
+        let token = Token::from_seed([3; 32]);
+        let stored: TokenHash = token.hash().to_string().parse().unwrap();
+        assert!(stored.accepts(&token));
+        let mut other = [3; 32];
+        other[31] ^= 1;
+        assert!(!stored.accepts(&Token::from_seed(other)));
+        for text in ["", "short", &"=".repeat(43), &"A".repeat(44)] {
+            assert_eq!(text.parse::<Token>().unwrap_err(), Error::Token);
+        }
+        assert!("zz".repeat(32).parse::<TokenHash>().is_err());
+    }
+}
