@@ -13,6 +13,7 @@ mod addressing;
 mod envelope;
 mod error;
 mod fault;
+pub mod udp;
 
 pub use addressing::{Addressing, AddressingVersion, EndpointReference};
 pub use envelope::{Envelope, NAMESPACE};

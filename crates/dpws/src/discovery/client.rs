@@ -1,0 +1,318 @@
+//! The searching side of discovery.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_xml::{Name, Str};
+
+use super::{DropCounts, DropReason, Inbound, Interface, Outbound, Retransmission, Target};
+use crate::Dialect;
+
+/// Says which transport addresses of a stranger may be contacted.
+///
+/// Any `Fn(&str, IpAddr) -> Result<(), String>` is one.
+pub trait AddressPolicy: Send + Sync {
+    /// Judges the transport address `xaddr` that a message from `source` gives.
+    ///
+    /// # Errors
+    /// Why it must not be contacted.
+    fn judge(&self, xaddr: &str, source: IpAddr) -> Result<(), String>;
+}
+
+impl<F> AddressPolicy for F
+where
+    F: Fn(&str, IpAddr) -> Result<(), String> + Send + Sync,
+{
+    fn judge(&self, xaddr: &str, source: IpAddr) -> Result<(), String> {
+        self(xaddr, source)
+    }
+}
+
+/// How a client asks, and its limits.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The interfaces it asks on.
+    pub interfaces: Vec<Interface>,
+    /// The dialects it asks in. Default both.
+    pub dialects: Vec<Dialect>,
+    /// Prefixes for the namespaces of types, for devices that read literal prefixes.
+    pub prefixes: Vec<(Str, Str)>,
+    /// How messages to the group are repeated.
+    pub multicast: Retransmission,
+    /// How messages to one host are repeated.
+    pub unicast: Retransmission,
+    /// How long a Resolve of its own waits for its answer. Default 10 s (MATCH_TIMEOUT).
+    pub resolve_timeout: Duration,
+    /// Target services remembered. Default 4,096.
+    pub table_capacity: usize,
+    /// Bytes of what target services say, in all. Default 16 MiB.
+    pub table_bytes: usize,
+    /// Unconfirmed target services remembered from one source address. Default 256.
+    pub source_share: usize,
+    /// Probes and Resolves that may be open. Default 1,024.
+    pub questions_capacity: usize,
+    /// Messages taken from one source prefix (/24 or /64) at once. Default 4,000.
+    pub messages_burst: u32,
+    /// Messages taken from one source prefix in a second, in the long run. Default 1,000.
+    pub messages_per_s: u32,
+    /// Message identifiers remembered to know repeats. Default 8,192.
+    pub seen_capacity: usize,
+    /// Messages that may wait to be sent. Default 1,024.
+    pub queue_capacity: usize,
+    /// Makes the random choices.
+    pub seed: u64,
+}
+
+impl Config {
+    /// The defaults.
+    #[must_use]
+    pub fn new(interfaces: Vec<Interface>, seed: u64) -> Self {
+        Self {
+            interfaces,
+            dialects: Dialect::ALL.to_vec(),
+            prefixes: Vec::new(),
+            multicast: Retransmission::default(),
+            unicast: Retransmission::default(),
+            resolve_timeout: Duration::from_secs(10),
+            table_capacity: 4_096,
+            table_bytes: 16 << 20,
+            source_share: 256,
+            questions_capacity: 1_024,
+            messages_burst: 4_000,
+            messages_per_s: 1_000,
+            seen_capacity: 8_192,
+            queue_capacity: 1_024,
+            seed,
+        }
+    }
+}
+
+/// What the application asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Ask everyone on every interface, in every dialect of the configuration.
+    Probe {
+        /// Comes back in the events.
+        id: u64,
+        /// All of these must be implemented; none asks for everything. Names of DPWS are asked for
+        /// in the dialect of each message.
+        types: Vec<Name>,
+        /// Each must match one of the target's scopes, by the default rule.
+        scopes: Vec<Str>,
+        /// How long answers are taken.
+        timeout: Duration,
+    },
+    /// Ask one host by unicast.
+    DirectedProbe {
+        /// Comes back in the events.
+        id: u64,
+        /// Where to ask.
+        to: SocketAddr,
+        /// As in [`Command::Probe`].
+        types: Vec<Name>,
+        /// As in [`Command::Probe`].
+        scopes: Vec<Str>,
+        /// How long answers are taken.
+        timeout: Duration,
+    },
+    /// Ask everyone for the transport addresses of an endpoint.
+    Resolve {
+        /// The address of the endpoint.
+        endpoint: Str,
+    },
+    /// The endpoint was reached where the table says: it is never evicted from now on.
+    Confirm {
+        /// The address of the endpoint.
+        endpoint: Str,
+    },
+    /// The endpoint is known, by better means than discovery, to be as described here.
+    Accept {
+        /// What replaces the table's entry; it counts as confirmed.
+        target: Target,
+    },
+    /// Forget the endpoint.
+    Forget {
+        /// The address of the endpoint.
+        endpoint: Str,
+    },
+    /// The interfaces have changed.
+    SetInterfaces(Vec<Interface>),
+}
+
+/// By which message something became known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// An unasked announcement.
+    Hello,
+    /// The answer to a Probe.
+    Probe,
+    /// The answer to a Resolve.
+    Resolve,
+}
+
+/// What the application is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A target service that was not known, with addresses that may be contacted.
+    Found {
+        /// What it says of itself.
+        target: Target,
+        /// How it speaks.
+        dialect: Dialect,
+        /// By which message it was found.
+        via: Via,
+        /// Who said so.
+        from: SocketAddr,
+        /// By which interface.
+        interface: u32,
+    },
+    /// A known target service described itself otherwise, in answer to a question.
+    Changed {
+        /// What it says of itself now.
+        target: Target,
+        /// How it speaks.
+        dialect: Dialect,
+        /// By which message.
+        via: Via,
+        /// Who said so.
+        from: SocketAddr,
+    },
+    /// A known target service says Hello. When that differs from what is known, it is asked to
+    /// confirm; nothing is changed until an answer, or [`Command::Accept`].
+    Hello {
+        /// What the message says.
+        target: Target,
+        /// Whether it differs from what is known.
+        differs: bool,
+        /// Who said so.
+        from: SocketAddr,
+    },
+    /// Somebody says that a known target service leaves. It stays in the table and is asked; the
+    /// application decides.
+    ByeHint {
+        /// The address of the endpoint.
+        endpoint: Str,
+        /// Who said so.
+        from: SocketAddr,
+        /// Whether that is the address it was known from.
+        same_source: bool,
+    },
+    /// A host other than the known one claims to be a confirmed target service.
+    MoveHint {
+        /// What the message says.
+        target: Target,
+        /// Who said so.
+        from: SocketAddr,
+    },
+    /// A target service matches a Probe; once for each Probe.
+    Match {
+        /// Of the command.
+        id: u64,
+        /// The address of the endpoint.
+        endpoint: Str,
+    },
+    /// The time of a Probe is over.
+    ProbeEnded {
+        /// Of the command.
+        id: u64,
+        /// How many target services matched.
+        count: usize,
+    },
+    /// The time of a Resolve is over, or it is answered.
+    ResolveEnded {
+        /// The address of the endpoint.
+        endpoint: Str,
+        /// Whether an answer came.
+        answered: bool,
+    },
+    /// One of several transport addresses must not be contacted and was left out.
+    AddressRefused {
+        /// The address of the endpoint.
+        endpoint: Str,
+        /// The transport address.
+        xaddr: Str,
+        /// Why.
+        reason: String,
+    },
+    /// A question was not asked: too many are open, or it is too long.
+    NotAsked {
+        /// Why.
+        reason: String,
+    },
+    /// A message was dropped. At most one such event a second for each reason.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+        /// Who sent it.
+        from: SocketAddr,
+        /// What was wrong with it.
+        detail: String,
+        /// Messages dropped for the same reason since the last such event.
+        suppressed: u64,
+    },
+}
+
+/// The machine that searches, in both dialects.
+pub struct Client {
+    config: Config,
+    policy: Box<dyn AddressPolicy>,
+    outputs: VecDeque<Output<Outbound, Event>>,
+    drops: DropCounts,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client that contacts only what `policy` allows.
+    #[must_use]
+    pub fn new(config: Config, policy: impl AddressPolicy + 'static) -> Self {
+        Self {
+            config,
+            policy: Box::new(policy),
+            outputs: VecDeque::new(),
+            drops: DropCounts::default(),
+        }
+    }
+
+    /// How it was made.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What was dropped so far.
+    #[must_use]
+    pub fn drops(&self) -> &DropCounts {
+        &self.drops
+    }
+}
+
+impl Machine for Client {
+    type Receive = Inbound;
+    type Command = Command;
+    type Transmit = Outbound;
+    type Event = Event;
+
+    fn handle_input(&mut self, _now: Instant, input: Input<Inbound, Command>) {
+        if let Input::Receive(datagram) = input {
+            let _ = self.policy.judge("", datagram.from.ip());
+            self.drops.add(DropReason::Unrelated);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<Outbound, Event>> {
+        self.outputs.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
