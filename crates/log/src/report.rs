@@ -1,0 +1,139 @@
+//! What recovery and `check` found, as plain values that can be printed or turned into JSON.
+
+use crate::StreamInfo;
+
+/// What [`crate::Store::open`] found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The store did not exist before.
+    pub created: bool,
+    /// The log was closed in order; otherwise the process or the machine ended in the middle.
+    pub clean: bool,
+    /// The files are a copy of the ones that were written.
+    pub copied: bool,
+    /// Segments read.
+    pub segments: usize,
+    /// Records found in all.
+    pub records: u64,
+    /// The streams as they were found.
+    pub streams: Vec<StreamInfo>,
+    /// An incomplete end that was cut.
+    pub torn_tail: Option<TornTail>,
+    /// Ranges in the middle that do not pass the checksums. They are kept and read as gaps.
+    pub corrupt: Vec<CorruptRange>,
+    /// Streams that go on in a new epoch, and why.
+    pub new_epochs: Vec<NewEpoch>,
+    /// The last segment was written anew after an unclean end, because what the system shows of it
+    /// may not be on the disk.
+    pub rewritten: bool,
+}
+
+/// An incomplete end of the log, with nothing valid after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// The segment's file.
+    pub segment: String,
+    /// Where the invalid bytes begin.
+    pub offset: u64,
+    /// How many there are.
+    pub bytes: u64,
+}
+
+/// A range of a segment whose bytes do not pass the checksums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorruptRange {
+    /// The segment's file (for a missing one: its name).
+    pub segment: String,
+    /// Where the range begins.
+    pub offset: u64,
+    /// Its length; 0 when something is missing between two valid frames.
+    pub bytes: u64,
+    /// What is wrong.
+    pub what: String,
+    /// No sync of these bytes is on record: it may be a torn write of a power loss rather than rot.
+    pub unsynced: bool,
+    /// The numbers that are missing by it: stream name, first and last sequence number.
+    pub gaps: Vec<(String, u64, u64)>,
+}
+
+/// A stream that goes on in a new epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEpoch {
+    /// The stream.
+    pub stream: String,
+    /// The epoch.
+    pub epoch: u64,
+    /// The first number that will be given out in it.
+    pub first: u64,
+    /// Why.
+    pub reason: EpochReason,
+}
+
+/// Why a stream has a new epoch.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochReason {
+    /// The files are a copy: the original may have gone on.
+    Copied,
+    /// An incomplete end was cut; it may have held numbers that were given out.
+    TornTail,
+    /// The newest part of the stream is corrupt.
+    Corrupt,
+    /// An unclean end, and the stream's level lets acknowledged records be lost by it.
+    UncleanEnd,
+}
+
+impl EpochReason {
+    /// The reason in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            EpochReason::Copied => "the files are a restored copy",
+            EpochReason::TornTail => "an incomplete end was cut",
+            EpochReason::Corrupt => "the newest part is corrupt",
+            EpochReason::UncleanEnd => "unclean end at a level below power",
+        }
+    }
+}
+
+/// What [`crate::check`] found, without changing anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments.
+    pub segments: usize,
+    /// Bytes of all segments.
+    pub bytes: u64,
+    /// Valid frames.
+    pub frames: u64,
+    /// Valid records.
+    pub records: u64,
+    /// The log was closed in order.
+    pub clean: bool,
+    /// The files are a copy of the ones that were written.
+    pub copied: bool,
+    /// Per stream.
+    pub streams: Vec<StreamReport>,
+    /// An incomplete end, which opening would cut.
+    pub torn_tail: Option<TornTail>,
+    /// Ranges that do not pass the checksums.
+    pub corrupt: Vec<CorruptRange>,
+}
+
+impl Report {
+    /// Nothing is corrupt (an incomplete end alone is the ordinary trace of a power loss).
+    pub fn healthy(&self) -> bool {
+        self.corrupt.is_empty()
+    }
+}
+
+/// A stream as [`crate::check`] found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Name, level, epoch, numbers, bytes.
+    pub info: StreamInfo,
+    /// Valid records.
+    pub records: u64,
+    /// Valid frames.
+    pub frames: u64,
+    /// Missing numbers: first and last of each gap.
+    pub gaps: Vec<(u64, u64)>,
+}
