@@ -2,6 +2,7 @@
 
 use chappe_xml::{Element, Limits, Name, Str};
 
+use crate::scope::inherited;
 use crate::{Addressing, Error, Fault};
 
 /// The namespace of SOAP 1.2.
@@ -166,11 +167,4 @@ fn take_children(root: &mut Element, local: &'static str) -> Option<Vec<Element>
         chappe_xml::Node::Text(_) => None,
     });
     Some(children.collect())
-}
-
-/// Declarations in scope: `inner` hides `outer`.
-fn inherited(outer: &[(Str, Str)], inner: &[(Str, Str)]) -> Vec<(Str, Str)> {
-    let hidden = |prefix: &Str| inner.iter().any(|(other, _)| other == prefix);
-    let outer = outer.iter().filter(|(prefix, _)| !hidden(prefix));
-    outer.chain(inner).cloned().collect()
 }

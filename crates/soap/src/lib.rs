@@ -13,7 +13,10 @@ mod addressing;
 mod envelope;
 mod error;
 mod fault;
+pub mod schema;
+mod scope;
 pub mod udp;
+pub mod wsdl;
 
 pub use addressing::{Addressing, AddressingVersion, EndpointReference};
 pub use envelope::{Envelope, NAMESPACE};

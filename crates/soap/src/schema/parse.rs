@@ -1,0 +1,492 @@
+//! Schema documents, read once into declarations with resolved names.
+
+use chappe_xml::{Element, Name};
+
+use super::{ANNOTATIONS, NAMESPACE, SAWSDL};
+use crate::scope::Scoped;
+
+/// Schema documents in one set. Default 256: the set of an SDC provider has 8.
+const DOCUMENTS_MAX: usize = 256;
+/// Declarations and definitions nested in each other. The XML reader's depth limit is the outer one.
+const NESTING_MAX: usize = 32;
+
+/// A schema document that cannot be used at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The root element is another.
+    #[error("{0} is no XML Schema")]
+    NotSchema(Name),
+    /// The set is full.
+    #[error("more than {DOCUMENTS_MAX} schema documents")]
+    TooMany,
+}
+
+/// A schema document that another one wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaReference {
+    /// The namespace of an import; of an include that of the including document.
+    pub namespace: String,
+    /// Where the document is, as the reference says it; often relative, often missing.
+    pub location: Option<String>,
+}
+
+/// Schema documents that belong together.
+///
+/// ```
+/// use chappe_soap::schema::Schemas;
+/// use chappe_xml::{Element, Name};
+/// let document = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:t="urn:t"
+///     targetNamespace="urn:t" elementFormDefault="qualified">
+///   <xs:element name="Report"><xs:complexType><xs:sequence>
+///     <xs:element name="Temperature" type="xs:double"/>
+///   </xs:sequence></xs:complexType></xs:element>
+/// </xs:schema>"#;
+/// let mut schemas = Schemas::default();
+/// schemas.add("report.xsd", &Element::parse(document)?)?;
+/// let flat = schemas.flat(&Name::new("urn:t", "Report"))?;
+/// assert_eq!(flat.fields[0].data_type.local(), "double");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Schemas {
+    pub(super) documents: Vec<Document>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Document {
+    pub(super) file: String,
+    target_namespace: String,
+    elements: Vec<Declaration>,
+    attributes: Vec<Attribute>,
+    types: Vec<(String, Definition)>,
+    /// Whether it is an include, and what.
+    references: Vec<(bool, SchemaReference)>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Declaration {
+    pub(super) name: Name,
+    pub(super) content: Content,
+    pub(super) optional: bool,
+    pub(super) repeated: bool,
+    pub(super) is_abstract: bool,
+    pub(super) notes: Notes,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Attribute {
+    pub(super) name: Name,
+    pub(super) content: Content,
+    pub(super) required: bool,
+    pub(super) notes: Notes,
+}
+
+/// What an element or attribute holds.
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Named(Name),
+    Inline(Box<Definition>),
+    /// `ref` to a global declaration.
+    Reference(Name),
+    Anything,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Definition {
+    Simple(Simple, Notes),
+    Complex(Box<Complex>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Simple {
+    Restriction(Content, Vec<String>),
+    List(Content),
+    Union,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Complex {
+    /// The extended type.
+    pub(super) base: Option<Content>,
+    pub(super) simple_content: bool,
+    pub(super) mixed: bool,
+    pub(super) is_abstract: bool,
+    pub(super) restricted: bool,
+    /// A part of the content model that is never flat.
+    pub(super) unusual: Option<&'static str>,
+    /// The content has a wildcard that must be filled.
+    pub(super) wildcard: bool,
+    pub(super) elements: Vec<Declaration>,
+    pub(super) attributes: Vec<Attribute>,
+}
+
+/// What people and ontologies say of a declaration.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notes {
+    pub(super) doc: Option<String>,
+    pub(super) model_reference: Vec<String>,
+    pub(super) unit: Option<String>,
+    pub(super) sample_period: Option<String>,
+}
+
+/// What a document says once for all its declarations.
+struct Defaults<'a> {
+    target_namespace: &'a str,
+    qualified_elements: bool,
+    qualified_attributes: bool,
+}
+
+fn is(element: &Element, local: &str) -> bool {
+    element.name.is(NAMESPACE, local)
+}
+
+impl Schemas {
+    /// Adds a document; `file` is what reports call it.
+    ///
+    /// # Errors
+    /// When it is no schema, or the set is full.
+    pub fn add(&mut self, file: &str, root: &Element) -> Result<(), SchemaError> {
+        if !is(root, "schema") {
+            return Err(SchemaError::NotSchema(root.name.clone()));
+        }
+        if self.documents.len() == DOCUMENTS_MAX {
+            return Err(SchemaError::TooMany);
+        }
+        let scope = Scoped::root(root);
+        let target_namespace = scope.attribute("targetNamespace").unwrap_or_default();
+        let defaults = Defaults {
+            target_namespace,
+            qualified_elements: scope.attribute("elementFormDefault") == Some("qualified"),
+            qualified_attributes: scope.attribute("attributeFormDefault") == Some("qualified"),
+        };
+        let mut document = Document {
+            file: file.to_owned(),
+            target_namespace: target_namespace.to_owned(),
+            elements: Vec::new(),
+            attributes: Vec::new(),
+            types: Vec::new(),
+            references: Vec::new(),
+        };
+        for child in root.elements() {
+            document.take(&scope.child(child), &defaults);
+        }
+        self.documents.push(document);
+        Ok(())
+    }
+
+    /// The documents that those of the set import or include and that are not in it: imports by
+    /// namespace, includes by the end of the file name.
+    #[must_use]
+    pub fn missing(&self) -> Vec<SchemaReference> {
+        let mut missing: Vec<SchemaReference> = Vec::new();
+        let references = self
+            .documents
+            .iter()
+            .flat_map(|document| &document.references);
+        for (include, reference) in references {
+            let location = reference.location.as_deref().unwrap_or_default();
+            let there = self.documents.iter().any(|document| match include {
+                true => document.file.ends_with(location),
+                false => document.target_namespace == reference.namespace,
+            });
+            if !there && !missing.contains(reference) {
+                missing.push(reference.clone());
+            }
+        }
+        missing
+    }
+
+    /// The global elements of all documents.
+    pub fn elements(&self) -> impl Iterator<Item = &Name> {
+        let declarations = self
+            .documents
+            .iter()
+            .flat_map(|document| &document.elements);
+        declarations.map(|declaration| &declaration.name)
+    }
+
+    pub(super) fn element(&self, name: &Name) -> Option<(&Document, &Declaration)> {
+        self.documents.iter().find_map(|document| {
+            let found = document
+                .elements
+                .iter()
+                .find(|element| element.name == *name);
+            found.map(|element| (document, element))
+        })
+    }
+
+    pub(super) fn attribute(&self, name: &Name) -> Option<&Attribute> {
+        let attributes = self
+            .documents
+            .iter()
+            .flat_map(|document| &document.attributes);
+        attributes
+            .into_iter()
+            .find(|attribute| attribute.name == *name)
+    }
+
+    pub(super) fn definition(&self, name: &Name) -> Option<(&Document, &Definition)> {
+        let of_namespace = self
+            .documents
+            .iter()
+            .filter(|document| document.target_namespace == *name.namespace);
+        of_namespace.into_iter().find_map(|document| {
+            let found = document
+                .types
+                .iter()
+                .find(|(local, _)| *local == name.local);
+            found.map(|(_, definition)| (document, definition))
+        })
+    }
+}
+
+impl Document {
+    fn take(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>) {
+        let name = scope.attribute("name").map(str::to_owned);
+        match (&*scope.element.name.local, name) {
+            _ if scope.element.name.namespace != NAMESPACE => {}
+            ("element", Some(_)) => self.elements.extend(declaration(scope, defaults, true, 0)),
+            ("attribute", Some(_)) => self.attributes.extend(attribute(scope, defaults, true)),
+            ("simpleType", Some(name)) => self.types.push((name, simple(scope, 0))),
+            ("complexType", Some(name)) => self.types.push((name, complex(scope, defaults, 0))),
+            (kind @ ("import" | "include"), _) => {
+                let namespace = match kind {
+                    "import" => scope.attribute("namespace").unwrap_or_default(),
+                    _ => defaults.target_namespace,
+                };
+                let reference = SchemaReference {
+                    namespace: namespace.to_owned(),
+                    location: scope.attribute("schemaLocation").map(str::to_owned),
+                };
+                self.references.push((kind == "include", reference));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn notes(element: &Element) -> Notes {
+    let attribute = |namespace, local| {
+        let value = element.attribute(&Name::new(namespace, local));
+        value.map(str::trim).filter(|value| !value.is_empty())
+    };
+    let documentation = element
+        .elements()
+        .filter(|child| is(child, "annotation"))
+        .flat_map(Element::elements)
+        .find(|child| is(child, "documentation"));
+    let doc = documentation.map(|text| {
+        let words: Vec<_> = text.text().split_whitespace().map(str::to_owned).collect();
+        words.join(" ")
+    });
+    let references = attribute(SAWSDL, "modelReference").unwrap_or_default();
+    Notes {
+        doc: doc.filter(|doc| !doc.is_empty()),
+        model_reference: references.split_whitespace().map(str::to_owned).collect(),
+        unit: attribute(ANNOTATIONS, "unit").map(str::to_owned),
+        sample_period: attribute(ANNOTATIONS, "samplePeriod").map(str::to_owned),
+    }
+}
+
+/// An `xs:element`; none when it has neither name nor reference.
+fn declaration(
+    scope: &Scoped<'_>,
+    defaults: &Defaults<'_>,
+    global: bool,
+    nesting: usize,
+) -> Option<Declaration> {
+    let qualified = match scope.attribute("form") {
+        Some(form) => form == "qualified",
+        None => global || defaults.qualified_elements,
+    };
+    let (name, content) = match scope.qname("ref") {
+        Some(reference) => (reference.clone(), Content::Reference(reference)),
+        None => {
+            let namespace = if qualified {
+                defaults.target_namespace
+            } else {
+                ""
+            };
+            let name = Name::owned(namespace, scope.attribute("name")?);
+            (name, element_content(scope, defaults, nesting))
+        }
+    };
+    let repeated = scope
+        .attribute("maxOccurs")
+        .is_some_and(|max| !matches!(max, "0" | "1"));
+    Some(Declaration {
+        name,
+        content,
+        optional: scope.attribute("minOccurs") == Some("0"),
+        repeated,
+        is_abstract: scope.attribute("abstract") == Some("true"),
+        notes: notes(scope.element),
+    })
+}
+
+fn element_content(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Content {
+    if let Some(name) = scope.qname("type") {
+        return Content::Named(name);
+    }
+    if nesting == NESTING_MAX {
+        return Content::Anything;
+    }
+    for child in scope.element.elements() {
+        let inner = scope.child(child);
+        if is(child, "simpleType") {
+            return Content::Inline(Box::new(simple(&inner, nesting + 1)));
+        }
+        if is(child, "complexType") {
+            return Content::Inline(Box::new(complex(&inner, defaults, nesting + 1)));
+        }
+    }
+    Content::Anything
+}
+
+/// An `xs:attribute`; none when it is prohibited or has neither name nor reference.
+fn attribute(scope: &Scoped<'_>, defaults: &Defaults<'_>, global: bool) -> Option<Attribute> {
+    if scope.attribute("use") == Some("prohibited") {
+        return None;
+    }
+    let qualified = match scope.attribute("form") {
+        Some(form) => form == "qualified",
+        None => global || defaults.qualified_attributes,
+    };
+    let (name, content) = match scope.qname("ref") {
+        Some(reference) => (reference.clone(), Content::Reference(reference)),
+        None => {
+            let namespace = if qualified {
+                defaults.target_namespace
+            } else {
+                ""
+            };
+            let name = Name::owned(namespace, scope.attribute("name")?);
+            let content = match element_content(scope, defaults, 0) {
+                // An attribute without type holds any simple one.
+                Content::Anything => Content::Named(Name::new(NAMESPACE, "anySimpleType")),
+                other => other,
+            };
+            (name, content)
+        }
+    };
+    Some(Attribute {
+        name,
+        content,
+        required: scope.attribute("use") == Some("required"),
+        notes: notes(scope.element),
+    })
+}
+
+fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
+    let notes = notes(scope.element);
+    let inline = |scope: &Scoped<'_>| {
+        let child = scope
+            .element
+            .elements()
+            .find(|child| is(child, "simpleType"));
+        match child {
+            Some(child) if nesting < NESTING_MAX => {
+                Content::Inline(Box::new(simple(&scope.child(child), nesting + 1)))
+            }
+            _ => Content::Anything,
+        }
+    };
+    for child in scope.element.elements() {
+        let inner = scope.child(child);
+        if is(child, "restriction") {
+            let base = inner
+                .qname("base")
+                .map_or_else(|| inline(&inner), Content::Named);
+            let values = child.elements().filter(|facet| is(facet, "enumeration"));
+            let values = values.filter_map(|facet| facet.attribute(&Name::local("value")));
+            let values = values.map(str::to_owned).collect();
+            return Definition::Simple(Simple::Restriction(base, values), notes);
+        }
+        if is(child, "list") {
+            let item = inner
+                .qname("itemType")
+                .map_or_else(|| inline(&inner), Content::Named);
+            return Definition::Simple(Simple::List(item), notes);
+        }
+        if is(child, "union") {
+            return Definition::Simple(Simple::Union, notes);
+        }
+    }
+    Definition::Simple(Simple::Restriction(Content::Anything, Vec::new()), notes)
+}
+
+fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Definition {
+    let mut found = Complex {
+        mixed: scope.attribute("mixed") == Some("true"),
+        is_abstract: scope.attribute("abstract") == Some("true"),
+        ..Complex::default()
+    };
+    let content = scope
+        .element
+        .elements()
+        .find(|child| is(child, "simpleContent") || is(child, "complexContent"));
+    let Some(content) = content else {
+        found.content(scope, defaults, nesting);
+        return Definition::Complex(Box::new(found));
+    };
+    let outer = scope.child(content);
+    found.simple_content = is(content, "simpleContent");
+    found.mixed |= outer.attribute("mixed") == Some("true");
+    for child in content.elements() {
+        let inner = outer.child(child);
+        if is(child, "extension") {
+            found.base = Some(
+                inner
+                    .qname("base")
+                    .map_or(Content::Anything, Content::Named),
+            );
+            found.content(&inner, defaults, nesting);
+        } else if is(child, "restriction") {
+            found.restricted = true;
+        }
+    }
+    Definition::Complex(Box::new(found))
+}
+
+impl Complex {
+    /// Takes the particles and attributes under `scope`.
+    fn content(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) {
+        for child in scope.element.elements() {
+            let inner = scope.child(child);
+            match &*child.name.local {
+                _ if child.name.namespace != NAMESPACE => {}
+                "sequence" | "all" => {
+                    let max = inner.attribute("maxOccurs");
+                    if max.is_some_and(|max| max != "1") {
+                        self.unusual = Some("a repeated sequence");
+                    }
+                    self.particles(&inner, defaults, nesting);
+                }
+                "choice" => self.unusual = Some("xs:choice"),
+                "group" => self.unusual = Some("xs:group"),
+                "attribute" => self.attributes.extend(attribute(&inner, defaults, false)),
+                "attributeGroup" => self.unusual = Some("xs:attributeGroup"),
+                _ => {}
+            }
+        }
+    }
+
+    fn particles(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) {
+        for child in scope.element.elements() {
+            let inner = scope.child(child);
+            match &*child.name.local {
+                _ if child.name.namespace != NAMESPACE => {}
+                "element" => {
+                    self.elements
+                        .extend(declaration(&inner, defaults, false, nesting));
+                }
+                "any" => self.wildcard |= inner.attribute("minOccurs") != Some("0"),
+                "sequence" => self.unusual = Some("a nested sequence"),
+                "choice" => self.unusual = Some("xs:choice"),
+                "group" => self.unusual = Some("xs:group"),
+                _ => {}
+            }
+        }
+    }
+}

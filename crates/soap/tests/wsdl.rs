@@ -1,0 +1,241 @@
+//! Goal: WSDL 1.1 is understood whatever its prefixes and habits, written in one form, and never a
+//! cause of panic.
+//! Method: a document by hand with all four kinds of operations, descriptions written and read
+//! back, and arbitrary trees of WSDL and schema names.
+
+use chappe_soap::schema::Schemas;
+use chappe_soap::wsdl::{
+    Import, OperationKind, Protocol, Service, ServiceOperation, Wsdl, WsdlError,
+};
+use chappe_xml::{Element, Name};
+use proptest::prelude::*;
+
+const CLOCK: &str = r#"<definitions xmlns="http://schemas.xmlsoap.org/wsdl/" xmlns:a="urn:clock"
+    xmlns:b="http://schemas.xmlsoap.org/wsdl/soap12/" targetNamespace="urn:clock"
+    xmlns:w="http://www.w3.org/2006/05/addressing/wsdl"
+    xmlns:e="http://schemas.xmlsoap.org/ws/2004/08/eventing">
+  <import namespace="urn:other" location="other.wsdl"/>
+  <types><x:schema xmlns:x="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:clock">
+    <x:element name="Time" type="x:dateTime"/><x:element name="Own" type="a:Y"/>
+    <x:simpleType name="Y"><x:restriction base="x:int"/></x:simpleType></x:schema></types>
+  <message name="M"><part name="p" element="a:Time"/></message>
+  <message name="R"><part name="p" type="a:Y"/></message>
+  <portType name="Clock" e:EventSource="true">
+    <operation name="Set"><input message="a:M"/></operation>
+    <operation name="Get"><input message="a:R" w:Action="urn:get"/><output message="a:M"/>
+      <fault name="Late" message="a:R"/></operation>
+    <operation name="Tick"><documentation>Each second.</documentation>
+      <output message="a:M" name="Ticked"/></operation>
+    <operation name="Ask"><output message="a:M"/><input message="a:R"/></operation>
+  </portType>
+  <binding name="B" type="a:Clock"><b:binding style="document"/>
+    <operation name="Set"><b:operation soapAction="urn:set"/><input/></operation></binding>
+  <service name="S"><port name="P" binding="a:B"><b:address location="http://h/"/></port></service>
+</definitions>"#;
+
+#[test]
+fn a_document_is_understood() {
+    let wsdl = Wsdl::parse(CLOCK.as_bytes()).unwrap();
+    assert_eq!(
+        wsdl.imports,
+        [Import {
+            namespace: "urn:other".into(),
+            location: Some("other.wsdl".into())
+        }]
+    );
+    let kinds: Vec<_> = wsdl
+        .operations()
+        .map(|(_, operation)| operation.kind)
+        .collect();
+    use OperationKind as K;
+    assert_eq!(
+        kinds,
+        [
+            K::OneWay,
+            K::RequestResponse,
+            K::Notification,
+            K::SolicitResponse
+        ]
+    );
+    let port_type = &wsdl.port_types[0];
+    assert!(port_type.event_source);
+    let get = &port_type.operations[1];
+    assert_eq!(get.input.as_ref().unwrap().action, "urn:get");
+    assert_eq!(
+        get.output.as_ref().unwrap().action,
+        "urn:clock:Clock:GetResponse"
+    );
+    assert_eq!(get.faults[0].action, "urn:clock:Clock:Get/Fault/Late");
+    let time = Name::new("urn:clock", "Time");
+    let events: Vec<_> = wsdl.events().collect();
+    assert_eq!(
+        events,
+        [
+            ("urn:clock:Clock:Ticked", Some(&time)),
+            ("urn:clock:Clock:AskSolicit", Some(&time))
+        ]
+    );
+    assert_eq!(
+        wsdl.operation_of("urn:clock:Clock:Set").unwrap().1.name,
+        "Set"
+    );
+    assert_eq!(wsdl.bindings[0].protocol, Protocol::Soap12);
+    assert_eq!(
+        wsdl.bindings[0].operations,
+        [("Set".to_owned(), "urn:set".to_owned())]
+    );
+    assert_eq!(
+        wsdl.services[0].ports[0].address.as_deref(),
+        Some("http://h/")
+    );
+}
+
+#[test]
+fn schemas_keep_the_prefixes_around_them() {
+    let wsdl = Wsdl::parse(CLOCK.as_bytes()).unwrap();
+    let mut schemas = Schemas::default();
+    schemas.add("clock.wsdl", &wsdl.schemas[0]).unwrap();
+    // The prefix `a` is declared on the definitions only.
+    assert!(schemas.flat(&Name::new("urn:clock", "Own")).is_ok());
+}
+
+#[test]
+fn written_documents_are_read_back() {
+    let parsed = Wsdl::parse(CLOCK.as_bytes()).unwrap();
+    let again = Wsdl::parse(parsed.to_text().as_bytes()).unwrap();
+    assert_eq!(again.port_types, parsed.port_types);
+    assert_eq!(again.messages, parsed.messages);
+    assert_eq!(again.bindings, parsed.bindings);
+    assert_eq!(again.services, parsed.services);
+}
+
+#[test]
+fn wrong_documents_are_refused() {
+    assert!(matches!(Wsdl::parse(b"<a/>"), Err(WsdlError::NotWsdl(_))));
+    let without = br#"<definitions xmlns="http://schemas.xmlsoap.org/wsdl/"><portType name="P">
+        <operation name="O"/></portType></definitions>"#;
+    let text = Wsdl::parse(without).unwrap_err().to_string();
+    assert_eq!(text, "operation \"O\" lacks an input or an output");
+}
+
+fn any_kind() -> impl Strategy<Value = OperationKind> {
+    use OperationKind as K;
+    proptest::sample::select(vec![
+        K::OneWay,
+        K::RequestResponse,
+        K::Notification,
+        K::SolicitResponse,
+    ])
+}
+
+prop_compose! {
+    fn any_operation()(
+        name in "[A-Z][a-z]{0,6}",
+        kind in any_kind(),
+        element in "[A-Z][a-z]{0,6}",
+        action in proptest::option::of("urn:[a-z]{1,6}"),
+    ) -> ServiceOperation {
+        use OperationKind as K;
+        let element = || Some(Name::owned("urn:types", element.clone()));
+        ServiceOperation {
+            name,
+            kind,
+            input: element().filter(|_| kind != K::Notification),
+            output: element().filter(|_| kind != K::OneWay),
+            input_action: action.clone(),
+            output_action: action,
+        }
+    }
+}
+
+/// Trees that come near to what the readers look for.
+fn any_tree() -> impl Strategy<Value = Element> {
+    let names = vec![
+        "definitions",
+        "types",
+        "message",
+        "part",
+        "portType",
+        "operation",
+        "input",
+        "output",
+        "binding",
+        "service",
+        "port",
+        "schema",
+        "element",
+        "complexType",
+        "simpleType",
+        "sequence",
+        "restriction",
+        "extension",
+        "complexContent",
+        "simpleContent",
+        "list",
+        "attribute",
+        "any",
+    ];
+    let namespaces = vec![
+        "http://schemas.xmlsoap.org/wsdl/",
+        "http://www.w3.org/2001/XMLSchema",
+    ];
+    let attributes = vec![
+        ("name", "E"),
+        ("type", "t:E"),
+        ("base", "t:E"),
+        ("element", "x:y:z"),
+        ("ref", "t:E"),
+        ("message", ":"),
+        ("targetNamespace", "urn:t"),
+        ("itemType", "t:E"),
+        ("minOccurs", "-1"),
+        ("maxOccurs", "unbounded"),
+    ];
+    let node = (
+        proptest::sample::select(namespaces),
+        proptest::sample::select(names),
+        proptest::sample::subsequence(attributes, 0..6),
+    )
+        .prop_map(|(namespace, local, attributes)| {
+            let element = Element::new(Name::new(namespace, local)).with_namespace("t", "urn:t");
+            attributes
+                .into_iter()
+                .fold(element, |element, (name, value)| {
+                    element.with_attribute(Name::local(name), value)
+                })
+        });
+    node.clone().prop_recursive(6, 64, 6, move |inner| {
+        let children = proptest::collection::vec(inner, 0..6);
+        (node.clone(), children).prop_map(|(element, children)| element.with_children(children))
+    })
+}
+
+proptest! {
+    #[test]
+    fn descriptions_are_read_back(operations in proptest::collection::vec(any_operation(), 0..5)) {
+        let service = Service {
+            target_namespace: "http://x/clock".into(),
+            name: "Clock".into(),
+            operations,
+            schemas: Vec::new(),
+            address: Some("http://h/clock".into()),
+        };
+        let wsdl = service.to_wsdl();
+        prop_assert_eq!(Wsdl::parse(wsdl.to_text().as_bytes()), Ok(wsdl));
+    }
+
+    #[test]
+    fn no_tree_is_a_cause_of_panic(tree in any_tree()) {
+        let mut root = tree.clone();
+        root.name = Name::new("http://schemas.xmlsoap.org/wsdl/", "definitions");
+        let _ = Wsdl::from_element(&root);
+        root.name = Name::new("http://www.w3.org/2001/XMLSchema", "schema");
+        let mut schemas = Schemas::default();
+        schemas.add("any", &root).unwrap();
+        let _ = schemas.missing();
+        let names: Vec<_> = schemas.elements().cloned().collect();
+        for name in names {
+            let _ = schemas.flat(&name);
+        }
+    }
+}
