@@ -1,11 +1,29 @@
 //! Stream elements, schemas, windows, queries and virtual sensors.
+//!
+//! A [`StreamElement`] is what every wrapper yields and every exporter takes; a [`StreamSchema`]
+//! says what the elements of a stream look like and mean. A [`Window`] holds the newest elements of
+//! a source, a [`Query`] turns windows into rows ([`sqlite::SqliteQuery`]), and a [`Binding`] says
+//! which streams a source takes.
 
 #![forbid(unsafe_code)]
 
+pub mod binding;
+mod codec;
 mod element;
+mod name;
+mod query;
 mod schema;
+pub mod sqlite;
+mod window;
 
+pub use binding::{Binding, BindingPolicy, Candidate};
+pub use codec::{CodecError, RECORD_BYTES_MAX, decode_element, encode_element};
 pub use element::{
     Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
 };
+pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
+pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};
+pub use window::{
+    Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
+};

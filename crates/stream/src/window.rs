@@ -1,0 +1,376 @@
+//! Windows over one source of elements, by count or by time, on source time.
+//!
+//! What a window holds depends on the elements it has seen, not on the order of their arrival:
+//! by count the newest `n`, by time those less than the extent older than the newest. *Newest* is
+//! by source time, then by arrival. The source's own clock is the only clock: a window of a silent
+//! source stays as it is.
+//!
+//! An element is *late* when its source time is before the newest seen. [`LatePolicy`] says what
+//! becomes of it. A source whose clock was set back would be late for as long as the step: after
+//! [`WindowLimits::late_in_a_row`] elements that found no place, the window starts anew at the
+//! source's new time, counted as a reset.
+//!
+//! It deliberately does not know SQL, and evaluates nothing: it says what was added and removed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{StreamElement, Timestamp, Value};
+
+/// How much a window or a slide spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A number of elements, at least one.
+    Count(usize),
+    /// A length of source time, more than zero.
+    Time(Duration),
+}
+
+/// What becomes of a late element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LatePolicy {
+    /// It takes its place in the order when the window still reaches back to it; else it is
+    /// dropped and counted.
+    #[default]
+    Insert,
+    /// It is dropped and counted.
+    Drop,
+}
+
+/// Bounds of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// Most elements. 100,000: eleven minutes at 150 elements a second, some 30 MB of small ones.
+    pub elements: usize,
+    /// Most bytes, by [`StreamElement::size_bytes`]. 32 MiB: an hour of a 500 Hz waveform is 15 MB.
+    pub bytes: usize,
+    /// Elements without a place one after another, after which the window starts anew. 64: more
+    /// than a network reorders, less than a minute of a slow sensor's silence is noticed.
+    pub late_in_a_row: u32,
+}
+
+impl Default for WindowLimits {
+    fn default() -> Self {
+        Self {
+            elements: 100_000,
+            bytes: 32 << 20,
+            late_in_a_row: 64,
+        }
+    }
+}
+
+/// Counters of a window, from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowCounters {
+    /// Elements that took a place.
+    pub accepted: u64,
+    /// Late elements that took a place (also in `accepted`).
+    pub late_inserted: u64,
+    /// Late elements dropped.
+    pub late_dropped: u64,
+    /// Elements put out, or not let in, because of [`WindowLimits::elements`].
+    pub over_elements: u64,
+    /// Elements put out, or not let in, because of [`WindowLimits::bytes`].
+    pub over_bytes: u64,
+    /// Starts anew because the source's clock went back.
+    pub resets: u64,
+}
+
+/// An element in a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrival {
+    /// The number of its arrival in this window, rising.
+    pub number: u64,
+    /// The stream that it came from.
+    pub stream: Arc<str>,
+    /// The element.
+    pub element: Arc<StreamElement>,
+}
+
+/// What changed in a window since the last look.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WindowChange {
+    /// Elements that came and are still there, by arrival.
+    pub added: Vec<Arrival>,
+    /// Numbers of elements that were there at the last look and are not any more, rising.
+    pub removed: Vec<u64>,
+}
+
+/// A window over one source.
+#[derive(Debug, Clone)]
+pub struct Window {
+    extent: Extent,
+    late: LatePolicy,
+    limits: WindowLimits,
+    held: BTreeMap<(Timestamp, u64), Held>,
+    bytes: usize,
+    newest: Option<Timestamp>,
+    next: u64,
+    /// The first number of arrival that the last look did not see.
+    seen: u64,
+    removed: Vec<u64>,
+    late_in_a_row: u32,
+    counters: WindowCounters,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    arrival: Arrival,
+    bytes: usize,
+}
+
+impl Window {
+    /// An empty window.
+    #[must_use]
+    pub fn new(extent: Extent, late: LatePolicy, limits: WindowLimits) -> Self {
+        Self {
+            extent,
+            late,
+            limits,
+            held: BTreeMap::new(),
+            bytes: 0,
+            newest: None,
+            next: 0,
+            seen: 0,
+            removed: Vec::new(),
+            late_in_a_row: 0,
+            counters: WindowCounters::default(),
+        }
+    }
+
+    /// Takes an element of `stream`; says whether it has a place in the window.
+    pub fn push(&mut self, stream: Arc<str>, element: Arc<StreamElement>) -> bool {
+        let time = element.source_time;
+        let late = self.newest.is_some_and(|newest| time < newest);
+        if late && !self.reaches(time) {
+            self.counters.late_dropped += 1;
+            self.late_in_a_row += 1;
+            if self.late_in_a_row < self.limits.late_in_a_row {
+                return false;
+            }
+            self.counters.late_dropped -= 1;
+            self.counters.resets += 1;
+            self.clear();
+        }
+        self.late_in_a_row = 0;
+        let number = self.next;
+        self.next += 1;
+        let bytes = element.size_bytes();
+        self.newest = self.newest.max(Some(time));
+        self.bytes += bytes;
+        let arrival = Arrival {
+            number,
+            stream,
+            element,
+        };
+        self.held.insert((time, number), Held { arrival, bytes });
+        self.shrink();
+        let stays = self.held.contains_key(&(time, number));
+        self.counters.accepted += u64::from(stays);
+        self.counters.late_inserted += u64::from(stays && late && self.newest != Some(time));
+        stays
+    }
+
+    /// What changed since the last call.
+    pub fn take_change(&mut self) -> WindowChange {
+        let seen = std::mem::replace(&mut self.seen, self.next);
+        let mut removed = std::mem::take(&mut self.removed);
+        removed.retain(|number| *number < seen);
+        removed.sort_unstable();
+        let mut added: Vec<_> = self
+            .held
+            .iter()
+            .filter(|((_, number), _)| *number >= seen)
+            .map(|(_, held)| held.arrival.clone())
+            .collect();
+        added.sort_unstable_by_key(|arrival| arrival.number);
+        WindowChange { added, removed }
+    }
+
+    /// Makes the next [`Self::take_change`] report everything that is held as added, for a query
+    /// that is built anew.
+    pub fn show_all(&mut self) {
+        self.seen = 0;
+        self.removed.clear();
+    }
+
+    /// Puts everything out, and forgets the source's time.
+    pub fn clear(&mut self) {
+        let numbers = std::mem::take(&mut self.held).into_keys();
+        self.removed.extend(numbers.map(|(_, number)| number));
+        self.bytes = 0;
+        self.newest = None;
+        self.late_in_a_row = 0;
+    }
+
+    /// The elements by source time, then arrival.
+    pub fn elements(&self) -> impl Iterator<Item = &Arrival> {
+        self.held.values().map(|held| &held.arrival)
+    }
+
+    /// How many elements it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// How many bytes it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The newest source time seen.
+    #[must_use]
+    pub fn newest(&self) -> Option<Timestamp> {
+        self.newest
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn counters(&self) -> WindowCounters {
+        self.counters
+    }
+
+    /// Whether a late element of `time` would find a place.
+    fn reaches(&self, time: Timestamp) -> bool {
+        if self.late == LatePolicy::Drop {
+            return false;
+        }
+        match self.extent {
+            Extent::Count(count) => {
+                let oldest = self.held.first_key_value().map(|((time, _), _)| *time);
+                self.held.len() < count || oldest.is_none_or(|oldest| time >= oldest)
+            }
+            Extent::Time(_) => self.start().is_none_or(|start| time > start),
+        }
+    }
+
+    /// The time that a time window begins after.
+    fn start(&self) -> Option<Timestamp> {
+        let Extent::Time(length) = self.extent else {
+            return None;
+        };
+        let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+        self.newest
+            .map(|newest| Timestamp(newest.0.saturating_sub(length)))
+    }
+
+    fn shrink(&mut self) {
+        let start = self.start();
+        while let Some((&(time, _), _)) = self.held.first_key_value() {
+            let outside = match self.extent {
+                Extent::Count(count) => self.held.len() > count,
+                Extent::Time(_) => start.is_some_and(|start| time <= start),
+            };
+            if outside {
+                self.put_out_oldest();
+            } else if self.held.len() > self.limits.elements {
+                self.counters.over_elements += 1;
+                self.put_out_oldest();
+            } else if self.bytes > self.limits.bytes {
+                self.counters.over_bytes += 1;
+                self.put_out_oldest();
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn put_out_oldest(&mut self) {
+        if let Some(((_, number), held)) = self.held.pop_first() {
+            self.bytes -= held.bytes;
+            if number < self.seen {
+                self.removed.push(number);
+            }
+        }
+    }
+}
+
+impl StreamElement {
+    /// About how many bytes it takes in memory, for bounds.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let key = self.key.as_ref().map_or(0, String::len);
+        let values: usize = self.values.iter().map(value_bytes).sum();
+        size_of::<Self>() + key + values
+    }
+}
+
+pub(crate) fn value_bytes(value: &Value) -> usize {
+    let beyond = match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Samples(samples) => samples.values.len() * size_of::<f64>(),
+        _ => 0,
+    };
+    size_of::<Value>() + beyond
+}
+
+/// When a window is looked at: after so many elements, or after so much source time.
+#[derive(Debug, Clone)]
+pub struct Slide {
+    extent: Extent,
+    pending: usize,
+    last: Option<Timestamp>,
+}
+
+impl Slide {
+    /// A slide that is due at the first element.
+    #[must_use]
+    pub fn new(extent: Extent) -> Self {
+        let pending = match extent {
+            Extent::Count(count) => count.saturating_sub(1),
+            Extent::Time(_) => 0,
+        };
+        Self {
+            extent,
+            pending,
+            last: None,
+        }
+    }
+
+    /// Counts an element that took a place, with the window's newest time; says whether the window
+    /// is to be looked at.
+    pub fn is_due(&mut self, newest: Timestamp) -> bool {
+        self.pending = self.pending.saturating_add(1);
+        let due = match self.extent {
+            Extent::Count(count) => self.pending >= count,
+            Extent::Time(length) => {
+                let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+                // A time before the last look means that the window was reset.
+                self.last
+                    .is_none_or(|last| newest < last || newest.0.saturating_sub(last.0) >= length)
+            }
+        };
+        if due {
+            self.looked(newest);
+        }
+        due
+    }
+
+    /// The window was looked at, at `newest`.
+    pub fn looked(&mut self, newest: Timestamp) {
+        self.pending = 0;
+        self.last = Some(newest);
+    }
+
+    /// Whether elements came since the last look.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// The extent.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+}
