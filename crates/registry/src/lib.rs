@@ -1,1 +1,55 @@
 //! Semantic registry: entities and triples in ordered indexes, SPARQL, journal, change feed.
+//!
+//! A [`Registry`] holds [`Entity`]s: nodes, devices, services, streams, virtual sensors, or what
+//! somebody says about one. Their fields and the triples they bring are one graph. It is found by
+//! name, type, scope or meaning with [`Registry::search`], asked with [`Registry::sparql`], and
+//! followed with [`Registry::subscribe`]; each answer is as if what the asker may not see did not
+//! exist.
+//!
+//! Everything is in memory and follows a [`Journal`]; with [`LogJournal`] it survives power loss.
+//!
+//! ```
+//! use chappe_identity::Principal;
+//! use chappe_registry::{Entity, EntityKind, MemoryJournal, Registry, Search};
+//!
+//! let registry = Registry::open(MemoryJournal::new())?;
+//! registry.publish(Entity::new("urn:uuid:1", EntityKind::Device, "Heart monitor"))?.wait()?;
+//! let search = Search { name_prefix: Some("heart".into()), ..Search::default() };
+//! assert_eq!(registry.search(&search, &Principal::Anonymous).entities.len(), 1);
+//! # Ok::<(), chappe_registry::Error>(())
+//! ```
+//!
+//! Not here: leases, inference, UDDI's interface, signatures.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod entity;
+mod error;
+mod feed;
+mod journal;
+mod log_journal;
+mod record;
+mod registry;
+mod scope;
+mod search;
+mod sparql;
+#[path = "naive.rs"]
+mod state;
+mod turtle;
+pub mod vocabulary;
+
+pub use access::Access;
+pub use chappe_identity::Principal;
+pub use entity::{
+    Entity, EntityKind, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
+};
+pub use error::Error;
+pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
+pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
+pub use log_journal::LogJournal;
+pub use oxrdf;
+pub use registry::{Publication, Registry, Statistics};
+pub use search::{DEFAULT_SEARCH_LIMIT, Found, MAX_SEARCH_LIMIT, Search};
+pub use sparql::{Cost, Interrupt, SparqlAnswer, SparqlError, SparqlLimits};
+pub use turtle::triples_from_turtle;

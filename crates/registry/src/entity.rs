@@ -1,0 +1,191 @@
+//! What the registry holds: an entity with its intrinsic fields and the triples it brings.
+//!
+//! An entity is checked once, on its way in; what is inside the registry is valid. The checks are
+//! about form and size, never about meaning.
+
+use oxrdf::{NamedNode, NamedOrBlankNode, Term, Triple};
+use serde::{Deserialize, Serialize};
+
+use crate::access::Access;
+use crate::error::Error;
+
+/// Longest key, name, type, scope, owner or reader in bytes. UDDI allows names of 255 characters;
+/// the rest is room for IRIs.
+pub const MAX_TEXT_BYTES: usize = 1024;
+/// Most types, most scopes and most readers of one entity; WS-Discovery peers send a handful.
+pub const MAX_LIST: usize = 256;
+/// Most triples one entity may bring. The published study of a semantic registry had 138.
+pub const MAX_TRIPLES: usize = 10_000;
+/// Longest IRI or literal in a triple, in bytes. It also bounds what one step of an expression can
+/// multiply in a query.
+pub const MAX_TERM_BYTES: usize = 16 * 1024;
+/// All terms of one entity together, in bytes, so that its journal record stays small.
+pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
+
+/// What an entity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum EntityKind {
+    /// A node of this system.
+    Node,
+    /// A device (a DPWS hosting service).
+    Device,
+    /// A service of a device, or any other service.
+    Service,
+    /// A stream of elements.
+    Stream,
+    /// A virtual sensor.
+    VirtualSensor,
+    /// Anything else: an annotation, a place, a procedure.
+    Other,
+}
+
+impl EntityKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::Node,
+        Self::Device,
+        Self::Service,
+        Self::Stream,
+        Self::VirtualSensor,
+        Self::Other,
+    ];
+
+    /// The word of the REST interface and of the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Device => "device",
+            Self::Service => "service",
+            Self::Stream => "stream",
+            Self::VirtualSensor => "virtual-sensor",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind whose word is `word`.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// One thing the registry knows.
+///
+/// Equality compares the triples in order; the registry gives them back in the order given, without
+/// repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entity {
+    /// Absolute IRI that names it; publishing the same key again replaces the entity.
+    pub key: String,
+    /// What it is.
+    pub kind: EntityKind,
+    /// Name for people; found by its beginning, whatever the case.
+    pub name: String,
+    /// Types as `{namespace}local`.
+    pub types: Vec<String>,
+    /// Scopes as URIs.
+    pub scopes: Vec<String>,
+    /// Name of the principal it belongs to.
+    pub owner: String,
+    /// Who may see it.
+    pub access: Access,
+    /// Metadata: triples about it, or about anything else its owner wants to say.
+    pub triples: Vec<Triple>,
+}
+
+impl Entity {
+    /// An entity with nothing but a key, a kind and a name; public, owned by `node`.
+    #[must_use]
+    pub fn new(key: impl Into<String>, kind: EntityKind, name: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            kind,
+            name: name.into(),
+            types: Vec::new(),
+            scopes: Vec::new(),
+            owner: "node".to_owned(),
+            access: Access::Public,
+            triples: Vec::new(),
+        }
+    }
+
+    /// Checks form and sizes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidEntity`] with the field and what is wrong with it.
+    pub fn validate(&self) -> Result<(), Error> {
+        text("key", &self.key)?;
+        if NamedNode::new(self.key.as_str()).is_err() {
+            return Err(invalid("key", "is not an absolute IRI"));
+        }
+        text("name", &self.name)?;
+        text("owner", &self.owner)?;
+        list("types", &self.types)?;
+        list("scopes", &self.scopes)?;
+        if let Access::Readers(readers) = &self.access {
+            list("readers", readers)?;
+        }
+        if self.triples.len() > MAX_TRIPLES {
+            return Err(invalid("triples", format!("are more than {MAX_TRIPLES}")));
+        }
+        let mut bytes = 0_usize;
+        for triple in &self.triples {
+            let subject = match &triple.subject {
+                NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
+                NamedOrBlankNode::BlankNode(node) => node.as_str().len(),
+            };
+            let object = term_bytes(&triple.object);
+            let predicate = triple.predicate.as_str().len();
+            if subject.max(object).max(predicate) > MAX_TERM_BYTES {
+                let reason = format!("have a term longer than {MAX_TERM_BYTES} bytes");
+                return Err(invalid("triples", reason));
+            }
+            bytes = bytes.saturating_add(subject + object + predicate);
+        }
+        if bytes > MAX_ENTITY_BYTES {
+            return Err(invalid(
+                "triples",
+                format!("are longer than {MAX_ENTITY_BYTES} bytes"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn term_bytes(term: &Term) -> usize {
+    match term {
+        Term::NamedNode(node) => node.as_str().len(),
+        Term::BlankNode(node) => node.as_str().len(),
+        Term::Literal(literal) => {
+            literal.value().len()
+                + literal
+                    .language()
+                    .map_or(literal.datatype().as_str().len(), str::len)
+        }
+    }
+}
+
+fn list(field: &'static str, items: &[String]) -> Result<(), Error> {
+    if items.len() > MAX_LIST {
+        return Err(invalid(field, format!("are more than {MAX_LIST}")));
+    }
+    items.iter().try_for_each(|item| text(field, item))
+}
+
+fn text(field: &'static str, value: &str) -> Result<(), Error> {
+    if value.len() > MAX_TEXT_BYTES {
+        return Err(invalid(
+            field,
+            format!("is longer than {MAX_TEXT_BYTES} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+fn invalid(field: &'static str, reason: impl Into<String>) -> Error {
+    Error::InvalidEntity {
+        field,
+        reason: reason.into(),
+    }
+}

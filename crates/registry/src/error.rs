@@ -1,0 +1,42 @@
+//! What can go wrong when the registry is changed or opened.
+
+use crate::journal::JournalError;
+
+/// Why an entity was not published, removed or read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller's entity has a field that cannot be kept.
+    #[error("{field} {reason}")]
+    InvalidEntity {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key belongs to another owner.
+    #[error("{key} is owned by {owner}")]
+    NotOwner {
+        /// The key asked for.
+        key: String,
+        /// Whose it is.
+        owner: String,
+    },
+    /// Nothing has this key.
+    #[error("nothing is registered as {0}")]
+    Unknown(String),
+    /// A limit of the registry is reached.
+    #[error("{limit} is at its limit of {value}")]
+    Full {
+        /// Name of the limit.
+        limit: &'static str,
+        /// Its value.
+        value: usize,
+    },
+    /// The journal refused, failed, or holds what cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An earlier failure of the journal stopped all changes; reading goes on.
+    #[error("changes stopped after a failure of the journal: {0}")]
+    Stopped(String),
+}

@@ -1,0 +1,224 @@
+//! The change feed: what was published or removed, by revision, as far as one may see it.
+//!
+//! The revision of a change is the position of its record in the journal, so it survives a restart.
+//! The feed remembers the newest [`FEED_CAPACITY`] changes; whoever asks for older ones is told to
+//! take the state anew.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use chappe_identity::Principal;
+
+use crate::access::Access;
+use crate::entity::EntityKind;
+
+/// Changes remembered. At one change a second this is nearly three hours of absence; the cost is
+/// about 200 bytes each.
+pub const FEED_CAPACITY: usize = 10_000;
+
+/// What happened to an entity, as the subscriber may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was published, changed, or became visible.
+    Published {
+        /// Its key.
+        key: String,
+        /// What it is.
+        kind: EntityKind,
+    },
+    /// It was removed, or is no longer visible.
+    Removed {
+        /// Its key.
+        key: String,
+        /// What it was.
+        kind: EntityKind,
+    },
+}
+
+/// What a subscription yields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeedItem {
+    /// A change with its revision.
+    Change {
+        /// Position of the change; ask for this one plus one to go on after it.
+        revision: u64,
+        /// What happened.
+        change: Change,
+    },
+    /// Changes before `revision` are forgotten (or were never made: the registry is older than the
+    /// subscriber believes): read the state anew, the feed goes on from here.
+    Resync {
+        /// First revision that follows.
+        revision: u64,
+    },
+}
+
+/// A change as remembered, with what is needed to judge who may see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) kind: EntityKind,
+    /// Owner and rule before, if it was there.
+    pub(crate) before: Option<(String, Access)>,
+    /// Owner and rule after, if it is there.
+    pub(crate) after: Option<(String, Access)>,
+}
+
+impl Entry {
+    fn seen_by(&self, principal: &Principal) -> Option<Change> {
+        let sees = |side: &Option<(String, Access)>| {
+            side.as_ref()
+                .is_some_and(|(owner, access)| access.allows(owner, principal))
+        };
+        let (key, kind) = (self.key.clone(), self.kind);
+        if sees(&self.after) {
+            Some(Change::Published { key, kind })
+        } else if sees(&self.before) {
+            Some(Change::Removed { key, kind })
+        } else {
+            None
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// Oldest first, with rising revisions.
+    entries: VecDeque<(u64, Entry)>,
+    /// Every change from this revision on is remembered.
+    complete_from: u64,
+    last: u64,
+    wakers: HashMap<u64, Waker>,
+    subscriptions: u64,
+    forgotten: u64,
+}
+
+/// The shared memory of changes.
+#[derive(Clone, Default)]
+pub(crate) struct Feed {
+    state: Arc<Mutex<State>>,
+}
+
+impl Feed {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything up to `revision` is known only as state, not as changes.
+    pub(crate) fn start_after(&self, revision: u64) {
+        let mut state = self.lock();
+        state.entries.clear();
+        state.last = state.last.max(revision);
+        state.complete_from = state.last + 1;
+    }
+
+    pub(crate) fn push(&self, revision: u64, entry: Entry) {
+        let wakers = {
+            let mut state = self.lock();
+            state.last = state.last.max(revision);
+            if state.entries.len() >= FEED_CAPACITY
+                && let Some((oldest, _)) = state.entries.pop_front()
+            {
+                state.complete_from = oldest + 1;
+                state.forgotten += 1;
+            }
+            state.entries.push_back((revision, entry));
+            std::mem::take(&mut state.wakers)
+        };
+        for waker in wakers.into_values() {
+            waker.wake();
+        }
+    }
+
+    /// Notes that `revision` changed nothing anybody sees.
+    pub(crate) fn pass(&self, revision: u64) {
+        let mut state = self.lock();
+        state.last = state.last.max(revision);
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().last
+    }
+
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.lock().forgotten
+    }
+
+    pub(crate) fn subscribe(&self, from: u64, principal: Principal) -> Subscription {
+        let mut state = self.lock();
+        state.subscriptions += 1;
+        Subscription {
+            feed: self.clone(),
+            id: state.subscriptions,
+            next: from,
+            principal,
+        }
+    }
+}
+
+/// A reader of the change feed. It holds no queue of its own: a slow reader costs nothing, and is
+/// told to resync when it falls behind what the feed remembers.
+pub struct Subscription {
+    feed: Feed,
+    id: u64,
+    next: u64,
+    principal: Principal,
+}
+
+impl Subscription {
+    /// The next item if there is one now.
+    pub fn try_next(&mut self) -> Option<FeedItem> {
+        let feed = self.feed.clone();
+        let state = feed.lock();
+        self.take(&state)
+    }
+
+    fn take(&mut self, state: &State) -> Option<FeedItem> {
+        if self.next < state.complete_from || self.next > state.last.saturating_add(1) {
+            self.next = state.last + 1;
+            return Some(FeedItem::Resync {
+                revision: self.next,
+            });
+        }
+        let start = state
+            .entries
+            .partition_point(|(revision, _)| *revision < self.next);
+        for (revision, entry) in state.entries.range(start..) {
+            self.next = revision + 1;
+            if let Some(change) = entry.seen_by(&self.principal) {
+                return Some(FeedItem::Change {
+                    revision: *revision,
+                    change,
+                });
+            }
+        }
+        self.next = self.next.max(state.last + 1);
+        None
+    }
+
+    /// The next item, or registers the task to be woken by the next change.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<FeedItem> {
+        let feed = self.feed.clone();
+        let mut state = feed.lock();
+        match self.take(&state) {
+            Some(item) => Poll::Ready(item),
+            None => {
+                state.wakers.insert(self.id, context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits for the next item.
+    pub async fn next(&mut self) -> FeedItem {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.feed.lock().wakers.remove(&self.id);
+    }
+}

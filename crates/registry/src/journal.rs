@@ -1,0 +1,215 @@
+//! The journal seam: an ordered sequence of records that survives, behind a trait.
+//!
+//! Positions count from 1 and never repeat. [`Journal::append_if`] succeeds only for the writer who
+//! has seen everything before, so several nodes can share one journal. A snapshot is a run of
+//! ordinary records; the journal only remembers where the newest complete one begins.
+//!
+//! [`MemoryJournal`] is for tests and for a registry that may forget; [`crate::LogJournal`] is the
+//! durable one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Why a journal did not take or give records.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// Another writer was faster; read on from `last` and try again.
+    #[error("the journal has moved on to position {last}")]
+    Moved {
+        /// The position of the last record.
+        last: u64,
+    },
+    /// There is no room; nothing was written, a later attempt may succeed.
+    #[error("the journal is full: {0}")]
+    Full(String),
+    /// The journal failed and takes no more records until it is opened anew.
+    #[error("the journal failed: {0}")]
+    Failed(String),
+    /// A record cannot be understood.
+    #[error("record {position} of the journal is not readable: {reason}")]
+    Unreadable {
+        /// Where.
+        position: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Resolves when the appended records have reached the journal's durability.
+pub struct Receipt(Pin<Box<dyn Future<Output = Result<(), JournalError>> + Send>>);
+
+impl Receipt {
+    /// A receipt that resolves with `future`.
+    pub fn new(future: impl Future<Output = Result<(), JournalError>> + Send + 'static) -> Self {
+        Self(Box::pin(future))
+    }
+
+    /// Blocks the calling thread until the records are safe.
+    ///
+    /// # Errors
+    /// What the journal says.
+    pub fn wait(self) -> Result<(), JournalError> {
+        block_on(self)
+    }
+}
+
+impl Future for Receipt {
+    type Output = Result<(), JournalError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl std::fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Receipt")
+    }
+}
+
+/// An ordered, durable sequence of records with one agreed order of writers.
+pub trait Journal: Send + Sync + 'static {
+    /// Position of the last acknowledged record, 0 when there is none.
+    fn last(&self) -> u64;
+
+    /// Appends `records` directly after `expected_last`.
+    ///
+    /// Several appends may be on their way at once: `expected_last` then is the last position
+    /// handed out, not the last acknowledged.
+    ///
+    /// # Errors
+    /// [`JournalError::Moved`] when the last position is another; nothing was written then.
+    fn append_if(&self, expected_last: u64, records: Vec<Vec<u8>>)
+    -> Result<Receipt, JournalError>;
+
+    /// Acknowledged records from position `from` on, at most `max`; empty at the end.
+    ///
+    /// # Errors
+    /// What kept them from being read.
+    fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError>;
+
+    /// Where reading has to begin: the newest snapshot, or the first record.
+    fn snapshot(&self) -> u64;
+
+    /// Remembers that a complete, acknowledged snapshot begins at `position`; what is before it may
+    /// be forgotten.
+    ///
+    /// # Errors
+    /// What kept it from being remembered.
+    fn set_snapshot(&self, position: u64) -> Result<(), JournalError>;
+}
+
+/// A journal in memory. Clones share the records, so a registry can be opened on it again.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournal {
+    shared: Arc<Mutex<Records>>,
+}
+
+#[derive(Debug, Default)]
+struct Records {
+    /// Position of the first record kept, less one.
+    before: u64,
+    records: Vec<Vec<u8>>,
+    snapshot: u64,
+    fails: Option<JournalError>,
+}
+
+impl MemoryJournal {
+    /// An empty journal.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every later append fail with `error`, or succeed again with `None`.
+    pub fn fail(&self, error: Option<JournalError>) {
+        self.lock().fails = error;
+    }
+
+    /// Number of records kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().records.len()
+    }
+
+    /// Whether no record is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Records> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn last(&self) -> u64 {
+        let inner = self.lock();
+        inner.before + inner.records.len() as u64
+    }
+
+    fn append_if(
+        &self,
+        expected_last: u64,
+        records: Vec<Vec<u8>>,
+    ) -> Result<Receipt, JournalError> {
+        let mut inner = self.lock();
+        let last = inner.before + inner.records.len() as u64;
+        if last != expected_last {
+            return Err(JournalError::Moved { last });
+        }
+        if let Some(error) = inner.fails.clone() {
+            return Ok(Receipt::new(std::future::ready(Err(error))));
+        }
+        inner.records.extend(records);
+        Ok(Receipt::new(std::future::ready(Ok(()))))
+    }
+
+    fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError> {
+        let inner = self.lock();
+        let first = from.max(inner.before + 1);
+        let skip = usize::try_from(first - inner.before - 1).unwrap_or(usize::MAX);
+        let records = inner.records.iter().skip(skip).take(max);
+        Ok((first..).zip(records.cloned()).collect())
+    }
+
+    fn snapshot(&self) -> u64 {
+        let inner = self.lock();
+        inner.snapshot.max(inner.before + 1)
+    }
+
+    fn set_snapshot(&self, position: u64) -> Result<(), JournalError> {
+        let mut inner = self.lock();
+        let forget = position.saturating_sub(inner.before + 1);
+        let forget = usize::try_from(forget)
+            .unwrap_or(usize::MAX)
+            .min(inner.records.len());
+        inner.records.drain(..forget);
+        inner.before += forget as u64;
+        inner.snapshot = position;
+        Ok(())
+    }
+}
+
+/// Drives a future on the calling thread, which sleeps between its steps.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The registry itself: memory that follows its journal.
+//!
+//! A change is first given to the journal; only when the journal has acknowledged it does memory
+//! change. Readers work on a snapshot of memory and never wait for writers. Many changes may be on
+//! their way at once, so that one sync of the journal serves them all.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::{Context, Poll};
+
+use chappe_identity::Principal;
+
+use crate::entity::Entity;
+use crate::error::Error;
+use crate::feed::{Entry, Feed, Subscription};
+use crate::journal::{Journal, JournalError, Receipt, block_on};
+use crate::record::Record;
+use crate::search::{Found, Search};
+use crate::sparql::{Interrupt, SparqlAnswer, SparqlError, SparqlLimits};
+use crate::state::State;
+
+/// Records read from the journal at a time.
+const READ_BATCH: usize = 256;
+/// Attempts to append while other writers are faster.
+const MAX_ATTEMPTS: usize = 8;
+/// Changes on their way at once; each holds its entity in memory.
+const MAX_PENDING: usize = 4_096;
+/// The journal is compacted when it holds this many times the living entities ...
+const COMPACT_FACTOR: u64 = 4;
+/// ... and at least this many records since the last snapshot: a small registry may keep its past.
+const COMPACT_FLOOR: u64 = 4_096;
+/// Bytes of one batch of a snapshot.
+const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
+
+/// The semantic registry. Clones share it.
+#[derive(Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    journal: Box<dyn Journal>,
+    state: RwLock<Arc<State>>,
+    writer: Mutex<Writer>,
+    feed: Feed,
+}
+
+struct Writer {
+    /// The last position handed out.
+    assigned: u64,
+    /// The last position that memory contains.
+    applied: u64,
+    /// Handed out, not yet in memory, in order.
+    pending: VecDeque<(u64, Record)>,
+    /// Records in the journal since the newest snapshot began.
+    since_snapshot: u64,
+    stopped: Option<String>,
+}
+
+/// What the registry holds and how it is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Entities.
+    pub entities: usize,
+    /// Triples, counted once for each entity that brings them.
+    pub triples: usize,
+    /// Distinct terms.
+    pub terms: usize,
+    /// Distinct access rules.
+    pub access_groups: usize,
+    /// Bytes of the indexes and the dictionary, computed from their capacities.
+    pub memory_bytes: usize,
+    /// Position of the last change in memory.
+    pub revision: u64,
+    /// Records in the journal since its newest snapshot began.
+    pub records_since_snapshot: u64,
+    /// Changes the feed no longer remembers.
+    pub feed_forgotten: u64,
+}
+
+impl Registry {
+    /// Opens the registry that `journal` describes.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or holds a record that is not understood: it is never
+    /// passed over.
+    pub fn open(journal: impl Journal) -> Result<Self, Error> {
+        let start = journal.snapshot();
+        let inner = Inner {
+            journal: Box::new(journal),
+            state: RwLock::new(Arc::new(State::new())),
+            writer: Mutex::new(Writer {
+                assigned: start.saturating_sub(1),
+                applied: start.saturating_sub(1),
+                pending: VecDeque::new(),
+                since_snapshot: 0,
+                stopped: None,
+            }),
+            feed: Feed::default(),
+        };
+        inner.feed.start_after(start.saturating_sub(1));
+        let registry = Self {
+            inner: Arc::new(inner),
+        };
+        registry.inner.catch_up(&mut registry.inner.writer())?;
+        Ok(registry)
+    }
+
+    /// Publishes `entity`, replacing the one with the same key.
+    ///
+    /// The entity is visible, and safe, when the publication resolves. Dropping the publication
+    /// does not take the entity back.
+    ///
+    /// # Errors
+    /// [`Error::InvalidEntity`], [`Error::NotOwner`] when the key belongs to another owner,
+    /// [`Error::Full`] at a limit, or the journal's error.
+    pub fn publish(&self, entity: Entity) -> Result<Publication, Error> {
+        entity.validate()?;
+        let mut writer = self.inner.writer();
+        if let Some(owner) = self.inner.owner_of(&writer, &entity.key)
+            && owner != entity.owner
+        {
+            return Err(Error::NotOwner {
+                key: entity.key,
+                owner,
+            });
+        }
+        self.inner.snapshot_of_memory().admits(&entity)?;
+        self.append(&mut writer, Record::Publish(entity))
+    }
+
+    /// Removes the entity `key` with all triples it brought.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] when nothing has this key, or the journal's error.
+    pub fn remove(&self, key: &str) -> Result<Publication, Error> {
+        let mut writer = self.inner.writer();
+        if self.inner.owner_of(&writer, key).is_none() {
+            return Err(Error::Unknown(key.to_owned()));
+        }
+        self.append(&mut writer, Record::Remove(key.to_owned()))
+    }
+
+    fn append(&self, writer: &mut Writer, record: Record) -> Result<Publication, Error> {
+        if let Some(reason) = &writer.stopped {
+            return Err(Error::Stopped(reason.clone()));
+        }
+        if writer.pending.len() >= MAX_PENDING {
+            return Err(Error::Full {
+                limit: "pending changes",
+                value: MAX_PENDING,
+            });
+        }
+        let bytes = record.encode().map_err(JournalError::Failed)?;
+        for _ in 0..MAX_ATTEMPTS {
+            match self
+                .inner
+                .journal
+                .append_if(writer.assigned, vec![bytes.clone()])
+            {
+                Ok(receipt) => {
+                    writer.assigned += 1;
+                    writer.pending.push_back((writer.assigned, record));
+                    return Ok(Publication {
+                        position: writer.assigned,
+                        receipt,
+                        inner: Arc::clone(&self.inner),
+                    });
+                }
+                Err(JournalError::Moved { last }) => {
+                    writer.pending.retain(|(position, _)| *position <= last);
+                    self.inner.catch_up(writer)?;
+                }
+                Err(error) => return Err(self.inner.failed(writer, writer.assigned + 1, error)),
+            }
+        }
+        Err(JournalError::Moved {
+            last: writer.assigned,
+        }
+        .into())
+    }
+
+    /// The entity `key`, if `principal` may see it.
+    #[must_use]
+    pub fn get(&self, key: &str, principal: &Principal) -> Option<Entity> {
+        self.inner
+            .snapshot_of_memory()
+            .get(key)
+            .filter(|entity| entity.access.allows(&entity.owner, principal))
+    }
+
+    /// Finds entities by their fields.
+    #[must_use]
+    pub fn search(&self, search: &Search, principal: &Principal) -> Found {
+        crate::search::run(&self.inner.snapshot_of_memory(), search, principal)
+    }
+
+    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see, on the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// [`SparqlError`]: a query that is not understood, not allowed, or went over a limit.
+    pub fn sparql(
+        &self,
+        query: &str,
+        principal: &Principal,
+        limits: &SparqlLimits,
+        interrupt: &Interrupt,
+    ) -> Result<SparqlAnswer, SparqlError> {
+        crate::sparql::run(
+            &self.inner.snapshot_of_memory(),
+            query,
+            principal,
+            limits,
+            interrupt,
+        )
+    }
+
+    /// Changes from `from_revision` on, as far as `principal` may see them. `revision() + 1` asks
+    /// for what comes next.
+    #[must_use]
+    pub fn subscribe(&self, from_revision: u64, principal: Principal) -> Subscription {
+        self.inner.feed.subscribe(from_revision, principal)
+    }
+
+    /// Position of the last change in memory.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.inner.feed.last()
+    }
+
+    /// Takes in what other writers have appended to a shared journal.
+    ///
+    /// # Errors
+    /// The journal's error, or a record that is not understood.
+    pub fn refresh(&self) -> Result<(), Error> {
+        self.inner.catch_up(&mut self.inner.writer())
+    }
+
+    /// Whether the journal has grown far beyond the living entities.
+    #[must_use]
+    pub fn needs_compaction(&self) -> bool {
+        let since = self.inner.writer().since_snapshot;
+        let living = self.inner.snapshot_of_memory().len() as u64;
+        since >= COMPACT_FLOOR.max(living.saturating_mul(COMPACT_FACTOR))
+    }
+
+    /// Writes a snapshot into the journal and lets it forget what is before. Changes wait
+    /// meanwhile; reading goes on. Call it on a thread that may block when
+    /// [`Registry::needs_compaction`] says so.
+    ///
+    /// # Errors
+    /// The journal's error; an unfinished snapshot is harmless.
+    pub fn compact(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        let mut writer = inner.writer();
+        inner.drain(&mut writer)?;
+        let first = writer.assigned + 1;
+        let state = inner.snapshot_of_memory();
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        for entity in state.entities() {
+            let record = Record::Keep(entity)
+                .encode()
+                .map_err(JournalError::Failed)?;
+            bytes += record.len();
+            batch.push(record);
+            if bytes >= SNAPSHOT_BATCH_BYTES {
+                inner.keep(&mut writer, std::mem::take(&mut batch))?;
+                bytes = 0;
+            }
+        }
+        if !batch.is_empty() {
+            inner.keep(&mut writer, batch)?;
+        }
+        inner.journal.set_snapshot(first)?;
+        writer.since_snapshot = writer.assigned + 1 - first;
+        Ok(())
+    }
+
+    /// Sizes and counters.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let records_since_snapshot = self.inner.writer().since_snapshot;
+        let state = self.inner.snapshot_of_memory();
+        Statistics {
+            entities: state.len(),
+            triples: state.triples(),
+            terms: state.terms(),
+            access_groups: state.access_groups(),
+            memory_bytes: state.memory_bytes(),
+            revision: self.inner.feed.last(),
+            records_since_snapshot,
+            feed_forgotten: self.inner.feed.forgotten(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("revision", &self.revision())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn snapshot_of_memory(&self) -> Arc<State> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The owner `key` will have when all that is pending is applied.
+    fn owner_of(&self, writer: &Writer, key: &str) -> Option<String> {
+        for (_, record) in writer.pending.iter().rev() {
+            match record {
+                Record::Publish(entity) | Record::Keep(entity) if entity.key == key => {
+                    return Some(entity.owner.clone());
+                }
+                Record::Remove(removed) if removed == key => return None,
+                _ => {}
+            }
+        }
+        self.snapshot_of_memory()
+            .rule_of(key)
+            .map(|(owner, _, _)| owner)
+    }
+
+    fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
+        let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let state = Arc::make_mut(&mut guard);
+        let keep = matches!(record, Record::Keep(_));
+        let key = match &record {
+            Record::Publish(entity) | Record::Keep(entity) => entity.key.clone(),
+            Record::Remove(key) => key.clone(),
+        };
+        let before = state.rule_of(&key);
+        let (kind, after) = match record {
+            Record::Publish(entity) | Record::Keep(entity) => {
+                state.insert(&entity);
+                (Some(entity.kind), Some((entity.owner, entity.access)))
+            }
+            Record::Remove(_) => {
+                state.remove(&key);
+                (before.as_ref().map(|(_, _, kind)| *kind), None)
+            }
+        };
+        drop(guard);
+        match kind {
+            Some(kind) if !keep => {
+                let before = before.map(|(owner, access, _)| (owner, access));
+                self.feed.push(
+                    position,
+                    Entry {
+                        key,
+                        kind,
+                        before,
+                        after,
+                    },
+                );
+            }
+            _ => self.feed.pass(position),
+        }
+        writer.applied = position;
+        writer.since_snapshot += 1;
+    }
+
+    /// Brings memory up to `position`, which the journal has acknowledged.
+    fn apply_through(&self, position: u64) -> Result<(), Error> {
+        let mut writer = self.writer();
+        while let Some((next, record)) = writer.pending.pop_front() {
+            if next > position || next != writer.applied + 1 {
+                writer.pending.push_front((next, record));
+                break;
+            }
+            self.apply(&mut writer, next, record);
+        }
+        if writer.applied < position {
+            self.catch_up(&mut writer)?;
+        }
+        Ok(())
+    }
+
+    /// Reads from the journal what memory does not have.
+    fn catch_up(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            let records = self.journal.follow(writer.applied + 1, READ_BATCH)?;
+            if records.is_empty() {
+                break;
+            }
+            for (position, bytes) in records {
+                let unreadable = |reason| JournalError::Unreadable { position, reason };
+                if position != writer.applied + 1 {
+                    let reason = format!("records from {} on are missing", writer.applied + 1);
+                    return Err(unreadable(reason).into());
+                }
+                let record = Record::decode(&bytes).map_err(unreadable)?;
+                self.apply(writer, position, record);
+            }
+        }
+        let applied = writer.applied;
+        writer.pending.retain(|(position, _)| *position > applied);
+        let pending = writer.pending.back().map_or(0, |(position, _)| *position);
+        writer.assigned = applied.max(pending);
+        Ok(())
+    }
+
+    /// Notes that the append at `position` failed.
+    fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
+        writer.pending.retain(|(pending, _)| *pending < position);
+        writer.assigned = writer.assigned.min(position - 1).max(writer.applied);
+        if let JournalError::Failed(reason) = &error {
+            writer.stopped = Some(reason.clone());
+        }
+        error.into()
+    }
+
+    /// Waits until nothing is on its way.
+    fn drain(&self, writer: &mut Writer) -> Result<(), Error> {
+        if let Some(reason) = &writer.stopped {
+            return Err(Error::Stopped(reason.clone()));
+        }
+        self.catch_up(writer)?;
+        if writer.pending.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Full {
+                limit: "changes on their way during compaction",
+                value: 0,
+            })
+        }
+    }
+
+    fn keep(&self, writer: &mut Writer, batch: Vec<Vec<u8>>) -> Result<(), Error> {
+        let count = batch.len() as u64;
+        let receipt = self.journal.append_if(writer.assigned, batch)?;
+        if let Err(error) = receipt.wait() {
+            let position = writer.assigned + 1;
+            return Err(self.failed(writer, position, error));
+        }
+        writer.assigned += count;
+        writer.applied = writer.assigned;
+        writer.since_snapshot += count;
+        self.feed.pass(writer.assigned);
+        Ok(())
+    }
+}
+
+/// A change on its way. Resolves with its revision when it is safe and visible.
+#[must_use = "the change is acknowledged only when this resolves"]
+pub struct Publication {
+    position: u64,
+    receipt: Receipt,
+    inner: Arc<Inner>,
+}
+
+impl Publication {
+    /// Position in the journal: the revision the change will have.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Blocks the calling thread until the change is safe and visible.
+    ///
+    /// # Errors
+    /// The journal's error; the change is not in memory then.
+    pub fn wait(self) -> Result<u64, Error> {
+        block_on(self)
+    }
+}
+
+impl Future for Publication {
+    type Output = Result<u64, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(done) = Pin::new(&mut self.receipt).poll(context) else {
+            return Poll::Pending;
+        };
+        let position = self.position;
+        Poll::Ready(match done {
+            Ok(()) => self.inner.apply_through(position).map(|()| position),
+            Err(error) => Err(self.inner.failed(&mut self.inner.writer(), position, error)),
+        })
+    }
+}
+
+impl std::fmt::Debug for Publication {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Publication")
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
