@@ -129,10 +129,13 @@ impl Element {
     }
 
     /// The text document, without declaration.
+    ///
+    /// What no document can hold is mended as [`text::Writer::mending`] says; callers who want it
+    /// refused use [`Element::write`].
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut writer = text::Writer::default();
-        // A tree is a document by construction, so the writer has nothing to refuse.
+        let mut writer = text::Writer::mending();
+        // A tree has one root and balanced ends, and the rest is mended.
         match self.write(&mut writer).and_then(|()| writer.finish()) {
             Ok(text) => text,
             Err(error) => unreachable!("a tree is a document: {error}"),

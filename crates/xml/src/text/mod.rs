@@ -1,6 +1,8 @@
 //! Text XML both ways.
 
+mod chars;
 mod reader;
+mod scope;
 mod writer;
 
 pub use reader::Reader;

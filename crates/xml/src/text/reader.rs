@@ -3,15 +3,20 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use quick_xml::NsReader;
-use quick_xml::XmlVersion;
+use quick_xml::Reader as QuickReader;
 use quick_xml::errors::{Error as QuickError, IllFormedError};
-use quick_xml::events::{BytesStart, Event as QuickEvent};
-use quick_xml::name::{PrefixDeclaration, ResolveResult};
+use quick_xml::events::{BytesDecl, BytesStart, Event as QuickEvent};
 
+use super::chars::with_line_ends;
+use super::chars::{Attributes, is_char, is_ncname, is_space, referenced, split_qname};
+use super::scope::Scope;
 use crate::{Error, Event, EventSource, Limits, Name, Reason, Value};
 
 /// Reads one document from a slice. Comments and processing instructions are skipped.
+///
+/// Tokens are quick-xml's; names, namespaces, attributes and references are checked here, because
+/// a document that two readers understand differently is a way around every check. After an error
+/// the reader repeats it.
 ///
 /// ```
 /// use chappe_xml::{Event, EventSource, Limits, Name, text::Reader};
@@ -23,13 +28,17 @@ use crate::{Error, Event, EventSource, Limits, Name, Reason, Value};
 /// ```
 #[derive(Debug)]
 pub struct Reader<'i> {
-    reader: NsReader<&'i [u8]>,
+    reader: QuickReader<&'i [u8]>,
     limits: Limits,
+    scope: Scope,
     depth: usize,
     events: usize,
     started: bool,
+    /// Whether anything but the XML declaration was read.
+    begun: bool,
     /// Events of the start tag just read, still to be given.
     pending: VecDeque<Event<'i>>,
+    failed: Option<Error>,
 }
 
 impl<'i> Reader<'i> {
@@ -48,17 +57,26 @@ impl<'i> Reader<'i> {
             return Err(Error::at(offset as u64, reason));
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut reader = NsReader::from_str(text);
+        if text.starts_with('\u{feff}') {
+            return Err(Error::at(
+                3,
+                Reason::Malformed("text outside the root element".into()),
+            ));
+        }
+        let mut reader = QuickReader::from_str(text);
         let config = reader.config_mut();
         config.expand_empty_elements = true;
         config.check_comments = true;
         Ok(Self {
             reader,
             limits,
+            scope: Scope::default(),
             depth: 0,
             events: 0,
             started: false,
+            begun: false,
             pending: VecDeque::new(),
+            failed: None,
         })
     }
 
@@ -88,72 +106,70 @@ impl<'i> Reader<'i> {
         if self.depth > self.limits.depth {
             return Err(limit(self.offset(), "depth", self.limits.depth));
         }
-        let name = self.name(start.name(), false)?;
-        self.pending.push_back(Event::StartElement(name));
-        let mut attributes = Vec::new();
-        for (index, attribute) in start.attributes().enumerate() {
-            let attribute =
-                attribute.map_err(|error| self.fail(Reason::Malformed(error.to_string())))?;
-            if index >= self.limits.attributes {
+        let mut plain = Vec::new();
+        let mut declared = Vec::new();
+        let mut attributes = Attributes::new(start.attributes_raw());
+        while let Some((qname, value)) = attributes.next().map_err(|reason| self.fail(reason))? {
+            if plain.len() + declared.len() >= self.limits.attributes {
                 return Err(limit(self.offset(), "attributes", self.limits.attributes));
             }
-            let value = attribute
-                .normalized_value(XmlVersion::Implicit1_0)
-                .map_err(|error| self.fail(reason_of(&error)))?
-                .into_owned();
-            match attribute.key.as_namespace_binding() {
-                Some(binding) => {
-                    let prefix = match binding {
-                        PrefixDeclaration::Default => String::new(),
-                        PrefixDeclaration::Named(prefix) => prefix.to_owned(),
-                    };
-                    self.pending.push_back(Event::Namespace {
-                        prefix: Cow::Owned(prefix),
-                        namespace: Cow::Owned(value),
-                    });
+            let prefix = match self.qname(qname)? {
+                ("xmlns", prefix) => prefix,
+                ("", "xmlns") => "",
+                pair => {
+                    plain.push((pair, value));
+                    continue;
                 }
-                None => attributes.push((self.name(attribute.key, true)?, value)),
-            }
+            };
+            self.scope
+                .declare(self.depth, prefix, &value)
+                .map_err(|reason| self.fail(reason))?;
+            declared.push((prefix.to_owned(), value));
         }
-        for (index, (name, _)) in attributes.iter().enumerate() {
-            if attributes[..index].iter().any(|(other, _)| other == name) {
+        let name = self.name(self.qname(start.name().0)?, false)?;
+        self.pending.push_back(Event::StartElement(name));
+        for (prefix, namespace) in declared {
+            self.pending.push_back(Event::Namespace {
+                prefix: Cow::Owned(prefix),
+                namespace: Cow::Owned(namespace),
+            });
+        }
+        let mut names = std::collections::HashSet::new();
+        for (pair, value) in plain {
+            let name = self.name(pair, true)?;
+            if !names.insert(name.clone()) {
                 return Err(self.fail(Reason::Malformed(format!("attribute {name} repeats"))));
             }
-        }
-        for (name, value) in attributes {
             self.pending
                 .push_back(Event::Attribute(name, Value::Text(Cow::Owned(value))));
         }
         self.count(self.pending.len())
     }
 
-    fn name(&self, name: quick_xml::name::QName<'_>, attribute: bool) -> Result<Name, Error> {
-        if name.as_ref().len() > self.limits.name_bytes {
+    fn qname<'q>(&self, qname: &'q str) -> Result<(&'q str, &'q str), Error> {
+        if qname.len() > self.limits.name_bytes {
             return Err(limit(self.offset(), "name_bytes", self.limits.name_bytes));
         }
-        let resolver = self.reader.resolver();
-        let (namespace, local) = if attribute {
-            resolver.resolve_attribute(name)
-        } else {
-            resolver.resolve_element(name)
-        };
-        if local.as_ref().is_empty() || !is_name(local.as_ref()) {
-            return Err(self.fail(Reason::Malformed(format!("{:?} is no name", name.as_ref()))));
-        }
-        match namespace {
-            ResolveResult::Bound(namespace) => Ok(Name::owned(namespace.0, local.as_ref())),
-            ResolveResult::Unbound => Ok(Name::owned("", local.as_ref())),
-            ResolveResult::Unknown(prefix) => Err(self.fail(Reason::UnboundPrefix(prefix))),
-        }
+        split_qname(qname)
+            .ok_or_else(|| self.fail(Reason::Malformed(format!("{qname:?} is no name"))))
     }
 
-    /// Character data; outside the root only white space may stand.
-    fn text(&mut self, text: Cow<'i, str>) -> Result<Option<Event<'i>>, Error> {
+    fn name(&self, (prefix, local): (&str, &str), attribute: bool) -> Result<Name, Error> {
+        if prefix == "xmlns" {
+            return Err(self.fail(Reason::Malformed("an element has the prefix xmlns".into())));
+        }
+        self.scope
+            .resolve(prefix, local, attribute)
+            .map_err(|reason| self.fail(reason))
+    }
+
+    /// Character data; outside the root only literal white space may stand.
+    fn text(&mut self, text: Cow<'i, str>, literal: bool) -> Result<Option<Event<'i>>, Error> {
         if self.depth == 0 {
-            return match text.trim().is_empty() {
-                true => Ok(None),
-                false => Err(self.fail(Reason::Malformed("text outside the root element".into()))),
-            };
+            if literal && text.chars().all(is_space) {
+                return Ok(None);
+            }
+            return Err(self.fail(Reason::Malformed("text outside the root element".into())));
         }
         self.count(1)?;
         Ok(Some(Event::Text(Value::Text(text))))
@@ -168,37 +184,40 @@ impl<'i> Reader<'i> {
                 .reader
                 .read_event()
                 .map_err(|error| Error::at(self.reader.error_position(), reason_of(&error)))?;
-            let text = match event {
+            let first = !std::mem::replace(&mut self.begun, true);
+            let (text, literal) = match event {
                 QuickEvent::Start(start) | QuickEvent::Empty(start) => {
                     self.start(&start)?;
                     continue;
                 }
                 QuickEvent::End(_) => {
-                    self.depth -= 1;
+                    self.scope.leave(self.depth);
+                    self.depth = self.depth.saturating_sub(1);
                     return Ok(Some(Event::EndElement));
                 }
-                QuickEvent::Text(text) => match text.into_inner() {
-                    Cow::Borrowed(text) => normalized(text),
-                    Cow::Owned(text) => Cow::Owned(normalized(&text).into_owned()),
-                },
-                QuickEvent::CData(data) => match data.into_inner() {
-                    Cow::Borrowed(text) => normalized(text),
-                    Cow::Owned(text) => Cow::Owned(normalized(&text).into_owned()),
-                },
-                QuickEvent::GeneralRef(reference) => {
-                    let char = match reference.resolve_char_ref() {
-                        Ok(Some(char)) if is_char(char) => char,
-                        Ok(None) => self.predefined(&reference)?,
-                        _ => {
-                            let what = format!("&{}; is no character", &*reference);
-                            return Err(self.fail(Reason::Malformed(what)));
-                        }
-                    };
-                    Cow::Owned(char.to_string())
+                QuickEvent::Text(text) => {
+                    let text = text.into_inner();
+                    if text.contains("]]>") {
+                        return Err(self.fail(Reason::Malformed("]]> in text".into())));
+                    }
+                    (with_line_ends(text), true)
                 }
-                QuickEvent::Comment(_) | QuickEvent::PI(_) => continue,
+                QuickEvent::CData(data) => (with_line_ends(data.into_inner()), false),
+                QuickEvent::GeneralRef(reference) => {
+                    let char = referenced(&reference).map_err(|reason| self.fail(reason))?;
+                    (Cow::Owned(char.to_string()), false)
+                }
+                QuickEvent::Comment(_) => continue,
+                QuickEvent::PI(instruction) => {
+                    let target = instruction.target();
+                    if !is_ncname(target) || target.eq_ignore_ascii_case("xml") {
+                        let what = format!("{target:?} is no target of an instruction");
+                        return Err(self.fail(Reason::Malformed(what)));
+                    }
+                    continue;
+                }
                 QuickEvent::Decl(declaration) => {
-                    self.declaration(&declaration)?;
+                    self.declaration(&declaration, first)?;
                     continue;
                 }
                 QuickEvent::DocType(_) => return Err(self.fail(Reason::DocumentType)),
@@ -207,58 +226,69 @@ impl<'i> Reader<'i> {
                 }
                 QuickEvent::Eof => return Ok(None),
             };
-            if let Some(event) = self.text(text)? {
+            if let Some(event) = self.text(text, literal)? {
                 return Ok(Some(event));
             }
         }
     }
 
-    fn predefined(&self, reference: &str) -> Result<char, Error> {
-        match reference {
-            "lt" => Ok('<'),
-            "gt" => Ok('>'),
-            "amp" => Ok('&'),
-            "apos" => Ok('\''),
-            "quot" => Ok('"'),
-            other => Err(self.fail(Reason::Entity(other.chars().take(64).collect()))),
+    /// The XML declaration: first of all, of version 1.0, of an encoding that is UTF-8.
+    fn declaration(&self, declaration: &BytesDecl<'_>, first: bool) -> Result<(), Error> {
+        let malformed = |what: &str| self.fail(Reason::Malformed(what.to_owned()));
+        if !first {
+            return Err(malformed("an XML declaration inside the document"));
         }
-    }
-
-    fn declaration(&self, declaration: &quick_xml::events::BytesDecl<'_>) -> Result<(), Error> {
-        match declaration.encoding() {
-            Some(Ok(encoding))
-                if !encoding.eq_ignore_ascii_case("utf-8")
-                    && !encoding.eq_ignore_ascii_case("us-ascii") =>
-            {
-                Err(self.fail(Reason::Encoding))
+        let content = declaration.strip_prefix("xml").unwrap_or(declaration);
+        let mut parts = Attributes::new(content);
+        let mut position = 0;
+        while let Some((name, value)) = parts.next().map_err(|reason| self.fail(reason))? {
+            let allowed = ["version", "encoding", "standalone"];
+            let index = allowed.iter().position(|known| *known == name);
+            position = match index {
+                Some(0) if position == 0 => 1,
+                Some(index) if position > 0 && index >= position => index + 1,
+                _ => return Err(malformed("the XML declaration is wrong")),
+            };
+            match index {
+                Some(0) if value != "1.0" => {
+                    return Err(malformed("only XML 1.0 is read"));
+                }
+                Some(1) if !["utf-8", "us-ascii"].contains(&&*value.to_ascii_lowercase()) => {
+                    return Err(self.fail(Reason::Encoding));
+                }
+                Some(2) if value != "yes" && value != "no" => {
+                    return Err(malformed("standalone is neither yes nor no"));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        if position == 0 {
+            return Err(malformed("the XML declaration has no version"));
+        }
+        Ok(())
     }
 }
 
 impl EventSource for Reader<'_> {
     fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
-        self.read()
-    }
-}
-
-/// Line ends as XML 1.0, section 2.11 wants them.
-fn normalized(text: &str) -> Cow<'_, str> {
-    if text.contains('\r') {
-        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
-    } else {
-        Cow::Borrowed(text)
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let read = self.read();
+        if let Err(error) = &read {
+            self.failed = Some(error.clone());
+        }
+        read
     }
 }
 
 fn reason_of(error: &QuickError) -> Reason {
     match error {
+        QuickError::Syntax(quick_xml::errors::SyntaxError::InvalidBangMarkup) => {
+            Reason::Malformed("unknown markup after <!".into())
+        }
         QuickError::IllFormed(IllFormedError::MissingEndTag(_)) | QuickError::Syntax(_) => {
             Reason::Truncated
-        }
-        QuickError::Escape(quick_xml::escape::EscapeError::UnrecognizedEntity(_, name)) => {
-            Reason::Entity(name.chars().take(64).collect())
         }
         other => Reason::Malformed(other.to_string()),
     }
@@ -266,18 +296,4 @@ fn reason_of(error: &QuickError) -> Reason {
 
 fn limit(offset: u64, limit: &'static str, bound: usize) -> Error {
     Error::at(offset, Reason::Limit { limit, bound })
-}
-
-/// `Char` (XML 1.0, production 2).
-fn is_char(c: char) -> bool {
-    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
-}
-
-/// `NCName` (Namespaces in XML 1.0, production 4), with the ASCII part exact.
-fn is_name(name: &str) -> bool {
-    let start =
-        |c: char| c == '_' || c.is_ascii_alphabetic() || (!c.is_ascii() && c.is_alphabetic());
-    let rest = |c: char| start(c) || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}') || !c.is_ascii();
-    let mut chars = name.chars();
-    chars.next().is_some_and(start) && chars.all(rest)
 }

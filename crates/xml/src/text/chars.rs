@@ -1,0 +1,197 @@
+//! Characters, names, references and attributes of text XML, by their productions.
+
+use std::borrow::Cow;
+
+use crate::Reason;
+
+/// `Char` (XML 1.0, production 2).
+pub(super) fn is_char(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+/// `S` (XML 1.0, production 3).
+pub(super) fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+/// `NameStartChar` without the colon (XML 1.0, production 4).
+fn is_name_start(c: char) -> bool {
+    matches!(c,
+        'A'..='Z' | '_' | 'a'..='z' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}'
+        | '\u{f8}'..='\u{2ff}' | '\u{370}'..='\u{37d}' | '\u{37f}'..='\u{1fff}'
+        | '\u{200c}'..='\u{200d}' | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}'
+        | '\u{3001}'..='\u{d7ff}' | '\u{f900}'..='\u{fdcf}' | '\u{fdf0}'..='\u{fffd}'
+        | '\u{10000}'..='\u{effff}')
+}
+
+/// `NameChar` without the colon (XML 1.0, production 4a).
+fn is_name_char(c: char) -> bool {
+    is_name_start(c)
+        || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}'
+            | '\u{203f}'..='\u{2040}')
+}
+
+/// `NCName` (Namespaces in XML 1.0, production 4).
+pub(super) fn is_ncname(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(is_name_start) && chars.all(is_name_char)
+}
+
+/// The nearest `NCName`: what may not stand is an underscore.
+pub(super) fn mended_ncname(name: &str) -> String {
+    let mut mended: String = name
+        .chars()
+        .map(|c| if is_name_char(c) { c } else { '_' })
+        .collect();
+    if !mended.starts_with(is_name_start) {
+        mended.insert(0, '_');
+    }
+    mended
+}
+
+/// Prefix (empty when there is none) and local part of a `QName`.
+pub(super) fn split_qname(qname: &str) -> Option<(&str, &str)> {
+    match qname.split_once(':') {
+        None => is_ncname(qname).then_some(("", qname)),
+        Some((prefix, local)) => (is_ncname(prefix) && is_ncname(local)).then_some((prefix, local)),
+    }
+}
+
+/// The character that a reference, given without `&` and `;`, stands for.
+pub(super) fn referenced(reference: &str) -> Result<char, Reason> {
+    let shortened = || reference.chars().take(64).collect::<String>();
+    let Some(number) = reference.strip_prefix('#') else {
+        return match reference {
+            "lt" => Ok('<'),
+            "gt" => Ok('>'),
+            "amp" => Ok('&'),
+            "apos" => Ok('\''),
+            "quot" => Ok('"'),
+            name if is_ncname(name) => Err(Reason::Entity(shortened())),
+            _ => Err(Reason::Malformed(format!(
+                "&{}; is no reference",
+                shortened()
+            ))),
+        };
+    };
+    let (digits, radix) = match number.strip_prefix('x') {
+        Some(digits) => (digits, 16),
+        None => (number, 10),
+    };
+    // The standard parser also takes a sign, which is not in the production.
+    let plain = digits.chars().all(|c| c.is_digit(radix));
+    plain
+        .then(|| u32::from_str_radix(digits, radix).ok())
+        .flatten()
+        .and_then(char::from_u32)
+        .filter(|c| is_char(*c))
+        .ok_or_else(|| Reason::Malformed(format!("&{}; is no character", shortened())))
+}
+
+/// Line ends as XML 1.0, section 2.11 wants them.
+pub(super) fn with_line_ends(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        text
+    }
+}
+
+/// An attribute's value, normalised (XML 1.0, section 3.3.3, of type CDATA).
+fn attribute_value(raw: &str) -> Result<String, Reason> {
+    let mut value = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '<' => return Err(Reason::Malformed("< in an attribute value".into())),
+            '&' => {
+                let Some((reference, after)) = rest.split_once(';') else {
+                    return Err(Reason::Malformed("an unclosed reference".into()));
+                };
+                value.push(referenced(reference)?);
+                rest = after;
+            }
+            '\r' => {
+                rest = rest.strip_prefix('\n').unwrap_or(rest);
+                value.push(' ');
+            }
+            '\t' | '\n' => value.push(' '),
+            other => value.push(other),
+        }
+    }
+    Ok(value)
+}
+
+/// The attributes of a start tag: what stands between its name and its end.
+pub(super) struct Attributes<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Attributes<'a> {
+    pub(super) fn new(rest: &'a str) -> Self {
+        Self { rest }
+    }
+
+    /// The next attribute: its qualified name and normalised value.
+    pub(super) fn next(&mut self) -> Result<Option<(&'a str, String)>, Reason> {
+        let trimmed = self.rest.trim_start_matches(is_space);
+        if trimmed.is_empty() {
+            return Ok(None);
+        }
+        let malformed = |what: &str| Reason::Malformed(what.to_owned());
+        if trimmed.len() == self.rest.len() {
+            return Err(malformed("no white space before an attribute"));
+        }
+        let (name, after) = trimmed
+            .split_once('=')
+            .ok_or_else(|| malformed("an attribute without value"))?;
+        let after = after.trim_start_matches(is_space);
+        let quote = after
+            .chars()
+            .next()
+            .filter(|c| matches!(c, '"' | '\''))
+            .ok_or_else(|| malformed("an attribute value without quotes"))?;
+        let (value, rest) = after[1..]
+            .split_once(quote)
+            .ok_or_else(|| malformed("an unclosed attribute value"))?;
+        self.rest = rest;
+        Ok(Some((
+            name.trim_end_matches(is_space),
+            attribute_value(value)?,
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_take_no_sign_and_no_forbidden_character() {
+        assert_eq!(referenced("#65"), Ok('A'));
+        assert_eq!(referenced("#x1F600"), Ok('\u{1f600}'));
+        for bad in [
+            "#+65", "#", "#x", "#0", "#xD800", "#x110000", "#X41", "#xFFFE", "# 65",
+        ] {
+            assert!(
+                matches!(referenced(bad), Err(Reason::Malformed(_))),
+                "{bad}"
+            );
+        }
+        assert_eq!(referenced("nbsp"), Err(Reason::Entity("nbsp".into())));
+    }
+
+    #[test]
+    fn names_follow_the_productions() {
+        for good in ["a", "_a-1.b", "\u{e9}t\u{e9}", "a\u{b7}"] {
+            assert!(is_ncname(good), "{good}");
+        }
+        for bad in [
+            "", "1a", "-a", "a b", "a:b", "\u{d7}", "a\u{37e}", "\u{b7}a",
+        ] {
+            assert!(!is_ncname(bad), "{bad}");
+            assert!(is_ncname(&mended_ncname(bad)), "{bad}");
+        }
+    }
+}
