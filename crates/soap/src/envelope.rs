@@ -113,6 +113,7 @@ impl Envelope {
         if !root.name.is(NAMESPACE, "Envelope") {
             return Err(Error::NotEnvelope(root.name));
         }
+        check_structure(&root)?;
         let mut headers = take_children(&mut root, "Header").unwrap_or_default();
         let body = take_children(&mut root, "Body").ok_or(Error::NoBody)?;
         let addressing = Addressing::take(&mut headers)?;
@@ -147,6 +148,22 @@ impl Envelope {
             self.to_element().to_text()
         )
     }
+}
+
+/// At most one Header, then one Body, nothing else (SOAP 1.2 part 1, section 5.1): a second Body
+/// would let a checker and a dispatcher look at different ones.
+fn check_structure(root: &Element) -> Result<(), Error> {
+    let mut expected = ["Header", "Body"].as_slice();
+    for child in root.elements() {
+        let local = expected
+            .iter()
+            .position(|local| child.name.is(NAMESPACE, local));
+        match local {
+            Some(index) => expected = &expected[index + 1..],
+            None => return Err(Error::Structure(child.name.clone())),
+        }
+    }
+    Ok(())
 }
 
 /// Takes the children of the first `local` child, each with the declarations around it.

@@ -18,6 +18,9 @@ pub enum Error {
     /// The envelope has no body.
     #[error("the envelope has no Body")]
     NoBody,
+    /// The children of the envelope are not one optional Header and then one Body.
+    #[error("the envelope holds {0} where only a Header and then a Body may stand")]
+    Structure(Name),
     /// No action header in a known WS-Addressing namespace.
     #[error("the WS-Addressing header {0} is missing")]
     MissingHeader(&'static str),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output};
@@ -13,20 +13,20 @@ use crate::Dialect;
 
 /// Says which transport addresses of a stranger may be contacted.
 ///
-/// Any `Fn(&str, IpAddr) -> Result<(), String>` is one.
-pub trait AddressPolicy: Send + Sync {
+/// Any `Fn(&str, SocketAddr) -> Result<(), String>` is one.
+pub trait XaddrPolicy: Send + Sync {
     /// Judges the transport address `xaddr` that a message from `source` gives.
     ///
     /// # Errors
     /// Why it must not be contacted.
-    fn judge(&self, xaddr: &str, source: IpAddr) -> Result<(), String>;
+    fn judge(&self, xaddr: &str, source: SocketAddr) -> Result<(), String>;
 }
 
-impl<F> AddressPolicy for F
+impl<F> XaddrPolicy for F
 where
-    F: Fn(&str, IpAddr) -> Result<(), String> + Send + Sync,
+    F: Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync,
 {
-    fn judge(&self, xaddr: &str, source: IpAddr) -> Result<(), String> {
+    fn judge(&self, xaddr: &str, source: SocketAddr) -> Result<(), String> {
         self(xaddr, source)
     }
 }
@@ -259,7 +259,7 @@ pub enum Event {
 /// The machine that searches, in both dialects.
 pub struct Client {
     config: Config,
-    policy: Box<dyn AddressPolicy>,
+    policy: Box<dyn XaddrPolicy>,
     outputs: VecDeque<Output<Outbound, Event>>,
     drops: DropCounts,
 }
@@ -273,7 +273,7 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client that contacts only what `policy` allows.
     #[must_use]
-    pub fn new(config: Config, policy: impl AddressPolicy + 'static) -> Self {
+    pub fn new(config: Config, policy: impl XaddrPolicy + 'static) -> Self {
         Self {
             config,
             policy: Box::new(policy),
@@ -303,7 +303,7 @@ impl Machine for Client {
 
     fn handle_input(&mut self, _now: Instant, input: Input<Inbound, Command>) {
         if let Input::Receive(datagram) = input {
-            let _ = self.policy.judge("", datagram.from.ip());
+            let _ = self.policy.judge("", datagram.from);
             self.drops.add(DropReason::Unrelated);
         }
     }

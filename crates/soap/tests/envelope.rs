@@ -1,0 +1,123 @@
+//! Goal: an envelope is read as it was written, and what is no usable message is refused for the
+//! right reason.
+//!
+//! Method: round trips in both addressing versions, and small broken envelopes.
+
+use chappe_soap::{
+    Addressing, AddressingVersion, EndpointReference, Envelope, Error, Fault, NAMESPACE,
+};
+use chappe_xml::{Element, Name};
+
+const WSA: &str = "http://www.w3.org/2005/08/addressing";
+
+fn envelope(children: &str) -> Result<Envelope, Error> {
+    let text = format!("<s:Envelope xmlns:s='{NAMESPACE}' xmlns:a='{WSA}'>{children}</s:Envelope>");
+    Envelope::parse(text.as_bytes())
+}
+
+#[test]
+fn all_addressing_properties_round_trip() {
+    for version in [AddressingVersion::V200408, AddressingVersion::V200508] {
+        let parameter = Element::new(Name::new("urn:x", "Id")).with_text("7");
+        let mut reference = EndpointReference::new("urn:uuid:1");
+        reference.reference_parameters.push(parameter);
+        let addressing = Addressing {
+            message_id: Some("urn:uuid:2".into()),
+            to: Some("http://192.0.2.1/".into()),
+            relates_to: Some("urn:uuid:3".into()),
+            from: Some(reference.clone()),
+            reply_to: Some(reference.clone()),
+            fault_to: Some(reference),
+            ..Addressing::new(version, "urn:x/Do")
+        };
+        let sent = Envelope::new(addressing.clone())
+            .with_header(Element::new(Name::new("urn:x", "Header")))
+            .with_body(Element::new(Name::new("urn:x", "Do")));
+        let mut read = Envelope::parse(sent.to_text().as_bytes()).expect("what was written");
+        for reference in [
+            &mut read.addressing.from,
+            &mut read.addressing.reply_to,
+            &mut read.addressing.fault_to,
+        ] {
+            for parameter in &mut reference
+                .as_mut()
+                .expect("a reference")
+                .reference_parameters
+            {
+                parameter.namespaces.clear();
+            }
+        }
+        assert_eq!(read.addressing, addressing);
+        assert!(read.header(&Name::new("urn:x", "Header")).is_some());
+        assert!(read.body().is_some_and(|body| body.name.is("urn:x", "Do")));
+    }
+}
+
+#[test]
+fn prefixes_of_the_sender_are_kept_for_content() {
+    let read = envelope(
+        "<s:Header><a:Action>urn:x</a:Action></s:Header>\
+         <s:Body xmlns:p='urn:p'><a:Q xmlns:q='urn:q'>p:n</a:Q></s:Body>",
+    )
+    .expect("an envelope");
+    let body = read.body().expect("a body");
+    assert_eq!(body.resolve(&[], "p:n"), Some(Name::new("urn:p", "n")));
+    assert_eq!(body.resolve(&[], "q:n"), Some(Name::new("urn:q", "n")));
+    assert_eq!(body.resolve(&[], "r:n"), None);
+}
+
+#[test]
+fn broken_envelopes_are_refused_for_their_reason() {
+    let action = "<s:Header><a:Action>urn:x</a:Action></s:Header>";
+    let body = "<s:Body/>";
+    assert!(envelope(&format!("{action}{body}")).is_ok());
+    assert_eq!(envelope(action), Err(Error::NoBody));
+    assert_eq!(envelope(body), Err(Error::MissingHeader("Action")));
+    let empty = "<s:Header><a:Action> </a:Action></s:Header><s:Body/>";
+    assert_eq!(envelope(empty), Err(Error::MissingHeader("Action")));
+    let twice = "<s:Header><a:Action>u</a:Action><a:To>v</a:To><a:To>w</a:To></s:Header><s:Body/>";
+    assert_eq!(envelope(twice), Err(Error::DuplicateHeader("To".into())));
+    for children in [
+        format!("{action}{body}{body}"),
+        format!("{action}{action}{body}"),
+        format!("{body}{action}"),
+        format!("{action}{body}<a:Extra/>"),
+    ] {
+        assert!(
+            matches!(envelope(&children), Err(Error::Structure(_))),
+            "{children}"
+        );
+    }
+    let old = "<e:Envelope xmlns:e='http://schemas.xmlsoap.org/soap/envelope/'/>";
+    assert_eq!(Envelope::parse(old.as_bytes()), Err(Error::VersionMismatch));
+    let other = Name::local("a");
+    assert_eq!(Envelope::parse(b"<a/>"), Err(Error::NotEnvelope(other)));
+    assert!(matches!(
+        Envelope::parse(b"<!DOCTYPE a><a/>"),
+        Err(Error::Xml(_))
+    ));
+}
+
+#[test]
+fn a_header_that_must_be_understood_is_told() {
+    let read = envelope(
+        "<s:Header><a:Action>urn:x</a:Action><p:K xmlns:p='urn:p' s:mustUnderstand='1'/>\
+         <p:L xmlns:p='urn:p' s:mustUnderstand='false'/></s:Header><s:Body/>",
+    )
+    .expect("an envelope");
+    let known = Name::new("urn:p", "K");
+    assert_eq!(
+        read.not_understood(&[]).map(|header| header.name.clone()),
+        Some(known.clone())
+    );
+    assert_eq!(read.not_understood(&[known]), None);
+}
+
+#[test]
+fn a_fault_round_trips_whatever_the_prefixes() {
+    let fault = Fault::sender(Name::new("urn:x", "Wrong"), "it is <wrong> & more");
+    let sent = Envelope::new(Addressing::new(AddressingVersion::V200508, "urn:x/fault"))
+        .with_body(fault.to_element());
+    let read = Envelope::parse(sent.to_text().as_bytes()).expect("what was written");
+    assert_eq!(read.fault(), Some(fault));
+}
