@@ -1,1 +1,13 @@
-//! Everything that yields stream elements: devices of any WSDL, SDC devices.
+//! Everything that yields stream elements.
+//!
+//! A [`Mapping`] turns the events of one device into elements: [`flat`] types by their schema,
+//! others by path [`rules`], medical devices by [`sdc`].
+
+#![forbid(unsafe_code)]
+
+pub mod flat;
+mod mapping;
+pub mod rules;
+pub mod sdc;
+
+pub use mapping::{Mapped, Mapping, Offer, Trouble};
