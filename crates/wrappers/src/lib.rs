@@ -7,7 +7,9 @@
 
 pub mod flat;
 mod mapping;
+mod plan;
 pub mod rules;
 pub mod sdc;
 
 pub use mapping::{Mapped, Mapping, Offer, Trouble};
+pub use plan::{Plan, plan};

@@ -50,7 +50,7 @@ pub struct Mapped {
 }
 
 /// Turns the events of one device into elements of the streams that it offers.
-pub trait Mapping: Send {
+pub trait Mapping: std::fmt::Debug + Send {
     /// The streams, in the order that [`Mapped::elements`] counts.
     fn offers(&self) -> &[Offer];
 
