@@ -1,1 +1,24 @@
-//! Runs machines on sockets, HTTP and files.
+//! Runs machines on sockets, HTTP and files: the first floor that sees the operating system.
+//!
+//! [`udp`] carries the datagrams of WS-Discovery, one set of sockets for each interface and address
+//! family, and drives a machine with them; [`http`] is SOAP's HTTP at both ends, with a limit and a
+//! deadline on everything a peer can stretch; [`Drops`] is the one record of what was refused or
+//! lost, shared by all of them.
+//!
+//! Deliberately absent: protocol decisions (those are machines on lower floors), TLS, name
+//! resolution. All of it runs on one thread of tokio as well as on many.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod drops;
+pub mod http;
+mod interfaces;
+pub mod key_file;
+mod random;
+pub mod udp;
+
+pub use clock::Clock;
+pub use drops::{DROPS_MAX, Dropped, Drops, Hop};
+pub use interfaces::{Interface, interfaces, route_source};
+pub use random::{seed, seed_number};

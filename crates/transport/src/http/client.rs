@@ -1,0 +1,271 @@
+//! The client: connections kept alive, deadlines on every step, no redirects.
+//!
+//! It takes a [`Contact`], not text: whoever has one has asked an address policy, or chose the
+//! address himself.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use chappe_identity::{Contact, Scheme};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{ACCEPT_ENCODING, HOST, HeaderValue};
+use hyper::{HeaderMap, Method};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout};
+
+use super::body::{self, BodyError};
+use super::{Answer, ClientLimits, Error};
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// A client; clones share the connections.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limits: ClientLimits,
+    idle: Mutex<HashMap<SocketAddr, Vec<(Instant, Sender)>>>,
+}
+
+impl Client {
+    /// A client with these limits.
+    #[must_use]
+    pub fn new(limits: ClientLimits) -> Self {
+        Self(Arc::new(Inner {
+            limits,
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// Its limits.
+    #[must_use]
+    pub fn limits(&self) -> &ClientLimits {
+        &self.0.limits
+    }
+
+    /// Gets a document.
+    ///
+    /// # Errors
+    /// When there is no answer of success.
+    pub async fn get(&self, contact: &Contact) -> Result<Answer, Error> {
+        let answer = self
+            .request(contact, Method::GET, HeaderMap::new(), Bytes::new())
+            .await?;
+        match answer.status {
+            status if status.is_success() => Ok(answer),
+            status => Err(Error::Status {
+                peer: contact.address,
+                status,
+            }),
+        }
+    }
+
+    /// Sends a request and reads the answer whole, whatever its status. A redirect is an answer
+    /// like any other.
+    ///
+    /// # Errors
+    /// When there is no answer within the limits.
+    pub async fn request(
+        &self,
+        contact: &Contact,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, Error> {
+        let peer = contact.address;
+        if contact.scheme == Scheme::Https {
+            return Err(Error::Https(peer));
+        }
+        let mut request = hyper::Request::builder()
+            .method(method)
+            .uri(contact.path.as_str())
+            .header(HOST, host(peer))
+            .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+            .body(Full::new(body))?;
+        request.headers_mut().extend(headers);
+        let (response, sender) = self.exchange(peer, request).await?;
+        let limits = &self.0.limits;
+        let (parts, incoming) = response.into_parts();
+        let reading = body::read(&parts.headers, incoming, limits.body_bytes);
+        let what = "send its answer whole";
+        let body = timeout(limits.body_deadline, reading)
+            .await
+            .map_err(|_| Error::Late { peer, what })?;
+        let bound = limits.body_bytes;
+        let body = body.map_err(|error| match error {
+            BodyError::TooLarge => Error::TooLarge { peer, bound },
+            BodyError::Encoding => Error::Encoding { peer },
+            BodyError::Broken(source) => Error::Exchange { peer, source },
+        })?;
+        self.keep(peer, sender);
+        Ok(Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
+    }
+
+    /// Ends idle connections.
+    pub fn close_idle(&self) {
+        self.idle().clear();
+    }
+
+    /// Sends over an idle connection, or a new one when there is none that still lives.
+    async fn exchange(
+        &self,
+        peer: SocketAddr,
+        mut request: hyper::Request<Full<Bytes>>,
+    ) -> Result<(hyper::Response<Incoming>, Sender), Error> {
+        while let Some(mut sender) = self.take(peer) {
+            if sender.ready().await.is_err() {
+                continue;
+            }
+            match self.send(peer, &mut sender, request).await? {
+                Sent::Answered(response) => return Ok((response, sender)),
+                // Closed before a byte went out: nothing happened there, so it may be sent again.
+                Sent::Unsent(unsent, _) => request = unsent,
+            }
+        }
+        let mut sender = self.connect(peer).await?;
+        match self.send(peer, &mut sender, request).await? {
+            Sent::Answered(response) => Ok((response, sender)),
+            Sent::Unsent(_, source) => Err(Error::Exchange { peer, source }),
+        }
+    }
+
+    async fn send(
+        &self,
+        peer: SocketAddr,
+        sender: &mut Sender,
+        request: hyper::Request<Full<Bytes>>,
+    ) -> Result<Sent, Error> {
+        let sending = sender.try_send_request(request);
+        match timeout(self.0.limits.header_deadline, sending).await {
+            Ok(Ok(response)) => Ok(Sent::Answered(response)),
+            Ok(Err(mut error)) => match error.take_message() {
+                Some(request) => Ok(Sent::Unsent(request, error.into_error())),
+                None => Err(Error::Exchange {
+                    peer,
+                    source: error.into_error(),
+                }),
+            },
+            Err(_) => Err(Error::Late {
+                peer,
+                what: "answer",
+            }),
+        }
+    }
+
+    async fn connect(&self, peer: SocketAddr) -> Result<Sender, Error> {
+        let limits = &self.0.limits;
+        let stream = match timeout(limits.connect_deadline, self.open(peer)).await {
+            Ok(stream) => stream.map_err(|source| Error::Connect { peer, source })?,
+            Err(_) => {
+                let what = "take the connection";
+                return Err(Error::Late { peer, what });
+            }
+        };
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|source| Error::Exchange { peer, source })?;
+        tokio::spawn(async move {
+            // How it ended is told to whoever waits for an answer.
+            if let Err(error) = connection.await {
+                tracing::trace!(%peer, %error, "connection ended");
+            }
+        });
+        Ok(sender)
+    }
+
+    async fn open(&self, peer: SocketAddr) -> io::Result<TcpStream> {
+        let socket = match peer {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        let local = self.0.limits.local_address;
+        if let Some(local) = local.filter(|local| local.is_ipv4() == peer.is_ipv4()) {
+            let mut local = SocketAddr::new(local, 0);
+            if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, peer) {
+                local.set_scope_id(peer.scope_id());
+            }
+            socket.bind(local)?;
+        }
+        socket.set_nodelay(true)?;
+        socket.connect(peer).await
+    }
+
+    /// The idle connection that was used last: the likeliest to live.
+    fn take(&self, peer: SocketAddr) -> Option<Sender> {
+        let mut idle = self.idle();
+        let senders = idle.get_mut(&peer)?;
+        let found = loop {
+            match senders.pop() {
+                Some((since, sender)) if self.usable(since, &sender) => break Some(sender),
+                Some(_) => {}
+                None => break None,
+            }
+        };
+        if senders.is_empty() {
+            idle.remove(&peer);
+        }
+        found
+    }
+
+    fn keep(&self, peer: SocketAddr, sender: Sender) {
+        let limits = &self.0.limits;
+        if sender.is_closed() {
+            return;
+        }
+        let mut idle = self.idle();
+        if idle.values().map(Vec::len).sum::<usize>() >= limits.idle {
+            idle.retain(|_, senders| {
+                senders.retain(|(since, sender)| self.usable(*since, sender));
+                !senders.is_empty()
+            });
+        }
+        let kept = idle.values().map(Vec::len).sum::<usize>();
+        let senders = idle.entry(peer).or_default();
+        senders.retain(|(since, sender)| self.usable(*since, sender));
+        if senders.len() < limits.idle_per_authority && kept < limits.idle {
+            senders.push((Instant::now(), sender));
+        }
+        if senders.is_empty() {
+            idle.remove(&peer);
+        }
+    }
+
+    fn usable(&self, since: Instant, sender: &Sender) -> bool {
+        !sender.is_closed() && since.elapsed() < self.0.limits.idle_time
+    }
+
+    fn idle(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<(Instant, Sender)>>> {
+        // Every change leaves the pool whole.
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new(ClientLimits::default())
+    }
+}
+
+enum Sent {
+    Answered(hyper::Response<Incoming>),
+    Unsent(hyper::Request<Full<Bytes>>, hyper::Error),
+}
+
+/// The authority as URIs write it: zones mean nothing to the peer.
+fn host(peer: SocketAddr) -> String {
+    match peer {
+        SocketAddr::V4(peer) => peer.to_string(),
+        SocketAddr::V6(peer) => format!("[{}]:{}", peer.ip(), peer.port()),
+    }
+}

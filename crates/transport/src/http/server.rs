@@ -1,0 +1,451 @@
+//! The server: one handler, many connections, none of which can hold up the others.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::body::{self, BodyError};
+use super::connection::Counted;
+use super::{Request, Response, ServerLimits};
+use crate::{Drops, Hop};
+
+/// Pause after the system refuses to give a connection (no file descriptors, no memory).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that the kernel keeps for us before we accept them.
+const BACKLOG: i32 = 256;
+
+/// What answers requests. Closures of the fitting type are handlers.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
+impl<F, R> Handler for F
+where
+    F: Fn(Request) -> R + Send + Sync + 'static,
+    R: Future<Output = Response> + Send,
+{
+    fn handle(&self, request: Request) -> impl Future<Output = Response> + Send {
+        self(request)
+    }
+}
+
+/// How busy a server is and was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerState {
+    /// Open connections.
+    pub connections: usize,
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Requests handed to the handler since the start.
+    pub requests: u64,
+    /// Connections and requests refused since the start; the reasons are in the drops.
+    pub refused: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    connections: AtomicUsize,
+    accepted: AtomicU64,
+    requests: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// A running server. Dropping it ends it at once; [`Server::stop`] lets requests finish.
+#[derive(Debug)]
+pub struct Server {
+    local: SocketAddr,
+    stop: watch::Sender<bool>,
+    accept: AbortHandle,
+    ended: watch::Receiver<bool>,
+    counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.state().fmt(f)
+    }
+}
+
+impl Counters {
+    fn state(&self) -> ServerState {
+        ServerState {
+            connections: self.connections.load(Ordering::Relaxed),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Server {
+    /// Listens at `address` (port 0 takes a free one) and serves on the current runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be listened at.
+    pub fn bind(
+        address: SocketAddr,
+        limits: ServerLimits,
+        drops: Drops,
+        handler: impl Handler,
+    ) -> io::Result<Self> {
+        let listener = listen(address)?;
+        let local = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = watch::channel(false);
+        let counters = Arc::new(Counters::default());
+        let shared = Arc::new(Shared {
+            requests: Semaphore::new(limits.requests),
+            limits,
+            drops,
+            handler,
+            by_peer: Mutex::default(),
+            counters: Arc::clone(&counters),
+        });
+        let accept = tokio::spawn(async move {
+            accept(listener, shared, stopped).await;
+            end.send_replace(true);
+        });
+        let accept = accept.abort_handle();
+        Ok(Self {
+            local,
+            stop,
+            accept,
+            ended,
+            counters,
+        })
+    }
+
+    /// The address that is listened at, with the port that was taken.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub fn state(&self) -> ServerState {
+        self.counters.state()
+    }
+
+    /// Accepts nothing more, lets running requests finish, and ends what is left after `deadline`.
+    pub async fn stop(mut self, deadline: Duration) {
+        self.stop.send_replace(true);
+        let ended = self.ended.wait_for(|ended| *ended);
+        let _ = tokio::time::timeout(deadline, ended).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accept.abort();
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+    // A restart must not wait for the old connections' TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// What all connections of a server share.
+struct Shared<H> {
+    limits: ServerLimits,
+    requests: Semaphore,
+    drops: Drops,
+    handler: H,
+    counters: Arc<Counters>,
+    by_peer: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl<H> Shared<H> {
+    fn refuse(&self, reason: &'static str, peer: SocketAddr, detail: String) {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        self.drops
+            .record(Hop::Http, reason, peer.ip(), detail, None);
+    }
+
+    /// The connections of each peer; every change leaves them whole.
+    fn by_peer(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to one connection, given back when dropped.
+struct Slot<H> {
+    shared: Arc<Shared<H>>,
+    key: IpAddr,
+}
+
+impl<H> Slot<H> {
+    /// A slot for `peer`, unless there are too many connections; then that is counted.
+    fn take(shared: &Arc<Shared<H>>, peer: SocketAddr) -> Option<Self> {
+        let key = neighbourhood(peer);
+        let open = shared.counters.connections.load(Ordering::Relaxed);
+        if open >= shared.limits.connections {
+            shared.refuse("too many connections", peer, format!("{open} are open"));
+            return None;
+        }
+        let mut by_peer = shared.by_peer();
+        let of_peer = by_peer.entry(key).or_default();
+        if *of_peer >= shared.limits.connections_per_peer {
+            let detail = format!("{of_peer} of this peer are open");
+            shared.refuse("too many connections of one peer", peer, detail);
+            return None;
+        }
+        *of_peer += 1;
+        drop(by_peer);
+        shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(shared);
+        Some(Self { shared, key })
+    }
+}
+
+impl<H> Drop for Slot<H> {
+    fn drop(&mut self) {
+        self.shared
+            .counters
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+        let mut by_peer = self.shared.by_peer();
+        if let Some(of_peer) = by_peer.get_mut(&self.key) {
+            *of_peer -= 1;
+            if *of_peer == 0 {
+                by_peer.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Whose connections are counted together: one IPv4 address, one IPv6 /64.
+fn neighbourhood(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & (u128::MAX << 64)).into()),
+    }
+}
+
+async fn accept<H: Handler>(
+    listener: TcpListener,
+    shared: Arc<Shared<H>>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut open = JoinSet::new();
+    let stop = stopped.clone();
+    loop {
+        tokio::select! {
+            () = stop_asked(&mut stopped) => break,
+            Some(_) = open.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    if let Some(slot) = Slot::take(&shared, peer) {
+                        open.spawn(connection(stream, peer, slot, stop.clone()));
+                    }
+                }
+                Err(error) => {
+                    let reason = "the system gives no connection";
+                    let hint = Some("raise the limit of open files: ulimit -n".to_owned());
+                    shared.drops.record(Hop::Http, reason, "", error.to_string(), hint);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    while open.join_next().await.is_some() {}
+}
+
+/// Returns when the server is to stop, or is gone.
+async fn stop_asked(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Serves one connection to its end.
+async fn connection<H: Handler>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    slot: Slot<H>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let shared = &slot.shared;
+    let Ok(local) = prepare(&stream, shared.limits.write_deadline) else {
+        return;
+    };
+    let read = Arc::new(AtomicU64::new(0));
+    let io = TokioIo::new(Counted::new(stream, Arc::clone(&read)));
+    // What was read when the last request had been read whole: more means that a head has begun.
+    let understood = AtomicU64::new(0);
+    let service = service_fn(|request| async {
+        let response = answer(shared, request, peer, local).await;
+        understood.store(read.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok::<_, Infallible>(response)
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.limits.header_deadline)
+        .max_buf_size(shared.limits.header_bytes.max(8 << 10));
+    let mut serving = pin!(builder.serve_connection(io, service));
+    let ended = tokio::select! {
+        result = serving.as_mut() => Some(result),
+        () = stop_asked(&mut stopped) => None,
+    };
+    let result = match ended {
+        Some(result) => result,
+        None => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    let Err(error) = result else { return };
+    if error.is_timeout() {
+        // An idle connection that ends is nobody's loss.
+        if read.load(Ordering::Relaxed) > understood.load(Ordering::Relaxed) {
+            shared.refuse("header too slow", peer, error.to_string());
+        }
+    } else if error.is_parse_too_large() {
+        shared.refuse("header too large", peer, error.to_string());
+    } else if error.is_parse() {
+        shared.refuse("not HTTP", peer, error.to_string());
+    } else {
+        tracing::debug!(%peer, %error, "connection ended");
+    }
+}
+
+/// Sets a connection's options and says which of our addresses it came to.
+fn prepare(stream: &TcpStream, write_deadline: Duration) -> io::Result<SocketAddr> {
+    stream.set_nodelay(true)?;
+    socket2::SockRef::from(stream).set_tcp_user_timeout(Some(write_deadline))?;
+    stream.local_addr()
+}
+
+/// Why a request is refused before the handler sees it.
+struct Refusal {
+    status: StatusCode,
+    reason: &'static str,
+    detail: String,
+}
+
+/// Answers one request, by the handler or with the refusal's status.
+async fn answer<H: Handler>(
+    shared: &Shared<H>,
+    request: hyper::Request<Incoming>,
+    peer: SocketAddr,
+    local: SocketAddr,
+) -> hyper::Response<Full<Bytes>> {
+    let head = request.method() == Method::HEAD;
+    let response = match handled(shared, request, peer, local).await {
+        Ok(response) => response,
+        Err(refusal) => {
+            shared.refuse(refusal.reason, peer, refusal.detail);
+            // The rest of the request may still be on its way: the connection cannot go on.
+            let close = HeaderValue::from_static("close");
+            Response::empty(refusal.status).with_header(CONNECTION, close)
+        }
+    };
+    let length = response.body.len();
+    let body = if head { Bytes::new() } else { response.body };
+    let mut written = hyper::Response::new(Full::new(body));
+    *written.status_mut() = response.status;
+    *written.headers_mut() = response.headers;
+    if head {
+        written.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    written
+}
+
+async fn handled<H: Handler>(
+    shared: &Shared<H>,
+    request: hyper::Request<Incoming>,
+    peer: SocketAddr,
+    local: SocketAddr,
+) -> Result<Response, Refusal> {
+    let limits = &shared.limits;
+    let refusal = |status, reason, detail: &str| Refusal {
+        status,
+        reason,
+        detail: detail.to_owned(),
+    };
+    let Ok(_permit) = shared.requests.try_acquire() else {
+        let detail = format!("{} are being answered", limits.requests);
+        return Err(refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many requests",
+            &detail,
+        ));
+    };
+    let (parts, incoming) = request.into_parts();
+    let reading = body::read(&parts.headers, incoming, limits.body_bytes);
+    let body = match tokio::time::timeout(limits.body_deadline, reading).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(BodyError::TooLarge)) => Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body too large",
+            "above the limit".to_owned(),
+        )),
+        Ok(Err(BodyError::Encoding)) => {
+            let detail = "neither plain nor sound gzip".to_owned();
+            Err((
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unreadable content encoding",
+                detail,
+            ))
+        }
+        Ok(Err(BodyError::Broken(error))) => Err((
+            StatusCode::BAD_REQUEST,
+            "body broken off",
+            error.to_string(),
+        )),
+        Err(_) => {
+            let detail = format!("not whole after {:?}", limits.body_deadline);
+            Err((StatusCode::REQUEST_TIMEOUT, "body too slow", detail))
+        }
+    };
+    let body = body.map_err(|(status, reason, detail)| refusal(status, reason, &detail))?;
+    shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+    let request = Request {
+        method: parts.method,
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
+        headers: parts.headers,
+        body,
+        peer,
+        local,
+    };
+    let answering = shared.handler.handle(request);
+    match tokio::time::timeout(limits.answer_deadline, answering).await {
+        Ok(response) => Ok(response),
+        Err(_) => Err(refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "answer too slow",
+            parts.uri.path(),
+        )),
+    }
+}

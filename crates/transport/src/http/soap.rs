@@ -1,0 +1,73 @@
+//! SOAP over the client (SOAP 1.2 part 2, section 7; RFC 3902 for the media type).
+
+use bytes::Bytes;
+use chappe_identity::Contact;
+use chappe_soap::Envelope;
+use chappe_xml::Limits;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode};
+
+use super::{Answer, Client, Error};
+
+/// The media type of SOAP 1.2.
+pub(super) const SOAP_CONTENT_TYPE: &str = "application/soap+xml; charset=utf-8";
+
+impl Client {
+    /// Sends a message and reads the answer; `None` when it was accepted without one (status 202).
+    ///
+    /// # Errors
+    /// When there is no answer, when it is a fault, or when it is no SOAP message.
+    pub async fn post_soap(
+        &self,
+        contact: &Contact,
+        envelope: &Envelope,
+    ) -> Result<Option<Envelope>, Error> {
+        let text = Bytes::from(envelope.to_text());
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, content_type(&envelope.addressing.action));
+        let answer = self.request(contact, Method::POST, headers, text).await?;
+        read_answer(contact, &answer, self.limits().body_bytes)
+    }
+}
+
+/// The media type with the action, unless the action has characters that no parameter takes.
+fn content_type(action: &str) -> HeaderValue {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    let with_action = format!("{SOAP_CONTENT_TYPE}; action=\"{action}\"");
+    match HeaderValue::from_str(&with_action) {
+        Ok(value) if action.bytes().all(plain) => value,
+        _ => HeaderValue::from_static(SOAP_CONTENT_TYPE),
+    }
+}
+
+fn read_answer(
+    contact: &Contact,
+    answer: &Answer,
+    bytes: usize,
+) -> Result<Option<Envelope>, Error> {
+    let peer = contact.address;
+    let status = answer.status;
+    if answer.body.is_empty() {
+        return match status {
+            StatusCode::OK | StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(None),
+            status => Err(Error::Status { peer, status }),
+        };
+    }
+    let limits = Limits {
+        bytes,
+        ..Limits::default()
+    };
+    match Envelope::parse_within(&answer.body, limits) {
+        Ok(envelope) => match envelope.fault() {
+            Some(fault) => Err(Error::Fault {
+                peer,
+                fault: Box::new(fault),
+            }),
+            None if status.is_success() => Ok(Some(envelope)),
+            None => Err(Error::Status { peer, status }),
+        },
+        // A server that is no SOAP server answers errors with a page.
+        Err(_) if !status.is_success() => Err(Error::Status { peer, status }),
+        Err(source) => Err(Error::Soap { peer, source }),
+    }
+}

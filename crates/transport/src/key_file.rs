@@ -1,0 +1,201 @@
+//! Key files: PKCS#8 PEM, readable by their owner alone.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use chappe_identity::Key;
+
+/// Bytes of a key file beyond which it is none.
+const KEY_FILE_BYTES_MAX: u64 = 16 << 10;
+
+/// Why a key file is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be read or written.
+    #[error("key file {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others than the owner can read or write it.
+    #[error("key file {} has mode {mode:04o}: others can use it too", path.display())]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It belongs to another user.
+    #[error("key file {} belongs to user {owner}, we run as user {user}", path.display())]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The file's user id.
+        owner: u32,
+        /// Ours.
+        user: u32,
+    },
+    /// It holds no key.
+    #[error("key file {}: {source}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: chappe_identity::Error,
+    },
+}
+
+impl Error {
+    /// What can be done.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some(format!("see who owns it: ls -l {}", path.display()))
+            }
+            Self::Mode { path, .. } => Some(format!(
+                "chmod 600 {}; and if others may have read it, remove it: a new key is made",
+                path.display()
+            )),
+            Self::Owner { path, user, .. } => Some(format!("chown {user} {}", path.display())),
+            Self::Key { .. } => {
+                Some("openssl genpkey -algorithm ed25519 writes such a file".to_owned())
+            }
+            Self::Io { .. } => None,
+        }
+    }
+}
+
+/// Reads a key file, or says that there is none.
+///
+/// # Errors
+/// When the file is not its owner's alone, or holds no key.
+pub fn read(path: &Path) -> Result<Option<Key>, Error> {
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(error)),
+    };
+    // Asked of the open file, so that it is the same file that is then read.
+    let metadata = file.metadata().map_err(io)?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        let path = path.to_owned();
+        return Err(Error::Mode { path, mode });
+    }
+    let user = nix::unistd::geteuid();
+    if metadata.uid() != user.as_raw() && !user.is_root() {
+        return Err(Error::Owner {
+            path: path.to_owned(),
+            owner: metadata.uid(),
+            user: user.as_raw(),
+        });
+    }
+    let mut text = String::new();
+    file.take(KEY_FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(io)?;
+    let key = Key::from_pem(&text).map_err(|source| Error::Key {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Some(key))
+}
+
+/// Writes a new key file with mode 0600, durably. An existing file is not replaced.
+///
+/// # Errors
+/// When the file exists or cannot be written.
+pub fn write_new(path: &Path, key: &Key) -> Result<(), Error> {
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(key.to_pem().as_bytes())?;
+        file.sync_all()?;
+        match path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => File::open(".")?.sync_all(),
+        }
+    };
+    write().map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Reads the key file, or makes one with a new key; says whether it was made.
+///
+/// # Errors
+/// As [`read`] and [`write_new`].
+pub fn read_or_create(path: &Path) -> Result<(Key, bool), Error> {
+    if let Some(key) = read(path)? {
+        return Ok((key, false));
+    }
+    let seed = crate::seed().map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let key = Key::from_seed(seed);
+    write_new(path, &key)?;
+    Ok((key, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_found_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        assert!(read(&path).unwrap().is_none());
+        let (made, new) = read_or_create(&path).unwrap();
+        assert!(new);
+        let mode = std::fs::metadata(&path).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0o600);
+        let (found, new) = read_or_create(&path).unwrap();
+        assert!(!new && found.public() == made.public());
+        assert!(matches!(write_new(&path, &found), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn wider_modes_are_refused_with_a_hint() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        read_or_create(&path).unwrap();
+        for mode in [0o640, 0o604, 0o660, 0o622] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(matches!(error, Error::Mode { .. }), "{error}");
+            assert!(error.hint().unwrap().starts_with("chmod 600"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        std::fs::write(&path, "nonsense").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(read(&path), Err(Error::Key { .. })));
+    }
+}

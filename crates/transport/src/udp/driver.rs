@@ -1,0 +1,113 @@
+//! Drives a machine with datagrams, commands and time.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+
+use chappe_dpws::discovery::{Inbound, Outbound};
+use chappe_machine::{Input, Instant, Machine, Output, drain};
+use tokio::sync::mpsc;
+
+use super::UdpSockets;
+use crate::{Clock, Drops, Hop};
+
+/// What the driver is told to do.
+#[derive(Debug)]
+pub enum Order<C> {
+    /// Give the machine this command.
+    Command(C),
+    /// Use these sockets from now on: the interfaces have changed.
+    Sockets(UdpSockets),
+}
+
+/// Runs `machine` on `sockets` until the orders end; gives the machine back.
+///
+/// Nothing that the machine says is lost: while the receiver of events is behind, no datagrams are
+/// read (the kernel's buffer is the bound, and drops what exceeds it), but timers go on. It ends
+/// early when the receiver of events is gone.
+pub async fn run_udp<M>(
+    mut machine: M,
+    mut sockets: UdpSockets,
+    mut orders: mpsc::Receiver<Order<M::Command>>,
+    events: mpsc::Sender<M::Event>,
+    drops: Drops,
+) -> M
+where
+    M: Machine<Receive = Inbound, Transmit = Outbound>,
+{
+    let clock = Clock::process();
+    let mut pending: VecDeque<M::Event> = VecDeque::new();
+    let mut deadline: Option<Instant> = machine.deadline();
+    loop {
+        let at = deadline.map(|deadline| clock.at(deadline));
+        let behind = !pending.is_empty();
+        let input = tokio::select! {
+            biased;
+            permit = events.reserve(), if behind => {
+                let Ok(permit) = permit else { return machine };
+                if let Some(event) = pending.pop_front() {
+                    permit.send(event);
+                }
+                continue;
+            }
+            () = tokio::time::sleep_until(at.unwrap_or_else(tokio::time::Instant::now)),
+                if at.is_some() => Input::Timeout,
+            order = orders.recv() => match order {
+                Some(Order::Command(command)) => Input::Command(command),
+                Some(Order::Sockets(new)) => {
+                    sockets = new;
+                    continue;
+                }
+                None => return machine,
+            },
+            datagram = poll_fn(|context| sockets.poll_receive(context)), if !behind => {
+                match datagram {
+                    Ok(datagram) => Input::Receive(datagram),
+                    Err(error) => {
+                        let reason = "receiving failed";
+                        drops.record(Hop::Network, reason, "", error.to_string(), None);
+                        continue;
+                    }
+                }
+            }
+        };
+        deadline = drain(&mut machine, clock.now(), input, |output| match output {
+            Output::Transmit(datagram) => transmit(&sockets, &datagram, &drops),
+            Output::Event(event) => pending.push_back(event),
+        });
+        // The usual case without waiting: there is room.
+        while let Some(event) = pending.pop_front() {
+            if let Err(error) = events.try_send(event) {
+                match error {
+                    mpsc::error::TrySendError::Full(event) => pending.push_front(event),
+                    mpsc::error::TrySendError::Closed(_) => return machine,
+                }
+                break;
+            }
+        }
+    }
+}
+
+fn transmit(sockets: &UdpSockets, datagram: &Outbound, drops: &Drops) {
+    let Err(error) = sockets.send(datagram) else {
+        return;
+    };
+    let to = datagram.to.ip();
+    let (reason, hint) = match error.kind() {
+        io::ErrorKind::WouldBlock => ("send buffer full", None),
+        io::ErrorKind::NetworkUnreachable => {
+            let hint = if to.is_multicast() {
+                "multicast needs a route: ip route add 239.0.0.0/8 dev INTERFACE"
+            } else {
+                "see ip route get to that address"
+            };
+            ("no route", Some(hint.to_owned()))
+        }
+        io::ErrorKind::PermissionDenied => {
+            let hint = "a firewall of this host forbids it: see nft list ruleset";
+            ("sending forbidden", Some(hint.to_owned()))
+        }
+        _ => ("sending failed", None),
+    };
+    drops.record(Hop::Network, reason, to, error.to_string(), hint);
+}

@@ -1,0 +1,181 @@
+//! Goal: whatever a peer stretches has an end, is counted by its reason, and holds up nobody else.
+//!
+//! Method: raw sockets that misbehave against a server with small limits over loopback; after each,
+//! an honest client is answered.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use chappe_identity::Contact;
+use chappe_transport::http::{Client, Request, Response, Server, ServerLimits, StatusCode};
+use chappe_transport::{Drops, Hop};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn serve(limits: ServerLimits) -> (Server, Drops) {
+    let drops = Drops::default();
+    let handler = |_: Request| async { Response::new(StatusCode::OK, "text/plain", "fine") };
+    let server = Server::bind(LOOPBACK, limits, drops.clone(), handler).unwrap();
+    (server, drops)
+}
+
+async fn is_answered(server: &Server) {
+    let to = Contact::parse(&format!("http://{}/", server.local_addr()), 0).unwrap();
+    assert_eq!(Client::default().get(&to).await.unwrap().body, "fine");
+}
+
+/// What the server sends until it ends the connection.
+async fn answer_to(server: &Server, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    read_all(&mut stream).await
+}
+
+async fn read_all(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let reading = stream.read_to_end(&mut answer);
+    // A connection that was reset has ended too.
+    let _ = tokio::time::timeout(DEADLINE, reading)
+        .await
+        .expect("the connection ends");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_end_and_block_nobody() {
+    let (server, drops) = serve(ServerLimits {
+        header_deadline: Duration::from_millis(100),
+        body_deadline: Duration::from_millis(100),
+        ..ServerLimits::default()
+    });
+    let mut slow = Vec::new();
+    for bytes in [
+        &b"GET / HTTP/1.1\r\nHos"[..],
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    ] {
+        let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        slow.push(stream);
+    }
+    // Half-open: connected, never a byte.
+    slow.push(TcpStream::connect(server.local_addr()).await.unwrap());
+    is_answered(&server).await;
+    for stream in &mut slow {
+        read_all(stream).await;
+    }
+    assert_eq!(drops.total(Hop::Http, "header too slow"), 1);
+    assert_eq!(drops.total(Hop::Http, "body too slow"), 2);
+    // The idle one is nobody's fault.
+    assert_eq!(server.state().refused, 3, "{drops:?}");
+    is_answered(&server).await;
+}
+
+#[tokio::test]
+async fn large_heads_and_bodies_are_refused() {
+    let (server, drops) = serve(ServerLimits {
+        header_bytes: 8 << 10,
+        body_bytes: 1_000,
+        ..ServerLimits::default()
+    });
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "y".repeat(20_000)
+    );
+    let answer = answer_to(&server, head.as_bytes()).await;
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+    assert_eq!(drops.total(Hop::Http, "header too large"), 1);
+
+    let announced = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n";
+    let answer = answer_to(&server, announced).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let chunk = "x".repeat(2_000);
+    let chunked = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n{chunk}\r\n0\r\n\r\n"
+    );
+    let answer = answer_to(&server, chunked.as_bytes()).await;
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
+        "{answer}"
+    );
+    assert_eq!(drops.total(Hop::Http, "body too large"), 2);
+    is_answered(&server).await;
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused() {
+    let (server, drops) = serve(ServerLimits::default());
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls"[..],
+        b"hello there\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ] {
+        answer_to(&server, bytes).await;
+    }
+    assert_eq!(drops.total(Hop::Http, "not HTTP"), 3, "{drops:?}");
+    let odd = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: br\r\nContent-Length: 1\r\n\r\nx";
+    assert!(answer_to(&server, odd).await.starts_with("HTTP/1.1 415"));
+    is_answered(&server).await;
+}
+
+#[tokio::test]
+async fn one_peer_cannot_take_all_connections() {
+    let (server, drops) = serve(ServerLimits {
+        connections_per_peer: 2,
+        ..ServerLimits::default()
+    });
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        held.push(stream);
+    }
+    let mut third = TcpStream::connect(server.local_addr()).await.unwrap();
+    assert_eq!(read_all(&mut third).await, "");
+    assert_eq!(
+        drops.total(Hop::Http, "too many connections of one peer"),
+        1
+    );
+    // Another peer is answered all the same.
+    let other = tokio::net::TcpSocket::new_v4().unwrap();
+    other.bind("127.0.1.8:0".parse().unwrap()).unwrap();
+    let mut other = other.connect(server.local_addr()).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    other.write_all(request).await.unwrap();
+    assert!(read_all(&mut other).await.ends_with("fine"));
+    drop(held);
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_bounded() {
+    let drops = Drops::default();
+    let (entered, mut enter) = tokio::sync::mpsc::channel(1);
+    let handler = move |_: Request| {
+        let entered = entered.clone();
+        async move {
+            let _ = entered.send(()).await;
+            std::future::pending::<Response>().await
+        }
+    };
+    let limits = ServerLimits {
+        requests: 1,
+        ..ServerLimits::default()
+    };
+    let server = Server::bind(LOOPBACK, limits, drops.clone(), handler).unwrap();
+    let mut first = TcpStream::connect(server.local_addr()).await.unwrap();
+    first
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
+    enter.recv().await.unwrap();
+    let answer = answer_to(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert_eq!(drops.total(Hop::Http, "too many requests"), 1);
+}
