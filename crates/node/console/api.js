@@ -1,0 +1,89 @@
+// The REST interface of the node, as a client sees it. Nothing else of the node is used.
+
+const BASE = '/api/v1';
+const PATIENCE_MS = 20_000;
+
+/** What the node answered when it did not answer with success; fields of application/problem+json. */
+export class ApiError extends Error {
+  constructor(status, { title, detail, hint } = {}) {
+    super(title ?? `status ${status}`);
+    this.status = status;
+    this.title = title ?? `the node answered with status ${status}`;
+    this.detail = detail ?? null;
+    this.hint = hint ?? null;
+  }
+}
+
+/** A path below /api/v1 whose parts are escaped. */
+export function path(...parts) {
+  return `${BASE}/${parts.map(encodeURIComponent).join('/')}`;
+}
+
+/** A path with a query; empty values are left out. */
+export function query(base, values) {
+  const search = new URLSearchParams();
+  for (const [name, content] of Object.entries(values)) {
+    if (content !== null && content !== undefined && content !== '') search.set(name, content);
+  }
+  const text = search.toString();
+  return text ? `${base}?${text}` : base;
+}
+
+async function send(url, options) {
+  const abort = new AbortController();
+  const timer = setTimeout(() => abort.abort(), PATIENCE_MS);
+  try {
+    const answer = await fetch(url, { ...options, signal: abort.signal });
+    const text = await answer.text();
+    const isJson = (answer.headers.get('content-type') ?? '').includes('json');
+    let body = text;
+    if (isJson) {
+      try {
+        body = JSON.parse(text);
+      } catch {
+        throw new ApiError(answer.status, { title: 'the node answered with broken JSON' });
+      }
+    }
+    if (!answer.ok) throw new ApiError(answer.status, isJson ? body : { detail: text.slice(0, 300) });
+    return body;
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw new ApiError(0, {
+      title: 'the node does not answer',
+      detail: error.name === 'AbortError' ? `nothing within ${PATIENCE_MS / 1000} s` : null,
+      hint: 'is the program still running? The console goes on trying.',
+    });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Reads JSON, or text where the node sends text. */
+export function read(url) {
+  return send(url, { headers: { accept: 'application/json, text/plain;q=0.5' } });
+}
+
+/** Asks a SPARQL query by the protocol: short ones in the address, long ones as a body. */
+export function sparql(text) {
+  const accept = 'application/sparql-results+json';
+  if (text.length < 2000) return send(query(`${BASE}/sparql`, { query: text }), { headers: { accept } });
+  return send(`${BASE}/sparql`, {
+    method: 'POST',
+    headers: { accept, 'content-type': 'application/sparql-query' },
+    body: text,
+  });
+}
+
+/** Asks an SQL query over the stored streams. */
+export function sql(text, limit) {
+  return send(`${BASE}/streams/query`, {
+    method: 'POST',
+    headers: { accept: 'application/json', 'content-type': 'application/json' },
+    body: JSON.stringify({ sql: text, limit }),
+  });
+}
+
+/** The address of the one live event stream. */
+export function liveAddress(streams, after) {
+  return query(`${BASE}/live`, { streams, after });
+}

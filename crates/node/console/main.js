@@ -1,0 +1,110 @@
+// The frame of the console: the router, the navigation with its counts, the state of the connection.
+
+import { h, replace, setAttribute, setText } from './dom.js';
+import { age, number } from './format.js';
+import * as live from './live.js';
+import { errors, model, start, watch } from './model.js';
+import * as devices from './page-devices.js';
+import * as dropped from './page-dropped.js';
+import * as node from './page-node.js';
+import * as overview from './page-overview.js';
+import * as registry from './page-registry.js';
+import * as sensors from './page-sensors.js';
+import * as streams from './page-streams.js';
+import { setSign } from './semaphore.js';
+
+const PAGES = [
+  { path: '', label: 'Overview', page: overview },
+  { path: 'devices', label: 'Devices', page: devices, count: () => model.devices?.length,
+    alert: () => model.devices?.some((one) => one.state === 'attention') },
+  { path: 'registry', label: 'Registry', page: registry },
+  { path: 'streams', label: 'Streams', page: streams, count: () => model.streams?.length },
+  { path: 'sensors', label: 'Virtual sensors', page: sensors, count: () => model.sensors?.length,
+    alert: () => model.sensors?.some((one) => one.state === 'failed') },
+  { path: 'dropped', label: 'Dropped', page: dropped, count: () => model.drops?.length },
+  { path: 'node', label: 'Node', page: node },
+];
+
+const nav = document.getElementById('nav');
+const main = document.getElementById('page');
+const which = document.getElementById('which');
+const linkLine = document.getElementById('link');
+
+for (const entry of PAGES) {
+  entry.number = h('span', { class: 'count' });
+  entry.link = h('a', { href: `#/${entry.path}` }, h('span', null, entry.label), entry.number);
+}
+replace(nav, h('ul', null, PAGES.map((entry) => h('li', null, entry.link))));
+
+let current = null;
+
+/** The page, what it is about, and the query of an address like #/streams/name?view=sql. */
+function route() {
+  const [way, search = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  const [path, ...rest] = way.split('/');
+  let subject = rest.join('/');
+  try {
+    subject = decodeURIComponent(subject);
+  } catch {
+    subject = '';
+  }
+  return { path, subject: subject || null, query: new URLSearchParams(search) };
+}
+
+function show() {
+  if (location.hash === '#page') return;
+  const at = route();
+  const entry = PAGES.find((one) => one.path === at.path) ?? PAGES[0];
+  current?.view?.close?.();
+  for (const one of PAGES) setAttribute(one.link, 'aria-current', one === entry ? 'page' : null);
+  replace(main);
+  window.scrollTo(0, 0);
+  document.title = `${at.subject ?? entry.label} · Chappe`;
+  const isFirst = current === null;
+  current = { entry, view: entry.page.open(main, at) };
+  if (!isFirst) main.focus({ preventScroll: true });
+}
+
+function showNav() {
+  for (const entry of PAGES) {
+    setText(entry.number, entry.count?.() ?? '');
+    setAttribute(entry.number, 'data-alert', entry.alert?.() ? 'yes' : null);
+  }
+  setText(which, model.node?.name ?? '');
+}
+
+const linkSign = h('span', { 'aria-hidden': 'true' });
+const linkWord = h('b');
+const linkMore = h('span', { class: 'more', 'aria-hidden': 'true' });
+replace(linkLine, linkSign, linkWord, linkMore);
+
+function showLink() {
+  const { state, since, retryAt } = live.link;
+  setSign(linkSign, state);
+  setAttribute(linkLine, 'data-state', state);
+  setText(linkWord, { live: 'live', broken: 'reconnecting', opening: 'connecting' }[state]);
+  if (state === 'live') setText(linkMore, `${number(Math.round(live.arrivals() * 10) / 10)} elements/s`);
+  else if (retryAt > Date.now()) setText(linkMore, `next try in ${age(retryAt - Date.now())}`);
+  else setText(linkMore, state === 'broken' ? `for ${age(Date.now() - since)}` : '');
+}
+
+watch((kind) => {
+  showNav();
+  if (kind === 'streams' && model.streams) {
+    live.follow(model.streams.map((one) => one.name), current?.view?.streams?.() ?? []);
+  }
+  current?.view?.changed?.(kind, errors[kind]);
+});
+live.listen((kind, subject) => {
+  if (kind === 'link') showLink();
+  current?.view?.heard?.(kind, subject);
+});
+setInterval(() => {
+  showLink();
+  current?.view?.tick?.();
+}, 1000);
+window.addEventListener('hashchange', show);
+showLink();
+show();
+start();
+live.open();

@@ -1,0 +1,108 @@
+// What the node says of itself, kept fresh: read when a page opens, when a notice says that something
+// changed, and at a slow beat while the page is looked at.
+
+import { path, read } from './api.js';
+import * as live from './live.js';
+
+const SOURCES = {
+  node: { url: path('node'), everyMs: 10_000, pick: (body) => body },
+  devices: { url: path('devices'), everyMs: 4_000, pick: (body) => body.devices ?? [] },
+  streams: { url: path('streams'), everyMs: 4_000, pick: (body) => body.streams ?? [] },
+  sensors: { url: path('virtual-sensors'), everyMs: 5_000, pick: (body) => body.virtual_sensors ?? [] },
+  drops: { url: path('drops'), everyMs: 5_000, pick: (body) => body.drops ?? [] },
+};
+const NOTICE_DELAY_MS = 150;
+
+/** The newest answer of each kind (null until the first) and its error, if the last reading failed. */
+export const model = { node: null, devices: null, streams: null, sensors: null, drops: null };
+export const errors = {};
+
+const watchers = new Set();
+const reading = {};
+let noticeTimer = null;
+
+/** Calls `changed(kind)` after each reading. Returns how to end it. */
+export function watch(changed) {
+  watchers.add(changed);
+  return () => watchers.delete(changed);
+}
+
+/** Reads one kind now, unless that is under way. */
+export async function refresh(kind) {
+  if (reading[kind]) return;
+  reading[kind] = true;
+  const { url, pick } = SOURCES[kind];
+  try {
+    model[kind] = pick(await read(url));
+    errors[kind] = null;
+  } catch (error) {
+    errors[kind] = error;
+  } finally {
+    reading[kind] = false;
+  }
+  if (kind === 'streams' && model.streams) {
+    for (const stream of model.streams) live.buffer(stream.name).describe(stream.fields ?? []);
+  }
+  for (const changed of watchers) changed(kind);
+}
+
+/** Reads everything now. */
+export function refreshAll() {
+  return Promise.all(Object.keys(SOURCES).map(refresh));
+}
+
+async function readNotices() {
+  try {
+    live.remember((await read(path('notices'))).notices ?? []);
+  } catch {
+    // What comes live is still shown.
+  }
+}
+
+/** Starts keeping fresh. */
+export function start() {
+  for (const [kind, { everyMs }] of Object.entries(SOURCES)) {
+    setInterval(() => {
+      if (!document.hidden) refresh(kind);
+    }, everyMs);
+  }
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) refreshAll();
+  });
+  live.listen((kind, subject) => {
+    if (kind === 'link' && subject === 'live') {
+      refreshAll();
+      readNotices();
+    }
+    if (kind !== 'notice' || !subject) return;
+    clearTimeout(noticeTimer);
+    noticeTimer = setTimeout(refreshAll, NOTICE_DELAY_MS);
+  });
+  return refreshAll();
+}
+
+/** The stream of that name, as last read. */
+export function stream(name) {
+  return model.streams?.find((one) => one.name === name) ?? null;
+}
+
+/** The device of that key, as last read. */
+export function device(key) {
+  return model.devices?.find((one) => one.key === key) ?? null;
+}
+
+/** The virtual sensor of that name, as last read. */
+export function sensor(name) {
+  return model.sensors?.find((one) => one.name === name) ?? null;
+}
+
+/** What produces a stream: a device, a virtual sensor, or only its name. */
+export function producer(one) {
+  const found = device(one.source);
+  if (found) return { kind: 'device', name: found.name, href: `#/devices/${encodeURIComponent(found.key)}` };
+  const virtual = sensor(one.source);
+  if (virtual) {
+    return { kind: 'virtual sensor', name: virtual.name, href: `#/sensors/${encodeURIComponent(virtual.name)}` };
+  }
+  return { kind: 'source', name: one.source, href: null };
+}

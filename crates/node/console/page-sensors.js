@@ -1,0 +1,158 @@
+// Virtual sensors: what each computes, what it is bound to and why, and what it was bound to before.
+
+import { facts, h, keyed, problem, replace, setText, table } from './dom.js';
+import { moment, short, since, unit } from './format.js';
+import { before } from './history.js';
+import * as live from './live.js';
+import { errors, model } from './model.js';
+import { newestText, waitingFor } from './page-overview.js';
+import { setSign, word } from './semaphore.js';
+import { spark } from './spark.js';
+
+const KEYWORDS = new Set(('select from where group by having order limit as and or not in is null case when then else end '
+  + 'join left inner outer on using distinct between like avg count sum min max abs round over partition with union all desc asc '
+  + 'coalesce cast').split(' '));
+const TOKEN = /(--[^\n]*)|('(?:[^']|'')*')|([A-Za-z_][\w$]*)|([^A-Za-z_'-]+|-)/g;
+
+/** SQL with its words marked, as text nodes. */
+export function sqlText(text) {
+  const parts = [];
+  for (const [all, comment, string, name] of (text ?? '').matchAll(TOKEN)) {
+    const kind = comment ? 'c' : string ? 's' : name && KEYWORDS.has(name.toLowerCase()) ? 'k' : null;
+    parts.push(kind ? h('span', { class: kind }, all) : all);
+  }
+  return h('pre', { class: 'code' }, parts);
+}
+
+/** Opens the list, or one virtual sensor. */
+export function open(root, at) {
+  return at.subject ? openOne(root, at.subject) : openList(root);
+}
+
+function bindings(sensor) {
+  return (sensor.sources ?? []).map((one) => {
+    const names = (one.bound ?? []).map((b) => b.stream);
+    return names.length ? `${one.alias} = ${names.join(', ')}` : `${one.alias}: ${one.unbound_reason ?? 'not bound'}`;
+  }).join('; ');
+}
+
+function openList(root) {
+  const list = h('ul', { class: 'rows sensors' });
+  const foot = h('p', { class: 'foot' });
+  const trouble = h('div');
+  const sparks = new Map();
+  replace(root, h('h1', null, 'Virtual sensors'), trouble, foot, list);
+
+  function create(sensor) {
+    const line = spark(live.buffer(sensor.name));
+    before(sensor.name, 60);
+    sparks.set(sensor.name, line);
+    const row = { sign: h('span', { class: 'at' }), reason: h('p', { class: 'reason' }), newest: h('span') };
+    const node = h('li', null, row.sign, h('div', { class: 'words' },
+      h('a', { href: `#/sensors/${encodeURIComponent(sensor.name)}` }, h('b', null, sensor.name)), row.reason),
+    h('div', { class: 'side' }, line.node, row.newest));
+    node.chappeRow = row;
+    node.chappeName = sensor.name;
+    return node;
+  }
+
+  function fill() {
+    const sensors = model.sensors ?? [];
+    keyed(list, sensors, (one) => one.name, create, (node, one) => {
+      node.dataset.state = one.state;
+      setSign(node.chappeRow.sign, one.state);
+      setText(node.chappeRow.reason, one.state === 'failed' ? waitingFor(one) : bindings(one));
+    });
+    for (const [name, line] of sparks) {
+      if (line.node.isConnected) continue;
+      line.end();
+      sparks.delete(name);
+    }
+    const number = (state) => sensors.filter((one) => one.state === state).length;
+    setText(foot, model.sensors ? ['running', 'waiting', 'failed'].filter(number)
+      .map((state) => `${number(state)} ${state}`).join(', ')
+      || 'No virtual sensor yet. A TOML file in the folder of sensors makes one, without a restart.' : 'reading …');
+    replace(trouble, errors.sensors ? problem(errors.sensors) : null);
+  }
+
+  function tick() {
+    for (const node of list.children) setText(node.chappeRow.newest, newestText(live.buffer(node.chappeName)));
+  }
+  fill();
+  tick();
+  return {
+    changed: (kind) => kind === 'sensors' && fill(),
+    tick,
+    streams: () => [...sparks.keys()],
+    close: () => sparks.forEach((line) => line.end()),
+  };
+}
+
+function failure(error) {
+  if (!error) return null;
+  if (typeof error === 'string') return problem({ title: error });
+  const place = [error.file, error.line ? `line ${error.line}` : null, error.key].filter(Boolean).join(', ');
+  return problem({ title: error.message ?? error.title ?? 'failed', detail: [place, error.detail].filter(Boolean).join(': '), hint: error.hint });
+}
+
+function source(one) {
+  const bound = one.bound ?? [];
+  return h('li', { 'data-bound': bound.length ? 'yes' : 'no' },
+    h('p', null, h('b', null, one.alias), ' is ', one.query
+      ? ['whatever fits ', h('code', null, typeof one.query === 'string' ? one.query : JSON.stringify(one.query))]
+      : ['the stream ', h('code', null, one.stream ?? '–')]),
+    bound.map((b) => h('p', null, 'bound to ', h('a', { href: `#/streams/${encodeURIComponent(b.stream)}` }, b.stream),
+      ` since ${moment(b.since)}`, b.why ? h('small', { class: 'each' }, `because ${b.why}`) : null)),
+    bound.length ? null : h('p', null, h('b', null, 'not bound'), `: ${one.unbound_reason ?? 'nothing fits'}`));
+}
+
+function openOne(root, name) {
+  const head = h('div');
+  const now = h('p', { class: 'lead' });
+  const body = h('div');
+  const line = spark(live.buffer(name));
+  before(name, 60);
+  let drawn = null;
+  replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/sensors' }, 'Virtual sensors')), head,
+    h('div', { class: 'bar strip' }, now, line.node), body);
+
+  function fill() {
+    const sensor = (model.sensors ?? []).find((one) => one.name === name);
+    if (!sensor) {
+      if (model.sensors) replace(head, h('h1', null, 'No such virtual sensor'));
+      return;
+    }
+    const state = JSON.stringify(sensor);
+    if (state === drawn) return;
+    drawn = state;
+    const mark = h('span', { class: 'at' });
+    setSign(mark, sensor.state);
+    replace(head, h('h1', null, mark, name),
+      h('p', { class: 'lead', 'data-state': sensor.state }, h('b', null, word(sensor.state)),
+        sensor.state === 'waiting' ? `: ${waitingFor(sensor)}` : ''), failure(sensor.error));
+    const fields = (sensor.output ?? sensor.fields ?? []).map((f) => [f.name, f.type, unit(f.unit) || f.unit || '–',
+      f.observed_property ? h('code', { title: f.observed_property }, short(f.observed_property)) : '–']);
+    const history = [...(sensor.history ?? [])].reverse().map((one) => [moment(one.at), one.what]);
+    replace(body,
+      h('section', null, h('h2', null, 'Sources'), h('ul', { class: 'sources' }, (sensor.sources ?? []).map(source))),
+      h('div', { class: 'two' },
+        h('section', null, h('h2', null, 'Query'), sqlText(sensor.sql)),
+        h('section', null, h('h2', null, 'Window and output'), facts([
+          ['window', typeof sensor.window === 'string' ? sensor.window : sensor.window && JSON.stringify(sensor.window)],
+          ['file', h('code', null, sensor.file ?? '–')],
+          ['stream', h('a', { href: `#/streams/${encodeURIComponent(name)}` }, name)]]),
+        fields.length ? table('Output', ['field', 'type', 'unit', 'observes'], fields) : null)),
+      h('section', null, h('h2', null, 'What it was bound to'), history.length
+        ? table('History of bindings', ['when', 'what'], history)
+        : h('p', { class: 'quiet' }, 'It was never bound.')));
+  }
+
+  function tick() {
+    const buffer = live.buffer(name);
+    setText(now, newestText(buffer));
+    if (buffer.newest) now.title = `${since(buffer.newest.source_time)} ago`;
+  }
+  fill();
+  tick();
+  return { changed: (kind) => kind === 'sensors' && fill(), tick, streams: () => [name], close: () => line.end() };
+}
