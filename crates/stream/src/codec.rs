@@ -10,7 +10,7 @@ use crate::{Position, Quality, StreamElement, Timestamp, Value};
 
 /// Largest record in bytes; reason: a reader holds one whole, and the longest honest waveform
 /// stretch (100,000 samples) takes 800 kB.
-pub const RECORD_BYTES_MAX: usize = 4 << 20;
+pub const RECORD_BYTES_MAX: usize = 2 << 20;
 
 #[derive(Serialize)]
 struct BodyRef<'a> {

@@ -9,6 +9,7 @@
 
 pub mod binding;
 mod codec;
+pub mod descriptor;
 mod element;
 mod name;
 mod query;
@@ -18,6 +19,7 @@ mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
 pub use codec::{CodecError, RECORD_BYTES_MAX, decode_element, encode_element};
+pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
 pub use element::{
     Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
 };

@@ -19,12 +19,15 @@ pub trait Query: Send {
 }
 
 /// One source of a query.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuerySource {
     /// The name it has in the query.
     pub alias: String,
     /// What its elements look like.
     pub schema: StreamSchema,
+    /// The field that is also the column `value`, whatever its own name: what a source that is
+    /// found by its meaning is about. Of the sample arrays, only its samples are in the table.
+    pub value: Option<String>,
 }
 
 /// One row of a result.

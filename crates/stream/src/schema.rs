@@ -145,7 +145,7 @@ impl Value {
     }
 }
 
-fn is_column_name(name: &str) -> bool {
+pub(crate) fn is_column_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 64
         && !name.starts_with(|c: char| c.is_ascii_digit())

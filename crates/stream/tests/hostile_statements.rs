@@ -25,6 +25,7 @@ fn source() -> QuerySource {
             ],
             key: None,
         },
+        value: None,
     }
 }
 

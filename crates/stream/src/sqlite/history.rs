@@ -121,6 +121,7 @@ impl<'s> HistoryQuery<'s> {
                 let source = QuerySource {
                     alias: alias.clone(),
                     schema: stream.schema(),
+                    value: None,
                 };
                 let samples = format!("{alias}_samples");
                 if taken.contains(&samples) {

@@ -5,6 +5,9 @@
 //! and one for each field (with `_` after a name that is taken). Booleans are 0 and 1; a number that
 //! is no number (NaN) is null; sample arrays are opaque blobs, which a field of type samples takes.
 //!
+//! A source that is found by the property that it observes has that field also as the column `value`,
+//! so that the statement need not know what the device calls it.
+//!
 //! A source with a field of type samples has a second table, `<alias>_samples`, one row a sample:
 //! `sequence` of its element, `time` in nanoseconds, `value`, `field`, `stream`, `key`, in the order
 //! of arrival. Neither table is filled when the statement does not read it.
@@ -144,7 +147,7 @@ pub fn check_statement(
         };
         // The tables of a statement are resolved before its columns.
         if message.starts_with("no such column") && !made.is_empty() {
-            return Ok(());
+            return check_single(&mut sandbox, statement);
         }
         let Some(missing) = message.strip_prefix("no such table: ") else {
             return Err(error);
@@ -158,6 +161,19 @@ pub fn check_statement(
             return Err(error);
         }
         SourceTable::create_unknown(&mut sandbox, alias)?;
+    }
+}
+
+/// Checks that nothing but the statement's own end follows its first semicolon: SQLite looks at what
+/// follows only once the columns of the first statement are resolved.
+fn check_single(sandbox: &mut Sandbox, statement: &str) -> Result<(), QueryError> {
+    let statement = statement.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace());
+    let enclosed = format!("with it as (\n{statement}\n) select 1");
+    match sandbox.prepare(&enclosed) {
+        Err(QueryError::Statement { message, .. }) if message.contains("syntax error") => {
+            Err(QueryError::Refused("be more than one statement".into()))
+        }
+        _ => Ok(()),
     }
 }
 

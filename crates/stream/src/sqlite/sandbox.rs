@@ -286,11 +286,12 @@ impl Sandbox {
             }
             other => return QueryError::Engine(other.to_string()),
         };
+        // SQLite tells a refused function from other errors by its words only.
+        if let Some(refused) = lock(&self.state.refused).take() {
+            return QueryError::Refused(refused);
+        }
         match code {
-            ErrorCode::AuthorizationForStatementDenied => {
-                let refused = lock(&self.state.refused).take();
-                QueryError::Refused(refused.unwrap_or(message))
-            }
+            ErrorCode::AuthorizationForStatementDenied => QueryError::Refused(message),
             ErrorCode::OperationInterrupted if self.state.exhausted.load(Ordering::Relaxed) => {
                 QueryError::Limit {
                     limit: "steps",

@@ -19,8 +19,15 @@ pub(super) struct SourceTable {
     alias: String,
     samples_name: String,
     fields: Vec<(String, FieldType)>,
+    column_names: Vec<String>,
     /// For each field, whether the statement reads its column.
     read: Vec<bool>,
+    /// The field that the source is about.
+    value: Option<usize>,
+    /// Whether it has the column `value` besides its own.
+    has_value_column: bool,
+    /// Whether the statement reads that column.
+    read_value: bool,
     rows: bool,
     samples: bool,
     insert: String,
@@ -46,8 +53,26 @@ impl SourceTable {
             .iter()
             .map(|field| (field.name.clone(), field.field_type))
             .collect();
+        let value = match &source.value {
+            None => None,
+            Some(value) => Some(
+                (fields.iter().position(|(name, _)| name == value))
+                    .ok_or_else(|| element(format!("there is no field {value:?}")))?,
+            ),
+        };
+        // A field that is called `value` and is not the one meant gives way.
+        let taken = |name: &str| name == "value" && value.is_some_and(|v| fields[v].0 != "value");
+        let column_names: Vec<String> = fields
+            .iter()
+            .map(|(name, _)| match taken(name) {
+                true => "value_".to_owned(),
+                false => column_name(name),
+            })
+            .collect();
+        let alias_column = value.filter(|v| fields[*v].0 != "value");
         let mut columns: Vec<String> = RESERVED_COLUMNS.iter().map(|name| quoted(name)).collect();
-        columns.extend(fields.iter().map(|(name, _)| quoted(&column_name(name))));
+        columns.extend(column_names.iter().map(|name| quoted(name)));
+        columns.extend(alias_column.map(|_| quoted("value")));
         sandbox.create_table(&source.alias, &columns.join(","))?;
         let samples_name = format!("{}_samples", source.alias);
         let samples = fields.iter().any(|(_, t)| *t == FieldType::Samples);
@@ -60,6 +85,10 @@ impl SourceTable {
         Ok(Self {
             alias: source.alias.clone(),
             read: vec![true; fields.len()],
+            has_value_column: alias_column.is_some(),
+            read_value: true,
+            column_names,
+            value,
             rows: true,
             samples,
             insert: format!("insert into {table}(rowid,{names}) values(?,{marks})"),
@@ -86,9 +115,10 @@ impl SourceTable {
         let samples = self.samples_name.to_ascii_lowercase();
         self.rows = reads.iter().any(|(table, _)| *table == alias);
         self.samples &= reads.iter().any(|(table, _)| *table == samples);
-        for ((name, _), read) in self.fields.iter().zip(&mut self.read) {
-            *read = reads.contains(&(alias.clone(), column_name(name)));
+        for (name, read) in self.column_names.iter().zip(&mut self.read) {
+            *read = reads.contains(&(alias.clone(), name.clone()));
         }
+        self.read_value = reads.contains(&(alias, "value".into()));
     }
 
     /// Whether the statement reads any of its tables.
@@ -164,6 +194,14 @@ impl SourceTable {
             let value = if *read { column(value) } else { NULL };
             bind(&value).map_err(|error| self.error(&error.to_string()))?;
         }
+        if let Some(value) = self.value.filter(|_| self.has_value_column) {
+            let value = if self.read_value {
+                column(&element.values[value])
+            } else {
+                NULL
+            };
+            bind(&value).map_err(|error| self.error(&error.to_string()))?;
+        }
         insert
             .raw_execute()
             .map_err(|error| self.error(&error.to_string()))?;
@@ -179,10 +217,14 @@ impl SourceTable {
         let end = row + SAMPLES_MAX as i64;
         let element = &arrival.element;
         let sequence = element.position.sequence.cast_signed();
-        for (value, (name, _)) in element.values.iter().zip(&self.fields) {
+        let only = (self.value).filter(|value| self.fields[*value].1 == FieldType::Samples);
+        for (index, (value, (name, _))) in element.values.iter().zip(&self.fields).enumerate() {
             let Value::Samples(samples) = value else {
                 continue;
             };
+            if only.is_some_and(|only| only != index) {
+                continue;
+            }
             for (time, value) in timed(samples) {
                 if row >= end {
                     return Err(self.error("it has more than 1,048,576 samples"));

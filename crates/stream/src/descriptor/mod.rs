@@ -1,0 +1,167 @@
+//! Descriptors of virtual sensors: one TOML file each.
+//!
+//! ```
+//! let text = r#"
+//! name = "heart-rate"
+//!
+//! [[source]]
+//! alias = "ecg"
+//! query = { observed_property = "urn:oid:1.2.840.10004.1.1.1.0.0.1.2.131328" }
+//! window = "8s"
+//! slide = "1s"
+//!
+//! [output]
+//! sql = "select max(value) as peak from ecg_samples"
+//! [[output.field]]
+//! name = "peak"
+//! type = "double"
+//! unit = "mV"
+//! "#;
+//! let descriptor = chappe_stream::Descriptor::parse("heart-rate.toml", text)?;
+//! assert_eq!(descriptor.sources[0].alias, "ecg");
+//! # Ok::<(), chappe_stream::DescriptorError>(())
+//! ```
+//!
+//! A limit that raises an alarm is an expression of the statement in a field of type boolean:
+//! `avg(value) > 38.0 as alarm`. It needs no key of its own.
+//!
+//! Reading a descriptor checks all that needs no stream: keys, types, names, durations, and that
+//! the statement is one allowed SELECT over the aliases. Columns are checked when the sources are
+//! bound, for only then is it known what fields they have.
+
+mod error;
+mod raw;
+
+use std::time::Duration;
+
+pub use error::{DescriptorError, DescriptorFault};
+pub use raw::descriptor_json_schema;
+
+use crate::{BindingPolicy, Extent, LatePolicy, StreamSchema};
+
+/// Most sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far fewer.
+pub const SOURCES_MAX: usize = 16;
+
+/// Longest descriptor in bytes. 256 KiB: the statement is at most 32.
+pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
+
+/// A virtual sensor as described.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Descriptor {
+    /// Its name; also that of its output stream unless the output says another.
+    pub name: String,
+    /// For a person to read.
+    pub description: Option<String>,
+    /// Its sources.
+    pub sources: Vec<Source>,
+    /// Its output.
+    pub output: Output,
+}
+
+/// A source of a virtual sensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Its name in the statement.
+    pub alias: String,
+    /// Which streams.
+    pub selection: Selection,
+    /// How many of them.
+    pub policy: BindingPolicy,
+    /// What the window holds.
+    pub window: Extent,
+    /// When the window is looked at.
+    pub slide: Extent,
+    /// What becomes of late elements.
+    pub late: LatePolicy,
+}
+
+/// Which streams a source takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// The stream of this name.
+    Stream(String),
+    /// The streams that the registry finds.
+    Query(StreamQuery),
+}
+
+/// What a stream must be to be found; everything that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamQuery {
+    /// One of its fields observes this property, a URI. That field is the column `value`.
+    pub observed_property: Option<String>,
+    /// The unit of that field, as a UCUM code.
+    pub unit: Option<String>,
+    /// Its device has this type, `{namespace}local` or `local`.
+    pub entity_type: Option<String>,
+    /// Its device lies in this scope.
+    pub scope: Option<String>,
+    /// Its name begins so.
+    pub name_prefix: Option<String>,
+    /// A SPARQL SELECT whose variable `?stream` names streams by their key.
+    pub sparql: Option<String>,
+}
+
+/// What a virtual sensor brings forth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// The name of the stream.
+    pub stream: String,
+    /// When an element counts as stored.
+    pub level: chappe_log::Level,
+    /// How long elements are kept.
+    pub retention: Retention,
+    /// The statement.
+    pub sql: String,
+    /// What the elements look like.
+    pub schema: StreamSchema,
+}
+
+/// How long elements are kept; without either bound, as long as the log keeps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retention {
+    /// The newest so many.
+    pub elements: Option<u64>,
+    /// Those younger than this.
+    pub age: Option<Duration>,
+}
+
+impl Descriptor {
+    /// Reads a descriptor; `file` names it in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place, its key and a hint.
+    pub fn parse(file: &str, text: &str) -> Result<Self, DescriptorError> {
+        raw::parse(file, text)
+    }
+}
+
+impl StreamQuery {
+    /// The field that observes the property asked for: the column `value`.
+    ///
+    /// # Errors
+    /// In words, why a stream with these fields does not match.
+    pub fn value_field<'s>(&self, schema: &'s StreamSchema) -> Result<Option<&'s str>, String> {
+        let Some(property) = &self.observed_property else {
+            return Ok(None);
+        };
+        let mut other_unit = None;
+        for field in &schema.fields {
+            if field.observed_property.as_ref() != Some(property) {
+                continue;
+            }
+            if self.unit.is_none() || self.unit == field.unit {
+                return Ok(Some(&field.name));
+            }
+            other_unit = Some(field);
+        }
+        Err(match other_unit {
+            Some(field) => format!(
+                "its field {} is in {:?}, asked for is {:?}",
+                field.name,
+                field.unit.as_deref().unwrap_or(""),
+                self.unit.as_deref().unwrap_or("")
+            ),
+            None => format!("no field observes {property}"),
+        })
+    }
+}

@@ -1,0 +1,513 @@
+//! The TOML of a descriptor, key by key, and its checks.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, Visitor};
+use toml::Spanned;
+
+use super::error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
+use super::{
+    DESCRIPTOR_BYTES_MAX, Descriptor, Output, Retention, SOURCES_MAX, Selection, Source,
+    StreamQuery,
+};
+use crate::{
+    BindingPolicy, Extent, Field, FieldType, LatePolicy, QueryError, QueryLimits, RESERVED_COLUMNS,
+    SchemaError, StreamSchema, check_name, sqlite,
+};
+
+/// A virtual sensor.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Virtual sensor")]
+struct RawDescriptor {
+    /// Its name, and that of its output stream: lower case, dots between parts.
+    #[schemars(with = "String")]
+    name: Spanned<String>,
+    /// What it is for.
+    description: Option<String>,
+    /// Its sources.
+    #[schemars(with = "Vec<RawSource>")]
+    source: Spanned<Vec<Spanned<RawSource>>>,
+    /// What it brings forth.
+    output: RawOutput,
+}
+
+/// A source of elements.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawSource {
+    /// Its name in the statement.
+    #[schemars(with = "String")]
+    alias: Spanned<String>,
+    /// The stream of this name. Either this or `query`.
+    #[schemars(with = "Option<String>")]
+    stream: Option<Spanned<String>>,
+    /// What the stream must be, for the registry to find it. Either this or `stream`.
+    #[schemars(with = "Option<RawQuery>")]
+    query: Option<Spanned<RawQuery>>,
+    /// Take one matching stream (the earliest registered), or all. Default: one.
+    bind: Option<RawPolicy>,
+    /// What the window holds: a number of elements, or a time such as "8s". Default: 1.
+    window: Option<RawExtent>,
+    /// When the window is evaluated: after so many elements, or so much time. Default: 1.
+    slide: Option<RawExtent>,
+    /// What becomes of late elements. Default: insert.
+    late: Option<RawLate>,
+}
+
+/// What a stream must be; everything that is given must hold.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawQuery {
+    /// A field observes this property, a URI. That field is the column `value`.
+    observed_property: Option<String>,
+    /// The unit of that field, a UCUM code.
+    unit: Option<String>,
+    /// Its device has this type: `{namespace}local` or `local`.
+    #[serde(rename = "type")]
+    entity_type: Option<String>,
+    /// Its device lies in this scope.
+    scope: Option<String>,
+    /// Its name begins so.
+    name_prefix: Option<String>,
+    /// A SPARQL SELECT whose variable `?stream` names streams by their key.
+    sparql: Option<String>,
+}
+
+/// How many matching streams a source takes.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawPolicy {
+    One,
+    All,
+}
+
+/// What becomes of late elements.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawLate {
+    Insert,
+    Drop,
+}
+
+/// What a virtual sensor brings forth.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawOutput {
+    /// The name of the stream. Default: the name of the sensor.
+    #[schemars(with = "Option<String>")]
+    stream: Option<Spanned<String>>,
+    /// When an element counts as stored. Default: power.
+    level: Option<RawLevel>,
+    /// How long elements are kept. Default: as long as the log keeps them.
+    retention: Option<RawRetention>,
+    /// One SELECT over the aliases, and `<alias>_samples` for waveforms.
+    #[schemars(with = "String")]
+    sql: Spanned<String>,
+    /// What the key of an element identifies, when the statement gives a column `key`.
+    key: Option<String>,
+    /// The fields of the elements; the statement gives a column for each.
+    #[schemars(with = "Vec<RawField>")]
+    field: Spanned<Vec<Spanned<RawField>>>,
+}
+
+/// When an element counts as stored.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawLevel {
+    Memory,
+    Process,
+    Power,
+}
+
+/// How long elements are kept.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawRetention {
+    /// The newest so many.
+    elements: Option<u64>,
+    /// Those younger than this, such as "7d".
+    age: Option<RawDuration>,
+}
+
+/// A field of the output.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawField {
+    /// Its name: a column of the statement.
+    name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    field_type: RawType,
+    /// Its unit, a UCUM code.
+    unit: Option<String>,
+    /// What is observed, a URI.
+    observed_property: Option<String>,
+    /// What it says.
+    description: Option<String>,
+}
+
+/// The type of a field.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawType {
+    Boolean,
+    Integer,
+    Double,
+    Text,
+    Bytes,
+    Samples,
+}
+
+struct RawExtent(Extent);
+
+struct RawDuration(Duration);
+
+/// The JSON Schema of descriptors, for editors.
+#[must_use]
+pub fn descriptor_json_schema() -> Schema {
+    schemars::schema_for!(RawDescriptor)
+}
+
+pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorError> {
+    let place = Place { file, text };
+    if text.len() > DESCRIPTOR_BYTES_MAX {
+        let message = format!("the descriptor is longer than {DESCRIPTOR_BYTES_MAX} bytes");
+        return Err(place.error(DescriptorFault::Value, 0, "", message, None));
+    }
+    let raw: RawDescriptor = toml::from_str(text).map_err(|error| place.toml(&error))?;
+    stream_name(place, "name", &raw.name)?;
+    let sources = sources(place, raw.source)?;
+    let name = raw.name.into_inner();
+    let output = output(place, raw.output, &name, &sources)?;
+    Ok(Descriptor {
+        name,
+        description: raw.description,
+        sources,
+        output,
+    })
+}
+
+fn stream_name(place: Place<'_>, key: &str, name: &Spanned<String>) -> Result<(), DescriptorError> {
+    check_name(name.get_ref()).map_err(|error| {
+        let near = name
+            .get_ref()
+            .split('.')
+            .map(crate::name_part)
+            .collect::<Vec<_>>()
+            .join(".");
+        let hint = check_name(&near).is_ok().then(|| format!("write {near:?}"));
+        let at = name.span().start;
+        place.error(DescriptorFault::Value, at, key, error.to_string(), hint)
+    })
+}
+
+fn sources(
+    place: Place<'_>,
+    raw: Spanned<Vec<Spanned<RawSource>>>,
+) -> Result<Vec<Source>, DescriptorError> {
+    let count = raw.get_ref().len();
+    if count == 0 || count > SOURCES_MAX {
+        let message = format!("there are {count} sources, allowed are 1 to {SOURCES_MAX}");
+        let at = raw.span().start;
+        return Err(place.error(DescriptorFault::Value, at, "source", message, None));
+    }
+    let mut sources: Vec<Source> = Vec::new();
+    for (index, raw) in raw.into_inner().into_iter().enumerate() {
+        let at = raw.get_ref().alias.span().start;
+        let source = source(place, index, raw)?;
+        if sources.iter().any(|other| other.alias == source.alias) {
+            let key = format!("source[{index}].alias");
+            let message = format!("there is another source {:?}", source.alias);
+            return Err(place.error(DescriptorFault::Value, at, key, message, None));
+        }
+        sources.push(source);
+    }
+    Ok(sources)
+}
+
+fn source(
+    place: Place<'_>,
+    index: usize,
+    raw: Spanned<RawSource>,
+) -> Result<Source, DescriptorError> {
+    let start = raw.span().start;
+    let raw = raw.into_inner();
+    let key = |name: &str| format!("source[{index}].{name}");
+    let alias = raw.alias.get_ref();
+    let usable = crate::schema::is_column_name(alias)
+        && !alias.ends_with("_samples")
+        && !alias.starts_with("sqlite_");
+    if !usable {
+        let hint = "use a-z, 0-9 and _, not starting with a digit, not ending in _samples";
+        let message = format!("{alias:?} is no usable alias");
+        let at = raw.alias.span().start;
+        let hint = Some(hint.to_owned());
+        return Err(place.error(DescriptorFault::Value, at, key("alias"), message, hint));
+    }
+    let selection = match (raw.stream, raw.query) {
+        (Some(stream), None) => {
+            stream_name(place, &key("stream"), &stream)?;
+            Selection::Stream(stream.into_inner())
+        }
+        (None, Some(query)) => Selection::Query(stream_query(place, &key("query"), query)?),
+        (stream, _) => {
+            let message = match stream {
+                Some(_) => "both `stream` and `query` are given",
+                None => "neither `stream` nor `query` is given",
+            };
+            let hint = "name one stream, or say what it must be: \
+                        query = { observed_property = \"...\" }";
+            let hint = Some(hint.to_owned());
+            return Err(place.error(DescriptorFault::Value, start, key("stream"), message, hint));
+        }
+    };
+    Ok(Source {
+        alias: raw.alias.into_inner(),
+        selection,
+        policy: match raw.bind {
+            Some(RawPolicy::All) => BindingPolicy::All,
+            Some(RawPolicy::One) | None => BindingPolicy::One,
+        },
+        window: raw.window.map_or(Extent::Count(1), |extent| extent.0),
+        slide: raw.slide.map_or(Extent::Count(1), |extent| extent.0),
+        late: match raw.late {
+            Some(RawLate::Drop) => LatePolicy::Drop,
+            Some(RawLate::Insert) | None => LatePolicy::Insert,
+        },
+    })
+}
+
+fn stream_query(
+    place: Place<'_>,
+    key: &str,
+    raw: Spanned<RawQuery>,
+) -> Result<StreamQuery, DescriptorError> {
+    let at = raw.span().start;
+    let raw = raw.into_inner();
+    let query = StreamQuery {
+        observed_property: raw.observed_property,
+        unit: raw.unit,
+        entity_type: raw.entity_type,
+        scope: raw.scope,
+        name_prefix: raw.name_prefix,
+        sparql: raw.sparql,
+    };
+    let fault = DescriptorFault::Value;
+    if query == StreamQuery::default() {
+        let hint = Some("for every stream write name_prefix = \"\"".to_owned());
+        return Err(place.error(fault, at, key, "the query asks for nothing", hint));
+    }
+    if query.unit.is_some() && query.observed_property.is_none() {
+        let message = "`unit` is that of the field that observes `observed_property`";
+        let hint = Some("give observed_property too".to_owned());
+        return Err(place.error(fault, at, key, message, hint));
+    }
+    Ok(query)
+}
+
+fn output(
+    place: Place<'_>,
+    raw: RawOutput,
+    name: &str,
+    sources: &[Source],
+) -> Result<Output, DescriptorError> {
+    if let Some(stream) = &raw.stream {
+        stream_name(place, "output.stream", stream)?;
+    }
+    let schema = output_schema(place, raw.field, raw.key)?;
+    let aliases: Vec<&str> = sources.iter().map(|source| &*source.alias).collect();
+    sqlite::check_statement(raw.sql.get_ref(), &aliases, &QueryLimits::default())
+        .map_err(|error| sql_error(place, &raw.sql, &error, &aliases))?;
+    let retention = raw.retention.unwrap_or(RawRetention {
+        elements: None,
+        age: None,
+    });
+    Ok(Output {
+        stream: raw
+            .stream
+            .map_or_else(|| name.to_owned(), Spanned::into_inner),
+        level: match raw.level {
+            Some(RawLevel::Memory) => chappe_log::Level::Memory,
+            Some(RawLevel::Process) => chappe_log::Level::Process,
+            Some(RawLevel::Power) | None => chappe_log::Level::Power,
+        },
+        retention: Retention {
+            elements: retention.elements,
+            age: retention.age.map(|age| age.0),
+        },
+        sql: raw.sql.into_inner(),
+        schema,
+    })
+}
+
+fn output_schema(
+    place: Place<'_>,
+    raw: Spanned<Vec<Spanned<RawField>>>,
+    key: Option<String>,
+) -> Result<StreamSchema, DescriptorError> {
+    let fault = DescriptorFault::Value;
+    let start = raw.span().start;
+    let mut schema = StreamSchema {
+        fields: Vec::new(),
+        key,
+    };
+    for (index, raw) in raw.into_inner().into_iter().enumerate() {
+        let at = raw.span().start;
+        let raw = raw.into_inner();
+        let name = format!("output.field[{index}].name");
+        if RESERVED_COLUMNS.contains(&raw.name.as_str()) {
+            let message = format!("every element has {:?} besides its fields", raw.name);
+            let hint = Some("give the field another name".to_owned());
+            return Err(place.error(fault, at, name, message, hint));
+        }
+        schema.fields.push(Field {
+            name: raw.name,
+            field_type: match raw.field_type {
+                RawType::Boolean => FieldType::Boolean,
+                RawType::Integer => FieldType::Integer,
+                RawType::Double => FieldType::Double,
+                RawType::Text => FieldType::Text,
+                RawType::Bytes => FieldType::Bytes,
+                RawType::Samples => FieldType::Samples,
+            },
+            unit: raw.unit,
+            observed_property: raw.observed_property,
+            description: raw.description,
+        });
+        if let Err(error @ SchemaError::Name(_)) = schema.check_names() {
+            return Err(place.error(fault, at, name, error.to_string(), None));
+        }
+    }
+    if schema.fields.is_empty() {
+        let message = "the output has no fields";
+        return Err(place.error(fault, start, "output.field", message, None));
+    }
+    Ok(schema)
+}
+
+/// The statement's fault, at its place in the file where that can be told.
+fn sql_error(
+    place: Place<'_>,
+    sql: &Spanned<String>,
+    error: &QueryError,
+    aliases: &[&str],
+) -> DescriptorError {
+    let span = sql.span();
+    let mut at = span.start;
+    let mut hint = None;
+    if let QueryError::Statement { message, offset } = error {
+        if let Some(offset) = offset
+            && let Some(found) = place.text[span.clone()].find(sql.get_ref().as_str())
+        {
+            // Found as it stands: no escapes between the file and the statement.
+            at = span.start + found + offset;
+        }
+        if let Some(missing) = message.strip_prefix("no such table: ") {
+            let near = nearest(missing, aliases);
+            let known = aliases.join(", ");
+            hint = Some(match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the sources are {known}; waveforms are <alias>_samples"),
+            });
+        }
+    }
+    let fault = DescriptorFault::Sql;
+    place.error(fault, at, "output.sql", error.to_string(), hint)
+}
+
+/// Reads `250ms`, `10s`, `5m`, `1h`, `7d`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit_ms: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => {
+            let hint = "a time is a number and one of ms, s, m, h, d, such as \"10s\"";
+            return Err(format!("{text:?} is no time{HINT}{hint}"));
+        }
+    };
+    let time = number.parse::<u64>().ok();
+    let time = time.and_then(|number| number.checked_mul(unit_ms));
+    match time {
+        Some(ms) if ms > 0 && ms <= 366 * 86_400_000 => Ok(Duration::from_millis(ms)),
+        _ => Err(format!(
+            "{text:?} is out of range{HINT}a time is more than nothing, and at most 366d"
+        )),
+    }
+}
+
+fn count(number: i64) -> Result<Extent, String> {
+    match usize::try_from(number) {
+        Ok(number) if (1..=1_000_000).contains(&number) => Ok(Extent::Count(number)),
+        _ => Err(format!(
+            "{number} is out of range{HINT}a count is from 1 to 1000000"
+        )),
+    }
+}
+
+impl<'de> Deserialize<'de> for RawExtent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ExtentVisitor;
+        impl Visitor<'_> for ExtentVisitor {
+            type Value = RawExtent;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of elements, or a time such as \"10s\"")
+            }
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<RawExtent, E> {
+                count(number).map(RawExtent).map_err(E::custom)
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawExtent, E> {
+                let extent = match text.parse::<i64>() {
+                    Ok(number) => count(number),
+                    Err(_) => duration(text).map(Extent::Time),
+                };
+                extent.map(RawExtent).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(ExtentVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        duration(&text).map(RawDuration).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for RawExtent {
+    fn schema_name() -> Cow<'static, str> {
+        "Extent".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number of elements, or a time: 250ms, 10s, 5m, 1h, 7d.",
+            "oneOf": [
+                { "type": "integer", "minimum": 1, "maximum": 1_000_000 },
+                { "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)?$" }
+            ]
+        })
+    }
+}
+
+impl JsonSchema for RawDuration {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A time: 250ms, 10s, 5m, 1h, 7d.",
+            "type": "string",
+            "pattern": "^[0-9]+(ms|s|m|h|d)$"
+        })
+    }
+}

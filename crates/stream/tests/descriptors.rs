@@ -1,0 +1,180 @@
+//! Goal: a good descriptor is read as meant, and a bad one is told by line, column, key and hint.
+//! Method: one good text; each bad one is the good text with one thing changed, and the place and
+//! words of its error are compared.
+
+use std::time::Duration;
+
+use chappe_stream::descriptor::{DescriptorFault, descriptor_json_schema};
+use chappe_stream::{BindingPolicy, Descriptor, Extent, FieldType, LatePolicy, Selection};
+use proptest::prelude::*;
+
+const GOOD: &str = r#"name = "ward.heart-rate"
+description = "from whatever offers an electrocardiogram"
+
+[[source]]
+alias = "ecg"
+query = { observed_property = "urn:ecg", unit = "mV", type = "{urn:x}Monitor" }
+window = "8s"
+slide = "1s"
+late = "drop"
+
+[[source]]
+alias = "spo2"
+stream = "ward.bed1.spo2"
+bind = "all"
+window = 10
+
+[output]
+level = "process"
+retention = { elements = 100000, age = "7d" }
+sql = """
+select max(value) as peak, (select avg(saturation) from spo2) as saturation
+from ecg_samples
+"""
+[[output.field]]
+name = "peak"
+type = "double"
+unit = "mV"
+[[output.field]]
+name = "saturation"
+type = "double"
+"#;
+
+#[test]
+fn a_descriptor_is_read_as_it_is_meant() {
+    let descriptor = Descriptor::parse("x.toml", GOOD).expect("good");
+    assert_eq!(descriptor.name, "ward.heart-rate");
+    assert_eq!(descriptor.output.stream, "ward.heart-rate");
+    let [ecg, spo2] = &descriptor.sources[..] else {
+        panic!("two sources");
+    };
+    assert_eq!(ecg.window, Extent::Time(Duration::from_secs(8)));
+    assert_eq!(ecg.slide, Extent::Time(Duration::from_secs(1)));
+    assert_eq!(ecg.late, LatePolicy::Drop);
+    assert_eq!(ecg.policy, BindingPolicy::One);
+    assert!(matches!(&ecg.selection, Selection::Query(q) if q.unit.as_deref() == Some("mV")));
+    assert_eq!(spo2.window, Extent::Count(10));
+    assert_eq!(spo2.slide, Extent::Count(1));
+    assert_eq!(spo2.policy, BindingPolicy::All);
+    assert_eq!(descriptor.output.level, chappe_log::Level::Process);
+    assert_eq!(descriptor.output.retention.elements, Some(100_000));
+    assert_eq!(
+        descriptor.output.schema.fields[0].field_type,
+        FieldType::Double
+    );
+}
+
+/// The good text with `from` replaced by `to`, its place, key, and words of message and hint.
+type Case = (
+    &'static str,
+    &'static str,
+    (usize, usize),
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+#[test]
+fn each_fault_is_told_with_place_key_and_hint() {
+    #[rustfmt::skip]
+    let cases: &[Case] = &[
+        ("window = \"8s\"", "windw = \"8s\"", (7, 1), "windw", "no such key", "`window`"),
+        ("window = \"8s\"", "window = \"8 sec\"", (7, 10), "window", "is no time", "10s"),
+        ("window = \"8s\"", "window = \"0s\"", (7, 10), "window", "out of range", "more than nothing"),
+        ("window = 10", "window = 0", (15, 10), "window", "out of range", "from 1"),
+        ("window = 10", "window = 1.5", (15, 10), "window", "a number of elements", ""),
+        ("window = 10", "window = -1", (15, 10), "window", "out of range", "from 1"),
+        ("slide = \"1s\"", "slide = true", (8, 9), "slide", "invalid type: boolean", ""),
+        ("late = \"drop\"", "late = \"dorp\"", (9, 8), "late", "none of insert, drop", ""),
+        ("late = \"drop\"", "late = \"drp\"", (9, 8), "late", "none of insert, drop", "`drop`"),
+        ("bind = \"all\"", "bind = \"each\"", (14, 8), "bind", "none of one, all", ""),
+        ("level = \"process\"", "level = 3", (18, 9), "level", "wanted string", ""),
+        ("age = \"7d\"", "age = \"7w\"", (19, 40), "age", "is no time", "ms, s, m, h, d"),
+        ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "no usable alias", "a-z"),
+        ("alias = \"spo2\"", "alias = \"ecg\"", (12, 9), "source[1].alias", "another source", ""),
+        ("alias = \"ecg\"\n", "", (4, 1), "alias", "missing", ""),
+        ("stream = \"ward.bed1.spo2\"", "stream = \"Ward Bed 1\"", (13, 10), "source[1].stream",
+            "no stream name", "ward-bed-1"),
+        ("stream = \"ward.bed1.spo2\"\n", "", (11, 1), "source[1].stream", "neither", "name one"),
+        ("type = \"{urn:x}Monitor\"", "typ = \"x\"", (6, 55), "typ", "no such key", "`type`"),
+        ("observed_property = \"urn:ecg\", ", "", (6, 9), "source[0].query", "`unit`", "give"),
+        ("name = \"peak\"", "name = \"quality\"", (24, 1), "output.field[0].name", "besides", "another"),
+        ("name = \"saturation\"", "name = \"peak\"", (28, 1), "output.field[1].name", "twice", ""),
+        ("type = \"double\"\nunit", "type = \"dubble\"\nunit", (26, 8), "type", "none of", "`double`"),
+        ("from ecg_samples", "from egc", (20, 7), "output.sql", "no such table: egc", "sources are"),
+        ("from ecg_samples", "frm ecg_samples", (22, 1), "output.sql", "syntax error", ""),
+        ("from ecg_samples", "from ecg_samples; drop table ecg", (20, 7), "output.sql",
+            "more than one statement", ""),
+        ("avg(saturation)", "load_extension('x')", (20, 7), "output.sql", "call load_extension", ""),
+        ("name = \"ward.heart-rate\"", "name = ", (1, 8), "name", "string values must be quoted", ""),
+    ];
+    let mut wrong = Vec::new();
+    for (from, to, place, key, message, hint) in cases {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let error = Descriptor::parse("x.toml", &text).expect_err(to);
+        let found = error.hint.clone().unwrap_or_default();
+        let fits = (error.line, error.column) == *place
+            && error.key == *key
+            && error.message.contains(message)
+            && found.contains(hint)
+            && hint.is_empty() == found.is_empty();
+        if !fits {
+            wrong.push(format!("{to:?}: {error} (hint: {found})"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn faults_are_kept_apart() {
+    let fault = |text: &str| Descriptor::parse("x.toml", text).unwrap_err().fault;
+    assert_eq!(fault("name = \"a\"\nnam = 1"), DescriptorFault::UnknownKey);
+    assert_eq!(fault("name = \"a\""), DescriptorFault::MissingKey);
+    assert_eq!(fault("name = [1"), DescriptorFault::Syntax);
+    assert_eq!(fault(&GOOD.replace("8s", "8x")), DescriptorFault::Value);
+    assert_eq!(
+        fault(&GOOD.replace("select max", "selct max")),
+        DescriptorFault::Sql
+    );
+}
+
+#[test]
+fn an_error_is_one_line_that_editors_understand() {
+    let error = Descriptor::parse("a.toml", &GOOD.replace("window = 10", "window = 0"));
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error, "a.toml:15:10: window: 0 is out of range");
+}
+
+#[test]
+fn the_json_schema_knows_every_key() {
+    let schema = descriptor_json_schema();
+    let text = schema.to_value().to_string();
+    for key in [
+        "observed_property",
+        "slide",
+        "retention",
+        "sql",
+        "late",
+        "bind",
+    ] {
+        assert!(text.contains(key), "{key}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in ".{0,300}") {
+        let _ = Descriptor::parse("x.toml", &text);
+    }
+
+    #[test]
+    fn no_change_of_a_good_text_panics(at in 0..GOOD.len(), with in "[ -~\n\u{e9}]{0,3}", cut in 0_usize..9) {
+        let mut text = GOOD.to_owned();
+        let end = (at + cut).min(text.len());
+        text.replace_range(at..end, &with);
+        if let Err(error) = Descriptor::parse("x.toml", &text) {
+            prop_assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1);
+        }
+    }
+}
