@@ -12,8 +12,11 @@
 //! Deliberately absent: managed mode (discovery proxies are noticed, not used), compact signatures.
 
 pub mod client;
-#[allow(dead_code)]
 mod drops;
+mod intake;
+pub mod message;
+mod rate;
+mod scopes;
 pub mod target_service;
 
 use std::net::IpAddr;
@@ -24,6 +27,8 @@ use chappe_xml::{Name, Str};
 
 pub use client::Client;
 pub use drops::{DropCounts, DropReason, REPORT_PERIOD};
+pub use message::{AppSequence, Content, Message, MessageError, Probe};
+pub use scopes::MatchRule;
 pub use target_service::TargetService;
 
 /// What discovery messages say of a target service.
@@ -52,7 +57,6 @@ pub struct Interface {
 
 impl Interface {
     /// One address for each family that the interface has.
-    #[allow(dead_code)]
     pub(crate) fn families(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let first = |v4: bool| self.addresses.iter().find(move |a| a.is_ipv4() == v4);
         first(true).into_iter().chain(first(false)).copied()

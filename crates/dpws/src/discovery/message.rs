@@ -1,0 +1,464 @@
+//! The messages of WS-Discovery as values, to and from envelopes.
+//!
+//! Reading does not care for prefixes; writing uses those of [`Dialect::prefixes`] and of the
+//! caller, declared once on the envelope.
+
+use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope};
+use chappe_xml::{Element, Name, Str};
+
+use super::{DropReason, Target};
+use crate::Dialect;
+
+/// Entries in one list of types, scopes or addresses, or matches in one answer. Reason: four times
+/// what the largest device seen has.
+pub const LIST_MAX: usize = 128;
+
+/// Bytes of one URI (DPWS 1.1, MAX_URI_SIZE).
+pub const URI_BYTES_MAX: usize = 2_048;
+
+/// A discovery message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// How it is spoken.
+    pub dialect: Dialect,
+    /// Its identifier.
+    pub message_id: Str,
+    /// The identifier of the question that it answers.
+    pub relates_to: Option<Str>,
+    /// The destination as the message names it.
+    pub to: Option<Str>,
+    /// Where the answer is wanted; absent means where the message came from.
+    pub reply_to: Option<Str>,
+    /// Its place among the messages of its sender.
+    pub sequence: Option<AppSequence>,
+    /// What it says.
+    pub content: Content,
+}
+
+/// What a discovery message says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A target service is here.
+    Hello(Target),
+    /// A target service leaves. Of the target, only the endpoint is sure to be given.
+    Bye(Target),
+    /// Who is like this?
+    Probe(Probe),
+    /// These are.
+    ProbeMatches(Vec<Target>),
+    /// Where is this endpoint?
+    Resolve(EndpointReference),
+    /// It is here; absent when it is not known.
+    ResolveMatches(Option<Target>),
+}
+
+impl Content {
+    /// The last part of the action.
+    #[must_use]
+    pub const fn action(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "Hello",
+            Self::Bye(_) => "Bye",
+            Self::Probe(_) => "Probe",
+            Self::ProbeMatches(_) => "ProbeMatches",
+            Self::Resolve(_) => "Resolve",
+            Self::ResolveMatches(_) => "ResolveMatches",
+        }
+    }
+}
+
+/// What a Probe asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Probe {
+    /// All of these must be implemented; none matches every target service.
+    pub types: Vec<Name>,
+    /// Each must match one scope of the target service; none matches every one.
+    pub scopes: Vec<Str>,
+    /// The URI of the match rule; absent means the dialect's default.
+    pub match_by: Option<Str>,
+}
+
+/// A message's place among those of its sender (WS-Discovery 1.1, section 7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppSequence {
+    /// Rises with each start of the sender.
+    pub instance_id: u32,
+    /// Tells sequences of one instance apart; absent is not empty.
+    pub sequence_id: Option<Str>,
+    /// Rises with each message of the sequence.
+    pub message_number: u32,
+}
+
+/// Why an envelope is no usable discovery message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The action is none of discovery.
+    #[error("action {0} is none of discovery")]
+    NotDiscovery(String),
+    /// A fault, in answer to a question.
+    #[error("{0}")]
+    Fault(String),
+    /// A header must be understood that is not.
+    #[error("header {0} must be understood and is not")]
+    NotUnderstood(Name),
+    /// Something that the specification demands is missing or wrong.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl MessageError {
+    /// The reason for which a machine drops such a message.
+    #[must_use]
+    pub const fn drop_reason(&self) -> DropReason {
+        match self {
+            Self::NotDiscovery(_) => DropReason::NotDiscovery,
+            Self::Fault(_) => DropReason::Fault,
+            Self::NotUnderstood(_) => DropReason::NotUnderstood,
+            Self::Invalid(_) => DropReason::Invalid,
+        }
+    }
+}
+
+fn invalid(what: impl Into<String>) -> MessageError {
+    MessageError::Invalid(what.into())
+}
+
+impl Message {
+    /// Reads an envelope.
+    ///
+    /// # Errors
+    /// Why it is no usable discovery message.
+    pub fn from_envelope(envelope: &Envelope) -> Result<Self, MessageError> {
+        let addressing = &envelope.addressing;
+        if let Some(fault) = envelope.fault() {
+            return Err(MessageError::Fault(fault.to_string()));
+        }
+        let Some((dialect, action)) = Dialect::of_discovery_action(&addressing.action) else {
+            let action = addressing.action.chars().take(128).collect();
+            return Err(MessageError::NotDiscovery(action));
+        };
+        let sequence_name = dialect.discovery_name("AppSequence");
+        if let Some(header) = envelope.not_understood(std::slice::from_ref(&sequence_name)) {
+            return Err(MessageError::NotUnderstood(header.name.clone()));
+        }
+        let body = envelope
+            .body()
+            .filter(|body| body.name.is(dialect.discovery(), action))
+            .ok_or_else(|| invalid(format!("the body holds no {action}")))?;
+        let content = Reader { dialect }.content(action, body)?;
+        let message_id = addressing.message_id.clone();
+        let sequence = envelope.header(&sequence_name);
+        Ok(Self {
+            dialect,
+            message_id: message_id
+                .filter(|id| !id.is_empty() && id.len() <= URI_BYTES_MAX)
+                .ok_or_else(|| invalid("no usable MessageID"))?,
+            relates_to: addressing.relates_to.clone(),
+            to: addressing.to.clone(),
+            reply_to: addressing
+                .reply_to
+                .as_ref()
+                .map(|reference| reference.address.clone()),
+            sequence: sequence.map(AppSequence::from_element).transpose()?,
+            content,
+        })
+    }
+
+    /// The envelope, with `prefixes` for namespaces that are not the dialect's.
+    #[must_use]
+    pub fn to_envelope(&self, prefixes: &[(Str, Str)]) -> Envelope {
+        let mut writer = Writer {
+            dialect: self.dialect,
+            given: prefixes,
+            used: Vec::new(),
+        };
+        let action = self.content.action();
+        let body = writer.content(action, &self.content);
+        let version = self.dialect.addressing();
+        let addressing = Addressing {
+            message_id: Some(self.message_id.clone()),
+            relates_to: self.relates_to.clone(),
+            to: self.to.clone(),
+            reply_to: self.reply_to.clone().map(EndpointReference::new),
+            ..Addressing::new(version, self.dialect.discovery_action(action))
+        };
+        let mut envelope = Envelope::new(addressing).with_body(body);
+        let [(prefix, namespace), _] = self.dialect.prefixes();
+        envelope.namespaces.push((prefix.into(), namespace.into()));
+        envelope.namespaces.extend(writer.used);
+        if let Some(sequence) = &self.sequence {
+            envelope
+                .headers
+                .push(sequence.to_element(self.dialect.discovery_name("AppSequence")));
+        }
+        envelope
+    }
+}
+
+impl AppSequence {
+    fn from_element(element: &Element) -> Result<Self, MessageError> {
+        let number = |local| {
+            element
+                .attribute(&Name::local(local))
+                .and_then(|text| text.trim().parse().ok())
+                .ok_or_else(|| invalid(format!("AppSequence without {local}")))
+        };
+        let sequence_id = element.attribute(&Name::local("SequenceId"));
+        Ok(Self {
+            instance_id: number("InstanceId")?,
+            sequence_id: sequence_id.map(|id| id.to_owned().into()),
+            message_number: number("MessageNumber")?,
+        })
+    }
+
+    fn to_element(&self, name: Name) -> Element {
+        let instance_id = self.instance_id.to_string();
+        let mut element = Element::new(name).with_attribute(Name::local("InstanceId"), instance_id);
+        if let Some(sequence_id) = &self.sequence_id {
+            element = element.with_attribute(Name::local("SequenceId"), sequence_id.clone());
+        }
+        let number = self.message_number.to_string();
+        element.with_attribute(Name::local("MessageNumber"), number)
+    }
+}
+
+struct Reader {
+    dialect: Dialect,
+}
+
+impl Reader {
+    fn content(&self, action: &str, body: &Element) -> Result<Content, MessageError> {
+        let children = |local| {
+            let name = self.dialect.discovery_name(local);
+            let found = body.elements().filter(move |child| child.name == name);
+            found.take(LIST_MAX + 1).collect::<Vec<_>>()
+        };
+        Ok(match action {
+            "Hello" => Content::Hello(self.target(&[], body)?),
+            "Bye" => Content::Bye(self.target(&[], body)?),
+            "Probe" => Content::Probe(self.probe(body)?),
+            "ProbeMatches" => {
+                let matches = children("ProbeMatch");
+                if matches.len() > LIST_MAX {
+                    return Err(invalid(format!("more than {LIST_MAX} matches")));
+                }
+                let targets = matches.into_iter().map(|found| self.target(&[body], found));
+                Content::ProbeMatches(targets.collect::<Result<_, _>>()?)
+            }
+            "Resolve" => Content::Resolve(endpoint(body)?),
+            "ResolveMatches" => match children("ResolveMatch")[..] {
+                [] => Content::ResolveMatches(None),
+                [found] => Content::ResolveMatches(Some(self.target(&[body], found)?)),
+                _ => return Err(invalid("more than one ResolveMatch")),
+            },
+            other => {
+                return Err(MessageError::NotDiscovery(
+                    other.chars().take(128).collect(),
+                ));
+            }
+        })
+    }
+
+    fn child<'e>(&self, element: &'e Element, local: &'static str) -> Option<&'e Element> {
+        element.child(&self.dialect.discovery_name(local))
+    }
+
+    fn target(&self, around: &[&Element], element: &Element) -> Result<Target, MessageError> {
+        let version = self.child(element, "MetadataVersion");
+        let version = version.map(|version| version.text().trim().parse());
+        Ok(Target {
+            endpoint: endpoint(element)?,
+            types: self.types(around, element)?,
+            scopes: self.uris(element, "Scopes")?,
+            xaddrs: self.uris(element, "XAddrs")?,
+            metadata_version: version
+                .transpose()
+                .map_err(|_| invalid("MetadataVersion is no unsignedInt"))?
+                .unwrap_or_default(),
+        })
+    }
+
+    fn probe(&self, element: &Element) -> Result<Probe, MessageError> {
+        let match_by = self
+            .child(element, "Scopes")
+            .and_then(|scopes| scopes.attribute(&Name::local("MatchBy")));
+        Ok(Probe {
+            types: self.types(&[], element)?,
+            scopes: self.uris(element, "Scopes")?,
+            match_by: match_by.map(|uri| uri.trim().to_owned().into()),
+        })
+    }
+
+    /// QNames, resolved with the prefixes in scope where they stand.
+    fn types(&self, around: &[&Element], element: &Element) -> Result<Vec<Name>, MessageError> {
+        let Some(types) = self.child(element, "Types") else {
+            return Ok(Vec::new());
+        };
+        let mut ancestors = around.to_vec();
+        ancestors.push(element);
+        let text = types.text();
+        let mut names = Vec::new();
+        for qname in text.split_whitespace() {
+            if names.len() == LIST_MAX {
+                return Err(invalid(format!("more than {LIST_MAX} Types")));
+            }
+            let name = types.resolve(&ancestors, qname);
+            names.push(name.ok_or_else(|| invalid(format!("type {qname:.64} has no namespace")))?);
+        }
+        Ok(names)
+    }
+
+    fn uris(&self, element: &Element, local: &'static str) -> Result<Vec<Str>, MessageError> {
+        let Some(list) = self.child(element, local) else {
+            return Ok(Vec::new());
+        };
+        let text = list.text();
+        let mut uris: Vec<Str> = Vec::new();
+        for uri in text.split_whitespace() {
+            if uris.len() == LIST_MAX || uri.len() > URI_BYTES_MAX {
+                return Err(invalid(format!("{local} is too long")));
+            }
+            uris.push(uri.to_owned().into());
+        }
+        Ok(uris)
+    }
+}
+
+/// The endpoint reference; some devices mix the versions of WS-Addressing, so either is read.
+fn endpoint(element: &Element) -> Result<EndpointReference, MessageError> {
+    let found = [AddressingVersion::V200508, AddressingVersion::V200408]
+        .into_iter()
+        .find_map(|version| Some((version, element.child(&version.name("EndpointReference"))?)));
+    let (version, reference) = found.ok_or_else(|| invalid("no EndpointReference"))?;
+    let reference = EndpointReference::from_element(version, reference)
+        .map_err(|error| invalid(error.to_string()))?;
+    if reference.address.is_empty() || reference.address.len() > URI_BYTES_MAX {
+        return Err(invalid("no usable address in the EndpointReference"));
+    }
+    Ok(reference)
+}
+
+struct Writer<'p> {
+    dialect: Dialect,
+    given: &'p [(Str, Str)],
+    /// Declarations that the QNames in content need, in order of use.
+    used: Vec<(Str, Str)>,
+}
+
+impl Writer<'_> {
+    fn element(&self, local: &'static str) -> Element {
+        Element::new(self.dialect.discovery_name(local))
+    }
+
+    fn content(&mut self, action: &'static str, content: &Content) -> Element {
+        match content {
+            Content::Hello(target) | Content::Bye(target) => self.target(action, target),
+            Content::Probe(probe) => self.probe(probe),
+            Content::ProbeMatches(targets) => {
+                let matches: Vec<_> = targets
+                    .iter()
+                    .map(|target| self.target("ProbeMatch", target))
+                    .collect();
+                self.element(action).with_children(matches)
+            }
+            Content::Resolve(reference) => {
+                self.element(action).with_child(self.endpoint(reference))
+            }
+            Content::ResolveMatches(target) => {
+                let found = target
+                    .as_ref()
+                    .map(|target| self.target("ResolveMatch", target));
+                self.element(action).with_children(found)
+            }
+        }
+    }
+
+    fn endpoint(&self, reference: &EndpointReference) -> Element {
+        let version = self.dialect.addressing();
+        reference.to_element(version, version.name("EndpointReference"))
+    }
+
+    fn target(&mut self, local: &'static str, target: &Target) -> Element {
+        let mut element = self
+            .element(local)
+            .with_child(self.endpoint(&target.endpoint));
+        if !target.types.is_empty() {
+            element = element.with_child(self.types(&target.types));
+        }
+        for (local, uris) in [("Scopes", &target.scopes), ("XAddrs", &target.xaddrs)] {
+            if !uris.is_empty() {
+                element = element.with_child(self.element(local).with_text(uris.join(" ")));
+            }
+        }
+        if local == "Bye" && target.metadata_version == 0 {
+            return element;
+        }
+        let version = target.metadata_version.to_string();
+        element.with_child(self.element("MetadataVersion").with_text(version))
+    }
+
+    fn probe(&mut self, probe: &Probe) -> Element {
+        let mut element = self.element("Probe");
+        if !probe.types.is_empty() {
+            element = element.with_child(self.types(&probe.types));
+        }
+        if !probe.scopes.is_empty() || probe.match_by.is_some() {
+            let mut scopes = self.element("Scopes").with_text(probe.scopes.join(" "));
+            if let Some(uri) = &probe.match_by {
+                scopes = scopes.with_attribute(Name::local("MatchBy"), uri.clone());
+            }
+            element = element.with_child(scopes);
+        }
+        element
+    }
+
+    fn types(&mut self, types: &[Name]) -> Element {
+        let qnames: Vec<_> = types.iter().map(|name| self.qname(name)).collect();
+        self.element("Types").with_text(qnames.join(" "))
+    }
+
+    fn qname(&mut self, name: &Name) -> String {
+        if name.namespace.is_empty() {
+            return name.local.to_string();
+        }
+        let known = self.used.iter().find(|(_, other)| *other == name.namespace);
+        let prefix = match known {
+            Some((prefix, _)) => prefix.clone(),
+            None => {
+                let prefix = self.fresh_prefix(&name.namespace);
+                self.used.push((prefix.clone(), name.namespace.clone()));
+                prefix
+            }
+        };
+        format!("{prefix}:{}", name.local)
+    }
+
+    fn fresh_prefix(&self, namespace: &str) -> Str {
+        let fixed = self.dialect.prefixes();
+        if let Some((prefix, _)) = fixed.iter().find(|(_, bound)| *bound == namespace) {
+            return Str::Borrowed(prefix);
+        }
+        let reserved = ["", "soap", "wsa", "xml", "xmlns"];
+        let taken = |prefix: &str| {
+            reserved.contains(&prefix)
+                || fixed.iter().any(|(other, _)| *other == prefix)
+                || self.used.iter().any(|(other, _)| other == prefix)
+        };
+        let given = self
+            .given
+            .iter()
+            .find(|(prefix, bound)| bound == namespace && !taken(prefix));
+        if let Some((prefix, _)) = given {
+            return prefix.clone();
+        }
+        let mut number = self.used.len();
+        loop {
+            let prefix = format!("t{number}");
+            if !taken(&prefix) {
+                return prefix.into();
+            }
+            number += 1;
+        }
+    }
+}

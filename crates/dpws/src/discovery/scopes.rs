@@ -1,0 +1,351 @@
+//! How scopes are matched (WS-Discovery 1.1, section 5.1).
+
+use std::borrow::Cow;
+
+use chappe_xml::Str;
+
+use crate::Dialect;
+
+/// A rule by which the scopes of a Probe are compared with those of a target service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchRule {
+    /// The default: same scheme and authority, and a prefix of the path by segments. It is called
+    /// `rfc3986` in the 2009 dialect and `rfc2396` in the 2005 one.
+    Rfc3986,
+    /// The same 128 bits.
+    Uuid,
+    /// Same host and port, and a prefix of the sequence of relative distinguished names.
+    Ldap,
+    /// The same string.
+    Strcmp0,
+    /// Only targets without scopes (2009 dialect).
+    None,
+}
+
+impl MatchRule {
+    /// Every rule with its name, in the order in which a fault lists them.
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::Rfc3986, "rfc3986"),
+        (Self::Uuid, "uuid"),
+        (Self::Ldap, "ldap"),
+        (Self::Strcmp0, "strcmp0"),
+        (Self::None, "none"),
+    ];
+
+    /// The rules of a dialect.
+    pub fn all(dialect: Dialect) -> impl Iterator<Item = Self> {
+        let rules = Self::NAMES.into_iter().map(|(rule, _)| rule);
+        rules.filter(move |rule| dialect == Dialect::V2009 || *rule != Self::None)
+    }
+
+    /// The URI of the rule.
+    #[must_use]
+    pub fn uri(self, dialect: Dialect) -> String {
+        let name = match (self, dialect) {
+            (Self::Rfc3986, Dialect::V2005) => "rfc2396",
+            _ => Self::NAMES
+                .iter()
+                .find(|(rule, _)| *rule == self)
+                .map_or("rfc3986", |(_, name)| name),
+        };
+        format!("{}/{name}", dialect.discovery())
+    }
+
+    /// The rule of a URI, if it is one of the dialect.
+    #[must_use]
+    pub fn of_uri(dialect: Dialect, uri: &str) -> Option<Self> {
+        Self::all(dialect).find(|rule| rule.uri(dialect) == uri)
+    }
+
+    /// Whether the scope `asked` matches the scope `held`.
+    #[must_use]
+    pub fn matches(self, asked: &str, held: &str) -> bool {
+        match self {
+            Self::Rfc3986 => by_path(asked, held),
+            Self::Uuid => matches!((uuid(asked), uuid(held)), (Some(a), Some(b)) if a == b),
+            Self::Ldap => by_distinguished_name(asked, held),
+            Self::Strcmp0 => asked == held,
+            Self::None => false,
+        }
+    }
+
+    /// Whether every scope that is asked for matches one that is held.
+    ///
+    /// No scope asked for matches everything, except by [`MatchRule::None`], which matches only
+    /// who holds none.
+    #[must_use]
+    pub fn matches_all(self, asked: &[Str], held: &[Str]) -> bool {
+        if self == Self::None {
+            return asked.is_empty() && held.is_empty();
+        }
+        asked
+            .iter()
+            .all(|asked| held.iter().any(|held| self.matches(asked, held)))
+    }
+}
+
+/// The parts of a URI that the rules look at; query and fragment are left out.
+struct Uri<'a> {
+    scheme: &'a str,
+    authority: Option<&'a str>,
+    path: &'a str,
+}
+
+fn uri(text: &str) -> Option<Uri<'_>> {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = text.split_once(':')?;
+    let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    if !named {
+        return None;
+    }
+    let (authority, path) = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            (Some(&rest[..end]), &rest[end..])
+        }
+        None => (None, rest),
+    };
+    Some(Uri {
+        scheme,
+        authority,
+        path,
+    })
+}
+
+/// The bytes that a part of a URI stands for.
+fn unescaped(part: &str) -> Cow<'_, [u8]> {
+    if !part.contains('%') {
+        return Cow::Borrowed(part.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let hex = |at: usize| {
+            after
+                .get(at)
+                .and_then(|byte| char::from(*byte).to_digit(16))
+                .and_then(|digit| u8::try_from(digit).ok())
+        };
+        match (first, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(high << 4 | low);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    Cow::Owned(bytes)
+}
+
+fn same_authority(a: Option<&str>, b: Option<&str>) -> bool {
+    let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
+    unescaped(a).eq_ignore_ascii_case(&unescaped(b))
+}
+
+/// The path's segments; a slash at the end adds none.
+fn segments(path: &str) -> Vec<Cow<'_, [u8]>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    path.split('/').map(unescaped).collect()
+}
+
+fn by_path(asked: &str, held: &str) -> bool {
+    let (Some(asked), Some(held)) = (uri(asked), uri(held)) else {
+        return false;
+    };
+    let (prefix, path) = (segments(asked.path), segments(held.path));
+    let dotted = |segments: &[Cow<'_, [u8]>]| {
+        segments
+            .iter()
+            .any(|segment| matches!(&**segment, b"." | b".."))
+    };
+    asked.scheme.eq_ignore_ascii_case(held.scheme)
+        && same_authority(asked.authority, held.authority)
+        && !dotted(&prefix)
+        && !dotted(&path)
+        && path.starts_with(&prefix)
+}
+
+/// The 128 bits of `uuid:…` or `urn:uuid:…`.
+fn uuid(text: &str) -> Option<u128> {
+    let (scheme, mut rest) = text.split_once(':')?;
+    if scheme.eq_ignore_ascii_case("urn") {
+        let (kind, id) = rest.split_once(':')?;
+        if !kind.eq_ignore_ascii_case("uuid") {
+            return None;
+        }
+        rest = id;
+    } else if !scheme.eq_ignore_ascii_case("uuid") {
+        return None;
+    }
+    // Only the form with hyphens: the parser would take others.
+    let hyphens = rest.len() == 36 && !rest.contains(['{', ':']);
+    let parsed = hyphens.then(|| uuid::Uuid::try_parse(rest).ok()).flatten();
+    parsed.map(|uuid| uuid.as_u128())
+}
+
+/// The relative distinguished names of an LDAP URL, the most significant first.
+///
+/// The string form (RFC 2253) has them the other way round.
+fn distinguished_name(path: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let dn = String::from_utf8(unescaped(path.strip_prefix('/')?).into_owned()).ok()?;
+    let mut names = Vec::new();
+    let mut start = 0;
+    let mut escaped = false;
+    let mut quoted = false;
+    let ends = dn.char_indices().chain([(dn.len(), ',')]);
+    for (at, c) in ends {
+        let splits = !escaped && !quoted && matches!(c, ',' | ';') || at == dn.len();
+        if splits {
+            let part = dn.get(start..at).unwrap_or_default();
+            start = at + 1;
+            if part.trim().is_empty() && at == dn.len() && names.is_empty() {
+                break;
+            }
+            let (attribute, value) = part.split_once('=')?;
+            let value = value.trim().as_bytes().to_vec();
+            names.push((attribute.trim().to_ascii_lowercase(), value));
+        }
+        quoted ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+    }
+    names.reverse();
+    Some(names)
+}
+
+fn by_distinguished_name(asked: &str, held: &str) -> bool {
+    let (Some(asked), Some(held)) = (uri(asked), uri(held)) else {
+        return false;
+    };
+    let ldap = |uri: &Uri<'_>| uri.scheme.eq_ignore_ascii_case("ldap");
+    let names = (
+        distinguished_name(asked.path),
+        distinguished_name(held.path),
+    );
+    let (Some(prefix), Some(whole)) = names else {
+        return false;
+    };
+    ldap(&asked)
+        && ldap(&held)
+        && same_authority(asked.authority, held.authority)
+        && whole.starts_with(&prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_rule_compares_segments() {
+        let rule = MatchRule::Rfc3986;
+        for (asked, held) in [
+            ("http://example.com/abc", "http://example.com/abc/def"),
+            ("http://example.com/abc", "http://example.com/abc"),
+            ("http://example.com/abc/", "http://example.com/abc/def"),
+            ("http://example.com", "http://example.com/abc"),
+            ("http://example.com/", "http://example.com/abc"),
+            ("HTTP://EXAMPLE.com/abc", "http://example.COM/abc"),
+            ("http://example.com/%61bc", "http://example.com/abc/def"),
+            (
+                "http://example.com/abc?x=1#y",
+                "http://example.com/abc/def?z",
+            ),
+            (
+                "onvif://www.onvif.org/type",
+                "onvif://www.onvif.org/type/ptz",
+            ),
+            ("urn:a:b", "URN:a:b"),
+            (
+                "sdc.ctxt.loc:/sdc.ctxt.loc.detail/a",
+                "sdc.ctxt.loc:/sdc.ctxt.loc.detail/a?fac=b",
+            ),
+        ] {
+            assert!(rule.matches(asked, held), "{asked} {held}");
+        }
+        for (asked, held) in [
+            ("http://example.com/a", "http://example.com/abc"),
+            ("http://example.com/abc/def", "http://example.com/abc"),
+            ("http://example.com/ABC", "http://example.com/abc"),
+            ("http://example.com/abc", "https://example.com/abc"),
+            ("http://example.com/abc", "http://example.org/abc"),
+            ("http://example.com:80/abc", "http://example.com/abc"),
+            ("http://example.com/a%2Fb", "http://example.com/a/b"),
+            ("http://example.com/./abc", "http://example.com/./abc"),
+            ("http://example.com/abc", "http://example.com/abc/../x"),
+            ("http://example.com/abc", "http://example.com/abc/%2e%2e/x"),
+            ("abc", "abc"),
+            ("", ""),
+            ("urn:a", "urn:a:b"),
+        ] {
+            assert!(!rule.matches(asked, held), "{asked} {held}");
+        }
+    }
+
+    #[test]
+    fn uuids_are_compared_as_bits() {
+        let rule = MatchRule::Uuid;
+        let lower = "uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+        assert!(rule.matches(lower, "UUID:6BA7B810-9DAD-11D1-80B4-00C04FD430C8"));
+        assert!(rule.matches(lower, "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8"));
+        assert!(!rule.matches(lower, "uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c9"));
+        assert!(!rule.matches("uuid:1", "uuid:1"));
+        assert!(!rule.matches("http:6ba7b810-9dad-11d1-80b4-00c04fd430c8", lower));
+    }
+
+    #[test]
+    fn distinguished_names_are_compared_from_the_root() {
+        let rule = MatchRule::Ldap;
+        let held = "ldap:///ou=engineering,o=examplecom,c=us";
+        assert!(rule.matches(held, held));
+        assert!(rule.matches("ldap:///o=examplecom,c=us", held));
+        assert!(rule.matches("LDAP:///O=examplecom, C=us", held));
+        assert!(rule.matches("ldap:///", held));
+        assert!(rule.matches("ldap://h:389/c=us", "ldap://H:389/o=a%5C,b,c=us"));
+        assert!(!rule.matches("ldap:///ou=engineering", held));
+        assert!(!rule.matches("ldap:///ou=engineering,o=examplecom", held));
+        assert!(!rule.matches("ldap://other/c=us", held));
+        assert!(!rule.matches("http:///c=us", "http:///c=us"));
+        assert!(!rule.matches("ldap:///b,c=us", "ldap:///o=a%5C,b,c=us"));
+    }
+
+    #[test]
+    fn strings_are_compared_exactly() {
+        assert!(MatchRule::Strcmp0.matches("Any text", "Any text"));
+        assert!(!MatchRule::Strcmp0.matches("Any text", "any text"));
+    }
+
+    #[test]
+    fn all_that_is_asked_must_be_held_and_none_means_none() {
+        let list =
+            |uris: &[&'static str]| uris.iter().map(|uri| Str::from(*uri)).collect::<Vec<_>>();
+        let held = list(&["http://a/1/2", "http://b"]);
+        let rule = MatchRule::Rfc3986;
+        assert!(rule.matches_all(&[], &[]));
+        assert!(rule.matches_all(&[], &held));
+        assert!(rule.matches_all(&list(&["http://b", "http://a/1"]), &held));
+        assert!(!rule.matches_all(&list(&["http://b", "http://c"]), &held));
+        assert!(!rule.matches_all(&list(&["http://b"]), &[]));
+        assert!(MatchRule::None.matches_all(&[], &[]));
+        assert!(!MatchRule::None.matches_all(&[], &held));
+    }
+
+    #[test]
+    fn rules_have_the_uris_of_their_dialect() {
+        let new = "http://docs.oasis-open.org/ws-dd/ns/discovery/2009/01/";
+        let old = "http://schemas.xmlsoap.org/ws/2005/04/discovery/";
+        let of =
+            |dialect, base: &str, name: &str| MatchRule::of_uri(dialect, &format!("{base}{name}"));
+        for name in ["rfc3986", "uuid", "ldap", "strcmp0", "none"] {
+            assert!(of(Dialect::V2009, new, name).is_some(), "{name}");
+            assert!(of(Dialect::V2009, old, name).is_none(), "{name}");
+        }
+        assert_eq!(of(Dialect::V2005, old, "rfc2396"), Some(MatchRule::Rfc3986));
+        assert_eq!(of(Dialect::V2005, old, "none"), None);
+        assert_eq!(of(Dialect::V2009, new, "rfc2396"), None);
+    }
+}
