@@ -44,6 +44,15 @@ pub enum Error {
         known: u32,
     },
     // -- the stored bytes --
+    /// Neither the marker nor a segment's header can be read, so nothing can be told of the rest.
+    #[error(
+        "{file} cannot be read as a log and nothing is left to tell its key \
+             (hint: restore the marker or a segment from a backup)"
+    )]
+    Unreadable {
+        /// The file.
+        file: String,
+    },
     /// Records are missing: a corrupt range, or the oldest were removed by the size limit. Reading
     /// can go on at `next`.
     #[error("records {from} to {} of stream {stream} are missing: {reason}", next - 1)]

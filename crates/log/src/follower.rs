@@ -1,32 +1,94 @@
-//! Following a stream.
+//! Following a stream: its acknowledged records in order, from the log itself. A follower that is
+//! slow costs the writer nothing but a waker.
 
-use crate::{Error, Record, Stream};
+use crate::{Error, Position, Record, Rollback, Stream};
 use std::task::{Context, Poll};
 
 /// Hands out a stream's acknowledged records in order, without gaps, as they come.
 pub struct Follower {
     stream: Stream,
+    id: u64,
+    next: u64,
 }
 
 impl Follower {
-    /// The next batch; never empty. After [`Error::Gap`] it goes on behind the gap.
-    pub fn poll_next(&mut self, _context: &mut Context<'_>) -> Poll<Result<Vec<Record>, Error>> {
-        let _ = &self.stream;
-        Poll::Ready(Err(Error::Closed))
+    pub(crate) fn new(stream: Stream, id: u64, next: u64) -> Follower {
+        Follower { stream, id, next }
     }
 
-    /// The next batch; never empty. After [`Error::Gap`] it goes on behind the gap.
+    /// The next batch; never empty. After [`Error::Gap`] it goes on behind the gap, after
+    /// [`Error::Rollback`] (it was asked to begin behind the end) with the next record. When the
+    /// store has stopped, everything is still handed out, then the reason.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Record>, Error>> {
+        loop {
+            if let Some(batch) = self.try_next().transpose() {
+                return Poll::Ready(batch);
+            }
+            let mut view = self.stream.core.view();
+            if view.index.next() > self.next {
+                continue;
+            }
+            if let Some(error) = &view.stopped {
+                return Poll::Ready(Err(error.clone()));
+            }
+            view.wakers.insert(self.id, context.waker().clone());
+            return Poll::Pending;
+        }
+    }
+
+    /// The next batch, as a future; see [`Follower::poll_next`].
     pub async fn next(&mut self) -> Result<Vec<Record>, Error> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
     /// The next batch if there is one now.
     pub fn try_next(&mut self) -> Result<Option<Vec<Record>>, Error> {
-        Err(Error::Closed)
+        let end = self.stream.core.view().index.next();
+        if self.next > end {
+            let epoch = self.stream.epoch();
+            let have = Position {
+                epoch,
+                sequence: self.next - 1,
+            };
+            let kept = Some(Position {
+                epoch,
+                sequence: end - 1,
+            });
+            self.next = end;
+            return Err(Error::Rollback(Rollback {
+                have,
+                kept,
+                next: end,
+            }));
+        }
+        match self
+            .stream
+            .read(self.next, self.stream.owner.shared.options.follow_records)
+        {
+            Ok(records) => {
+                let Some(last) = records.last() else {
+                    return Ok(None);
+                };
+                self.next = last.position.sequence + 1;
+                Ok(Some(records))
+            }
+            Err(error) => {
+                if let Error::Gap { next, .. } = &error {
+                    self.next = *next;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// The sequence number it will hand out next.
     pub fn next_sequence(&self) -> u64 {
-        0
+        self.next
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stream.core.view().wakers.remove(&self.id);
     }
 }

@@ -32,11 +32,20 @@
 //! # Ok::<(), chappe_log::Error>(())
 //! ```
 
+mod ack;
+mod commit;
 mod disk;
 mod error;
 mod follower;
+mod frame;
+mod index;
+mod open;
 mod options;
+mod queue;
+mod read;
+mod recover;
 mod report;
+mod segment;
 mod store;
 mod stream;
 
@@ -49,13 +58,13 @@ pub use options::{
 };
 /// Reads a log without changing anything and says what it holds.
 pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
-    let _ = disk;
-    Ok(Report::default())
+    Ok(recover::scan(disk)?.report())
 }
 
+pub use ack::Appended;
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use store::{Counters, Store};
-pub use stream::{Appended, Stream};
+pub use stream::Stream;
 
 /// What an acknowledgement of a stream's records means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,10 +1,21 @@
 //! The store: one directory, one log, many streams.
 
-use crate::{Disk, Error, Health, Level, Options, Recovery, Stream, StreamInfo};
+use crate::ack::Ack;
+use crate::commit::Draft;
+use crate::frame::Definition;
+use crate::index::Index;
+use crate::open::{Opened, draw_epoch, open};
+use crate::queue::{Pending, Shared};
+use crate::stream::Core;
+use crate::{
+    Disk, Error, Health, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS, Options, Recovery,
+    Stream, StreamInfo,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
-/// A log that is open. Clones share it; the last handle (store or stream) that goes closes it.
-#[derive(Clone)]
-pub struct Store;
+/// All definitions together may take half a segment, or this if that is more.
+const DEFINITIONS_BYTES: u64 = 1024 * 1024;
 
 /// What the writer counted since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,43 +34,251 @@ pub struct Counters {
     pub removed_segments: u64,
 }
 
+/// Serializes what changes definitions.
+struct Definer {
+    seed: u64,
+    drawn: u64,
+}
+
+/// Held by every handle; when the last goes, the store is closed.
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    definer: Mutex<Definer>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Owner {
+    /// Changes a stream's definition and returns when that is safe.
+    pub(crate) fn redefine(
+        &self,
+        core: &Arc<Core>,
+        change: impl FnOnce(&mut Definition),
+    ) -> Result<(), Error> {
+        let _one = self.definer.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = core.view().definition.clone();
+        let mut definition = before.clone();
+        change(&mut definition);
+        if definition == before {
+            return Ok(());
+        }
+        self.check_definition(&definition)?;
+        self.commit_definition(core, &definition)?;
+        core.view().definition = definition;
+        Ok(())
+    }
+
+    fn check_definition(&self, definition: &Definition) -> Result<(), Error> {
+        let check = |what, bytes: usize, limit: usize| match bytes > limit {
+            true => Err(Error::TooLarge { what, bytes, limit }),
+            false => Ok(()),
+        };
+        check("the stream's name", definition.name.len(), MAX_NAME_BYTES)?;
+        check(
+            "the stream's metadata",
+            definition.metadata.len(),
+            MAX_METADATA_BYTES,
+        )?;
+        let cores: Vec<Arc<Core>> = self.shared.lock().streams.values().cloned().collect();
+        let others = cores.iter().map(|core| core.view().definition.clone());
+        let others = others.filter(|other| other.name != definition.name);
+        let size = |one: &Definition| one.name.len() + one.metadata.len() + 1200;
+        let all = others.map(|other| size(&other)).sum::<usize>() + size(definition);
+        let limit = (self.shared.options.segment_bytes / 2).max(DEFINITIONS_BYTES) as usize;
+        check("all streams' names and metadata", all, limit)
+    }
+
+    fn commit_definition(&self, core: &Arc<Core>, definition: &Definition) -> Result<(), Error> {
+        let ack = Arc::new(Ack::default());
+        let draft = Draft::definition(core.id, definition);
+        let bytes = draft.body.bytes.len();
+        let mut queue = self.shared.room_for(bytes)?;
+        queue.bytes += bytes;
+        let core = Arc::clone(core);
+        queue.pending.push_back(Pending {
+            draft,
+            core,
+            ack: Arc::clone(&ack),
+        });
+        drop(queue);
+        self.shared.work.notify_one();
+        ack.wait()
+    }
+
+    fn create(&self, name: &str, level: Level, metadata: &[u8]) -> Result<Arc<Core>, Error> {
+        let mut definer = self.definer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(core) = self.shared.lock().streams.get(name) {
+            return Ok(Arc::clone(core));
+        }
+        let seed = definer.seed;
+        let epoch = draw_epoch(seed, &mut definer.drawn, &[]);
+        let (name, metadata) = (name.to_owned(), metadata.to_vec());
+        let definition = Definition {
+            name,
+            level,
+            metadata,
+            epochs: vec![(epoch, 1)],
+        };
+        self.check_definition(&definition)?;
+        let id = {
+            let mut queue = self.shared.lock();
+            if queue.streams.len() >= MAX_STREAMS {
+                return Err(Error::TooManyStreams { limit: MAX_STREAMS });
+            }
+            queue.next_id += 1;
+            queue.next_id - 1
+        };
+        let core = Arc::new(Core::new(id, definition.clone(), Index::new(1)));
+        self.commit_definition(&core, &definition)?;
+        self.shared
+            .lock()
+            .streams
+            .insert(definition.name, Arc::clone(&core));
+        Ok(core)
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        self.shared.lock().closing = true;
+        self.shared.work.notify_all();
+        self.shared.room.notify_all();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // The last handle may go on the commit thread itself, in somebody's waker.
+        if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
+            && thread.join().is_err()
+        {
+            return Err(Error::Failed {
+                reason: "the commit thread ended by a panic".to_owned(),
+            });
+        }
+        self.shared.lock().ended.clone().unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Who wants to know calls `Store::close`.
+        let _ = self.close();
+    }
+}
+
+/// A log that is open. Clones share it; the last handle (store, stream, follower) that goes closes
+/// it.
+#[derive(Clone)]
+pub struct Store {
+    owner: Arc<Owner>,
+}
+
 impl Store {
-    /// Opens or creates the log of a directory and recovers it. `seed` must be random: epochs are
-    /// drawn from it.
+    /// Opens or creates the log of a directory and recovers it: reads all of it once. `seed` must
+    /// be random: epochs are drawn from it. No other store may have the directory open.
     pub fn open(
         disk: Box<dyn Disk>,
         options: Options,
         seed: u64,
     ) -> Result<(Store, Recovery), Error> {
         options.check()?;
-        let _ = (disk, seed);
-        Err(Error::Closed)
+        let disk: Arc<dyn Disk> = Arc::from(disk);
+        let Opened {
+            writer,
+            scanned,
+            recovery,
+            drawn,
+        } = open(&disk, &options, seed)?;
+        let shared = Arc::new(Shared::new(disk, writer.store, options));
+        {
+            let mut queue = shared.lock();
+            for (id, stream) in scanned.streams {
+                let name = stream.definition.name.clone();
+                let core = Core::new(id, stream.definition, stream.index);
+                queue.streams.insert(name, Arc::new(core));
+                queue.next_id = queue.next_id.max(id.saturating_add(1));
+            }
+        }
+        let thread = {
+            let shared = Arc::clone(&shared);
+            let builder = thread::Builder::new().name("chappe-log".to_owned());
+            builder
+                .spawn(move || shared.run(writer))
+                .map_err(|error| Error::Io {
+                    what: "start the commit thread".to_owned(),
+                    reason: error.to_string(),
+                })?
+        };
+        let definer = Mutex::new(Definer { seed, drawn });
+        let owner = Owner {
+            shared,
+            definer,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok((
+            Store {
+                owner: Arc::new(owner),
+            },
+            recovery,
+        ))
     }
 
-    /// Opens a stream, or creates it. Changed level or metadata are recorded before it returns.
+    /// Opens a stream, or creates it. A changed level or changed metadata are recorded before it
+    /// returns.
     pub fn stream(&self, name: &str, level: Level, metadata: &[u8]) -> Result<Stream, Error> {
-        let _ = (name, level, metadata);
-        Err(Error::Closed)
+        let known = self.owner.shared.lock().streams.get(name).cloned();
+        let core = match known {
+            Some(core) => core,
+            None => self.owner.create(name, level, metadata)?,
+        };
+        self.owner.redefine(&core, |definition| {
+            definition.level = level;
+            definition.metadata = metadata.to_vec();
+        })?;
+        Ok(Stream {
+            core,
+            owner: Arc::clone(&self.owner),
+        })
+    }
+
+    /// A stream that exists, as it is.
+    pub fn existing(&self, name: &str) -> Option<Stream> {
+        let core = self.owner.shared.lock().streams.get(name).cloned()?;
+        Some(Stream {
+            core,
+            owner: Arc::clone(&self.owner),
+        })
     }
 
     /// All streams, by name.
     pub fn streams(&self) -> Vec<StreamInfo> {
-        Vec::new()
+        let cores: Vec<Arc<Core>> = self.owner.shared.lock().streams.values().cloned().collect();
+        let info = |core: Arc<Core>| {
+            let view = core.view();
+            StreamInfo {
+                name: view.definition.name.clone(),
+                level: view.definition.level,
+                metadata: view.definition.metadata.clone(),
+                epoch: core.epoch,
+                first: view.index.first(),
+                last: view.index.next() - 1,
+                bytes: view.index.bytes(),
+            }
+        };
+        cores.into_iter().map(info).collect()
     }
 
     /// Whether records are taken.
     pub fn health(&self) -> Health {
-        Health::Ok
+        self.owner.shared.lock().health.clone()
     }
 
     /// What was counted since opening.
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        self.owner.shared.lock().counters
     }
 
     /// Writes and syncs what is queued, marks the clean end and stops. Streams that are still held
     /// can be read afterwards, not appended to.
     pub fn close(self) -> Result<(), Error> {
-        Ok(())
+        self.owner.close()
     }
 }

@@ -1,44 +1,93 @@
-//! One stream of the store.
+//! One stream of the store: appending, reading, resuming.
 
-use crate::{Error, Follower, Level, Position, Record, Rollback};
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use crate::ack::{Ack, Appended};
+use crate::commit::Draft;
+use crate::frame::{Body, Definition, Kind, RECORD_BYTES, record};
+use crate::index::{FrameRef, Index, Plan};
+use crate::queue::Pending;
+use crate::read::Got;
+use crate::store::Owner;
+use crate::{Error, Follower, GapReason, Level, Position, Record, Rollback};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// Most payload bytes that one read gathers before it returns what it has.
+const READ_BYTES: usize = 8 * 1024 * 1024;
+
+/// What readers see of a stream.
+pub(crate) struct View {
+    pub(crate) definition: Definition,
+    pub(crate) index: Index,
+    pub(crate) wakers: HashMap<u64, Waker>,
+    pub(crate) stopped: Option<Error>,
+    next_follower: u64,
+}
+
+/// A stream's state, shared by its handles and the commit thread.
+pub(crate) struct Core {
+    pub(crate) id: u32,
+    pub(crate) epoch: u64,
+    /// The last number given out; changed only under the queue's lock.
+    pub(crate) assigned: AtomicU64,
+    view: Mutex<View>,
+}
+
+impl Core {
+    pub(crate) fn new(id: u32, definition: Definition, index: Index) -> Core {
+        Core {
+            id,
+            epoch: definition.epochs.last().map_or(0, |(epoch, _)| *epoch),
+            assigned: AtomicU64::new(index.next() - 1),
+            view: Mutex::new(View {
+                definition,
+                index,
+                wakers: HashMap::new(),
+                stopped: None,
+                next_follower: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A frame is safe: it can be read from now on.
+    pub(crate) fn committed(&self, segment: u32, frame: FrameRef, wakers: &mut Vec<Waker>) {
+        let mut view = self.view();
+        view.index.push(segment, frame);
+        wakers.extend(view.wakers.drain().map(|(_, waker)| waker));
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn stop(&self, reason: &Error) {
+        let wakers: Vec<Waker> = {
+            let mut view = self.view();
+            view.stopped = Some(reason.clone());
+            view.wakers.drain().map(|(_, waker)| waker).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn trim(&self, segment: u32) {
+        self.view().index.trim(segment);
+    }
+}
 
 /// A stream of records. Clones share it.
 #[derive(Clone)]
-pub struct Stream;
-
-/// A batch on its way: resolves when it has reached its stream's level. Dropping it does not take
-/// the batch back.
-#[must_use = "a batch is acknowledged when this resolves"]
-pub struct Appended {
-    /// The position of the batch's first record. It is the batch's own only once acknowledged.
-    pub first: Position,
-    /// How many records the batch has.
-    pub count: u32,
-}
-
-impl Appended {
-    /// Waits on this thread.
-    pub fn wait(self) -> Result<(), Error> {
-        Err(Error::Closed)
-    }
-}
-
-impl Future for Appended {
-    type Output = Result<(), Error>;
-
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Poll::Ready(Err(Error::Closed))
-    }
+pub struct Stream {
+    pub(crate) core: Arc<Core>,
+    pub(crate) owner: Arc<Owner>,
 }
 
 impl Stream {
-    /// Queues a batch of (time in nanoseconds, payload).
+    /// Queues a batch of (time in nanoseconds, payload). Nothing of it is visible before it is
+    /// acknowledged, and then all of it is.
     pub fn append(&self, batch: Vec<(i64, Vec<u8>)>) -> Result<Appended, Error> {
-        let _ = batch;
-        Err(Error::Closed)
+        self.append_checked(None, &batch)
     }
 
     /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
@@ -47,89 +96,311 @@ impl Stream {
         expected_last: u64,
         batch: Vec<(i64, Vec<u8>)>,
     ) -> Result<Appended, Error> {
-        let _ = (expected_last, batch);
-        Err(Error::Closed)
+        self.append_checked(Some(expected_last), &batch)
+    }
+
+    fn append_checked(
+        &self,
+        expected: Option<u64>,
+        batch: &[(i64, Vec<u8>)],
+    ) -> Result<Appended, Error> {
+        let limit = self.owner.shared.options.batch_bytes;
+        let bytes = Body::size(batch);
+        if batch.is_empty() {
+            return Err(Error::EmptyBatch);
+        }
+        if bytes > limit {
+            return Err(Error::TooLarge {
+                what: "the batch",
+                bytes,
+                limit,
+            });
+        }
+        debug_assert!(
+            batch.len() <= bytes / RECORD_BYTES,
+            "the count fits 32 bits"
+        );
+        let body = Body::of_records(batch);
+        let mut queue = self.owner.shared.room_for(bytes)?;
+        let last = self.core.assigned.load(Ordering::Relaxed);
+        if let Some(expected) = expected.filter(|expected| *expected != last) {
+            return Err(Error::Conflict { expected, last });
+        }
+        let level = self.core.view().definition.level;
+        let (first, count, epoch) = (last + 1, body.count, self.core.epoch);
+        self.core
+            .assigned
+            .store(last + u64::from(count), Ordering::Relaxed);
+        let ack = Arc::new(Ack::default());
+        if level == Level::Memory {
+            ack.resolve(Ok(()));
+        }
+        let draft = Draft {
+            kind: Kind::Records,
+            stream: self.core.id,
+            epoch,
+            first,
+            body,
+            level,
+        };
+        queue.bytes += bytes;
+        queue.pending.push_back(Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+        });
+        drop(queue);
+        self.owner.shared.work.notify_one();
+        Ok(Appended {
+            first: Position {
+                epoch,
+                sequence: first,
+            },
+            count,
+            ack,
+        })
     }
 
     /// The name.
-    pub fn name(&self) -> &str {
-        ""
+    pub fn name(&self) -> String {
+        self.core.view().definition.name.clone()
     }
 
     /// The level.
     pub fn level(&self) -> Level {
-        Level::Power
+        self.core.view().definition.level
     }
 
     /// The first number still kept; `last() + 1` when there are no records.
     pub fn first(&self) -> u64 {
-        1
+        self.core.view().index.first()
     }
 
-    /// The last acknowledged number that can be read, 0 when there was none yet.
+    /// The last acknowledged number that can be read, 0 when there was none yet. (A record of level
+    /// `Memory` is acknowledged at once but can be read only when it is written.)
     pub fn last(&self) -> u64 {
-        0
+        self.core.view().index.next() - 1
     }
 
     /// The present epoch.
     pub fn epoch(&self) -> u64 {
-        0
+        self.core.epoch
     }
 
     /// The epochs that are remembered, oldest first, each with its first number.
     pub fn epochs(&self) -> Vec<(u64, u64)> {
-        Vec::new()
+        self.core.view().definition.epochs.clone()
     }
 
     /// Known gaps (first and last missing number), oldest first.
     pub fn gaps(&self) -> Vec<(u64, u64)> {
-        Vec::new()
+        self.core.view().index.gaps()
     }
 
-    /// At most `max_records` acknowledged records from `from_sequence` on (0: from the first kept).
-    /// Stops before a gap; asked for a number in a gap it returns [`Error::Gap`].
+    /// At most `max_records` acknowledged records from `from_sequence` on (0: from the first kept),
+    /// and no more than about 8 MiB of them. Stops before a gap; asked for a number in a gap it
+    /// returns [`Error::Gap`].
     pub fn read(&self, from_sequence: u64, max_records: usize) -> Result<Vec<Record>, Error> {
-        let _ = (from_sequence, max_records);
-        Err(Error::Closed)
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        let from = if from_sequence == 0 {
+            self.first()
+        } else {
+            from_sequence
+        };
+        let outcome = self.visit(from, &mut |record| {
+            bytes += record.payload.len();
+            records.push(record);
+            records.len() < max_records && bytes < READ_BYTES
+        });
+        match outcome {
+            Err(Error::Gap { .. }) if !records.is_empty() => Ok(records),
+            Err(error) => Err(error),
+            Ok(()) => {
+                records.truncate(max_records);
+                Ok(records)
+            }
+        }
+    }
+
+    /// Hands out records from a number on until `take` answers false, a gap or the end.
+    fn visit(&self, from: u64, take: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
+        let reader = &self.owner.shared.reader;
+        let (mut from, mut more) = (from, true);
+        while more {
+            let plan = self.core.view().index.plan(from);
+            let (segment, frames, until) = match plan {
+                Plan::End => return Ok(()),
+                Plan::Gap(at, next) => return Err(self.gap(at, next)),
+                Plan::Frames(segment, frames) => {
+                    let until = frames.last().map_or(from, FrameRef::next);
+                    (segment, frames, until)
+                }
+                Plan::Chunk(chunk) => {
+                    let frames = reader.frames_of(self.core.id, &chunk);
+                    let mut frames = frames.or_else(|error| self.trimmed(from, error))?;
+                    frames.retain(|frame| frame.next() > from);
+                    (chunk.segment, frames, chunk.next)
+                }
+            };
+            let got = reader.records(
+                self.core.id,
+                segment,
+                &frames,
+                &mut |epoch, n, time, body| {
+                    if n > from {
+                        return false; // a frame is missing in between
+                    }
+                    if n == from {
+                        from += 1;
+                        more = take(record(epoch, n, time, body));
+                    }
+                    more
+                },
+            );
+            match got.or_else(|error| self.trimmed(from, error))? {
+                Got::Corrupt(first, next) => self.found_gap(first.max(from), next),
+                // Frames of the chunk could not be found.
+                Got::All if more && from < until => {
+                    let next = frames.iter().map(|f| f.first).find(|first| *first > from);
+                    self.found_gap(from, next.unwrap_or(until));
+                }
+                Got::All => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A segment that vanished while it was read was removed by the size limit.
+    fn trimmed<T>(&self, from: u64, error: Error) -> Result<T, Error> {
+        let first = self.first();
+        Err(if from < first {
+            self.gap(from, first)
+        } else {
+            error
+        })
+    }
+
+    fn found_gap(&self, from: u64, next: u64) {
+        self.core.view().index.add_gap(from, next);
+    }
+
+    fn gap(&self, from: u64, next: u64) -> Error {
+        let view = self.core.view();
+        let trimmed = from < view.index.first();
+        let reason = if trimmed {
+            GapReason::Trimmed
+        } else {
+            GapReason::Corrupt
+        };
+        Error::Gap {
+            stream: view.definition.name.clone(),
+            from,
+            next,
+            reason,
+        }
     }
 
     /// The newest records in order, at most `n`. Passes over gaps, which [`Stream::gaps`] lists.
     pub fn newest(&self, n: usize) -> Result<Vec<Record>, Error> {
-        let _ = n;
-        Err(Error::Closed)
+        let (first, last) = (self.first(), self.last());
+        let from = (last + 1).saturating_sub(n as u64).max(first);
+        self.gather(from, n, &mut |_| true, &mut Some)
     }
 
     /// Records with `from_ns <= time < to_ns` in order of their numbers, at most `limit`. Passes
     /// over gaps, which [`Stream::gaps`] lists.
     pub fn range(&self, from_ns: i64, to_ns: i64, limit: usize) -> Result<Vec<Record>, Error> {
-        let _ = (from_ns, to_ns, limit);
-        Err(Error::Closed)
+        let mut seek = |from| self.core.view().index.seek_time(from, from_ns, to_ns);
+        let within = &mut |record: &Record| record.time >= from_ns && record.time < to_ns;
+        self.gather(self.first(), limit, within, &mut seek)
+    }
+
+    fn gather(
+        &self,
+        mut from: u64,
+        limit: usize,
+        wanted: &mut dyn FnMut(&Record) -> bool,
+        seek: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> Result<Vec<Record>, Error> {
+        const STEP: usize = 1024;
+        let mut records = Vec::new();
+        while records.len() < limit {
+            let Some(next) = seek(from) else { break };
+            match self.read(next, STEP) {
+                Ok(read) => {
+                    let Some(last) = read.last() else { break };
+                    from = last.position.sequence + 1;
+                    records.extend(read.into_iter().filter(|record| wanted(record)));
+                }
+                Err(Error::Gap { next, .. }) => from = next,
+                Err(error) => return Err(error),
+            }
+        }
+        records.truncate(limit);
+        Ok(records)
     }
 
     /// Follows from a number on (0: from the first kept).
     pub fn follow(&self, from_sequence: u64) -> Follower {
-        let _ = from_sequence;
-        unreachable!("no stream can be made yet")
+        let id = {
+            let mut view = self.core.view();
+            view.next_follower += 1;
+            view.next_follower
+        };
+        let next = if from_sequence == 0 {
+            self.first()
+        } else {
+            from_sequence
+        };
+        Follower::new(self.clone(), id, next)
     }
 
-    /// Where a client that has everything up to `position` goes on; sequence 0 of any epoch means
-    /// that it has nothing.
+    /// Where a client that has everything up to `position` goes on; sequence 0 of a known epoch
+    /// means that it has nothing.
     pub fn resume(&self, position: Position) -> Result<u64, Rollback> {
-        Err(Rollback {
-            have: position,
-            kept: None,
-            next: 0,
-        })
+        let view = self.core.view();
+        let epochs = &view.definition.epochs;
+        let Some(at) = epochs
+            .iter()
+            .position(|(epoch, _)| *epoch == position.epoch)
+        else {
+            return Err(Rollback {
+                have: position,
+                kept: None,
+                next: view.index.first(),
+            });
+        };
+        if position.sequence == 0 {
+            return Ok(view.index.first());
+        }
+        let begin = epochs[at].1;
+        let end = epochs
+            .get(at + 1)
+            .map_or(view.index.next(), |(_, first)| *first);
+        if position.sequence >= end || position.sequence + 1 < begin {
+            let kept = Position {
+                epoch: position.epoch,
+                sequence: end - 1,
+            };
+            return Err(Rollback {
+                have: position,
+                kept: Some(kept),
+                next: end,
+            });
+        }
+        Ok(position.sequence + 1)
     }
 
     /// Records new metadata; returns when they are safe.
     pub fn set_metadata(&self, metadata: &[u8]) -> Result<(), Error> {
-        let _ = metadata;
-        Err(Error::Closed)
+        self.owner.redefine(&self.core, |definition| {
+            definition.metadata = metadata.to_vec()
+        })
     }
 
     /// The caller's bytes.
     pub fn metadata(&self) -> Vec<u8> {
-        Vec::new()
+        self.core.view().definition.metadata.clone()
     }
 }

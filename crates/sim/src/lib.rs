@@ -1,1 +1,5 @@
 //! Seeded network and disks on a virtual clock, running the real machines.
+
+mod disk;
+
+pub use disk::{Operation, SimDisk};

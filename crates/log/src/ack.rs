@@ -1,0 +1,102 @@
+//! The acknowledgement of one batch: set once by the writer, awaited or waited for by the caller.
+
+use crate::{Error, Position};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+#[derive(Default)]
+struct State {
+    result: Option<Result<(), Error>>,
+    waker: Option<Waker>,
+    waits: bool,
+}
+
+/// Shared by the writer and the caller.
+#[derive(Default)]
+pub(crate) struct Ack {
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+impl Ack {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the result; later ones are ignored. Call without a lock held: it wakes.
+    pub(crate) fn resolve(&self, result: Result<(), Error>) {
+        let waker = {
+            let mut state = self.state();
+            if state.result.is_some() {
+                return;
+            }
+            state.result = Some(result);
+            if state.waits {
+                self.done.notify_all();
+            }
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Waits on this thread.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        let mut state = self.state();
+        loop {
+            if let Some(result) = &state.result {
+                return result.clone();
+            }
+            state.waits = true;
+            state = self
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A batch on its way: resolves when it has reached its stream's level. Dropping it does not take
+/// the batch back.
+#[must_use = "a batch is acknowledged when this resolves"]
+pub struct Appended {
+    /// The position of the batch's first record. It is the batch's own only once acknowledged.
+    pub first: Position,
+    /// How many records the batch has.
+    pub count: u32,
+    pub(crate) ack: Arc<Ack>,
+}
+
+impl Appended {
+    /// Waits on this thread.
+    pub fn wait(self) -> Result<(), Error> {
+        self.ack.wait()
+    }
+
+    /// The position of the batch's last record.
+    pub fn last(&self) -> Position {
+        let sequence = self.first.sequence + u64::from(self.count) - 1;
+        Position {
+            epoch: self.first.epoch,
+            sequence,
+        }
+    }
+}
+
+impl Future for Appended {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut state = self.ack.state();
+        match &state.result {
+            Some(result) => Poll::Ready(result.clone()),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The writer: puts batches into the segment, one append for all that wait, one sync if one needs
+//! it.
+//!
+//! A sync that failed is never repeated: what the system then shows of the file may not be on the
+//! disk. A write that failed for lack of room is undone (the file is cut back), and writing goes on
+//! in a new segment when there is room.
+
+use crate::frame::{Body, Definition, HEADER_BYTES, Header, Kind};
+use crate::index::FrameRef;
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
+use crate::{Disk, Error, File, Level, Options};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+/// Why a commit did not happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No room; nothing of the group is in the log. So many bytes are free.
+    Full(u64),
+    /// The writer must stop.
+    Failed(String),
+}
+
+/// What a frame to be written is, but for its place.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) kind: Kind,
+    pub(crate) stream: u32,
+    pub(crate) epoch: u64,
+    /// First number of records; for other kinds the writer knows.
+    pub(crate) first: u64,
+    pub(crate) body: Body,
+    pub(crate) level: Level,
+}
+
+impl Draft {
+    /// The mark of opening or closing.
+    pub(crate) fn mark(kind: Kind) -> Draft {
+        let body = Body::of_bytes(Vec::new());
+        Draft {
+            kind,
+            stream: 0,
+            epoch: 0,
+            first: 0,
+            body,
+            level: Level::Power,
+        }
+    }
+
+    /// A stream's definition.
+    pub(crate) fn definition(stream: u32, definition: &Definition) -> Draft {
+        let epoch = definition.epochs.last().map_or(0, |(epoch, _)| *epoch);
+        let body = Body::of_bytes(definition.encode());
+        Draft {
+            kind: Kind::Definition,
+            stream,
+            epoch,
+            first: 0,
+            body,
+            level: Level::Power,
+        }
+    }
+
+    /// Bytes of the frame.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.body.bytes.len()) as u64
+    }
+}
+
+/// What the writer knows of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Track {
+    /// The next number in the order of the log.
+    pub(crate) next: u64,
+    /// Offset of its last frame in the present segment, 0 for none.
+    pub(crate) back: u32,
+}
+
+/// What a stream's definition frame says, for the next segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Defined {
+    pub(crate) epoch: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What the writer did since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) bytes: u64,
+    pub(crate) groups: u64,
+    pub(crate) syncs: u64,
+}
+
+/// The end of the log.
+pub(crate) struct Writer {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: Options,
+    pub(crate) store: u64,
+    pub(crate) segment: u32,
+    pub(crate) file: Box<dyn File>,
+    pub(crate) offset: u64,
+    /// Where the present segment's definitions end.
+    pub(crate) base: u64,
+    pub(crate) synced: u64,
+    pub(crate) previous: u32,
+    /// The file must not be appended to any more.
+    pub(crate) roll: bool,
+    pub(crate) tracks: BTreeMap<u32, Track>,
+    pub(crate) definitions: BTreeMap<u32, Defined>,
+    /// Number and length of all segments but the present one.
+    pub(crate) older: VecDeque<(u32, u64)>,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) done: Done,
+}
+
+fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
+    Fault::Failed(format!("{what} {name}: {error}"))
+}
+
+/// The disk has no room, as against a disk that does not work.
+pub(crate) fn no_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+impl Writer {
+    /// Makes the first segment, or the one after `number - 1`.
+    pub(crate) fn make_segment(
+        disk: &dyn Disk,
+        header: SegmentHeader,
+        definitions: &[u8],
+    ) -> Result<Box<dyn File>, Fault> {
+        let name = segment_name(header.number);
+        let undo = |what: &str, error: io::Error| {
+            if no_room(&error) && disk.remove(&name).is_ok() {
+                return Fault::Full(disk.free_bytes().unwrap_or(0));
+            }
+            failed(what, &name, &error)
+        };
+        let mut file = match disk.create(&name) {
+            Ok(file) => file,
+            Err(error) if no_room(&error) => {
+                return Err(Fault::Full(disk.free_bytes().unwrap_or(0)));
+            }
+            Err(error) => return Err(failed("create", &name, &error)),
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(definitions);
+        file.append(&bytes).map_err(|error| undo("write", error))?;
+        file.sync().map_err(|error| failed("sync", &name, &error))?;
+        disk.sync_directory()
+            .map_err(|error| failed("sync the directory for", &name, &error))?;
+        Ok(file)
+    }
+
+    /// Writes as many of the drafts as fit together, syncs if one of them needs it, and says where
+    /// they are. `reserve` keeps the reserve free.
+    pub(crate) fn commit<'a>(
+        &mut self,
+        drafts: impl Iterator<Item = &'a Draft>,
+        reserve: bool,
+    ) -> Result<Vec<FrameRef>, Fault> {
+        let mut room = if reserve { self.room()? } else { u64::MAX };
+        let mut drafts = drafts.peekable();
+        let limit = self.options.segment_bytes.max(2 * self.base);
+        let large = drafts.peek().is_some_and(|draft| {
+            self.offset > self.base && self.offset + draft.frame_bytes() > limit
+        });
+        if self.roll || large {
+            self.next_segment()?;
+        }
+        let (start, previous) = (self.offset, self.previous);
+        let mut undo = Vec::new();
+        let (mut placed, mut power) = (Vec::new(), false);
+        self.buffer.clear();
+        while let Some(draft) = drafts.peek() {
+            let bytes = draft.frame_bytes();
+            let fits = placed.is_empty() || self.offset + bytes <= limit;
+            if !fits || bytes > room {
+                break;
+            }
+            room -= bytes;
+            power |= draft.level == Level::Power;
+            undo.push((draft.stream, self.tracks.get(&draft.stream).copied()));
+            placed.push(self.lay(draft));
+            drafts.next();
+        }
+        if placed.is_empty() {
+            return Err(Fault::Full(self.disk.free_bytes().unwrap_or(0)));
+        }
+        if let Err(error) = self.file.append(&self.buffer) {
+            (self.offset, self.previous) = (start, previous);
+            for (stream, track) in undo.into_iter().rev() {
+                match track {
+                    Some(track) => self.tracks.insert(stream, track),
+                    None => self.tracks.remove(&stream),
+                };
+            }
+            return Err(self.cut_back(&error));
+        }
+        self.done.bytes += self.buffer.len() as u64;
+        self.done.groups += 1;
+        if power {
+            self.sync()?;
+        }
+        Ok(placed)
+    }
+
+    /// Notes a definition that was committed.
+    pub(crate) fn define(&mut self, draft: &Draft) {
+        if draft.kind == Kind::Definition {
+            let defined = Defined {
+                epoch: draft.epoch,
+                body: draft.body.bytes.clone(),
+            };
+            self.definitions.insert(draft.stream, defined);
+        }
+    }
+
+    /// Bytes that may be written; unknown is taken as enough, the write itself will tell.
+    fn room(&self) -> Result<u64, Fault> {
+        let Ok(free) = self.disk.free_bytes() else {
+            return Ok(u64::MAX);
+        };
+        match free.checked_sub(self.options.reserve_bytes) {
+            Some(room) => Ok(room),
+            None => Err(Fault::Full(free)),
+        }
+    }
+
+    /// Lays a frame out at the end of the buffer.
+    fn lay(&mut self, draft: &Draft) -> FrameRef {
+        let offset = self.offset as u32;
+        let known = self.tracks.get(&draft.stream).copied();
+        let mut track = known.unwrap_or(Track { next: 1, back: 0 });
+        let body = &draft.body;
+        let header = Header {
+            kind: draft.kind,
+            body_bytes: body.bytes.len() as u32,
+            stream: draft.stream,
+            count: body.count,
+            synced: self.synced as u32,
+            epoch: draft.epoch,
+            first: match draft.kind {
+                Kind::Records => draft.first,
+                Kind::Definition => track.next,
+                Kind::Open | Kind::Close => 0,
+            },
+            time_min: body.time_min,
+            time_max: body.time_max,
+            back: track.back,
+            previous: self.previous,
+            body_crc: body.crc,
+        };
+        let (bytes, crc) = header.encode(salt(self.store, self.segment), offset);
+        self.buffer.extend_from_slice(&bytes);
+        self.buffer.extend_from_slice(&body.bytes);
+        self.previous = crc;
+        self.offset += header.frame_bytes();
+        if draft.kind == Kind::Records {
+            track = Track {
+                next: header.next(),
+                back: offset,
+            };
+        }
+        if draft.stream != 0 {
+            self.tracks.insert(draft.stream, track);
+        }
+        FrameRef {
+            first: header.first,
+            time_min: header.time_min,
+            time_max: header.time_max,
+            count: header.count,
+            offset,
+            bytes: header.frame_bytes() as u32,
+        }
+    }
+
+    /// After a failed write: cuts the file back if it was only for lack of room.
+    fn cut_back(&mut self, error: &io::Error) -> Fault {
+        let name = segment_name(self.segment);
+        if !no_room(error) {
+            return failed("write", &name, error);
+        }
+        // Stale bytes of the cut part must never be taken for the chain's: go on in a new file.
+        self.roll = true;
+        match self.file.truncate(self.offset) {
+            Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
+            Err(error) => failed("cut back", &name, &error),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        if self.synced < self.offset || self.roll {
+            let result = self.file.sync();
+            result.map_err(|error| failed("sync", &segment_name(self.segment), &error))?;
+            self.synced = self.offset;
+            self.done.syncs += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends the segment, safe on the disk, and begins the next with all definitions.
+    fn next_segment(&mut self) -> Result<(), Fault> {
+        self.sync()?;
+        let Some(number) = self.segment.checked_add(1) else {
+            return Err(Fault::Failed(
+                "the numbers of segments are used up".to_owned(),
+            ));
+        };
+        let header = SegmentHeader {
+            number,
+            store: self.store,
+            previous: self.previous,
+            previous_bytes: self.offset as u32,
+        };
+        let before = (self.segment, self.offset, self.previous, self.synced);
+        let tracks = self.tracks.clone();
+        self.buffer.clear();
+        (self.segment, self.offset, self.synced) = (number, SEGMENT_HEADER_BYTES as u64, 0);
+        self.tracks.values_mut().for_each(|track| track.back = 0);
+        let definitions = std::mem::take(&mut self.definitions);
+        for (&stream, defined) in &definitions {
+            let body = Body::of_bytes(defined.body.clone());
+            let (kind, level) = (Kind::Definition, Level::Power);
+            self.lay(&Draft {
+                kind,
+                stream,
+                epoch: defined.epoch,
+                first: 0,
+                body,
+                level,
+            });
+        }
+        self.definitions = definitions;
+        match Writer::make_segment(&*self.disk, header, &self.buffer) {
+            Ok(file) => {
+                self.file = file;
+                (self.base, self.synced) = (self.offset, self.offset);
+                self.roll = false;
+                self.older.push_back((before.0, before.1));
+                Ok(())
+            }
+            Err(fault) => {
+                (self.segment, self.offset, self.previous, self.synced) = before;
+                self.tracks = tracks;
+                Err(fault)
+            }
+        }
+    }
+
+    /// The oldest segment, when all are more than the limit.
+    pub(crate) fn surplus(&self) -> Option<u32> {
+        let limit = self.options.retain_bytes?;
+        let total: u64 = self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.offset;
+        self.older
+            .front()
+            .filter(|_| total > limit)
+            .map(|(number, _)| *number)
+    }
+
+    /// Removes the oldest segment.
+    pub(crate) fn remove_oldest(&mut self) -> Result<(), Fault> {
+        let Some((number, _)) = self.older.pop_front() else {
+            return Ok(());
+        };
+        let name = segment_name(number);
+        self.disk
+            .remove(&name)
+            .map_err(|error| failed("remove", &name, &error))?;
+        self.disk
+            .sync_directory()
+            .map_err(|error| failed("sync the directory for", &name, &error))
+    }
+
+    /// Syncs everything, then marks the clean end and syncs that.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        let outcome = match self.sync() {
+            Ok(()) => self
+                .commit([Draft::mark(Kind::Close)].iter(), false)
+                .map(drop),
+            Err(fault) => Err(fault),
+        };
+        outcome.map_err(|fault| match fault {
+            Fault::Full(free) => Error::Full {
+                free,
+                reserve: self.options.reserve_bytes,
+            },
+            Fault::Failed(reason) => Error::Failed { reason },
+        })
+    }
+
+    /// Opens a segment for going on after its valid end.
+    pub(crate) fn open_file(disk: &dyn Disk, number: u32) -> Result<Box<dyn File>, Error> {
+        let name = segment_name(number);
+        at("open", &name, disk.open(&name))
+    }
+}

@@ -1,0 +1,390 @@
+//! Frames: how a batch, a stream's definition and the marks of opening and closing are laid out.
+//!
+//! A frame is a header of 72 bytes and a body, all numbers little endian. The header's checksum
+//! covers a salt of the segment and the frame's own offset, so that a frame is valid only in its
+//! place and a payload that looks like a frame is not one. `previous` is the checksum of the frame
+//! before: a frame that was lost or replaced is missed by its successor.
+//!
+//! | offset | field | | offset | field |
+//! |---|---|---|---|---|
+//! | 0 | magic, u32 | | 32 | first sequence number, u64 |
+//! | 4 | kind, u8, then 3 zero bytes | | 40 | earliest time, i64 |
+//! | 8 | body's length, u32 | | 48 | latest time, i64 |
+//! | 12 | stream, u32 | | 56 | offset of the stream's frame before in this segment, u32 |
+//! | 16 | records, u32 | | 60 | previous, u32 |
+//! | 20 | bytes of the segment known to be synced, u32 | | 64 | body's checksum, u32 |
+//! | 24 | epoch, u64 | | 68 | header's checksum, u32 |
+//!
+//! A body of records is (time i64, length u32, payload) repeated.
+
+use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
+
+/// Bytes of a frame's header.
+pub(crate) const HEADER_BYTES: usize = 72;
+/// First bytes of every frame: "CHf1".
+pub(crate) const MAGIC: [u8; 4] = *b"CHf1";
+/// Bytes of a record besides its payload.
+pub(crate) const RECORD_BYTES: usize = 12;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Records of one stream.
+    Records = 1,
+    /// A stream's name, level, metadata and epochs.
+    Definition = 2,
+    /// The log was opened here.
+    Open = 3,
+    /// The log was closed here, with everything before it synced.
+    Close = 4,
+}
+
+/// A frame's header but for its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) body_bytes: u32,
+    pub(crate) stream: u32,
+    pub(crate) count: u32,
+    pub(crate) synced: u32,
+    pub(crate) epoch: u64,
+    pub(crate) first: u64,
+    pub(crate) time_min: i64,
+    pub(crate) time_max: i64,
+    pub(crate) back: u32,
+    pub(crate) previous: u32,
+    pub(crate) body_crc: u32,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+fn checksum(salt: u64, offset: u32, header: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(header);
+    hasher.finalize()
+}
+
+impl Header {
+    /// The header as bytes, and its checksum.
+    pub(crate) fn encode(&self, salt: u64, offset: u32) -> ([u8; HEADER_BYTES], u32) {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.count.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.synced.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.first.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.time_min.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.time_max.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.back.to_le_bytes());
+        bytes[60..64].copy_from_slice(&self.previous.to_le_bytes());
+        bytes[64..68].copy_from_slice(&self.body_crc.to_le_bytes());
+        let crc = checksum(salt, offset, &bytes[..68]);
+        bytes[68..72].copy_from_slice(&crc.to_le_bytes());
+        (bytes, crc)
+    }
+
+    /// Reads a header at its place; `None` if it is not one. Also gives its checksum.
+    pub(crate) fn decode(bytes: &[u8], salt: u64, offset: u32) -> Option<(Header, u32)> {
+        if bytes.len() < HEADER_BYTES || bytes[0..4] != MAGIC || bytes[5..8] != [0; 3] {
+            return None;
+        }
+        let crc = u32_at(bytes, 68);
+        if checksum(salt, offset, &bytes[..68]) != crc {
+            return None;
+        }
+        let kind = match bytes[4] {
+            1 => Kind::Records,
+            2 => Kind::Definition,
+            3 => Kind::Open,
+            4 => Kind::Close,
+            _ => return None,
+        };
+        let header = Header {
+            kind,
+            body_bytes: u32_at(bytes, 8),
+            stream: u32_at(bytes, 12),
+            count: u32_at(bytes, 16),
+            synced: u32_at(bytes, 20),
+            epoch: u64_at(bytes, 24),
+            first: u64_at(bytes, 32),
+            time_min: u64_at(bytes, 40) as i64,
+            time_max: u64_at(bytes, 48) as i64,
+            back: u32_at(bytes, 56),
+            previous: u32_at(bytes, 60),
+            body_crc: u32_at(bytes, 64),
+        };
+        header.plausible().then_some((header, crc))
+    }
+
+    fn plausible(&self) -> bool {
+        match self.kind {
+            Kind::Records => {
+                self.stream != 0
+                    && self.count != 0
+                    && self.first != 0
+                    && self.first.checked_add(u64::from(self.count)).is_some()
+            }
+            Kind::Definition => self.stream != 0 && self.count == 0 && self.first != 0,
+            Kind::Open | Kind::Close => self.stream == 0 && self.count == 0,
+        }
+    }
+
+    /// Header and body together.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.body_bytes)
+    }
+
+    /// The sequence number after the frame's last record.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+}
+
+/// A batch laid out as a body.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) crc: u32,
+    pub(crate) count: u32,
+    pub(crate) time_min: i64,
+    pub(crate) time_max: i64,
+}
+
+impl Body {
+    /// Bytes that a batch takes as a body.
+    pub(crate) fn size(batch: &[(i64, Vec<u8>)]) -> usize {
+        batch
+            .iter()
+            .map(|(_, payload)| payload.len() + RECORD_BYTES)
+            .sum()
+    }
+
+    /// Lays a batch out; the caller has checked that its size and count fit 32 bits.
+    pub(crate) fn of_records(batch: &[(i64, Vec<u8>)]) -> Body {
+        let mut bytes = Vec::with_capacity(Body::size(batch));
+        let (mut time_min, mut time_max) = (i64::MAX, i64::MIN);
+        for (time, payload) in batch {
+            bytes.extend_from_slice(&time.to_le_bytes());
+            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(payload);
+            time_min = time_min.min(*time);
+            time_max = time_max.max(*time);
+        }
+        let crc = crc32fast::hash(&bytes);
+        Body {
+            bytes,
+            crc,
+            count: batch.len() as u32,
+            time_min,
+            time_max,
+        }
+    }
+
+    /// A body that is not records.
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Body {
+        let crc = crc32fast::hash(&bytes);
+        Body {
+            bytes,
+            crc,
+            count: 0,
+            time_min: 0,
+            time_max: 0,
+        }
+    }
+}
+
+/// Calls `take` for each record (sequence, time, payload) until it answers false. `None` if the body
+/// does not hold exactly the header's count.
+pub(crate) fn each_record<'a>(
+    header: &Header,
+    body: &'a [u8],
+    mut take: impl FnMut(u64, i64, &'a [u8]) -> bool,
+) -> Option<()> {
+    let mut rest = body;
+    for n in 0..u64::from(header.count) {
+        if rest.len() < RECORD_BYTES {
+            return None;
+        }
+        let time = u64_at(rest, 0) as i64;
+        let length = u32_at(rest, 8) as usize;
+        let payload = rest.get(RECORD_BYTES..RECORD_BYTES.checked_add(length)?)?;
+        rest = &rest[RECORD_BYTES + length..];
+        if !take(header.first + n, time, payload) {
+            return Some(());
+        }
+    }
+    rest.is_empty().then_some(())
+}
+
+/// One record as the caller gets it.
+pub(crate) fn record(epoch: u64, sequence: u64, time: i64, payload: &[u8]) -> Record {
+    Record {
+        position: Position { epoch, sequence },
+        time,
+        payload: payload.to_vec(),
+    }
+}
+
+/// A stream as its definition frame says; epoch and next number are in the frame's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) level: Level,
+    pub(crate) metadata: Vec<u8>,
+    /// Epochs with their first numbers, oldest first, the present one last.
+    pub(crate) epochs: Vec<(u64, u64)>,
+}
+
+impl Definition {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![match self.level {
+            Level::Memory => 0,
+            Level::Process => 1,
+            Level::Power => 2,
+        }];
+        bytes.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(self.name.as_bytes());
+        bytes.extend_from_slice(&(self.metadata.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.metadata);
+        bytes.extend_from_slice(&(self.epochs.len() as u32).to_le_bytes());
+        for (epoch, first) in &self.epochs {
+            bytes.extend_from_slice(&epoch.to_le_bytes());
+            bytes.extend_from_slice(&first.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Definition> {
+        fn block<'a>(rest: &mut &'a [u8], limit: usize) -> Option<&'a [u8]> {
+            if rest.len() < 4 {
+                return None;
+            }
+            let length = u32_at(rest, 0) as usize;
+            if length > limit {
+                return None;
+            }
+            let block = rest.get(4..4 + length)?;
+            *rest = &rest[4 + length..];
+            Some(block)
+        }
+        let (level, mut rest) = bytes.split_first()?;
+        let level = match level {
+            0 => Level::Memory,
+            1 => Level::Process,
+            2 => Level::Power,
+            _ => return None,
+        };
+        let name = std::str::from_utf8(block(&mut rest, MAX_NAME_BYTES)?)
+            .ok()?
+            .to_owned();
+        let metadata = block(&mut rest, MAX_METADATA_BYTES)?.to_vec();
+        if rest.len() < 4 {
+            return None;
+        }
+        let count = u32_at(rest, 0) as usize;
+        if count == 0 || count > MAX_EPOCHS || rest.len() != 4 + 16 * count {
+            return None;
+        }
+        let epochs = (0..count)
+            .map(|n| (u64_at(rest, 4 + 16 * n), u64_at(rest, 12 + 16 * n)))
+            .collect();
+        Some(Definition {
+            name,
+            level,
+            metadata,
+            epochs,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(count: u32, first: u64, body: &Body) -> Header {
+        Header {
+            kind: Kind::Records,
+            body_bytes: body.bytes.len() as u32,
+            stream: 7,
+            count,
+            synced: 64,
+            epoch: 0x1234,
+            first,
+            time_min: body.time_min,
+            time_max: body.time_max,
+            back: 99,
+            previous: 0xfeed,
+            body_crc: body.crc,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn header_and_records_come_back(
+            batch in prop::collection::vec(
+                (any::<i64>(), prop::collection::vec(any::<u8>(), 0..40)), 1..20),
+            first in 1u64..1 << 60, salt: u64, offset: u32,
+        ) {
+            let body = Body::of_records(&batch);
+            let header = header(batch.len() as u32, first, &body);
+            let (bytes, crc) = header.encode(salt, offset);
+            prop_assert_eq!(Header::decode(&bytes, salt, offset), Some((header, crc)));
+            prop_assert_eq!(Header::decode(&bytes, salt, offset.wrapping_add(1)), None);
+            prop_assert_eq!(Header::decode(&bytes, salt ^ 1, offset), None);
+            let mut got = Vec::new();
+            each_record(&header, &body.bytes, |n, time, payload| {
+                got.push((n, time, payload.to_vec()));
+                true
+            }).unwrap();
+            let want: Vec<_> = batch.into_iter().enumerate()
+                .map(|(n, (time, payload))| (first + n as u64, time, payload)).collect();
+            prop_assert_eq!(got, want);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), salt: u64) {
+            let _ = Header::decode(&bytes, salt, 0);
+            let _ = Definition::decode(&bytes);
+            let body = Body::of_bytes(Vec::new());
+            let _ = each_record(&header(9, u64::MAX - 20, &body), &bytes, |_, _, _| true);
+        }
+
+        #[test]
+        fn a_sealed_header_never_panics(fill in prop::collection::vec(any::<u8>(), 68), salt: u64) {
+            let mut bytes = fill;
+            bytes[..4].copy_from_slice(&MAGIC);
+            bytes[5..8].copy_from_slice(&[0; 3]);
+            bytes[4] %= 5;
+            let crc = checksum(salt, 5, &bytes);
+            bytes.extend_from_slice(&crc.to_le_bytes());
+            if let Some((header, _)) = Header::decode(&bytes, salt, 5) {
+                prop_assert!(header.next() >= header.first);
+            }
+        }
+
+        #[test]
+        fn a_definition_comes_back(
+            name in ".{0,30}", metadata in prop::collection::vec(any::<u8>(), 0..50),
+            epochs in prop::collection::vec((any::<u64>(), any::<u64>()), 1..5),
+        ) {
+            let definition = Definition { name, level: Level::Process, metadata, epochs };
+            prop_assert_eq!(Definition::decode(&definition.encode()), Some(definition));
+        }
+    }
+}

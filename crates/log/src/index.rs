@@ -1,0 +1,304 @@
+//! Where a stream's records are: sparse in memory, exact for the newest.
+//!
+//! The newest frames of a stream are held as exact places (the tail); older ones as chunks of 64
+//! frames within one segment, of which only the ends are known. Inside a chunk the way is found by
+//! the frames' back offsets or by reading through. A chunk never spans a gap or two segments.
+
+use std::collections::VecDeque;
+
+/// Frames of a chunk: 48 bytes of memory for so many frames, and at most so many steps of reading.
+pub(crate) const CHUNK_FRAMES: usize = 64;
+
+/// The exact place of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameRef {
+    pub(crate) first: u64,
+    pub(crate) time_min: i64,
+    pub(crate) time_max: i64,
+    pub(crate) count: u32,
+    pub(crate) offset: u32,
+    /// Length of the whole frame.
+    pub(crate) bytes: u32,
+}
+
+impl FrameRef {
+    /// The number after its last record.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+}
+
+/// Up to [`CHUNK_FRAMES`] frames of a stream in one segment, without a gap between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) first: u64,
+    pub(crate) next: u64,
+    pub(crate) time_min: i64,
+    pub(crate) time_max: i64,
+    pub(crate) segment: u32,
+    /// Offset of the first frame.
+    pub(crate) start: u32,
+    /// Offset of the last frame.
+    pub(crate) last: u32,
+    /// Bytes of the stream's frames in it.
+    pub(crate) bytes: u32,
+}
+
+/// What to read for a wanted number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// These frames of a segment.
+    Frames(u32, Vec<FrameRef>),
+    /// A chunk whose frames have to be found.
+    Chunk(Chunk),
+    /// The number is missing; reading goes on at the second one.
+    Gap(u64, u64),
+    /// It is not there yet.
+    End,
+}
+
+/// A stream's index.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    chunks: VecDeque<Chunk>,
+    tail: Vec<FrameRef>,
+    tail_segment: u32,
+    /// First number of the kept part; numbers below were removed by the size limit.
+    first: u64,
+    /// Number after the last acknowledged one.
+    next: u64,
+    /// Missing numbers (first, and the one after the last), ascending.
+    gaps: Vec<(u64, u64)>,
+    bytes: u64,
+}
+
+impl Index {
+    /// An index that begins with a number.
+    pub(crate) fn new(first: u64) -> Index {
+        Index {
+            chunks: VecDeque::new(),
+            tail: Vec::new(),
+            tail_segment: 0,
+            first,
+            next: first,
+            gaps: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// First and last missing number of each gap.
+    pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
+        self.gaps
+            .iter()
+            .map(|&(from, next)| (from, next - 1))
+            .collect()
+    }
+
+    /// Adds the frame that continues the stream.
+    pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) {
+        debug_assert_eq!(frame.first, self.next, "frames are pushed in order");
+        if segment != self.tail_segment {
+            self.seal(self.tail.len());
+            self.tail_segment = segment;
+        } else if self.tail.len() >= 2 * CHUNK_FRAMES {
+            self.seal(CHUNK_FRAMES);
+        }
+        self.next = frame.next();
+        self.bytes += u64::from(frame.bytes);
+        self.tail.push(frame);
+    }
+
+    /// The numbers up to `next` are missing.
+    pub(crate) fn skip_to(&mut self, next: u64) {
+        if next > self.next {
+            self.seal(self.tail.len());
+            let from = self.next;
+            self.next = next;
+            self.add_gap(from, next);
+        }
+    }
+
+    /// Records that numbers turned out to be missing when they were read.
+    pub(crate) fn add_gap(&mut self, from: u64, next: u64) {
+        let at = self.gaps.partition_point(|gap| gap.1 < from);
+        let (mut low, mut high, mut until) = (from, next, at);
+        while until < self.gaps.len() && self.gaps[until].0 <= high {
+            low = low.min(self.gaps[until].0);
+            high = high.max(self.gaps[until].1);
+            until += 1;
+        }
+        self.gaps.splice(at..until, [(low, high)]);
+    }
+
+    fn seal(&mut self, frames: usize) {
+        let rest = self.tail.split_off(frames);
+        let sealed = std::mem::replace(&mut self.tail, rest);
+        for part in sealed.chunks(CHUNK_FRAMES) {
+            let (Some(first), Some(last)) = (part.first(), part.last()) else {
+                continue;
+            };
+            self.chunks.push_back(Chunk {
+                first: first.first,
+                next: last.next(),
+                time_min: part.iter().map(|f| f.time_min).min().unwrap_or(i64::MAX),
+                time_max: part.iter().map(|f| f.time_max).max().unwrap_or(i64::MIN),
+                segment: self.tail_segment,
+                start: first.offset,
+                last: last.offset,
+                bytes: part.iter().map(|f| f.bytes).fold(0, u32::saturating_add),
+            });
+        }
+    }
+
+    /// Forgets segments up to and including `segment`.
+    pub(crate) fn trim(&mut self, segment: u32) {
+        while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.segment <= segment) {
+            self.bytes -= u64::from(chunk.bytes).min(self.bytes);
+            self.first = chunk.next;
+            self.chunks.pop_front();
+        }
+        if self.tail_segment <= segment && self.chunks.is_empty() && !self.tail.is_empty() {
+            self.tail.clear();
+            self.bytes = 0;
+            self.first = self.next;
+        }
+        // A gap right after what was removed is no longer of interest.
+        while let Some(&(from, next)) = self.gaps.first().filter(|gap| gap.0 <= self.first) {
+            self.first = self.first.max(next.min(self.next));
+            debug_assert!(from < next);
+            self.gaps.remove(0);
+        }
+    }
+
+    /// What to read for number `from`.
+    pub(crate) fn plan(&self, from: u64) -> Plan {
+        if from >= self.next {
+            return Plan::End;
+        }
+        if from < self.first {
+            return Plan::Gap(from, self.first);
+        }
+        let after = self.gaps.partition_point(|gap| gap.1 <= from);
+        if let Some(gap) = self.gaps.get(after).filter(|gap| gap.0 <= from) {
+            return Plan::Gap(from, gap.1);
+        }
+        let at = self.chunks.partition_point(|chunk| chunk.next <= from);
+        if let Some(chunk) = self.chunks.get(at) {
+            return match chunk.first <= from {
+                true => Plan::Chunk(*chunk),
+                false => Plan::Gap(from, chunk.first),
+            };
+        }
+        let at = self.tail.partition_point(|frame| frame.next() <= from);
+        Plan::Frames(self.tail_segment, self.tail[at..].to_vec())
+    }
+
+    /// The first number from `from` on that may have a time in `[from_ns, to_ns)`.
+    pub(crate) fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
+        let at = self.chunks.partition_point(|chunk| chunk.next <= from);
+        let hit = |min: i64, max: i64| max >= from_ns && min < to_ns;
+        let chunks = self.chunks.iter().skip(at);
+        let chunk = chunks
+            .filter(|c| hit(c.time_min, c.time_max))
+            .map(|c| c.first.max(from));
+        let tail = self
+            .tail
+            .iter()
+            .filter(|f| f.next() > from && hit(f.time_min, f.time_max));
+        chunk.chain(tail.map(|f| f.first.max(from))).next()
+    }
+
+    /// The place of the stream's last frame.
+    pub(crate) fn last_place(&self) -> Option<(u32, u32)> {
+        match self.tail.last() {
+            Some(frame) => Some((self.tail_segment, frame.offset)),
+            None => self.chunks.back().map(|chunk| (chunk.segment, chunk.last)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(first: u64, count: u32, offset: u32) -> FrameRef {
+        let time = first as i64;
+        FrameRef {
+            first,
+            time_min: time,
+            time_max: time + 9,
+            count,
+            offset,
+            bytes: 100,
+        }
+    }
+
+    fn filled(frames: u32) -> Index {
+        let mut index = Index::new(1);
+        for n in 0..frames {
+            index.push(1 + n / 100, frame(1 + u64::from(n) * 10, 10, n * 100));
+        }
+        index
+    }
+
+    #[test]
+    fn every_number_is_in_what_is_planned_for_it() {
+        let index = filled(1000);
+        for number in 1..=10_000 {
+            match index.plan(number) {
+                Plan::Chunk(chunk) => assert!((chunk.first..chunk.next).contains(&number)),
+                Plan::Frames(_, frames) => {
+                    assert!((frames[0].first..frames[0].next()).contains(&number));
+                }
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+        assert_eq!(index.plan(10_001), Plan::End);
+    }
+
+    #[test]
+    fn gaps_are_planned_and_merged() {
+        let mut index = filled(3);
+        index.skip_to(50);
+        index.push(1, frame(50, 10, 900));
+        assert_eq!(index.plan(31), Plan::Gap(31, 50));
+        assert_eq!(index.plan(49), Plan::Gap(49, 50));
+        assert!(matches!(index.plan(50), Plan::Frames(1, _)));
+        index.add_gap(21, 31);
+        assert_eq!(index.gaps(), vec![(21, 49)]);
+        index.add_gap(1, 11);
+        assert_eq!(index.gaps(), vec![(1, 10), (21, 49)]);
+        assert_eq!(index.plan(25), Plan::Gap(25, 50));
+    }
+
+    #[test]
+    fn trimming_moves_the_first_number() {
+        let mut index = filled(1000);
+        index.trim(3);
+        assert_eq!(index.first(), 3001);
+        assert_eq!(index.plan(5), Plan::Gap(5, 3001));
+        index.trim(100);
+        assert_eq!((index.first(), index.next()), (10_001, 10_001));
+        assert_eq!(index.bytes(), 0);
+    }
+
+    #[test]
+    fn times_are_sought() {
+        let index = filled(1000);
+        let from = index.seek_time(1, 5_000, 5_001).expect("there");
+        assert!(from <= 5_000 && from > 3_500);
+        assert_eq!(index.seek_time(1, 20_000, 30_000), None);
+    }
+}

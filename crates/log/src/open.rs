@@ -1,0 +1,268 @@
+//! Opening a log: scan, make the end safe to write on, decide about new epochs, mark the opening.
+//!
+//! After an unclean end the last segment is written anew as far as it is valid: what the system
+//! shows of a file whose sync failed may never reach the disk, and nobody remembers that a sync
+//! failed once the process is gone. The copy also leaves a torn tail behind.
+
+use crate::commit::{Defined, Draft, Fault, Track, Writer};
+use crate::frame::Kind;
+use crate::recover::{Scanned, scan};
+use crate::segment::{
+    Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name,
+};
+use crate::{Disk, EpochReason, Error, Level, MAX_EPOCHS, NewEpoch, Options, Recovery};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Epochs stay below 2^53: exact as a number in JSON.
+const EPOCH_MASK: u64 = (1 << 53) - 1;
+/// Bytes copied at once when a segment is written anew.
+const COPY_BYTES: usize = 256 * 1024;
+
+/// Draws an epoch that none of `known` is.
+pub(crate) fn draw_epoch(seed: u64, nth: &mut u64, known: &[(u64, u64)]) -> u64 {
+    loop {
+        *nth += 1;
+        let epoch = mix(seed ^ mix(*nth)) & EPOCH_MASK;
+        if epoch != 0 && known.iter().all(|(other, _)| *other != epoch) {
+            return epoch;
+        }
+    }
+}
+
+/// A log that was opened, before its commit thread runs.
+pub(crate) struct Opened {
+    pub(crate) writer: Writer,
+    pub(crate) scanned: Scanned,
+    pub(crate) recovery: Recovery,
+    /// How many epochs were drawn from the seed.
+    pub(crate) drawn: u64,
+}
+
+/// Opens or creates the log of a directory.
+pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result<Opened, Error> {
+    for name in at("list", "the directory", disk.list())? {
+        if name.ends_with(UNFINISHED) {
+            at("remove", &name, disk.remove(&name))?;
+        }
+    }
+    let mut scanned = scan(&**disk)?;
+    let mut recovery = Recovery {
+        created: scanned.segments.is_empty(),
+        clean: scanned.clean,
+        copied: scanned.copied,
+        segments: scanned.segments.len(),
+        records: scanned.records,
+        streams: scanned.streams.values().map(Scanned::info).collect(),
+        torn_tail: scanned.torn.clone(),
+        corrupt: scanned.corrupt.clone(),
+        ..Recovery::default()
+    };
+    let mut drawn = 0;
+    let marker_needed = recovery.created || scanned.copied;
+    renew_epochs(&mut scanned, &mut recovery, seed, &mut drawn);
+    let store = *scanned
+        .store
+        .get_or_insert_with(|| mix(seed.rotate_left(32)));
+    let mut writer = end_of_log(disk, options, store, &mut scanned, &mut recovery)?;
+    for (&id, stream) in &scanned.streams {
+        let next = stream.index.next();
+        let place = stream
+            .index
+            .last_place()
+            .filter(|(segment, _)| *segment == writer.segment);
+        writer.tracks.insert(
+            id,
+            Track {
+                next,
+                back: place.map_or(0, |(_, offset)| offset),
+            },
+        );
+        let draft = Draft::definition(id, &stream.definition);
+        let defined = Defined {
+            epoch: draft.epoch,
+            body: draft.body.bytes,
+        };
+        writer.definitions.insert(id, defined);
+    }
+    mark_open(&mut writer, &scanned, &recovery)?;
+    if marker_needed {
+        Marker::write(&**disk, store)?;
+    }
+    Ok(Opened {
+        writer,
+        scanned,
+        recovery,
+        drawn,
+    })
+}
+
+/// Gives a new epoch to each stream whose highest number may be unknown.
+fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, seed: u64, drawn: &mut u64) {
+    let reasons: Vec<(u32, EpochReason)> = scanned
+        .streams
+        .iter()
+        .filter_map(|(&id, stream)| {
+            let below = stream.definition.level < Level::Power;
+            let reason = match () {
+                () if scanned.copied => EpochReason::Copied,
+                () if scanned.torn.is_some() => EpochReason::TornTail,
+                () if scanned.end_unknown(stream) => EpochReason::Corrupt,
+                () if !scanned.clean && below => EpochReason::UncleanEnd,
+                () => return None,
+            };
+            Some((id, reason))
+        })
+        .collect();
+    for (id, reason) in reasons {
+        let Some(stream) = scanned.streams.get_mut(&id) else {
+            continue;
+        };
+        let epochs = &mut stream.definition.epochs;
+        let epoch = draw_epoch(seed, drawn, epochs);
+        let first = stream.index.next();
+        epochs.push((epoch, first));
+        if epochs.len() > MAX_EPOCHS {
+            epochs.remove(0);
+        }
+        let stream = stream.definition.name.clone();
+        recovery.new_epochs.push(NewEpoch {
+            stream,
+            epoch,
+            first,
+            reason,
+        });
+    }
+}
+
+fn fault(fault: Fault, options: &Options) -> Error {
+    match fault {
+        Fault::Full(free) => Error::Full {
+            free,
+            reserve: options.reserve_bytes,
+        },
+        Fault::Failed(reason) => Error::Failed { reason },
+    }
+}
+
+/// The writer at the end of the log, on a file that can be trusted.
+fn end_of_log(
+    disk: &Arc<dyn Disk>,
+    options: &Options,
+    store: u64,
+    scanned: &mut Scanned,
+    recovery: &mut Recovery,
+) -> Result<Writer, Error> {
+    let mut number = 1;
+    // A last segment in which nothing is valid was being begun.
+    while let Some(&(last, 0)) = scanned.segments.last() {
+        let name = segment_name(last);
+        at("remove", &name, disk.remove(&name))?;
+        scanned.segments.pop();
+        number = last;
+    }
+    let (segment, file, offset, roll) = match scanned.segments.pop() {
+        None => {
+            let header = SegmentHeader {
+                number,
+                store,
+                previous: 0,
+                previous_bytes: 0,
+            };
+            let made = Writer::make_segment(&**disk, header, &[]);
+            let file = made.map_err(|error| fault(error, options))?;
+            (number, file, SEGMENT_HEADER_BYTES as u64, false)
+        }
+        Some((last, end)) if scanned.clean && scanned.torn.is_none() => {
+            (last, Writer::open_file(&**disk, last)?, end, false)
+        }
+        Some((last, end)) => {
+            recovery.rewritten = rewrite(&**disk, last, end)?;
+            let mut file = Writer::open_file(&**disk, last)?;
+            if !recovery.rewritten {
+                let name = segment_name(last);
+                if at("read", &name, file.len())? > end {
+                    at("cut", &name, file.truncate(end))?;
+                }
+                at("sync", &name, file.sync())?;
+            }
+            (last, file, end, !recovery.rewritten)
+        }
+    };
+    Ok(Writer {
+        disk: Arc::clone(disk),
+        options: options.clone(),
+        store,
+        segment,
+        file,
+        offset,
+        base: SEGMENT_HEADER_BYTES as u64,
+        synced: offset,
+        previous: scanned.last_crc,
+        roll,
+        tracks: Default::default(),
+        definitions: Default::default(),
+        older: VecDeque::from(std::mem::take(&mut scanned.segments)),
+        buffer: Vec::new(),
+        done: Default::default(),
+    })
+}
+
+/// Writes the valid part of a segment anew and puts it in the old one's place; false if there is no
+/// room for that.
+fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
+    let name = segment_name(number);
+    let new = format!("{name}{UNFINISHED}");
+    match copy(disk, &name, &new, end) {
+        Ok(()) => {}
+        Err(error) if crate::commit::no_room(&error) => {
+            at("remove", &new, disk.remove(&new))?;
+            return Ok(false);
+        }
+        Err(error) => return at("write anew", &name, Err(error)),
+    }
+    at("rename", &new, disk.rename(&new, &name))?;
+    at("sync", "the directory", disk.sync_directory())?;
+    Ok(true)
+}
+
+fn copy(disk: &dyn Disk, from: &str, to: &str, end: u64) -> std::io::Result<()> {
+    let source = disk.open(from)?;
+    let mut target = disk.create(to)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    while offset < end {
+        let want = usize::try_from(end - offset)
+            .unwrap_or(COPY_BYTES)
+            .min(COPY_BYTES);
+        let read = source.read_at(offset, &mut buffer[..want])?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        target.append(&buffer[..read])?;
+        offset += read as u64;
+    }
+    target.sync()
+}
+
+/// Writes the mark of opening and the definitions of streams with a new epoch, synced.
+fn mark_open(writer: &mut Writer, scanned: &Scanned, recovery: &Recovery) -> Result<(), Error> {
+    let mut drafts = vec![Draft::mark(Kind::Open)];
+    for (&id, stream) in &scanned.streams {
+        let newest = stream.definition.epochs.last();
+        if recovery
+            .new_epochs
+            .iter()
+            .any(|new| Some(&(new.epoch, new.first)) == newest)
+        {
+            drafts.push(Draft::definition(id, &stream.definition));
+        }
+    }
+    let mut rest = drafts.as_slice();
+    while !rest.is_empty() {
+        let placed = writer.commit(rest.iter(), false);
+        let placed = placed.map_err(|error| fault(error, &writer.options))?;
+        rest = &rest[placed.len()..];
+    }
+    Ok(())
+}

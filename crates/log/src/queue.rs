@@ -1,0 +1,285 @@
+//! What appenders, readers and the commit thread share, and the commit thread's loop.
+
+use crate::ack::Ack;
+use crate::commit::{Draft, Fault, Writer};
+use crate::frame::Kind;
+use crate::index::FrameRef;
+use crate::read::Reader;
+use crate::stream::Core;
+use crate::{Counters, Disk, Error, Health, Options, QueueFull};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Most bytes taken for one commit: more gains nothing and delays the first of them.
+const GROUP_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A draft on its way through the commit thread.
+pub(crate) struct Pending {
+    pub(crate) draft: Draft,
+    pub(crate) core: Arc<Core>,
+    pub(crate) ack: Arc<Ack>,
+}
+
+impl Drop for Pending {
+    /// Nobody waits for ever, whatever happened to the commit thread.
+    fn drop(&mut self) {
+        self.ack.resolve(Err(Error::Failed {
+            reason: "the commit thread ended".to_owned(),
+        }));
+    }
+}
+
+/// Tells everybody when the commit thread ends by a panic.
+struct OnPanic<'a>(&'a Shared);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the commit thread ended by a panic".to_owned();
+            self.0.stop(&Error::Failed { reason }, VecDeque::new());
+        }
+    }
+}
+
+/// The part under one lock.
+pub(crate) struct Queue {
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) bytes: usize,
+    pub(crate) closing: bool,
+    /// Why nothing is taken any more.
+    pub(crate) stopped: Option<Error>,
+    pub(crate) health: Health,
+    /// Free bytes when the disk was found full.
+    pub(crate) free: u64,
+    pub(crate) streams: BTreeMap<String, Arc<Core>>,
+    pub(crate) next_id: u32,
+    pub(crate) counters: Counters,
+    /// How the commit thread ended.
+    pub(crate) ended: Option<Result<(), Error>>,
+}
+
+/// Shared by all handles of a store and its commit thread.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) reader: Reader,
+    pub(crate) queue: Mutex<Queue>,
+    /// There is work, or the store is closing.
+    pub(crate) work: Condvar,
+    /// There is room in the queue, or it will never be.
+    pub(crate) room: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(disk: Arc<dyn Disk>, store: u64, options: Options) -> Shared {
+        Shared {
+            options,
+            reader: Reader::new(disk, store),
+            queue: Mutex::new(Queue {
+                pending: VecDeque::new(),
+                bytes: 0,
+                closing: false,
+                stopped: None,
+                health: Health::Ok,
+                free: 0,
+                streams: BTreeMap::new(),
+                next_id: 1,
+                counters: Counters::default(),
+                ended: None,
+            }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue's lock, once records are taken and there is room for so many bytes.
+    pub(crate) fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, Queue>, Error> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(error) = &queue.stopped {
+                return Err(error.clone());
+            }
+            if queue.closing {
+                return Err(Error::Closed);
+            }
+            if queue.health == Health::Full {
+                queue.counters.refused += 1;
+                let (free, reserve) = (queue.free, self.options.reserve_bytes);
+                return Err(Error::Full { free, reserve });
+            }
+            let limit = self.options.queue_bytes;
+            if queue.bytes == 0 || queue.bytes + bytes <= limit {
+                return Ok(queue);
+            }
+            if self.options.queue_full == QueueFull::Refuse {
+                queue.counters.refused += 1;
+                return Err(Error::QueueFull {
+                    queued: queue.bytes,
+                    limit,
+                });
+            }
+            queue = self
+                .room
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The next group; `None` when the store is closing and nothing is left.
+    fn take(&self) -> Option<VecDeque<Pending>> {
+        let mut queue = self.lock();
+        loop {
+            if !queue.pending.is_empty() {
+                let mut bytes = 0;
+                let mut until = 0;
+                while until < queue.pending.len() && bytes < GROUP_BYTES {
+                    bytes += queue.pending[until].draft.frame_bytes();
+                    until += 1;
+                }
+                if until == queue.pending.len() {
+                    return Some(std::mem::take(&mut queue.pending));
+                }
+                return Some(queue.pending.drain(..until).collect());
+            }
+            if queue.closing {
+                return None;
+            }
+            queue = self
+                .work
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Makes committed frames readable and acknowledges them, in order.
+    fn acknowledge(&self, segment: u32, placed: Vec<FrameRef>, group: &mut VecDeque<Pending>) {
+        let done: Vec<Pending> = group.drain(..placed.len()).collect();
+        let (mut bytes, mut records) = (0, 0);
+        let mut wakers = Vec::new();
+        for (pending, frame) in done.iter().zip(placed) {
+            bytes += pending.draft.body.bytes.len();
+            if pending.draft.kind == Kind::Records {
+                records += u64::from(frame.count);
+                pending.core.committed(segment, frame, &mut wakers);
+            }
+        }
+        {
+            let mut queue = self.lock();
+            queue.bytes -= bytes.min(queue.bytes);
+            queue.counters.records += records;
+            if queue.health == Health::Full {
+                queue.health = Health::Ok;
+            }
+            self.room.notify_all();
+        }
+        for pending in done {
+            pending.ack.resolve(Ok(()));
+        }
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// Waits until the disk may have room again; false when the store is closing meanwhile.
+    fn wait_for_room(&self, free: u64) -> bool {
+        let mut queue = self.lock();
+        queue.health = Health::Full;
+        queue.free = free;
+        self.room.notify_all();
+        if !queue.closing {
+            let poll = self.options.full_poll;
+            let woken = self
+                .work
+                .wait_timeout(queue, poll)
+                .unwrap_or_else(PoisonError::into_inner);
+            queue = woken.0;
+        }
+        !queue.closing
+    }
+
+    /// Nothing more is taken; everything that waits is told.
+    fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
+        let (left, cores) = {
+            let mut queue = self.lock();
+            if let Error::Failed { reason } = reason {
+                queue.health = Health::Failed(reason.clone());
+            }
+            queue.stopped = Some(reason.clone());
+            queue.bytes = 0;
+            self.room.notify_all();
+            let cores: Vec<Arc<Core>> = queue.streams.values().cloned().collect();
+            (std::mem::take(&mut queue.pending), cores)
+        };
+        for pending in group.into_iter().chain(left) {
+            pending.ack.resolve(Err(reason.clone()));
+        }
+        for core in cores {
+            core.stop(reason);
+        }
+    }
+
+    fn count(&self, writer: &Writer) {
+        let mut queue = self.lock();
+        queue.counters.bytes = writer.done.bytes;
+        queue.counters.groups = writer.done.groups;
+        queue.counters.syncs = writer.done.syncs;
+    }
+
+    /// Removes the oldest segments above the size limit, from the indexes first.
+    fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
+        while let Some(segment) = writer.surplus() {
+            let cores: Vec<Arc<Core>> = self.lock().streams.values().cloned().collect();
+            for core in cores {
+                core.trim(segment);
+            }
+            self.reader.forget(segment);
+            writer.remove_oldest()?;
+            self.lock().counters.removed_segments += 1;
+        }
+        Ok(())
+    }
+
+    /// The commit thread.
+    pub(crate) fn run(&self, mut writer: Writer) {
+        let _told = OnPanic(self);
+        let ended = self.commit_all(&mut writer);
+        let ended = ended.and_then(|()| {
+            let closed = writer.close();
+            let reason = closed.clone().err().unwrap_or(Error::Closed);
+            self.stop(&reason, VecDeque::new());
+            closed
+        });
+        self.lock().ended = Some(ended);
+    }
+
+    fn commit_all(&self, writer: &mut Writer) -> Result<(), Error> {
+        while let Some(mut group) = self.take() {
+            while !group.is_empty() {
+                let drafts = group.iter().map(|pending| &pending.draft);
+                let fault = match writer.commit(drafts, true) {
+                    Ok(placed) => {
+                        let defined = group.iter().take(placed.len());
+                        defined.for_each(|pending| writer.define(&pending.draft));
+                        self.count(writer);
+                        self.acknowledge(writer.segment, placed, &mut group);
+                        self.trim(writer).err()
+                    }
+                    Err(fault) => Some(fault),
+                };
+                let error = match fault {
+                    None => continue,
+                    Some(Fault::Full(free)) if self.wait_for_room(free) => continue,
+                    Some(Fault::Full(free)) => Error::Full {
+                        free,
+                        reserve: self.options.reserve_bytes,
+                    },
+                    Some(Fault::Failed(reason)) => Error::Failed { reason },
+                };
+                self.stop(&error, group);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,511 @@
+//! Reading a whole log: what is valid, what is torn at the end, what is corrupt in the middle.
+//!
+//! A frame counts once its successor vouches for it by the chained checksum, or nothing comes after
+//! it. Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at
+//! the very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
+
+use crate::frame::{Definition, Header, Kind};
+use crate::index::{FrameRef, Index};
+use crate::segment::{
+    Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
+    segment_number,
+};
+use crate::{
+    CorruptRange, Disk, Error, File, Level, MAX_EPOCHS, Report, StreamInfo, StreamReport, TornTail,
+};
+use std::collections::BTreeMap;
+
+/// A stream as the scan found it.
+pub(crate) struct ScannedStream {
+    pub(crate) definition: Definition,
+    pub(crate) index: Index,
+    pub(crate) frames: u64,
+    pub(crate) records: u64,
+    /// How many ranges, and how many of unknown content, came before its last frame.
+    ranges_seen: usize,
+    opaque_seen: usize,
+}
+
+/// A whole log as the scan found it.
+#[derive(Default)]
+pub(crate) struct Scanned {
+    /// The key of the checksums; `None` when there is no log yet.
+    pub(crate) store: Option<u64>,
+    /// There is a marker and it is not its own (or there is none though there is a log).
+    pub(crate) copied: bool,
+    pub(crate) streams: BTreeMap<u32, ScannedStream>,
+    /// Number and length up to the end of the last valid frame.
+    pub(crate) segments: Vec<(u32, u64)>,
+    pub(crate) corrupt: Vec<CorruptRange>,
+    pub(crate) torn: Option<TornTail>,
+    pub(crate) frames: u64,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    pub(crate) clean: bool,
+    /// Checksum of the last frame, for the chain.
+    pub(crate) last_crc: u32,
+    opaque: usize,
+}
+
+impl Scanned {
+    /// The newest numbers of the stream may be lost in a corrupt range.
+    pub(crate) fn end_unknown(&self, stream: &ScannedStream) -> bool {
+        stream.opaque_seen < self.opaque
+    }
+
+    /// A stream at a glance.
+    pub(crate) fn info(stream: &ScannedStream) -> StreamInfo {
+        StreamInfo {
+            name: stream.definition.name.clone(),
+            level: stream.definition.level,
+            metadata: stream.definition.metadata.clone(),
+            epoch: stream
+                .definition
+                .epochs
+                .last()
+                .map_or(0, |(epoch, _)| *epoch),
+            first: stream.index.first(),
+            last: stream.index.next() - 1,
+            bytes: stream.index.bytes(),
+        }
+    }
+
+    /// The scan as a report.
+    pub(crate) fn report(self) -> Report {
+        let streams = self.streams.values().map(|stream| StreamReport {
+            info: Scanned::info(stream),
+            records: stream.records,
+            frames: stream.frames,
+            gaps: stream.index.gaps(),
+        });
+        Report {
+            streams: streams.collect(),
+            segments: self.segments.len(),
+            bytes: self.bytes,
+            frames: self.frames,
+            records: self.records,
+            clean: self.clean,
+            copied: self.copied,
+            torn_tail: self.torn,
+            corrupt: self.corrupt,
+        }
+    }
+}
+
+/// A valid frame that waits for its successor.
+struct Held {
+    header: Header,
+    segment: u32,
+    offset: u64,
+    definition: Option<Definition>,
+}
+
+/// Invalid bytes that wait for a valid frame after them.
+struct Doubtful {
+    offset: u64,
+    bytes: u64,
+    header: Option<Header>,
+}
+
+struct Scan {
+    found: Scanned,
+    held: Option<Held>,
+    /// Checksum that the next frame must name; unknown after invalid bytes.
+    chain: Option<u32>,
+    doubtful: Vec<Doubtful>,
+}
+
+/// Number, file, length and header of a segment.
+type SegmentFile = (u32, Box<dyn File>, u64, Option<SegmentHeader>);
+
+/// Reads a whole log.
+pub(crate) fn scan(disk: &dyn Disk) -> Result<Scanned, Error> {
+    let names = at("list", "the directory", disk.list())?;
+    let mut numbers: Vec<u32> = names
+        .iter()
+        .filter_map(|name| segment_number(name))
+        .collect();
+    numbers.sort_unstable();
+    let has_marker = names.iter().any(|name| name == MARKER);
+    let marker = if has_marker {
+        Marker::read(disk)?
+    } else {
+        None
+    };
+    let mut found = Scanned {
+        store: marker.map(|marker| marker.store),
+        ..Scanned::default()
+    };
+    found.copied = match marker {
+        Some(marker) => at("identify", MARKER, disk.identity(MARKER))? != marker.identity,
+        None => has_marker,
+    };
+    let mut files = Vec::new();
+    for &number in &numbers {
+        let name = segment_name(number);
+        let file = at("open", &name, disk.open(&name))?;
+        let length = at("read", &name, file.len())?.min(u64::from(u32::MAX));
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        let read = at("read", &name, file.read_at(0, &mut bytes))?;
+        let header = SegmentHeader::decode(&bytes[..read], number)?;
+        found.store = found.store.or(header.map(|header| header.store));
+        found.bytes += length;
+        files.push((number, file, length, header));
+    }
+    if found.store.is_none() {
+        return unkeyed(found, &files, has_marker);
+    }
+    found.copied |= marker.is_none() && !files.is_empty();
+    let mut scan = Scan {
+        found,
+        held: None,
+        chain: None,
+        doubtful: Vec::new(),
+    };
+    let last = files.len();
+    for (n, (number, file, length, header)) in files.into_iter().enumerate() {
+        scan.segment_header(number, header);
+        scan.segment(number, &*file, length, n + 1 == last)?;
+    }
+    scan.settle_held();
+    Ok(scan.found)
+}
+
+/// No key is known: right for a log that was never finished being created, hopeless otherwise.
+fn unkeyed(mut found: Scanned, files: &[SegmentFile], has_marker: bool) -> Result<Scanned, Error> {
+    const FIRST_WRITE_BYTES: u64 = 512;
+    match files {
+        [] => {}
+        [(1, _, length, _)] if *length <= FIRST_WRITE_BYTES && !has_marker => {
+            found.torn = Some(TornTail {
+                segment: segment_name(1),
+                offset: 0,
+                bytes: *length,
+            });
+        }
+        [(number, ..), ..] => {
+            return Err(Error::Unreadable {
+                file: segment_name(*number),
+            });
+        }
+    }
+    Ok(found)
+}
+
+impl Scan {
+    fn corrupt(&mut self, segment: u32, offset: u64, bytes: u64, what: &str, opaque: bool) {
+        self.found.opaque += usize::from(opaque);
+        self.found.corrupt.push(CorruptRange {
+            segment: segment_name(segment),
+            offset,
+            bytes,
+            what: what.to_owned(),
+            unsynced: false,
+            gaps: Vec::new(),
+        });
+    }
+
+    /// Joins a segment to the one before.
+    fn segment_header(&mut self, number: u32, header: Option<SegmentHeader>) {
+        let before = self.found.segments.last().copied();
+        if let Some((last, _)) = before.filter(|(last, _)| last + 1 != number) {
+            self.settle_held();
+            self.corrupt(last + 1, 0, 0, "the segment is missing", true);
+            self.chain = None;
+        } else if let (Some((last, end)), Some(header)) = (before, header) {
+            let whole = end == u64::from(header.previous_bytes);
+            let linked = self.chain.is_none_or(|crc| crc == header.previous);
+            if !whole {
+                self.settle_held();
+                self.corrupt(last, end, 0, "the segment's end is missing", true);
+            } else if linked {
+                self.settle_held();
+            } else {
+                self.refuse_held();
+            }
+            self.chain = None;
+        }
+    }
+
+    fn segment(
+        &mut self,
+        number: u32,
+        file: &dyn File,
+        length: u64,
+        last: bool,
+    ) -> Result<(), Error> {
+        let name = segment_name(number);
+        let salt = salt(self.found.store.unwrap_or_default(), number);
+        let mut scanner = Scanner::new(file, salt, length);
+        let ranges_before = self.found.corrupt.len();
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        let read = at("read", &name, file.read_at(0, &mut bytes))?;
+        if SegmentHeader::decode(&bytes[..read], number)?.is_none() {
+            let bytes = length.min(SEGMENT_HEADER_BYTES as u64);
+            self.doubtful.push(Doubtful {
+                offset: 0,
+                bytes,
+                header: None,
+            });
+        }
+        let mut offset = (SEGMENT_HEADER_BYTES as u64).min(length);
+        let mut end = if self.doubtful.is_empty() { offset } else { 0 };
+        let mut synced = 0;
+        loop {
+            match at("read", &name, scanner.look(offset))? {
+                Found::Frame(header, crc) => {
+                    let definition = match header.kind {
+                        Kind::Definition => {
+                            Definition::decode(at("read", &name, scanner.body(offset, &header))?)
+                        }
+                        _ => None,
+                    };
+                    self.settle_doubtful(number);
+                    self.frame(
+                        Held {
+                            header,
+                            segment: number,
+                            offset,
+                            definition,
+                        },
+                        crc,
+                    );
+                    synced = synced.max(u64::from(header.synced));
+                    offset += header.frame_bytes();
+                    end = offset;
+                }
+                Found::BadBody(header, crc) => {
+                    self.settle_held();
+                    let bytes = header.frame_bytes();
+                    self.doubtful.push(Doubtful {
+                        offset,
+                        bytes,
+                        header: Some(header),
+                    });
+                    self.chain = Some(crc);
+                    offset += bytes;
+                }
+                Found::Bad(bytes) => {
+                    self.settle_held();
+                    self.doubtful.push(Doubtful {
+                        offset,
+                        bytes,
+                        header: None,
+                    });
+                    self.chain = None;
+                    offset += bytes;
+                }
+                Found::End => break,
+            }
+        }
+        if last {
+            self.settle_torn(&name, length);
+            for range in &mut self.found.corrupt[ranges_before..] {
+                range.unsynced = range.offset + range.bytes > synced;
+            }
+        } else if !self.doubtful.is_empty() {
+            self.settle_doubtful(number);
+            end = length;
+        }
+        self.found.segments.push((number, end));
+        Ok(())
+    }
+
+    fn settle_torn(&mut self, name: &str, length: u64) {
+        if let Some(first) = self.doubtful.first() {
+            let bytes = length - first.offset;
+            self.found.torn = Some(TornTail {
+                segment: name.to_owned(),
+                offset: first.offset,
+                bytes,
+            });
+            self.found.clean = false;
+            self.doubtful.clear();
+        }
+    }
+
+    /// A valid frame came after the invalid bytes: they are corrupt.
+    fn settle_doubtful(&mut self, segment: u32) {
+        for doubtful in std::mem::take(&mut self.doubtful) {
+            let Doubtful {
+                offset,
+                bytes,
+                header,
+            } = doubtful;
+            match header {
+                Some(header) => {
+                    self.corrupt(
+                        segment,
+                        offset,
+                        bytes,
+                        "a frame's body is not what was written",
+                        header.kind == Kind::Definition,
+                    );
+                    self.lost(&header);
+                }
+                None if offset == 0 => {
+                    self.corrupt(
+                        segment,
+                        offset,
+                        bytes,
+                        "the segment's header is invalid",
+                        false,
+                    );
+                }
+                None => self.corrupt(segment, offset, bytes, "no frame can be read", true),
+            }
+        }
+    }
+
+    /// The records of a frame with this header are known to be lost.
+    fn lost(&mut self, header: &Header) {
+        if header.kind != Kind::Records {
+            return;
+        }
+        self.stream(header);
+        self.skip(header.stream, header.first);
+        self.skip(header.stream, header.next());
+    }
+
+    fn frame(&mut self, held: Held, crc: u32) {
+        if self.chain.is_none_or(|chain| chain == held.header.previous) {
+            self.settle_held();
+        } else {
+            self.refuse_held();
+        }
+        self.chain = Some(crc);
+        self.found.last_crc = crc;
+        self.held = Some(held);
+    }
+
+    /// The successor names another frame than the held one.
+    fn refuse_held(&mut self) {
+        let Some(Held {
+            header,
+            segment,
+            offset,
+            ..
+        }) = self.held.take()
+        else {
+            let segment = self.found.segments.last().map_or(1, |(number, _)| *number);
+            return self.corrupt(segment, 0, 0, "a frame is missing", true);
+        };
+        let bytes = header.frame_bytes();
+        self.corrupt(
+            segment,
+            offset,
+            bytes,
+            "the frame after names another one",
+            true,
+        );
+        self.lost(&header);
+    }
+
+    fn settle_held(&mut self) {
+        let Some(Held {
+            header,
+            segment,
+            offset,
+            definition,
+        }) = self.held.take()
+        else {
+            return;
+        };
+        self.found.frames += 1;
+        self.found.clean = header.kind == Kind::Close;
+        match header.kind {
+            Kind::Records => self.apply_records(&header, segment, offset),
+            Kind::Definition => match definition {
+                Some(definition) => self.apply_definition(&header, definition),
+                None => {
+                    let bytes = header.frame_bytes();
+                    self.corrupt(segment, offset, bytes, "a definition cannot be read", true);
+                }
+            },
+            Kind::Open | Kind::Close => {}
+        }
+    }
+
+    /// The stream of a frame of records; one whose definition is lost gets a name made up.
+    fn stream(&mut self, header: &Header) -> &mut ScannedStream {
+        let (ranges_seen, opaque_seen) = (self.found.corrupt.len(), self.found.opaque);
+        self.found
+            .streams
+            .entry(header.stream)
+            .or_insert_with(|| ScannedStream {
+                definition: Definition {
+                    name: format!("lost-name-{}", header.stream),
+                    level: Level::Power,
+                    metadata: Vec::new(),
+                    epochs: vec![(header.epoch, header.first)],
+                },
+                index: Index::new(header.first),
+                frames: 0,
+                records: 0,
+                ranges_seen,
+                opaque_seen,
+            })
+    }
+
+    /// Numbers of a stream up to `next` are missing; says so at the range that holds them.
+    fn skip(&mut self, id: u32, next: u64) {
+        let (ranges, opaque) = (self.found.corrupt.len(), self.found.opaque);
+        let Some(stream) = self.found.streams.get_mut(&id) else {
+            return;
+        };
+        let from = stream.index.next();
+        let seen = std::mem::replace(&mut stream.ranges_seen, ranges);
+        stream.opaque_seen = opaque;
+        if next <= from {
+            return;
+        }
+        stream.index.skip_to(next);
+        let gap = (stream.definition.name.clone(), from, next - 1);
+        if seen >= ranges {
+            let segment = self.found.segments.last().map_or(1, |(number, _)| *number);
+            self.corrupt(segment, 0, 0, "numbers are missing", false);
+        }
+        let at = seen.min(self.found.corrupt.len() - 1);
+        self.found.corrupt[at].gaps.push(gap);
+    }
+
+    fn apply_records(&mut self, header: &Header, segment: u32, offset: u64) {
+        let expected = self.stream(header).index.next();
+        if header.first < expected {
+            let bytes = header.frame_bytes();
+            return self.corrupt(segment, offset, bytes, "a frame's numbers go back", false);
+        }
+        self.skip(header.stream, header.first);
+        let stream = self.stream(header);
+        let epochs = &mut stream.definition.epochs;
+        if epochs
+            .last()
+            .is_none_or(|(epoch, _)| *epoch != header.epoch)
+        {
+            epochs.push((header.epoch, header.first));
+            if epochs.len() > MAX_EPOCHS {
+                epochs.remove(0);
+            }
+        }
+        stream.frames += 1;
+        stream.records += u64::from(header.count);
+        stream.index.push(
+            segment,
+            FrameRef {
+                first: header.first,
+                time_min: header.time_min,
+                time_max: header.time_max,
+                count: header.count,
+                offset: offset as u32,
+                bytes: header.frame_bytes() as u32,
+            },
+        );
+        self.found.records += u64::from(header.count);
+    }
+
+    fn apply_definition(&mut self, header: &Header, definition: Definition) {
+        self.stream(header);
+        self.skip(header.stream, header.first);
+        self.stream(header).definition = definition;
+    }
+}
