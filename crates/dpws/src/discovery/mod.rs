@@ -17,6 +17,7 @@ mod intake;
 pub mod message;
 mod rate;
 mod scopes;
+mod table;
 pub mod target_service;
 
 use std::net::IpAddr;

@@ -1,14 +1,11 @@
-//! The searching side of discovery.
+//! What a client is told and tells: configuration, commands, events.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_xml::{Name, Str};
 
-use super::{DropCounts, DropReason, Inbound, Interface, Outbound, Retransmission, Target};
+use super::super::{DropReason, Interface, Retransmission, Target};
 use crate::Dialect;
 
 /// Says which transport addresses of a stranger may be contacted.
@@ -58,6 +55,11 @@ pub struct Config {
     pub messages_burst: u32,
     /// Messages taken from one source prefix in a second, in the long run. Default 1,000.
     pub messages_per_s: u32,
+    /// Resolves asked of its own accord, because a message has no address or contradicts what is
+    /// known: how many at once. Default 512.
+    pub resolves_burst: u32,
+    /// Such Resolves in a second, in the long run. Default 50.
+    pub resolves_per_s: u32,
     /// Message identifiers remembered to know repeats. Default 8,192.
     pub seen_capacity: usize,
     /// Messages that may wait to be sent. Default 1,024.
@@ -83,6 +85,8 @@ impl Config {
             questions_capacity: 1_024,
             messages_burst: 4_000,
             messages_per_s: 1_000,
+            resolves_burst: 512,
+            resolves_per_s: 50,
             seen_capacity: 8_192,
             queue_capacity: 1_024,
             seed,
@@ -132,6 +136,8 @@ pub enum Command {
     Accept {
         /// What replaces the table's entry; it counts as confirmed.
         target: Target,
+        /// Where it speaks from.
+        from: SocketAddr,
     },
     /// Forget the endpoint.
     Forget {
@@ -229,7 +235,8 @@ pub enum Event {
         /// Whether an answer came.
         answered: bool,
     },
-    /// One of several transport addresses must not be contacted and was left out.
+    /// One of several transport addresses must not be contacted and was left out. At most one such
+    /// event a second.
     AddressRefused {
         /// The address of the endpoint.
         endpoint: Str,
@@ -240,6 +247,8 @@ pub enum Event {
     },
     /// A question was not asked: too many are open, or it is too long.
     NotAsked {
+        /// Of the command, when it was a Probe that was not opened at all.
+        id: Option<u64>,
         /// Why.
         reason: String,
     },
@@ -254,65 +263,4 @@ pub enum Event {
         /// Messages dropped for the same reason since the last such event.
         suppressed: u64,
     },
-}
-
-/// The machine that searches, in both dialects.
-pub struct Client {
-    config: Config,
-    policy: Box<dyn XaddrPolicy>,
-    outputs: VecDeque<Output<Outbound, Event>>,
-    drops: DropCounts,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-impl Client {
-    /// A client that contacts only what `policy` allows.
-    #[must_use]
-    pub fn new(config: Config, policy: impl XaddrPolicy + 'static) -> Self {
-        Self {
-            config,
-            policy: Box::new(policy),
-            outputs: VecDeque::new(),
-            drops: DropCounts::default(),
-        }
-    }
-
-    /// How it was made.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// What was dropped so far.
-    #[must_use]
-    pub fn drops(&self) -> &DropCounts {
-        &self.drops
-    }
-}
-
-impl Machine for Client {
-    type Receive = Inbound;
-    type Command = Command;
-    type Transmit = Outbound;
-    type Event = Event;
-
-    fn handle_input(&mut self, _now: Instant, input: Input<Inbound, Command>) {
-        if let Input::Receive(datagram) = input {
-            let _ = self.policy.judge("", datagram.from);
-            self.drops.add(DropReason::Unrelated);
-        }
-    }
-
-    fn poll_output(&mut self) -> Option<Output<Outbound, Event>> {
-        self.outputs.pop_front()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
 }
