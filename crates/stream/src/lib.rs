@@ -3,7 +3,8 @@
 //! A [`StreamElement`] is what every wrapper yields and every exporter takes; a [`StreamSchema`]
 //! says what the elements of a stream look like and mean. A [`Window`] holds the newest elements of
 //! a source, a [`Query`] turns windows into rows ([`sqlite::SqliteQuery`]), and a [`Binding`] says
-//! which streams a source takes.
+//! which streams a source takes. A [`Descriptor`] says all that of a
+//! [`VirtualSensor`], the machine that does it. A [`StreamStore`] keeps streams on the log.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,9 @@ mod element;
 mod name;
 mod query;
 mod schema;
+mod sensor;
 pub mod sqlite;
+mod store;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
@@ -26,6 +29,11 @@ pub use element::{
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};
+pub use sensor::{
+    SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,
+    VirtualSensor,
+};
+pub use store::{SCHEMA_VERSIONS_MAX, StoreError, StreamFollower, StreamLog, StreamStore};
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
 };

@@ -25,8 +25,8 @@ pub struct QuerySource {
     pub alias: String,
     /// What its elements look like.
     pub schema: StreamSchema,
-    /// The field that is also the column `value`, whatever its own name: what a source that is
-    /// found by its meaning is about. Of the sample arrays, only its samples are in the table.
+    /// The field that the source is about, if it is about one: when it is of type samples, the table
+    /// of samples holds its samples alone.
     pub value: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{StreamElement, Timestamp, Value};
+use crate::{Quality, StreamElement, StreamSchema, Timestamp, Value};
 
 /// How much a window or a slide spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,8 @@ pub struct Window {
     removed: Vec<u64>,
     late_in_a_row: u32,
     counters: WindowCounters,
+    /// How many of the held are questionable, and how many bad.
+    doubtful: [usize; 2],
 }
 
 #[derive(Debug, Clone)]
@@ -136,6 +138,7 @@ impl Window {
             removed: Vec::new(),
             late_in_a_row: 0,
             counters: WindowCounters::default(),
+            doubtful: [0; 2],
         }
     }
 
@@ -159,6 +162,7 @@ impl Window {
         let bytes = element.size_bytes();
         self.newest = self.newest.max(Some(time));
         self.bytes += bytes;
+        count(&mut self.doubtful, element.quality, 1);
         let arrival = Arrival {
             number,
             stream,
@@ -200,8 +204,50 @@ impl Window {
         let numbers = std::mem::take(&mut self.held).into_keys();
         self.removed.extend(numbers.map(|(_, number)| number));
         self.bytes = 0;
+        self.doubtful = [0; 2];
         self.newest = None;
         self.late_in_a_row = 0;
+    }
+
+    /// Puts out the elements of `stream`.
+    pub fn remove_stream(&mut self, stream: &str) {
+        let (seen, removed, bytes) = (self.seen, &mut self.removed, &mut self.bytes);
+        let doubtful = &mut self.doubtful;
+        self.held.retain(|(_, number), held| {
+            let stays = &*held.arrival.stream != stream;
+            if !stays {
+                *bytes -= held.bytes;
+                count(doubtful, held.arrival.element.quality, -1);
+                if *number < seen {
+                    removed.push(*number);
+                }
+            }
+            stays
+        });
+        if self.held.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Brings what it holds from the shape of one schema into that of another.
+    pub fn reshape(&mut self, from: &StreamSchema, to: &StreamSchema) {
+        if from.fields == to.fields {
+            return;
+        }
+        for held in self.held.values_mut() {
+            let element = Arc::make_mut(&mut held.arrival.element);
+            element.values = to.project(from, std::mem::take(&mut element.values));
+        }
+    }
+
+    /// The worst quality of what it holds.
+    #[must_use]
+    pub fn quality(&self) -> Quality {
+        match self.doubtful {
+            [_, bad] if bad > 0 => Quality::Bad,
+            [questionable, _] if questionable > 0 => Quality::Questionable,
+            _ => Quality::Good,
+        }
     }
 
     /// The elements by source time, then arrival.
@@ -287,10 +333,20 @@ impl Window {
     fn put_out_oldest(&mut self) {
         if let Some(((_, number), held)) = self.held.pop_first() {
             self.bytes -= held.bytes;
+            count(&mut self.doubtful, held.arrival.element.quality, -1);
             if number < self.seen {
                 self.removed.push(number);
             }
         }
+    }
+}
+
+fn count(doubtful: &mut [usize; 2], quality: Quality, by: isize) {
+    let [questionable, bad] = doubtful;
+    match quality {
+        Quality::Good => {}
+        Quality::Questionable => *questionable = questionable.saturating_add_signed(by),
+        Quality::Bad => *bad = bad.saturating_add_signed(by),
     }
 }
 

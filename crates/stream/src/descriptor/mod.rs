@@ -87,7 +87,8 @@ pub enum Selection {
 /// What a stream must be to be found; everything that is given must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamQuery {
-    /// One of its fields observes this property, a URI. That field is the column `value`.
+    /// One of its fields observes this property, a URI. That field's column is called `value`,
+    /// whatever the device calls it; a field that is called so gives way as `value_`.
     pub observed_property: Option<String>,
     /// The unit of that field, as a UCUM code.
     pub unit: Option<String>,
@@ -136,7 +137,27 @@ impl Descriptor {
 }
 
 impl StreamQuery {
-    /// The field that observes the property asked for: the column `value`.
+    /// What a stream's elements look like to the statement: the field that observes the property
+    /// asked for is called `value`.
+    ///
+    /// # Errors
+    /// In words, why a stream with these fields does not match.
+    pub fn offered(&self, schema: &StreamSchema) -> Result<StreamSchema, String> {
+        let mut offered = schema.clone();
+        let Some(value) = self.value_field(schema)? else {
+            return Ok(offered);
+        };
+        for field in &mut offered.fields {
+            if field.name == value {
+                field.name = "value".into();
+            } else if field.name == "value" {
+                field.name = "value_".into();
+            }
+        }
+        Ok(offered)
+    }
+
+    /// The field that observes the property asked for, if one is asked for.
     ///
     /// # Errors
     /// In words, why a stream with these fields does not match.

@@ -63,7 +63,7 @@ struct RawSource {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawQuery {
-    /// A field observes this property, a URI. That field is the column `value`.
+    /// A field observes this property, a URI. Its column is called `value`.
     observed_property: Option<String>,
     /// The unit of that field, a UCUM code.
     unit: Option<String>,

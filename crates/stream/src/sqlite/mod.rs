@@ -5,9 +5,6 @@
 //! and one for each field (with `_` after a name that is taken). Booleans are 0 and 1; a number that
 //! is no number (NaN) is null; sample arrays are opaque blobs, which a field of type samples takes.
 //!
-//! A source that is found by the property that it observes has that field also as the column `value`,
-//! so that the statement need not know what the device calls it.
-//!
 //! A source with a field of type samples has a second table, `<alias>_samples`, one row a sample:
 //! `sequence` of its element, `time` in nanoseconds, `value`, `field`, `stream`, `key`, in the order
 //! of arrival. Neither table is filled when the statement does not read it.

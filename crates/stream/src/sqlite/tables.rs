@@ -19,15 +19,10 @@ pub(super) struct SourceTable {
     alias: String,
     samples_name: String,
     fields: Vec<(String, FieldType)>,
-    column_names: Vec<String>,
     /// For each field, whether the statement reads its column.
     read: Vec<bool>,
-    /// The field that the source is about.
+    /// The field whose samples alone are in the table of samples, if it is one of samples.
     value: Option<usize>,
-    /// Whether it has the column `value` besides its own.
-    has_value_column: bool,
-    /// Whether the statement reads that column.
-    read_value: bool,
     rows: bool,
     samples: bool,
     insert: String,
@@ -60,19 +55,8 @@ impl SourceTable {
                     .ok_or_else(|| element(format!("there is no field {value:?}")))?,
             ),
         };
-        // A field that is called `value` and is not the one meant gives way.
-        let taken = |name: &str| name == "value" && value.is_some_and(|v| fields[v].0 != "value");
-        let column_names: Vec<String> = fields
-            .iter()
-            .map(|(name, _)| match taken(name) {
-                true => "value_".to_owned(),
-                false => column_name(name),
-            })
-            .collect();
-        let alias_column = value.filter(|v| fields[*v].0 != "value");
         let mut columns: Vec<String> = RESERVED_COLUMNS.iter().map(|name| quoted(name)).collect();
-        columns.extend(column_names.iter().map(|name| quoted(name)));
-        columns.extend(alias_column.map(|_| quoted("value")));
+        columns.extend(fields.iter().map(|(name, _)| quoted(&column_name(name))));
         sandbox.create_table(&source.alias, &columns.join(","))?;
         let samples_name = format!("{}_samples", source.alias);
         let samples = fields.iter().any(|(_, t)| *t == FieldType::Samples);
@@ -85,9 +69,6 @@ impl SourceTable {
         Ok(Self {
             alias: source.alias.clone(),
             read: vec![true; fields.len()],
-            has_value_column: alias_column.is_some(),
-            read_value: true,
-            column_names,
             value,
             rows: true,
             samples,
@@ -115,10 +96,9 @@ impl SourceTable {
         let samples = self.samples_name.to_ascii_lowercase();
         self.rows = reads.iter().any(|(table, _)| *table == alias);
         self.samples &= reads.iter().any(|(table, _)| *table == samples);
-        for (name, read) in self.column_names.iter().zip(&mut self.read) {
-            *read = reads.contains(&(alias.clone(), name.clone()));
+        for ((name, _), read) in self.fields.iter().zip(&mut self.read) {
+            *read = reads.contains(&(alias.clone(), column_name(name)));
         }
-        self.read_value = reads.contains(&(alias, "value".into()));
     }
 
     /// Whether the statement reads any of its tables.
@@ -192,14 +172,6 @@ impl SourceTable {
         }
         for (value, read) in element.values.iter().zip(&self.read) {
             let value = if *read { column(value) } else { NULL };
-            bind(&value).map_err(|error| self.error(&error.to_string()))?;
-        }
-        if let Some(value) = self.value.filter(|_| self.has_value_column) {
-            let value = if self.read_value {
-                column(&element.values[value])
-            } else {
-                NULL
-            };
             bind(&value).map_err(|error| self.error(&error.to_string()))?;
         }
         insert

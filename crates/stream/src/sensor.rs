@@ -1,0 +1,499 @@
+//! A virtual sensor as a machine: elements of its sources in, elements of its output out.
+//!
+//! It runs while every source is bound, and waits otherwise. A source bound to several streams is
+//! their union. When an element makes a window's slide due, the statement is evaluated over all
+//! windows; each row of the result is an output element:
+//!
+//! - *source time*: the row's column `source_time`, else the newest source time in the windows;
+//! - *receive time*: the newest receive time of the inputs since the last evaluation that had any;
+//! - *quality*: the row's column `quality`, else the worst in the windows;
+//! - *key*: the row's column `key`.
+//!
+//! A slide of time runs on the source's clock, so that the same elements give the same results. A
+//! source that falls silent within a slide is looked at once more, after twice the slide on the
+//! driver's clock. A silent source brings forth nothing.
+//!
+//! An evaluation that fails is counted and told; the sensor goes on with the next one. It
+//! deliberately does not know where elements come from and where they go.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use chappe_machine::{Input, Instant, Machine, Output, Timers};
+
+use crate::sqlite::SqliteQuery;
+use crate::{
+    Descriptor, Extent, Position, Quality, Query, QueryError, QueryLimits, QuerySource, Row,
+    Selection, Slide, StreamElement, StreamSchema, Timestamp, Window, WindowChange, WindowCounters,
+    WindowLimits,
+};
+
+/// An element of a source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SensorInput {
+    /// The stream that it is from.
+    pub stream: Arc<str>,
+    /// The element.
+    pub element: Arc<StreamElement>,
+}
+
+/// What a virtual sensor is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SensorCommand {
+    /// The source `alias` takes a stream.
+    Bind {
+        /// The source.
+        alias: String,
+        /// The stream.
+        stream: Arc<str>,
+        /// What its elements look like.
+        schema: StreamSchema,
+    },
+    /// The source `alias` lets a stream go; its elements leave the window.
+    Unbind {
+        /// The source.
+        alias: String,
+        /// The stream.
+        stream: Arc<str>,
+    },
+    /// The sensor forgets everything and takes nothing more.
+    Stop,
+}
+
+/// What a virtual sensor says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SensorEvent {
+    /// An element of the output, without a position.
+    Output(StreamElement),
+    /// Every source is bound and the statement fits: it runs.
+    Running,
+    /// It waits for the sources named.
+    Waiting {
+        /// Their aliases.
+        aliases: Vec<String>,
+    },
+    /// It cannot run with what it is bound to: the statement does not fit the fields.
+    Failed {
+        /// Why, in words.
+        reason: String,
+    },
+    /// One evaluation failed. Said when the reason is another than the time before.
+    EvaluationFailed {
+        /// Why, in words.
+        reason: String,
+    },
+    /// It was stopped.
+    Stopped,
+}
+
+/// How a virtual sensor stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SensorState {
+    /// It waits for the sources named.
+    Waiting(Vec<String>),
+    /// It runs.
+    Running,
+    /// It cannot run, for this reason.
+    Failed(String),
+    /// It was stopped.
+    Stopped,
+}
+
+/// Counters of a virtual sensor, from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SensorCounters {
+    /// Elements taken.
+    pub inputs: u64,
+    /// Elements of streams that no source is bound to.
+    pub strangers: u64,
+    /// Elements that do not fit the schema that their stream was bound with, or are longer than
+    /// [`QueryLimits::length`].
+    pub misfits: u64,
+    /// Evaluations.
+    pub evaluations: u64,
+    /// Evaluations that failed.
+    pub failures: u64,
+    /// Elements of the output.
+    pub outputs: u64,
+}
+
+/// Bounds of a virtual sensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SensorLimits {
+    /// Bounds of each source's window.
+    pub window: WindowLimits,
+    /// Bounds of each evaluation.
+    pub query: QueryLimits,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct VirtualSensor {
+    descriptor: Descriptor,
+    limits: SensorLimits,
+    sources: Vec<SourceState>,
+    query: Option<SqliteQuery>,
+    state: SensorState,
+    counters: SensorCounters,
+    outputs: VecDeque<SensorEvent>,
+    stalled: Timers<usize>,
+    received: Timestamp,
+    last_failure: Option<String>,
+}
+
+#[derive(Debug)]
+struct SourceState {
+    bound: BTreeMap<Arc<str>, BoundSchema>,
+    /// The union of what the bound streams offer.
+    schema: StreamSchema,
+    window: Window,
+    slide: Slide,
+}
+
+#[derive(Debug, PartialEq)]
+struct BoundSchema {
+    given: StreamSchema,
+    /// With the names that the statement knows; or why it does not fit, in words.
+    offered: Result<StreamSchema, String>,
+}
+
+impl VirtualSensor {
+    /// A sensor that waits for its sources.
+    #[must_use]
+    pub fn new(descriptor: Descriptor, limits: SensorLimits) -> Self {
+        let sources = descriptor.sources.iter().map(|source| SourceState {
+            bound: BTreeMap::new(),
+            schema: StreamSchema::default(),
+            window: Window::new(source.window, source.late, limits.window),
+            slide: Slide::new(source.slide),
+        });
+        let mut sensor = Self {
+            sources: sources.collect(),
+            descriptor,
+            limits,
+            query: None,
+            state: SensorState::Waiting(Vec::new()),
+            counters: SensorCounters::default(),
+            outputs: VecDeque::new(),
+            stalled: Timers::default(),
+            received: Timestamp(i64::MIN),
+            last_failure: None,
+        };
+        sensor.state = SensorState::Waiting(sensor.unbound());
+        sensor
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> &SensorState {
+        &self.state
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn counters(&self) -> SensorCounters {
+        self.counters
+    }
+
+    /// Counters of the window of the source `alias`.
+    #[must_use]
+    pub fn window_counters(&self, alias: &str) -> Option<WindowCounters> {
+        let index = self.index(alias)?;
+        Some(self.sources[index].window.counters())
+    }
+
+    fn index(&self, alias: &str) -> Option<usize> {
+        let mut sources = self.descriptor.sources.iter();
+        sources.position(|source| source.alias == alias)
+    }
+
+    fn unbound(&self) -> Vec<String> {
+        let sources = self.descriptor.sources.iter().zip(&self.sources);
+        let unbound = sources.filter(|(_, state)| state.bound.is_empty());
+        unbound.map(|(source, _)| source.alias.clone()).collect()
+    }
+
+    fn say(&mut self, event: SensorEvent) {
+        self.outputs.push_back(event);
+    }
+
+    fn set_state(&mut self, state: SensorState) {
+        if self.state == state {
+            return;
+        }
+        self.state = state;
+        self.say(match &self.state {
+            SensorState::Waiting(aliases) => SensorEvent::Waiting {
+                aliases: aliases.clone(),
+            },
+            SensorState::Running => SensorEvent::Running,
+            SensorState::Failed(reason) => SensorEvent::Failed {
+                reason: reason.clone(),
+            },
+            SensorState::Stopped => SensorEvent::Stopped,
+        });
+    }
+
+    fn bind(&mut self, alias: &str, stream: Arc<str>, schema: StreamSchema) {
+        let Some(index) = self.index(alias) else {
+            return;
+        };
+        let offered = match &self.descriptor.sources[index].selection {
+            Selection::Query(query) => query.offered(&schema),
+            Selection::Stream(_) => Ok(schema.clone()),
+        };
+        let given = schema;
+        let source = &mut self.sources[index];
+        if source
+            .bound
+            .get(&stream)
+            .is_some_and(|known| known.given != given)
+        {
+            // Elements of the old shape do not fit the new one.
+            source.window.remove_stream(&stream);
+        }
+        source.bound.insert(stream, BoundSchema { given, offered });
+        self.rebuild();
+    }
+
+    fn unbind(&mut self, alias: &str, stream: &str) {
+        let Some(index) = self.index(alias) else {
+            return;
+        };
+        let source = &mut self.sources[index];
+        if source.bound.remove(stream).is_none() {
+            return;
+        }
+        source.window.remove_stream(stream);
+        if source.bound.is_empty() {
+            source.slide = Slide::new(source.slide.extent());
+            self.stalled.cancel(&index);
+        }
+        self.rebuild();
+    }
+
+    /// Makes the statement anew for what the sources are bound to.
+    fn rebuild(&mut self) {
+        self.query = None;
+        let unbound = self.unbound();
+        if !unbound.is_empty() {
+            self.set_state(SensorState::Waiting(unbound));
+            return;
+        }
+        match self.prepare() {
+            Ok(query) => {
+                self.query = Some(query);
+                for source in &mut self.sources {
+                    source.window.show_all();
+                }
+                self.set_state(SensorState::Running);
+            }
+            Err(reason) => self.set_state(SensorState::Failed(reason)),
+        }
+    }
+
+    fn prepare(&mut self) -> Result<SqliteQuery, String> {
+        let mut sources = Vec::new();
+        for (described, state) in self.descriptor.sources.iter().zip(&mut self.sources) {
+            let alias = &described.alias;
+            let mut offered = Vec::new();
+            for (stream, bound) in &state.bound {
+                let schema = bound.offered.as_ref();
+                offered.push(schema.map_err(|why| format!("{alias} = {stream}: {why}"))?);
+            }
+            let schema = StreamSchema::union(offered)
+                .map_err(|error| format!("the streams of {alias} do not fit together: {error}"))?;
+            let by_meaning = match &described.selection {
+                Selection::Query(query) => query.observed_property.is_some(),
+                Selection::Stream(_) => false,
+            };
+            if schema != state.schema {
+                state.window.reshape(&state.schema, &schema);
+                state.schema = schema.clone();
+            }
+            sources.push(QuerySource {
+                alias: alias.clone(),
+                schema,
+                value: by_meaning.then(|| "value".to_owned()),
+            });
+        }
+        let output = &self.descriptor.output;
+        SqliteQuery::new(&sources, &output.sql, &output.schema, self.limits.query)
+            .map_err(|error| error.to_string())
+    }
+
+    fn receive(&mut self, now: Instant, input: SensorInput) {
+        // What is longer cannot stand in a table.
+        let bytes_max = usize::try_from(self.limits.query.length).unwrap_or(0);
+        let mut taken = false;
+        let mut due = false;
+        for index in 0..self.sources.len() {
+            let source = &mut self.sources[index];
+            let Some(bound) = source.bound.get(&input.stream) else {
+                continue;
+            };
+            taken = true;
+            let fits = bound.given.check(&input.element).is_ok()
+                && input.element.size_bytes() <= bytes_max;
+            let Some(offered) = bound.offered.as_ref().ok().filter(|_| fits) else {
+                self.counters.misfits += 1;
+                continue;
+            };
+            let element = shaped(&input.element, offered, &source.schema);
+            if !source.window.push(input.stream.clone(), element) {
+                continue;
+            }
+            let newest = source.window.newest().unwrap_or_default();
+            due |= source.slide.is_due(newest);
+            self.watch(now, index);
+        }
+        self.counters.inputs += u64::from(taken);
+        self.counters.strangers += u64::from(!taken);
+        if taken {
+            self.received = self.received.max(input.element.receive_time);
+        }
+        if due {
+            self.evaluate();
+        }
+    }
+
+    /// Sees to it that a source that falls silent within a slide of time is looked at once more.
+    fn watch(&mut self, now: Instant, index: usize) {
+        let slide = &self.sources[index].slide;
+        let Extent::Time(length) = slide.extent() else {
+            return;
+        };
+        if slide.is_pending() {
+            self.stalled.set(index, now + length.saturating_mul(2));
+        } else {
+            self.stalled.cancel(&index);
+        }
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        let mut due = false;
+        while let Some(index) = self.stalled.pop(now) {
+            let source = &mut self.sources[index];
+            if source.slide.is_pending() {
+                due = true;
+                source
+                    .slide
+                    .looked(source.window.newest().unwrap_or_default());
+            }
+        }
+        if due {
+            self.evaluate();
+        }
+    }
+
+    fn evaluate(&mut self) {
+        let Some(query) = &mut self.query else {
+            return;
+        };
+        let windows = self.sources.iter_mut();
+        let changes: Vec<WindowChange> = windows.map(|s| s.window.take_change()).collect();
+        self.counters.evaluations += 1;
+        match query.evaluate(&changes) {
+            Ok(rows) => {
+                self.last_failure = None;
+                for row in rows {
+                    let element = self.element(row);
+                    self.counters.outputs += 1;
+                    self.say(SensorEvent::Output(element));
+                }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &QueryError) {
+        self.counters.failures += 1;
+        let reason = error.to_string();
+        if self.last_failure.as_ref() != Some(&reason) {
+            self.last_failure = Some(reason.clone());
+            self.say(SensorEvent::EvaluationFailed { reason });
+        }
+        if matches!(error, QueryError::Engine(_) | QueryError::Element { .. }) {
+            // The tables may be out of step with the windows.
+            self.rebuild();
+        }
+    }
+
+    fn element(&self, row: Row) -> StreamElement {
+        let windows = || self.sources.iter().map(|source| &source.window);
+        let newest = windows().filter_map(Window::newest).max();
+        let worst = windows()
+            .map(Window::quality)
+            .fold(Quality::Good, Quality::worse);
+        StreamElement {
+            position: Position::default(),
+            source_time: row.source_time.or(newest).unwrap_or_default(),
+            receive_time: self.received,
+            key: row.key,
+            values: row.values,
+            quality: row.quality.unwrap_or(worst),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.query = None;
+        for source in &mut self.sources {
+            source.bound.clear();
+            source.window.clear();
+        }
+        self.stalled = Timers::default();
+        self.set_state(SensorState::Stopped);
+    }
+}
+
+impl Machine for VirtualSensor {
+    type Receive = SensorInput;
+    type Command = SensorCommand;
+    type Transmit = std::convert::Infallible;
+    type Event = SensorEvent;
+
+    fn handle_input(&mut self, now: Instant, input: Input<SensorInput, SensorCommand>) {
+        if self.state == SensorState::Stopped {
+            return;
+        }
+        match input {
+            Input::Receive(input) => self.receive(now, input),
+            Input::Command(SensorCommand::Bind {
+                alias,
+                stream,
+                schema,
+            }) => self.bind(&alias, stream, schema),
+            Input::Command(SensorCommand::Unbind { alias, stream }) => self.unbind(&alias, &stream),
+            Input::Command(SensorCommand::Stop) => self.stop(),
+            Input::Timeout => self.timeout(now),
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<Self::Transmit, SensorEvent>> {
+        self.outputs.pop_front().map(Output::Event)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.stalled.next()
+    }
+}
+
+/// The element in the shape of the source's schema.
+fn shaped(
+    element: &Arc<StreamElement>,
+    from: &StreamSchema,
+    to: &StreamSchema,
+) -> Arc<StreamElement> {
+    if from.fields == to.fields {
+        return element.clone();
+    }
+    let mut shaped = StreamElement::clone(element);
+    shaped.values = to.project(from, shaped.values);
+    Arc::new(shaped)
+}

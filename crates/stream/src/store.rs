@@ -1,0 +1,469 @@
+//! Streams of elements on the log.
+//!
+//! A stream of the log carries its schema as metadata, with every version that it ever had: each
+//! record names its version, so that old elements are read after the schema changed. They are given
+//! in the shape of the newest schema: fields by name, null for what was not there or had another
+//! type.
+//!
+//! The log's time of a record is the element's source time, so that a range of time is one of the
+//! source's clock.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::{Context, Poll, ready};
+
+use chappe_log::{Appended, Follower, Level, Record, Rollback, Store, Stream};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    CodecError, Epoch, NameError, Position, SchemaError, StreamElement, StreamSchema, Timestamp,
+    Value, check_name, decode_element, encode_element, sqlite,
+};
+
+/// Most versions of a stream's schema. 256: one a day would last most of a year, and the log takes
+/// 256 KiB of metadata.
+pub const SCHEMA_VERSIONS_MAX: usize = 256;
+
+/// The version of the metadata's own format.
+const FORMAT: u8 = 1;
+
+/// What went wrong with a stored stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The caller's name is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The caller's schema cannot be one.
+    #[error(transparent)]
+    Schema(SchemaError),
+    /// The caller's element does not fit the schema.
+    #[error("element {index}: {error}")]
+    Element {
+        /// Its index in the batch.
+        index: usize,
+        /// What does not fit.
+        error: SchemaError,
+    },
+    /// The caller's element cannot be written, or a stored one not be read.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The schema changed more often than is remembered.
+    #[error("the schema has had {SCHEMA_VERSIONS_MAX} versions, which is the limit")]
+    Versions,
+    /// The stored schema does not decode.
+    #[error("the stored schema of {0} does not decode")]
+    Metadata(String),
+    /// A stored element names a version of the schema that is not stored.
+    #[error("the stored element is of version {0} of the schema, which is not stored")]
+    UnknownVersion(u32),
+    /// The log refused or failed.
+    #[error(transparent)]
+    Log(#[from] chappe_log::Error),
+}
+
+/// All streams of elements of a node. Clones share it.
+#[derive(Clone)]
+pub struct StreamStore {
+    store: Store,
+    open: Arc<Mutex<BTreeMap<String, StreamLog>>>,
+}
+
+/// One stream of elements. Clones share it.
+#[derive(Clone)]
+pub struct StreamLog {
+    name: Arc<str>,
+    stream: Stream,
+    metadata: Arc<RwLock<Arc<Metadata>>>,
+}
+
+/// What the log keeps of a stream besides its records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Metadata {
+    /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
+    origin: Option<String>,
+    /// Every version of the schema; the last one counts.
+    versions: Vec<StreamSchema>,
+}
+
+impl StreamStore {
+    /// Streams of elements on `store`, which may hold other streams too.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            open: Arc::default(),
+        }
+    }
+
+    /// Creates or opens the stream `name`. A schema or an origin other than the stored one is
+    /// recorded; one that is the same costs nothing.
+    ///
+    /// # Errors
+    /// A name or a schema that is none, or what the log says.
+    pub fn stream(
+        &self,
+        name: &str,
+        level: Level,
+        schema: &StreamSchema,
+        origin: Option<&str>,
+    ) -> Result<StreamLog, StoreError> {
+        check_name(name)?;
+        schema.check_names().map_err(StoreError::Schema)?;
+        let mut open = lock(&self.open);
+        if let Some(log) = open.get(name) {
+            log.change(schema, origin)?;
+            return Ok(log.clone());
+        }
+        let stored = self.store.streams().into_iter().find(|s| s.name == name);
+        let (metadata, level) = match &stored {
+            Some(info) => (Metadata::decode(name, &info.metadata)?, info.level),
+            None => (Metadata::new(schema, origin), level),
+        };
+        let stream = self.store.stream(name, level, &metadata.encode()?)?;
+        let log = StreamLog::new(name, stream, metadata);
+        log.change(schema, origin)?;
+        open.insert(name.to_owned(), log.clone());
+        Ok(log)
+    }
+
+    /// The stream `name` as it is stored, or `None` when there is no such stream of elements.
+    ///
+    /// # Errors
+    /// Metadata that do not decode, or what the log says.
+    pub fn existing(&self, name: &str) -> Result<Option<StreamLog>, StoreError> {
+        let mut open = lock(&self.open);
+        if let Some(log) = open.get(name) {
+            return Ok(Some(log.clone()));
+        }
+        if check_name(name).is_err() {
+            return Ok(None);
+        }
+        let Some(info) = self.store.streams().into_iter().find(|s| s.name == name) else {
+            return Ok(None);
+        };
+        let metadata = Metadata::decode(name, &info.metadata)?;
+        let stream = self.store.stream(name, info.level, &info.metadata)?;
+        let log = StreamLog::new(name, stream, metadata);
+        open.insert(name.to_owned(), log.clone());
+        Ok(Some(log))
+    }
+
+    /// All stored streams of elements, by name. Other streams of the same log are passed over.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamLog> {
+        let mut names: Vec<String> = self.store.streams().into_iter().map(|s| s.name).collect();
+        names.sort();
+        let logs = names.iter().filter_map(|name| self.existing(name).ok());
+        logs.flatten().collect()
+    }
+
+    /// The log underneath.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl StreamLog {
+    fn new(name: &str, stream: Stream, metadata: Metadata) -> Self {
+        Self {
+            name: name.into(),
+            stream,
+            metadata: Arc::new(RwLock::new(Arc::new(metadata))),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its name, shared.
+    #[must_use]
+    pub fn shared_name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
+    /// What its elements look like.
+    #[must_use]
+    pub fn schema(&self) -> StreamSchema {
+        self.snapshot().newest().clone()
+    }
+
+    /// The number of the schema's newest version, from 0.
+    #[must_use]
+    pub fn schema_version(&self) -> u32 {
+        u32::try_from(self.snapshot().versions.len().saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        self.snapshot().origin.clone()
+    }
+
+    /// The log's stream underneath: level, first and last number, epochs, gaps.
+    #[must_use]
+    pub fn log(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Records a new version of the schema, if `schema` is another than the newest.
+    ///
+    /// # Errors
+    /// A schema that is none, too many versions, or what the log says.
+    pub fn set_schema(&self, schema: &StreamSchema) -> Result<(), StoreError> {
+        schema.check_names().map_err(StoreError::Schema)?;
+        let origin = self.origin();
+        self.change(schema, origin.as_deref())
+    }
+
+    /// Queues `elements`. Their positions are not looked at: the log gives them, one after another
+    /// from [`Appended::first`]. They are stored when the result resolves.
+    ///
+    /// # Errors
+    /// The first element that does not fit the schema, or what the log says; then none is queued.
+    pub fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
+        let metadata = self.snapshot();
+        let version =
+            u32::try_from(metadata.versions.len() - 1).map_err(|_| StoreError::Versions)?;
+        let mut batch = Vec::with_capacity(elements.len());
+        for (index, element) in elements.iter().enumerate() {
+            metadata
+                .newest()
+                .check(element)
+                .map_err(|error| StoreError::Element { index, error })?;
+            batch.push((element.source_time.0, encode_element(element, version)?));
+        }
+        Ok(self.stream.append(batch)?)
+    }
+
+    /// At most `count` elements from number `from` on (0: from the first kept).
+    ///
+    /// # Errors
+    /// A gap, with where to go on; elements that do not decode.
+    pub fn read(&self, from: u64, count: usize) -> Result<Vec<StreamElement>, StoreError> {
+        self.decode(self.stream.read(from, count)?)
+    }
+
+    /// The newest elements, at most `count`, oldest first.
+    ///
+    /// # Errors
+    /// What the log says; elements that do not decode.
+    pub fn newest(&self, count: usize) -> Result<Vec<StreamElement>, StoreError> {
+        self.decode(self.stream.newest(count)?)
+    }
+
+    /// Elements with source time from `from` to before `to`, in the order of their numbers.
+    ///
+    /// # Errors
+    /// What the log says; elements that do not decode.
+    pub fn range(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+        count: usize,
+    ) -> Result<Vec<StreamElement>, StoreError> {
+        self.decode(self.stream.range(from.0, to.0, count)?)
+    }
+
+    /// Where a client that has everything up to `position` goes on.
+    ///
+    /// # Errors
+    /// The client has seen what this log has not.
+    pub fn resume(&self, position: Position) -> Result<u64, Rollback> {
+        self.stream.resume(chappe_log::Position {
+            epoch: position.epoch.0,
+            sequence: position.sequence,
+        })
+    }
+
+    /// Follows from number `from` on (0: from the first kept).
+    #[must_use]
+    pub fn follow(&self, from: u64) -> StreamFollower {
+        StreamFollower {
+            follower: self.stream.follow(from),
+            log: self.clone(),
+        }
+    }
+
+    fn snapshot(&self) -> Arc<Metadata> {
+        let metadata = self.metadata.read();
+        metadata.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, schema: &StreamSchema, origin: Option<&str>) -> Result<(), StoreError> {
+        let mut shared = self
+            .metadata
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut metadata = Metadata::clone(&shared);
+        if metadata.newest() != schema {
+            if metadata.versions.len() >= SCHEMA_VERSIONS_MAX {
+                return Err(StoreError::Versions);
+            }
+            metadata.versions.push(schema.clone());
+        }
+        if origin.is_some() {
+            metadata.origin = origin.map(str::to_owned);
+        }
+        if metadata != **shared {
+            // Before any record can name the new version.
+            self.stream.set_metadata(&metadata.encode()?)?;
+            *shared = Arc::new(metadata);
+        }
+        Ok(())
+    }
+
+    fn decode(&self, records: Vec<Record>) -> Result<Vec<StreamElement>, StoreError> {
+        let metadata = self.snapshot();
+        let element = |record| decode_record(&metadata, record);
+        records.into_iter().map(element).collect()
+    }
+}
+
+impl sqlite::History for StreamLog {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn schema(&self) -> StreamSchema {
+        StreamLog::schema(self)
+    }
+
+    fn newest(&self, count: usize) -> Result<(Vec<StreamElement>, bool), String> {
+        let elements = StreamLog::newest(self, count).map_err(|error| error.to_string())?;
+        let first = elements.first().map(|element| element.position.sequence);
+        let older = first.is_some_and(|first| first > self.stream.first());
+        Ok((elements, older))
+    }
+}
+
+/// Hands out a stream's elements in order, as they are stored.
+pub struct StreamFollower {
+    follower: Follower,
+    log: StreamLog,
+}
+
+impl StreamFollower {
+    /// The next batch; never empty. After a gap it goes on behind the gap.
+    ///
+    /// # Errors
+    /// A gap, or elements that do not decode.
+    pub fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Vec<StreamElement>, StoreError>> {
+        let records = ready!(self.follower.poll_next(context));
+        Poll::Ready(
+            records
+                .map_err(StoreError::Log)
+                .and_then(|r| self.log.decode(r)),
+        )
+    }
+
+    /// The next batch; never empty. After a gap it goes on behind the gap.
+    ///
+    /// # Errors
+    /// A gap, or elements that do not decode.
+    pub async fn next(&mut self) -> Result<Vec<StreamElement>, StoreError> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The next batch if there is one now.
+    ///
+    /// # Errors
+    /// A gap, or elements that do not decode.
+    pub fn try_next(&mut self) -> Result<Option<Vec<StreamElement>>, StoreError> {
+        match self.follower.try_next()? {
+            Some(records) => self.log.decode(records).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The number that it will hand out next.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.follower.next_sequence()
+    }
+}
+
+impl Metadata {
+    fn new(schema: &StreamSchema, origin: Option<&str>) -> Self {
+        Self {
+            origin: origin.map(str::to_owned),
+            versions: vec![schema.clone()],
+        }
+    }
+
+    fn newest(&self) -> &StreamSchema {
+        // `new` and `decode` give at least one.
+        &self.versions[self.versions.len() - 1]
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, StoreError> {
+        let malformed = |error: postcard::Error| CodecError::Malformed(error.to_string());
+        let mut bytes = vec![FORMAT];
+        bytes.extend(postcard::to_allocvec(self).map_err(malformed)?);
+        Ok(bytes)
+    }
+
+    fn decode(name: &str, bytes: &[u8]) -> Result<Self, StoreError> {
+        let error = || StoreError::Metadata(name.to_owned());
+        let (format, bytes) = bytes.split_first().ok_or_else(error)?;
+        if *format != FORMAT {
+            return Err(error());
+        }
+        let metadata: Self = postcard::from_bytes(bytes).map_err(|_| error())?;
+        if metadata.versions.is_empty() {
+            return Err(error());
+        }
+        Ok(metadata)
+    }
+}
+
+impl StreamSchema {
+    /// `values` of an element of schema `from`, in the shape of this one: fields by name, null for
+    /// what is not there or has another type.
+    #[must_use]
+    pub fn project(&self, from: &StreamSchema, mut values: Vec<Value>) -> Vec<Value> {
+        if self.fields == from.fields {
+            return values;
+        }
+        let project = |field: &crate::Field| {
+            let fits = |other: &crate::Field| {
+                other.name == field.name && other.field_type == field.field_type
+            };
+            let index = from.fields.iter().position(fits)?;
+            values
+                .get_mut(index)
+                .map(|value| std::mem::replace(value, Value::Null))
+        };
+        let fields = self.fields.iter().map(project);
+        fields.map(|value| value.unwrap_or(Value::Null)).collect()
+    }
+}
+
+fn decode_record(metadata: &Metadata, record: Record) -> Result<StreamElement, StoreError> {
+    let position = Position {
+        epoch: Epoch(record.position.epoch),
+        sequence: record.position.sequence,
+    };
+    let (mut element, version) = decode_element(&record.payload, position, Timestamp(record.time))?;
+    let schema = usize::try_from(version)
+        .ok()
+        .and_then(|version| metadata.versions.get(version))
+        .ok_or(StoreError::UnknownVersion(version))?;
+    schema
+        .check(&element)
+        .map_err(|error| CodecError::Malformed(error.to_string()))?;
+    element.values = metadata.newest().project(schema, element.values);
+    Ok(element)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
