@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod disk;
 mod drops;
 pub mod http;
 mod interfaces;
@@ -19,6 +20,7 @@ mod random;
 pub mod udp;
 
 pub use clock::Clock;
+pub use disk::FileDisk;
 pub use drops::{DROPS_MAX, Dropped, Drops, Hop};
 pub use interfaces::{Interface, interfaces, route_source};
 pub use random::{seed, seed_number};

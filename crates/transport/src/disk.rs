@@ -1,0 +1,273 @@
+//! The log's disk on real files: one directory, locked for one process.
+//!
+//! Source: the contract of `chappe_log::Disk`. Files are opened close-on-exec (the standard library
+//! does that), owned by the user alone, and written at their end; `sync` is `fdatasync`, a new name
+//! counts once the directory was synced. Deliberately absent: buffering, direct input and output,
+//! allocation ahead.
+
+use chappe_log::{Disk, File};
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// The file whose lock says that the directory is in use.
+const LOCK: &str = "lock";
+
+/// A directory for one log. The lock on it is held until this is dropped.
+#[derive(Debug)]
+pub struct FileDisk {
+    path: PathBuf,
+    directory: fs::File,
+    _lock: fs::File,
+}
+
+impl FileDisk {
+    /// Opens a directory, making it if need be, and locks it; `ErrorKind::WouldBlock` when another
+    /// process has it.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<FileDisk> {
+        let path = path.as_ref().to_path_buf();
+        if !path.is_dir() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)?;
+            if let Some(parent) = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+            {
+                fs::File::open(parent)?.sync_all()?;
+            }
+        }
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
+        let lock = options.open(path.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("{} is in use by another process", path.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        FileDisk::locked(path, lock)
+    }
+
+    /// Opens an existing directory to read it (for a check), without a lock: what is being written
+    /// meanwhile looks like an incomplete end.
+    pub fn open_unlocked(path: impl AsRef<Path>) -> io::Result<FileDisk> {
+        let path = path.as_ref().to_path_buf();
+        let directory = fs::File::open(&path)?;
+        let unlocked = directory.try_clone()?;
+        Ok(FileDisk {
+            path,
+            directory,
+            _lock: unlocked,
+        })
+    }
+
+    fn locked(path: PathBuf, lock: fs::File) -> io::Result<FileDisk> {
+        let directory = fs::File::open(&path)?;
+        Ok(FileDisk {
+            path,
+            directory,
+            _lock: lock,
+        })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn handle(&self, name: &str, options: &mut OpenOptions) -> io::Result<Box<dyn File>> {
+        let file = options
+            .read(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.path.join(name))?;
+        Ok(Box::new(OpenFile { file }))
+    }
+}
+
+impl Disk for FileDisk {
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+        // Not truncated in place: readers of the old file keep it, and the new one is a new inode.
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.handle(name, OpenOptions::new().create_new(true))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+        self.handle(name, &mut OpenOptions::new())
+            .or_else(|error| match error.kind() {
+                // A check may be run by somebody who may only read.
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    let file = fs::File::open(self.path.join(name))?;
+                    Ok(Box::new(OpenFile { file }) as Box<dyn File>)
+                }
+                _ => Err(error),
+            })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            if let Ok(name) = entry?.file_name().into_string()
+                && name != LOCK
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.directory.sync_all()
+    }
+
+    /// Inode and time of birth; the device's number instead of the time where the file system does
+    /// not keep it (the device's number alone may change when the machine starts).
+    fn identity(&self, name: &str) -> io::Result<u128> {
+        let metadata = fs::metadata(self.path.join(name))?;
+        let born = metadata
+            .created()
+            .ok()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let second = born.map_or_else(|| u128::from(metadata.dev()), |time| time.as_nanos());
+        Ok(u128::from(metadata.ino()) << 64 | second & u128::from(u64::MAX))
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let free = nix::sys::statvfs::fstatvfs(&self.directory)?;
+        // The types differ between platforms.
+        #[allow(clippy::useless_conversion)]
+        let (blocks, size) = (
+            u64::from(free.blocks_available()),
+            u64::from(free.fragment_size()),
+        );
+        Ok(blocks.saturating_mul(size))
+    }
+}
+
+struct OpenFile {
+    file: fs::File,
+}
+
+impl File for OpenFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        io::Write::write_all(&mut self.file, bytes)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chappe_log::{Level, Options, Store, check};
+
+    #[test]
+    fn a_store_lives_in_a_directory_of_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("made/here");
+        for round in 0..2 {
+            let disk = FileDisk::open(&path).unwrap();
+            assert_eq!(
+                FileDisk::open(&path).unwrap_err().kind(),
+                io::ErrorKind::WouldBlock
+            );
+            let options = Options {
+                reserve_bytes: 0,
+                ..Options::default()
+            };
+            let (store, recovery) = Store::open(Box::new(disk), options, round).unwrap();
+            assert_eq!((recovery.created, recovery.copied), (round == 0, false));
+            let stream = store.stream("a", Level::Power, b"").unwrap();
+            stream
+                .append(vec![(1, b"one".to_vec())])
+                .unwrap()
+                .wait()
+                .unwrap();
+            assert_eq!(stream.last(), round + 1);
+            drop(stream);
+            store.close().unwrap();
+        }
+        let report = check(&FileDisk::open_unlocked(&path).unwrap()).unwrap();
+        assert_eq!(
+            (report.records, report.clean, report.copied),
+            (2, true, false)
+        );
+        // A copy of the directory is told from the original.
+        let copy = scratch.path().join("copy");
+        fs::create_dir(&copy).unwrap();
+        for entry in fs::read_dir(&path).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        assert!(
+            check(&FileDisk::open_unlocked(&copy).unwrap())
+                .unwrap()
+                .copied
+        );
+    }
+
+    #[test]
+    fn a_file_is_appended_read_and_cut() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(scratch.path()).unwrap();
+        let mut file = disk.create("f").unwrap();
+        file.append(b"hello world").unwrap();
+        file.sync().unwrap();
+        file.truncate(5).unwrap();
+        file.append(b"!").unwrap();
+        let mut buffer = [0; 16];
+        let read = disk.open("f").unwrap().read_at(1, &mut buffer).unwrap();
+        assert_eq!(&buffer[..read], b"ello!");
+        let identity = disk.identity("f").unwrap();
+        disk.rename("f", "g").unwrap();
+        assert_eq!(disk.identity("g").unwrap(), identity);
+        assert_eq!(disk.list().unwrap(), vec!["g".to_owned()]);
+        disk.sync_directory().unwrap();
+        assert!(disk.free_bytes().unwrap() > 0);
+        assert_eq!(
+            disk.open("f").err().map(|e| e.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
+    }
+}
