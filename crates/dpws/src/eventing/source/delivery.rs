@@ -1,0 +1,175 @@
+//! From an event to the sinks: one notification at a time for each, in order.
+
+use chappe_machine::Output;
+use chappe_soap::Envelope;
+use chappe_xml::{Element, Str};
+
+use super::types::SharedBody;
+use super::{
+    DropReason, EventSource, Failure, Notification, SourceEvent, SourceTransmit, Subscription,
+    SubscriptionId, Timer,
+};
+use crate::eventing::EndStatus;
+use crate::eventing::message::{SubscriptionEnd, action};
+use crate::exchange;
+
+/// The shortest queue: one notification on its way and one that waits.
+pub(super) const QUEUE_MIN: usize = 2;
+
+/// A notification that is not delivered yet; the first of a queue may be in flight.
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    message_id: Str,
+    action: Str,
+    body: SharedBody,
+}
+
+impl EventSource {
+    pub(super) fn notify(&mut self, action: &str, body: Element) {
+        let wanting = self
+            .subscriptions
+            .iter()
+            .filter(|(_, known)| known.wants(action));
+        let ids: Vec<_> = wanting.map(|(id, _)| *id).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let body = SharedBody::new(body);
+        for id in ids {
+            let waiting = Waiting {
+                message_id: self.ids.urn(),
+                action: action.to_owned().into(),
+                body: body.clone(),
+            };
+            self.enqueue(id, waiting);
+        }
+    }
+
+    fn enqueue(&mut self, id: SubscriptionId, waiting: Waiting) {
+        let queue_max = self.config.queue_max.max(QUEUE_MIN);
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let full = subscription.queue.len() >= queue_max;
+        let idle = subscription.queue.is_empty();
+        if full {
+            // The first may be on its way, so the oldest that is not makes place.
+            let oldest = usize::from(subscription.in_flight.is_some());
+            subscription.queue.remove(oldest);
+        }
+        subscription.queue.push_back(waiting);
+        if full {
+            self.drop_notifications(id, DropReason::QueueFull, 1);
+        }
+        if idle {
+            self.send_next(id);
+        }
+    }
+
+    /// Sends the first waiting notification of a subscription that has none in flight.
+    pub(super) fn send_next(&mut self, id: SubscriptionId) {
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        if subscription.in_flight.is_some() {
+            return;
+        }
+        let Some(first) = subscription.queue.front() else {
+            return;
+        };
+        let delivery = self.next_delivery;
+        self.next_delivery += 1;
+        let head = head(subscription, &first.action, first.message_id.clone());
+        let notification = Notification::new(delivery, id, head, first.body.clone());
+        subscription.in_flight = Some(delivery);
+        self.deliveries.insert(delivery, id);
+        let silent_at = self.now + self.config.delivery_timeout;
+        self.timers.set(Timer::Silent(delivery), silent_at);
+        let transmit = SourceTransmit::Notify(Box::new(notification));
+        self.outputs.push_back(Output::Transmit(transmit));
+    }
+
+    /// Takes a delivery off the books; `None` when its result comes too late.
+    fn settle(&mut self, delivery: u64) -> Option<SubscriptionId> {
+        let id = self.deliveries.remove(&delivery)?;
+        self.timers.cancel(&Timer::Silent(delivery));
+        self.subscriptions.get_mut(&id)?.in_flight = None;
+        Some(id)
+    }
+
+    pub(super) fn delivered_one(&mut self, delivery: u64) {
+        let Some(id) = self.settle(delivery) else {
+            return;
+        };
+        self.delivered += 1;
+        if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            subscription.queue.pop_front();
+            subscription.failures = 0;
+        }
+        self.send_next(id);
+    }
+
+    pub(super) fn failed(&mut self, delivery: u64, failure: Failure) {
+        let Some(id) = self.settle(delivery) else {
+            return;
+        };
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        subscription.failures += 1;
+        let failures = subscription.failures;
+        if failures >= self.config.failures_max {
+            let status = EndStatus::DeliveryFailure;
+            let reason = format!("{failures} notifications in a row could not be delivered");
+            self.end(id, Some((status.clone(), reason.into())));
+            self.event(SourceEvent::Ended {
+                subscription: id,
+                status,
+            });
+            return;
+        }
+        if failure == Failure::Refused {
+            subscription.queue.pop_front();
+            self.drop_notifications(id, DropReason::Refused, 1);
+        }
+        let doublings = (failures - 1).min(16);
+        let pause = self.config.retry_delay.saturating_mul(1 << doublings);
+        self.timers.set(Timer::Retry(id), self.now + pause);
+    }
+
+    /// Tells the end to whoever wanted to be told. It is sent once: nobody may be there.
+    pub(super) fn tell_end(
+        &mut self,
+        id: SubscriptionId,
+        ended: Subscription,
+        status: EndStatus,
+        reason: Str,
+    ) {
+        let Some(end_to) = &ended.end_to else {
+            return;
+        };
+        let version = ended.version;
+        let message = SubscriptionEnd {
+            manager: Some(ended.manager),
+            status,
+            reason: Some(reason),
+        };
+        let urn = self.ids.urn();
+        let mut head = exchange::request(version, end_to, action::SUBSCRIPTION_END, urn);
+        head.addressing.reply_to = None;
+        let delivery = self.next_delivery;
+        self.next_delivery += 1;
+        let body = SharedBody::new(message.to_element(version));
+        let notification = Notification::new(delivery, id, head, body);
+        let transmit = SourceTransmit::Notify(Box::new(notification));
+        self.outputs.push_back(Output::Transmit(transmit));
+    }
+}
+
+fn head(subscription: &Subscription, action: &Str, message_id: Str) -> Envelope {
+    let to = &subscription.notify_to;
+    let mut head = exchange::request(subscription.version, to, action.clone(), message_id);
+    // One-way: nobody waits for an answer.
+    head.addressing.reply_to = None;
+    head
+}

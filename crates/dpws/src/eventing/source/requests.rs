@@ -1,0 +1,326 @@
+//! Subscribe, Renew, GetStatus and Unsubscribe.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use chappe_machine::Instant;
+use chappe_soap::{EndpointReference, Envelope};
+use chappe_xml::{Element, Str};
+
+use super::{
+    EventSource, Request, SourceEvent, SourceRefusal, Subscription, SubscriptionId, Timer,
+};
+use crate::eventing::message::{
+    DELIVERY_MODE_PUSH, Expiration, Lease, Subscribe, SubscribeResponse, action, name,
+};
+use crate::eventing::{EventingFault, ManagerStyle};
+use crate::exchange;
+
+/// A refusal with its fault.
+struct Refused {
+    reason: SourceRefusal,
+    fault: EventingFault,
+    detail: String,
+}
+
+impl Refused {
+    fn new(reason: SourceRefusal, fault: EventingFault) -> Self {
+        Self {
+            reason,
+            detail: fault.to_string(),
+            fault,
+        }
+    }
+}
+
+/// A message that is not what it should be; the fault of unreadable expirations says more.
+impl From<EventingFault> for Refused {
+    fn from(fault: EventingFault) -> Self {
+        let reason = match fault {
+            EventingFault::InvalidExpirationTime => SourceRefusal::Expiration,
+            _ => SourceRefusal::Malformed,
+        };
+        Self::new(reason, fault)
+    }
+}
+
+impl EventSource {
+    pub(super) fn request(&mut self, request: &Request) {
+        let asked = &request.envelope.addressing.action;
+        let version = request.envelope.addressing.version;
+        let done = match &**asked {
+            action::SUBSCRIBE => self.subscribe(request),
+            action::RENEW => self.renew(request),
+            action::GET_STATUS => self.get_status(request),
+            action::UNSUBSCRIBE => self.unsubscribe(request),
+            _ => {
+                let fault = exchange::action_not_supported(version, asked);
+                let detail = fault.reason.clone().into_owned();
+                self.refuse(request.peer, SourceRefusal::Action, detail);
+                let urn = self.ids.urn();
+                self.respond(request, exchange::fault(&request.envelope, &fault, urn));
+                return;
+            }
+        };
+        match done {
+            Ok(envelope) => self.respond(request, envelope),
+            Err(refused) => {
+                self.refuse(request.peer, refused.reason, refused.detail);
+                let fault = refused.fault.to_fault(version);
+                let urn = self.ids.urn();
+                self.respond(request, exchange::fault(&request.envelope, &fault, urn));
+            }
+        }
+    }
+
+    fn refuse(&mut self, peer: SocketAddr, reason: SourceRefusal, detail: String) {
+        *self.refused.entry(reason).or_default() += 1;
+        self.event(SourceEvent::Refused {
+            peer,
+            reason,
+            detail,
+        });
+    }
+
+    fn answer(
+        &mut self,
+        request: &Request,
+        action: &'static str,
+        body: Option<Element>,
+    ) -> Envelope {
+        let urn = self.ids.urn();
+        let mut envelope = exchange::reply(&request.envelope, action, urn);
+        envelope.body.extend(body);
+        envelope
+    }
+
+    fn subscribe(&mut self, request: &Request) -> Result<Envelope, Refused> {
+        let version = request.envelope.addressing.version;
+        self.admit(request)?;
+        let asked = Subscribe::from_element(version, body(&request.envelope)?)?;
+        let actions = self.wanted(request, &asked)?;
+        let mode = asked.mode.as_deref().unwrap_or(DELIVERY_MODE_PUSH);
+        if mode != DELIVERY_MODE_PUSH {
+            let fault = EventingFault::DeliveryModeRequestedUnavailable;
+            return Err(Refused::new(SourceRefusal::DeliveryMode, fault));
+        }
+        let Some(notify_to) = asked.notify_to else {
+            return Err(EventingFault::InvalidMessage("it has no NotifyTo".into()).into());
+        };
+        for (what, to) in [
+            ("NotifyTo", Some(&notify_to)),
+            ("EndTo", asked.end_to.as_ref()),
+        ] {
+            let Some(to) = to else { continue };
+            (self.check)(&to.address, request.peer).map_err(|why| {
+                let text = format!("{what} address {} is not contacted: {why}", to.address);
+                let fault = EventingFault::InvalidMessage(text.into());
+                Refused::new(SourceRefusal::Address, fault)
+            })?;
+        }
+        let (expires_at, expires) = self.grant(asked.expires)?;
+        let id = SubscriptionId(self.ids.next());
+        let manager = self.manager(&request.base, id);
+        let response = SubscribeResponse {
+            manager: manager.clone(),
+            expires,
+        };
+        let subscription = Subscription {
+            peer: request.peer.ip(),
+            version,
+            notify_to,
+            end_to: asked.end_to,
+            actions: actions.clone(),
+            manager,
+            expires_at,
+            by_date: matches!(expires, Expiration::At(_)),
+            queue: Default::default(),
+            in_flight: None,
+            failures: 0,
+        };
+        self.subscriptions.insert(id, subscription);
+        self.timers.set(Timer::Expire(id), expires_at);
+        self.event(SourceEvent::Subscribed {
+            subscription: id,
+            peer: request.peer,
+            actions,
+        });
+        let body = response.to_element(version);
+        Ok(self.answer(request, action::SUBSCRIBE_RESPONSE, Some(body)))
+    }
+
+    /// Whether there is place for one more subscription of this peer.
+    fn admit(&self, request: &Request) -> Result<(), Refused> {
+        let peer = request.peer.ip();
+        let of_peer = self
+            .subscriptions
+            .values()
+            .filter(|known| known.peer == peer);
+        let refuse = |reason, text: &'static str| {
+            let fault = EventingFault::EventSourceUnableToProcess(text.into());
+            Err(Refused::new(reason, fault))
+        };
+        if self.closing {
+            return refuse(SourceRefusal::Stopping, "it stops");
+        }
+        if self.subscriptions.len() >= self.config.subscriptions_max {
+            return refuse(
+                SourceRefusal::Full,
+                "it has as many subscriptions as it can keep",
+            );
+        }
+        if of_peer.count() >= self.config.subscriptions_per_peer_max {
+            return refuse(
+                SourceRefusal::PeerFull,
+                "this address has as many as it may",
+            );
+        }
+        Ok(())
+    }
+
+    /// The actions that a subscription gets: those it asks for that are offered at its path.
+    fn wanted(&self, request: &Request, asked: &Subscribe) -> Result<Vec<Str>, Refused> {
+        let offer = self
+            .config
+            .offers
+            .iter()
+            .find(|offer| offer.path == request.path);
+        let Some(offer) = offer.filter(|offer| !offer.actions.is_empty()) else {
+            let text = "nothing can be subscribed to here";
+            let fault = EventingFault::EventSourceUnableToProcess(text.into());
+            return Err(Refused::new(SourceRefusal::Path, fault));
+        };
+        let Some(filter) = &asked.filter else {
+            return Ok(offer.actions.clone());
+        };
+        if !filter.is_by_actions() {
+            let fault = EventingFault::FilteringRequestedUnavailable;
+            return Err(Refused::new(SourceRefusal::FilterDialect, fault));
+        }
+        if filter.actions.len() > self.config.filter_actions_max {
+            let text = format!("more than {} actions", self.config.filter_actions_max);
+            let fault = EventingFault::EventSourceUnableToProcess(text.into());
+            return Err(Refused::new(SourceRefusal::FilterSize, fault));
+        }
+        let wanted = offer.actions.iter().filter(|action| filter.matches(action));
+        let wanted: Vec<_> = wanted.cloned().collect();
+        if wanted.is_empty() {
+            let fault = EventingFault::FilterActionNotSupported;
+            return Err(Refused::new(SourceRefusal::FilterAction, fault));
+        }
+        Ok(wanted)
+    }
+
+    /// The end of the granted lease, and how it is said: in the type that was asked in.
+    fn grant(&self, asked: Option<Expiration>) -> Result<(Instant, Expiration), Refused> {
+        let bounded = |lease: Duration| lease.min(self.config.lease_max);
+        match asked {
+            None => {
+                let lease = bounded(self.config.lease_default);
+                Ok((self.now + lease, Expiration::After(lease)))
+            }
+            Some(Expiration::After(lease)) => {
+                let lease = bounded(lease);
+                Ok((self.now + lease, Expiration::After(lease)))
+            }
+            Some(Expiration::At(date)) => {
+                let Some(origin) = self.config.utc_at_origin_ns else {
+                    let fault = EventingFault::UnsupportedExpirationType;
+                    return Err(Refused::new(SourceRefusal::ExpirationType, fault));
+                };
+                let now = i128::from(origin) + i128::from(self.now.as_nanos());
+                let lease = u64::try_from(i128::from(date) - now).unwrap_or_default();
+                if lease == 0 {
+                    let fault = EventingFault::InvalidExpirationTime;
+                    return Err(Refused::new(SourceRefusal::Expiration, fault));
+                }
+                let end = self.now + bounded(Duration::from_nanos(lease));
+                Ok((end, self.date(end).unwrap_or(Expiration::At(date))))
+            }
+        }
+    }
+
+    fn date(&self, at: Instant) -> Option<Expiration> {
+        let nanoseconds = i64::try_from(at.as_nanos()).ok()?;
+        let date = self.config.utc_at_origin_ns?.checked_add(nanoseconds)?;
+        Some(Expiration::At(date))
+    }
+
+    fn manager(&self, base: &str, id: SubscriptionId) -> EndpointReference {
+        let path = &self.config.manager_path;
+        match self.config.manager_style {
+            ManagerStyle::Path => EndpointReference::new(format!("{base}{path}/{}", id.path())),
+            ManagerStyle::ReferenceParameter => {
+                let identifier = Element::new(name("Identifier")).with_text(id.path());
+                EndpointReference {
+                    address: format!("{base}{path}").into(),
+                    reference_parameters: vec![identifier],
+                }
+            }
+        }
+    }
+
+    /// The subscription that a request to a manager names, by path or by header.
+    fn named(&self, request: &Request) -> Option<SubscriptionId> {
+        let rest = request.path.strip_prefix(&*self.config.manager_path);
+        let by_path = rest.and_then(|rest| rest.strip_prefix('/'));
+        let header = request.envelope.header(&name("Identifier"));
+        let header = header.map(|header| header.text().trim().to_owned());
+        let text = by_path.map(str::to_owned).or(header)?;
+        let id = SubscriptionId::from_path(&text)?;
+        self.subscriptions.contains_key(&id).then_some(id)
+    }
+
+    fn renew(&mut self, request: &Request) -> Result<Envelope, Refused> {
+        let asked = Lease::Renew.from_element(body(&request.envelope)?)?;
+        let Some(id) = self.named(request) else {
+            let fault = EventingFault::UnableToRenew("there is no such subscription".into());
+            return Err(Refused::new(SourceRefusal::Unknown, fault));
+        };
+        let (expires_at, expires) = self.grant(asked)?;
+        if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            subscription.expires_at = expires_at;
+            subscription.by_date = matches!(expires, Expiration::At(_));
+        }
+        self.timers.set(Timer::Expire(id), expires_at);
+        self.event(SourceEvent::Renewed { subscription: id });
+        let body = Lease::RenewResponse.to_element(Some(expires));
+        Ok(self.answer(request, action::RENEW_RESPONSE, Some(body)))
+    }
+
+    fn get_status(&mut self, request: &Request) -> Result<Envelope, Refused> {
+        Lease::GetStatus.from_element(body(&request.envelope)?)?;
+        let found = self
+            .named(request)
+            .and_then(|id| self.subscriptions.get(&id));
+        let Some(subscription) = found else {
+            return Err(unknown());
+        };
+        let rest = Expiration::After(subscription.rest(self.now));
+        let date = self
+            .date(subscription.expires_at)
+            .filter(|_| subscription.by_date);
+        let body = Lease::GetStatusResponse.to_element(Some(date.unwrap_or(rest)));
+        Ok(self.answer(request, action::GET_STATUS_RESPONSE, Some(body)))
+    }
+
+    fn unsubscribe(&mut self, request: &Request) -> Result<Envelope, Refused> {
+        Lease::Unsubscribe.from_element(body(&request.envelope)?)?;
+        let Some(subscription) = self.named(request) else {
+            return Err(unknown());
+        };
+        self.end(subscription, None);
+        self.event(SourceEvent::Unsubscribed { subscription });
+        Ok(self.answer(request, action::UNSUBSCRIBE_RESPONSE, None))
+    }
+}
+
+fn unknown() -> Refused {
+    let fault = EventingFault::InvalidMessage("there is no such subscription".into());
+    Refused::new(SourceRefusal::Unknown, fault)
+}
+
+fn body(envelope: &Envelope) -> Result<&Element, Refused> {
+    let missing = || EventingFault::InvalidMessage("its body is empty".into());
+    Ok(envelope.body().ok_or_else(missing)?)
+}

@@ -1,0 +1,285 @@
+//! Reading metadata, of either dialect.
+
+use chappe_soap::{AddressingVersion, EndpointReference};
+use chappe_xml::{Element, Name};
+
+use super::{
+    Deviation, Host, Hosted, LocalizedString, Metadata, OtherSection, ThisDevice, ThisModel,
+    WSDL_DIALECT, WsdlSection,
+};
+use crate::Dialect;
+use crate::dialect::METADATA_EXCHANGE;
+
+/// Characters that are kept of any text. Default 4,096: 16 times what the profile permits.
+const TEXT_KEPT_MAX: usize = 4_096;
+/// Elements of one kind that are kept: hosted services, languages, types, sections. Default 256.
+const ELEMENTS_KEPT_MAX: usize = 256;
+
+/// What is read, and what was noticed on the way.
+struct Reader {
+    dialect: Dialect,
+    deviations: Vec<Deviation>,
+}
+
+impl Metadata {
+    /// Reads a `mex:Metadata` element with the declarations in scope (as a body's child has them).
+    ///
+    /// `None` when it is another element. The dialect is that of the first section that has one.
+    #[must_use]
+    pub fn from_element(element: &Element) -> Option<(Self, Dialect, Vec<Deviation>)> {
+        if !element.name.is(METADATA_EXCHANGE, "Metadata") {
+            return None;
+        }
+        let dialects: Vec<_> = element
+            .elements()
+            .filter_map(section_dialect)
+            .filter_map(|uri| Dialect::of_namespace(uri.rsplit_once('/')?.0))
+            .collect();
+        let dialect = dialects.first().copied().unwrap_or_default();
+        let mut reader = Reader {
+            dialect,
+            deviations: Vec::new(),
+        };
+        if dialects.iter().any(|other| *other != dialect) {
+            reader.deviations.push(Deviation::MixedDialects);
+        }
+        let mut metadata = Self::default();
+        for (index, section) in element.elements().enumerate() {
+            if index == ELEMENTS_KEPT_MAX {
+                reader
+                    .deviations
+                    .push(Deviation::TooMany("MetadataSection"));
+                break;
+            }
+            reader.section(&mut metadata, element, section);
+        }
+        reader.deviations.extend(metadata.deviations());
+        Some((metadata, dialect, reader.deviations))
+    }
+}
+
+fn section_dialect(section: &Element) -> Option<&str> {
+    if !section.name.is(METADATA_EXCHANGE, "MetadataSection") {
+        return None;
+    }
+    section.attribute(&Name::local("Dialect")).map(str::trim)
+}
+
+fn clip(text: &str) -> String {
+    text.trim().chars().take(TEXT_KEPT_MAX).collect()
+}
+
+/// An endpoint reference in whichever version it is written.
+fn endpoint(element: &Element) -> Option<EndpointReference> {
+    let versions = [AddressingVersion::V200508, AddressingVersion::V200408];
+    let mut found = versions
+        .into_iter()
+        .filter_map(|version| EndpointReference::from_element(version, element).ok());
+    found.next().filter(|endpoint| !endpoint.address.is_empty())
+}
+
+fn endpoints(element: &Element) -> impl Iterator<Item = EndpointReference> + '_ {
+    let versions = [AddressingVersion::V200508, AddressingVersion::V200408];
+    let named = move |child: &&Element| {
+        versions
+            .iter()
+            .any(|version| child.name == version.name("EndpointReference"))
+    };
+    element.elements().filter(named).filter_map(endpoint)
+}
+
+impl Reader {
+    fn section(&mut self, metadata: &mut Metadata, root: &Element, section: &Element) {
+        let Some(uri) = section_dialect(section) else {
+            self.unreadable(section);
+            return;
+        };
+        let content = section.elements().next();
+        let of_profile = uri
+            .rsplit_once('/')
+            .filter(|(namespace, _)| Dialect::of_namespace(namespace).is_some());
+        let own = |content: &&Element| Dialect::of_namespace(&content.name.namespace).is_some();
+        match (of_profile.map(|(_, local)| local), content.filter(own)) {
+            (Some("ThisModel"), Some(content)) if content.name.local == "ThisModel" => {
+                let read = self.this_model(content);
+                self.once(&mut metadata.this_model, "ThisModel", read);
+            }
+            (Some("ThisDevice"), Some(content)) if content.name.local == "ThisDevice" => {
+                let read = self.this_device(content);
+                self.once(&mut metadata.this_device, "ThisDevice", read);
+            }
+            (Some("Relationship"), Some(content)) if content.name.local == "Relationship" => {
+                self.relationship(metadata, &[root, section, content]);
+            }
+            (Some(_), _) => self.unreadable(section),
+            (None, _) if is_wsdl(uri) => match content.and_then(wsdl) {
+                Some(wsdl) => metadata.wsdl.push(wsdl),
+                None => self.unreadable(section),
+            },
+            (None, _) => metadata.other.push(OtherSection {
+                dialect: clip(uri),
+                identifier: section.attribute(&Name::local("Identifier")).map(clip),
+                content: content.cloned(),
+            }),
+        }
+    }
+
+    fn unreadable(&mut self, element: &Element) {
+        let uri = element
+            .attribute(&Name::local("Dialect"))
+            .unwrap_or_default();
+        let what = format!("{} {}", element.name.local, clip(uri));
+        self.deviations
+            .push(Deviation::Unreadable(what.trim().to_owned()));
+    }
+
+    fn once<T>(&mut self, slot: &mut Option<T>, name: &'static str, value: T) {
+        match slot {
+            Some(_) => self.deviations.push(Deviation::Repeated(name)),
+            None => *slot = Some(value),
+        }
+    }
+
+    /// The children of this local name in the namespace of the profile.
+    fn texts(&mut self, parent: &Element, local: &'static str) -> Vec<LocalizedString> {
+        let language = Name::new("http://www.w3.org/XML/1998/namespace", "lang");
+        let mut read: Vec<_> = own_children(parent, local)
+            .take(ELEMENTS_KEPT_MAX + 1)
+            .map(|text| LocalizedString {
+                text: clip(&text.text()),
+                language: text.attribute(&language).map(clip),
+            })
+            .collect();
+        if read.len() > ELEMENTS_KEPT_MAX {
+            read.truncate(ELEMENTS_KEPT_MAX);
+            self.deviations.push(Deviation::TooMany(local));
+        }
+        read
+    }
+
+    fn text(&mut self, parent: &Element, local: &'static str) -> Option<String> {
+        let mut texts = own_children(parent, local).map(|text| clip(&text.text()));
+        let first = texts.next();
+        if texts.next().is_some() {
+            self.deviations.push(Deviation::Repeated(local));
+        }
+        first.filter(|text| !text.is_empty())
+    }
+
+    fn this_model(&mut self, element: &Element) -> ThisModel {
+        ThisModel {
+            manufacturer: self.texts(element, "Manufacturer"),
+            manufacturer_url: self.text(element, "ManufacturerUrl"),
+            model_name: self.texts(element, "ModelName"),
+            model_number: self.text(element, "ModelNumber"),
+            model_url: self.text(element, "ModelUrl"),
+            presentation_url: self.text(element, "PresentationUrl"),
+            extensions: extensions(element),
+        }
+    }
+
+    fn this_device(&mut self, element: &Element) -> ThisDevice {
+        ThisDevice {
+            friendly_name: self.texts(element, "FriendlyName"),
+            firmware_version: self.text(element, "FirmwareVersion"),
+            serial_number: self.text(element, "SerialNumber"),
+            extensions: extensions(element),
+        }
+    }
+
+    /// `path` ends with the Relationship.
+    fn relationship(&mut self, metadata: &mut Metadata, path: &[&Element; 3]) {
+        let [_, _, element] = path;
+        let kind = element
+            .attribute(&Name::local("Type"))
+            .unwrap_or_default()
+            .trim();
+        let host = Dialect::ALL.iter().any(|dialect| {
+            kind.strip_prefix(dialect.dpws())
+                .is_some_and(|rest| rest == "/host")
+        });
+        if !host {
+            self.deviations.push(Deviation::Unreadable(format!(
+                "Relationship {}",
+                clip(kind)
+            )));
+            return;
+        }
+        let mut read = metadata.relationship.take().unwrap_or_default();
+        for child in own_children(element, "Host") {
+            let types = self.types(path, child);
+            match endpoints(child).next() {
+                Some(endpoint) => self.once(&mut read.host, "Host", Host { endpoint, types }),
+                None => self.unreadable(child),
+            }
+        }
+        for child in own_children(element, "Hosted") {
+            if read.hosted.len() == ELEMENTS_KEPT_MAX {
+                self.deviations.push(Deviation::TooMany("Hosted"));
+                break;
+            }
+            let id = own_children(child, "ServiceId").next();
+            read.hosted.push(Hosted {
+                endpoints: endpoints(child).take(ELEMENTS_KEPT_MAX).collect(),
+                types: self.types(path, child),
+                service_id: id.map(|id| clip(&id.text())).unwrap_or_default(),
+            });
+        }
+        metadata.relationship = Some(read);
+    }
+
+    fn types(&mut self, path: &[&Element; 3], parent: &Element) -> Vec<Name> {
+        let [root, section, relationship] = path;
+        let around = [*root, *section, *relationship, parent];
+        let mut types = Vec::new();
+        for element in own_children(parent, "Types") {
+            for text in element.text().split_whitespace() {
+                if types.len() == ELEMENTS_KEPT_MAX {
+                    self.deviations.push(Deviation::TooMany("Types"));
+                    return types;
+                }
+                match element.resolve(&around, text) {
+                    Some(name) => types.push(name),
+                    None => self.deviations.push(Deviation::UnboundType(clip(text))),
+                }
+            }
+        }
+        // A type of the profile itself is meant in the dialect of the message.
+        types
+            .iter()
+            .map(|name| self.dialect.translate(name))
+            .collect()
+    }
+}
+
+fn own_children<'a>(
+    parent: &'a Element,
+    local: &'static str,
+) -> impl Iterator<Item = &'a Element> + 'a {
+    parent.elements().filter(move |child| {
+        child.name.local == local && Dialect::of_namespace(&child.name.namespace).is_some()
+    })
+}
+
+fn extensions(element: &Element) -> Vec<Element> {
+    let foreign = |child: &&Element| Dialect::of_namespace(&child.name.namespace).is_none();
+    let foreign = element.elements().filter(foreign).take(ELEMENTS_KEPT_MAX);
+    foreign.cloned().collect()
+}
+
+/// Whether a dialect is that of WSDL, with or without its last slash.
+pub(super) fn is_wsdl(uri: &str) -> bool {
+    uri == WSDL_DIALECT || WSDL_DIALECT.strip_suffix('/') == Some(uri)
+}
+
+fn wsdl(content: &Element) -> Option<WsdlSection> {
+    if content.name.is(METADATA_EXCHANGE, "Location") {
+        let location = clip(&content.text());
+        return (!location.is_empty()).then_some(WsdlSection::Location(location));
+    }
+    if content.name.is(METADATA_EXCHANGE, "MetadataReference") {
+        return endpoint(content).map(WsdlSection::Reference);
+    }
+    let inline = content.name.is(chappe_soap::wsdl::NAMESPACE, "definitions");
+    inline.then(|| WsdlSection::Inline(content.clone()))
+}
