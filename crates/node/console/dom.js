@@ -85,7 +85,8 @@ export function table(caption, columns, rows, className = '') {
       h('caption', { class: 'unseen' }, caption),
       h('thead', null, h('tr', null, head)),
       h('tbody', null, rows.map((row) => h('tr', null,
-        row.map((cell, index) => h('td', { 'data-label': columns[index] }, cell)))))));
+        row.map((cell, index) => h('td', { 'data-label': columns[index] },
+          cell === '' || cell === null ? null : h('div', null, cell))))))));
 }
 
 /** A list of terms and what they are; rows without a value are left out. */

@@ -2,6 +2,7 @@
 
 import { path, query, read } from './api.js';
 import * as live from './live.js';
+import { model, stream } from './model.js';
 
 const AT_ONCE = 2;
 
@@ -11,7 +12,7 @@ let running = 0;
 
 /** Reads the newest `points` elements of a stream into its buffer, unless as many were read before. */
 export function before(name, points) {
-  if ((asked.get(name) ?? 0) >= points) return;
+  if ((asked.get(name) ?? 0) >= points || (model.streams && !stream(name))) return;
   asked.set(name, points);
   waiting.push([name, points]);
   work();

@@ -63,7 +63,7 @@ function openList(root) {
     keyed(list, devices, (one) => one.key, create, update);
     const number = (state) => devices.filter((one) => one.state === state).length;
     const parts = [`seen ${devices.length}`, `usable ${number('usable')}`];
-    if (number('attention')) parts.push(`${number('attention')} need attention`);
+    if (number('attention')) parts.push(`${number('attention')} need${number('attention') === 1 ? 's' : ''} attention`);
     if (number('gone')) parts.push(`${number('gone')} gone`);
     setText(foot, model.devices && devices.length === 0
       ? 'No device was seen yet. The command `chappe doctor` says whether multicast works here.'

@@ -14,6 +14,11 @@ const ROWS_MOST = 14;
 const POINTS_BEFORE = 60;
 const NOTICES_SHOWN = 12;
 
+/** A number for a line among others: four significant digits, the integer part whole. */
+function brief(value) {
+  return number(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4)));
+}
+
 /** The newest values of a stream in one line of text. */
 export function newestText(buffer) {
   const element = buffer.newest;
@@ -28,11 +33,15 @@ export function newestText(buffer) {
   const many = fields.length > 1;
   return fields.slice(0, 4).map((field) => {
     const content = element.values[field.name];
-    const text = typeof content === 'number' ? number(Math.round(content * 1000) / 1000)
+    const text = typeof content === 'number' ? brief(content)
       : typeof content === 'boolean' ? `${field.name} ${content ? 'yes' : 'no'}` : content ?? '–';
     const last = field.unit && !fields.slice(fields.indexOf(field) + 1).some((f) => f.unit === field.unit);
     return `${many && field.type !== 'text' && typeof content === 'number' ? `${field.name.split('_').pop()} ` : ''}${text}${last ? ` ${unit(field.unit)}` : ''}`;
   }).join('  ');
+}
+
+function attention(number) {
+  return number === 1 ? 'needs attention' : 'need attention';
 }
 
 /** The name of a device, where a notice gives its key. */
@@ -143,7 +152,7 @@ export function open(root) {
     const states = (items, state) => (items ?? []).filter((one) => one.state === state).length;
     const list = (parts) => parts.filter(([n]) => n > 0).map(([n, w]) => `${n} ${w}`).join(', ');
     setText(figures.devices.value, model.devices ? states(model.devices, 'usable') : '–');
-    setText(figures.devices.more, list([[states(model.devices, 'attention'), 'need attention'],
+    setText(figures.devices.more, list([[states(model.devices, 'attention'), attention(states(model.devices, 'attention'))],
       [states(model.devices, 'gone'), 'gone']]) || 'all usable');
     setText(figures.streams.value, count(model.streams?.length));
     setText(figures.streams.more, `${number(Math.round(live.arrivals() * 10) / 10)} elements/s`);

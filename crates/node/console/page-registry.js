@@ -121,7 +121,8 @@ function openOne(root, key) {
   }, (error) => {
     const isMissing = error.status === 404;
     replace(body, h('h1', null, isMissing ? 'Not in the registry' : 'Registry'), h('p', null, h('code', null, key)),
-      isMissing ? h('p', { class: 'quiet' }, 'It may be a word of a vocabulary: an entity can refer to it without it being one.') : problem(error));
+      isMissing ? h('p', { class: 'quiet' }, 'It may be a word of a vocabulary, to which entities refer. ',
+        h('a', { href: query('#/registry', { observed_property: key }) }, 'What observes it?')) : problem(error));
   });
   return { close() {} };
 }

@@ -112,9 +112,10 @@ function openOne(root, name) {
   const body = h('div');
   const line = spark(live.buffer(name));
   before(name, 60);
+  const strip = h('div', { class: 'bar strip' }, now, line.node);
   let drawn = null;
   replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/sensors' }, 'Virtual sensors')), head,
-    h('div', { class: 'bar strip' }, now, line.node), body);
+    strip, body);
 
   function fill() {
     const sensor = (model.sensors ?? []).find((one) => one.name === name);
@@ -134,7 +135,8 @@ function openOne(root, name) {
       f.observed_property ? h('code', { title: f.observed_property }, short(f.observed_property)) : '–']);
     const history = [...(sensor.history ?? [])].reverse().map((one) => [moment(one.at), one.what]);
     replace(body,
-      h('section', null, h('h2', null, 'Sources'), h('ul', { class: 'sources' }, (sensor.sources ?? []).map(source))),
+      h('section', null, h('h2', null, 'Sources'), (sensor.sources ?? []).length
+        ? h('ul', { class: 'sources' }, sensor.sources.map(source)) : h('p', { class: 'quiet' }, 'None could be read from its file.')),
       h('div', { class: 'two' },
         h('section', null, h('h2', null, 'Query'), sqlText(sensor.sql)),
         h('section', null, h('h2', null, 'Window and output'), facts([
@@ -149,6 +151,7 @@ function openOne(root, name) {
 
   function tick() {
     const buffer = live.buffer(name);
+    strip.hidden = !buffer.newest;
     setText(now, newestText(buffer));
     if (buffer.newest) now.title = `${since(buffer.newest.source_time)} ago`;
   }

@@ -274,10 +274,13 @@ function openSql(root, given) {
     }
   }
   let touched = Boolean(given);
+  if (touched || box.value !== 'select 1') ask();
   box.addEventListener('input', () => { touched = true; });
   return {
     changed(kind) {
-      if (kind === 'streams' && !touched && box.value === 'select 1') box.value = first();
+      if (kind !== 'streams' || touched || box.value !== 'select 1') return;
+      box.value = first();
+      ask();
     },
     close() {},
   };
