@@ -92,7 +92,7 @@ export function local(name) {
 /** The telling end of an IRI; the whole is shown as a title beside it. */
 export function short(iri) {
   if (!iri) return '';
-  const mdc = /^urn:oid:1\.2\.840\.10004\.[\d.]*\.(\d+)$/.exec(iri);
+  const mdc = /^urn:oid:1\.2\.840\.10004\.[\d.]*[.#](\d+)$/.exec(iri);
   if (mdc) return `MDC ${mdc[1]}`;
   const loinc = /^https?:\/\/loinc\.org\/(.+)$/.exec(iri);
   if (loinc) return `LOINC ${loinc[1]}`;

@@ -13,9 +13,10 @@ const TERMS = [
   ['scope', 'Scope', 'https://…'], ['observed_property', 'Observed property', 'http://loinc.org/8867-4'],
 ];
 const EXAMPLES = [
-  ['every name and kind of thing', `SELECT ?thing ?name WHERE {
-  ?thing <https://chappe.example/ns#name> ?name
-} LIMIT 50`],
+  ['every name and class', `PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
+SELECT ?thing ?name ?class WHERE {
+  ?thing rdfs:label ?name ; a ?class
+} LIMIT 100`],
   ['what is observed, in which unit', `PREFIX sosa: <http://www.w3.org/ns/sosa/>
 PREFIX chappe: <https://chappe.example/ns#>
 SELECT ?stream ?field ?property ?unit WHERE {
@@ -25,9 +26,10 @@ SELECT ?stream ?field ?property ?unit WHERE {
   OPTIONAL { ?node chappe:unit ?unit }
 } LIMIT 100`],
   ['which device produces which stream', `PREFIX chappe: <https://chappe.example/ns#>
+PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
 SELECT ?device ?name ?stream WHERE {
   ?stream chappe:producedBy ?device .
-  ?device chappe:name ?name
+  ?device rdfs:label ?name
 } LIMIT 100`],
   ['is there a heart rate?', `PREFIX sosa: <http://www.w3.org/ns/sosa/>
 ASK { ?field sosa:observedProperty <http://loinc.org/8867-4> }`],

@@ -239,6 +239,11 @@ function openOne(root, name) {
   };
 }
 
+/** The table of a stream, as the node names it. */
+function tableName(name) {
+  return name.replace(/[^A-Za-z0-9]/g, '_');
+}
+
 const LEVELS = {
   memory: 'lost when the program ends',
   process: 'kept when the program is killed',
@@ -248,7 +253,7 @@ const LEVELS = {
 function openSql(root, given) {
   const first = () => {
     const one = (model.streams ?? []).find((s) => (s.fields ?? []).some((f) => f.type === 'double'));
-    return one ? `select *\nfrom "${one.name}"\nlimit 20` : 'select 1';
+    return one ? `select *\nfrom ${tableName(one.name)}\norder by sequence desc\nlimit 20` : 'select 1';
   };
   const box = h('textarea', { id: 'sql', spellcheck: 'false', rows: 6, 'aria-label': 'SQL',
     onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter' && ask() });
@@ -256,7 +261,7 @@ function openSql(root, given) {
   const took = h('span', { class: 'stamp', role: 'status' });
   const answer = h('div');
   replace(root, h('h1', null, 'Streams'), tabs('sql'),
-    h('p', { class: 'quiet' }, 'Every stream is a table of that name. Nothing can be changed.'), box,
+    h('p', { class: 'quiet' }, 'Every stream is a table: its name with _ for dots and dashes. Nothing can be changed.'), box,
     h('div', { class: 'bar' }, h('button', { class: 'main', type: 'button', onclick: ask }, 'Run'),
       h('small', null, 'Ctrl+Enter'), took), answer);
 
