@@ -115,6 +115,7 @@ struct State {
     faults: Vec<Fault>,
     faults_hit: u64,
     capacity: u64,
+    free_hidden: bool,
     random: fastrand::Rng,
 }
 
@@ -144,6 +145,7 @@ impl SimDisk {
             faults: Vec::new(),
             faults_hit: 0,
             capacity: u64::MAX,
+            free_hidden: false,
             random: fastrand::Rng::with_seed(seed),
         })
     }
@@ -250,6 +252,11 @@ impl SimDisk {
     /// Sets how many bytes fit; less than are there means full.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
+    }
+
+    /// From now on nobody can tell how much is free; writes find out.
+    pub fn hide_free_bytes(&self) {
+        self.state().free_hidden = true;
     }
 
     /// Bytes of all files.
@@ -530,6 +537,9 @@ impl Disk for SimDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let state = self.state();
+        if state.free_hidden {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         Ok(state.capacity.saturating_sub(state.used()))
     }
 }

@@ -1,0 +1,223 @@
+//! Goal: rot anywhere is found or harmless: no wrong record is ever returned, healthy records
+//! outside the rotten place stay readable, what is missing is named.
+//! Method: each byte of each file of a log gets one bit flipped (clean and unclean ends), sectors
+//! are zeroed or swapped; each result is opened and all that can be read is compared.
+
+use chappe_log::{Error, Level, Options, Position, Store, check};
+use chappe_sim::SimDisk;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 4096,
+        reserve_bytes: 0,
+        ..Options::default()
+    }
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Payload and batch of each record by stream and number.
+type Model = BTreeMap<(usize, u64), (Vec<u8>, u64)>;
+
+fn build(clean: bool) -> (SimDisk, Model) {
+    let disk = SimDisk::new(1);
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
+    let streams = NAMES.map(|name| store.stream(name, Level::Power, b"meta").unwrap());
+    let mut model = Model::new();
+    for batch in 0..60u64 {
+        let s = (batch % 3) as usize;
+        let payload =
+            |n: u64| format!("record {n} of batch {batch} {}", "y".repeat(batch as usize));
+        let records: Vec<_> = (0..1 + batch % 2)
+            .map(|n| (n as i64, payload(n).into_bytes()))
+            .collect();
+        let appended = streams[s].append(records.clone()).unwrap();
+        for (n, (_, payload)) in records.into_iter().enumerate() {
+            model.insert((s, appended.first.sequence + n as u64), (payload, batch));
+        }
+        appended.wait().unwrap();
+    }
+    let killed = disk.kill();
+    drop(streams);
+    store.close().unwrap();
+    (if clean { disk } else { killed }, model)
+}
+
+/// Opens the disk and returns the batches of which records are missing.
+fn missing(disk: &SimDisk, model: &Model, what: &str) -> BTreeSet<u64> {
+    let report = check(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 99).unwrap();
+    assert_eq!(report.corrupt, recovery.corrupt, "{what}");
+    let mut missing = BTreeSet::new();
+    for (s, name) in NAMES.into_iter().enumerate() {
+        let found = store
+            .existing(name)
+            .or_else(|| store.existing(&format!("lost-name-{}", s + 1)));
+        let mut read = BTreeSet::new();
+        let mut from = 0;
+        while let Some(stream) = &found {
+            match stream.read(from, 5) {
+                Ok(records) if records.is_empty() => break,
+                Ok(records) => {
+                    for record in records {
+                        let number = record.position.sequence;
+                        assert!(read.insert(number), "{what}: {number} twice");
+                        assert_eq!(model[&(s, number)].0, record.payload, "{what}");
+                        from = number + 1;
+                    }
+                }
+                Err(Error::Gap { next, .. }) => from = next,
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+        for ((_, number), (_, batch)) in model.iter().filter(|((of, _), _)| *of == s) {
+            if read.contains(number) {
+                continue;
+            }
+            missing.insert(*batch);
+            let named = !recovery.corrupt.is_empty() || recovery.torn_tail.is_some();
+            assert!(
+                named,
+                "{what}: {name} {number} is missing and nothing says so"
+            );
+            if let Some(stream) = &found {
+                let gap = stream.gaps().iter().any(|(a, b)| (a..=b).contains(&number));
+                let (epoch, _) = stream.epochs()[0];
+                let rolled = stream
+                    .resume(Position {
+                        epoch,
+                        sequence: *number,
+                    })
+                    .is_err();
+                assert!(
+                    gap || rolled || *number < stream.first(),
+                    "{what}: {name} {number}"
+                );
+                // The number is not given to another record of the same epoch.
+                assert!(
+                    gap || stream.epoch() != epoch || *number < stream.first(),
+                    "{what}"
+                );
+            }
+        }
+    }
+    missing
+}
+
+#[test]
+fn one_flipped_bit_costs_at_most_its_batch() {
+    flip_bits(5, 2000);
+}
+
+#[test]
+#[ignore = "half a minute: every byte of both logs"]
+fn one_flipped_bit_in_every_byte() {
+    flip_bits(1, 20_000);
+}
+
+/// Flips a bit of every `step`th byte.
+fn flip_bits(step: u64, at_least: usize) {
+    let (mut flips, mut found) = (0, 0);
+    for clean in [true, false] {
+        let (disk, model) = build(clean);
+        assert!(missing(&disk.kill(), &model, "untouched").is_empty());
+        for name in disk.names() {
+            for byte in (0..disk.bytes(&name).unwrap().len() as u64).step_by(step as usize) {
+                let rotten = disk.kill();
+                assert!(rotten.flip(&name, byte * 8 + (byte * 5 + byte / 7) % 8));
+                let what = format!("clean {clean}, {name}, byte {byte}");
+                let missing = missing(&rotten, &model, &what);
+                assert!(
+                    missing.len() <= 1,
+                    "{what}: batches {missing:?} are missing"
+                );
+                flips += 1;
+                found += missing.len();
+            }
+        }
+    }
+    assert!(
+        flips > 10_000 && found > 1000,
+        "{flips} flips, {found} batches"
+    );
+    println!("{flips} flips, {found} of them cost a batch");
+}
+
+#[test]
+fn lost_and_misdirected_sectors_never_give_a_wrong_record() {
+    let (disk, model) = build(true);
+    let names: Vec<_> = disk
+        .names()
+        .into_iter()
+        .filter(|n| n.ends_with(".segment"))
+        .collect();
+    for name in &names {
+        let bytes = disk.bytes(name).unwrap();
+        let sectors = bytes.len() / 512;
+        for sector in 0..sectors {
+            let mut zeroed = bytes.clone();
+            zeroed[sector * 512..(sector + 1) * 512].fill(0);
+            let mut swapped = bytes.clone();
+            let other = (sector + 3) % sectors;
+            swapped[sector * 512..][..512].copy_from_slice(&bytes[other * 512..][..512]);
+            for (what, bytes) in [("zeroed", zeroed), ("swapped", swapped)] {
+                let rotten = disk.kill();
+                rotten.put(name, &bytes);
+                missing(&rotten, &model, &format!("{name} {what} {sector}"));
+            }
+            let cut = disk.kill();
+            cut.put(name, &bytes[..sector * 512]);
+            missing(&cut, &model, &format!("{name} cut at {sector}"));
+        }
+    }
+    // A whole segment in another's place, and one that is gone.
+    let swapped = disk.kill();
+    swapped.put(&names[1], &disk.bytes(&names[0]).unwrap());
+    assert!(!missing(&swapped, &model, "first segment twice").is_empty());
+}
+
+#[test]
+fn rot_under_an_open_store_is_a_gap() {
+    let (disk, model) = build(true);
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), 5).unwrap();
+    let stream = store.existing("b").unwrap();
+    let name = disk.names()[1].clone();
+    let mut payload = model[&(1, 4)].0.clone();
+    payload.truncate(12);
+    let (segment, at) = disk
+        .names()
+        .into_iter()
+        .find_map(|name| {
+            let bytes = disk.bytes(&name)?;
+            Some((
+                name,
+                bytes.windows(payload.len()).position(|w| w == payload)?,
+            ))
+        })
+        .unwrap_or((name, 200));
+    assert!(disk.flip(&segment, at as u64 * 8));
+    let (mut from, mut gaps, mut read) = (1, 0, 0);
+    while from <= stream.last() {
+        match stream.read(from, 100) {
+            Ok(records) => {
+                for record in &records {
+                    assert_eq!(record.payload, model[&(1, record.position.sequence)].0);
+                }
+                read += records.len();
+                from = records.last().unwrap().position.sequence + 1;
+            }
+            Err(Error::Gap { next, .. }) => {
+                gaps += 1;
+                from = next;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let of_stream = model.keys().filter(|(s, _)| *s == 1).count();
+    assert!(
+        gaps <= 1 && read + 2 >= of_stream,
+        "{gaps} gaps, {read} of {of_stream}"
+    );
+    assert_eq!(stream.gaps().len(), gaps);
+}

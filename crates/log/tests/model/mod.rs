@@ -1,0 +1,164 @@
+//! A workload over streams of all levels, and the judge that compares a store with what was
+//! acknowledged. Kept apart from the store's own code.
+
+use chappe_log::{Level, Options, Position, Store};
+use chappe_sim::SimDisk;
+use std::collections::BTreeMap;
+
+const STREAMS: [(&str, Level); 4] = [
+    ("power-a", Level::Power),
+    ("power-b", Level::Power),
+    ("process", Level::Process),
+    ("memory", Level::Memory),
+];
+
+/// Everything that was acknowledged: stream, position, payload.
+#[derive(Default, Clone)]
+pub(crate) struct Model {
+    pub(crate) acknowledged: BTreeMap<(usize, u64), (Position, Vec<u8>)>,
+    /// Positions that somebody was told of; a second use of one is a fault.
+    pub(crate) issued: BTreeMap<(usize, Position), Vec<u8>>,
+}
+
+/// Small segments, no reserve.
+pub(crate) fn options() -> Options {
+    Options {
+        segment_bytes: 4096,
+        reserve_bytes: 0,
+        ..Options::default()
+    }
+}
+
+/// Runs until all is done or the power is gone; true if it was all done.
+pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64) -> bool {
+    let Ok((store, _)) = Store::open(Box::new(disk.clone()), options(), seed) else {
+        return false;
+    };
+    let mut streams = Vec::new();
+    for (name, level) in STREAMS {
+        match store.stream(name, level, b"schema") {
+            Ok(stream) => streams.push(stream),
+            Err(_) => return false,
+        }
+    }
+    let mut random = fastrand_like(seed);
+    for step in 0..steps {
+        // Several batches at once, so that groups of several frames are torn.
+        let mut waiting = Vec::new();
+        for _ in 0..1 + random() % 3 {
+            let s = (random() % 4) as usize;
+            let batch: Vec<(i64, Vec<u8>)> = (0..1 + random() % 3)
+                .map(|n| {
+                    let text = format!("{seed} {step} {n} {}", random());
+                    (
+                        step as i64,
+                        text.repeat(1 + (random() % 9) as usize).into_bytes(),
+                    )
+                })
+                .collect();
+            let Ok(appended) = streams[s].append(batch.clone()) else {
+                return false;
+            };
+            waiting.push((s, appended.first, batch, appended));
+        }
+        for (s, first, batch, appended) in waiting {
+            if appended.wait().is_err() {
+                return false;
+            }
+            for (n, (_, payload)) in batch.into_iter().enumerate() {
+                let sequence = first.sequence + n as u64;
+                let position = Position { sequence, ..first };
+                let old = model.issued.insert((s, position), payload.clone());
+                assert!(
+                    old.is_none(),
+                    "{position:?} of {} was given out twice",
+                    STREAMS[s].0
+                );
+                model
+                    .acknowledged
+                    .insert((s, sequence), (position, payload));
+            }
+        }
+    }
+    drop(streams);
+    store.close().is_ok()
+}
+
+fn fastrand_like(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> 8
+    }
+}
+
+/// Opens the disk and compares all that can be read with the model.
+pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u64) {
+    let (store, recovery) = Store::open(Box::new(disk.clone()), options(), seed).unwrap();
+    for (s, (name, level)) in STREAMS.into_iter().enumerate() {
+        let wanted: Vec<_> = model
+            .acknowledged
+            .iter()
+            .filter(|((of, _), _)| *of == s)
+            .collect();
+        let Some(stream) = store.existing(name) else {
+            let safe = wanted.is_empty() || level < at_least;
+            assert!(safe, "stream {name} is lost: {recovery:?}");
+            continue;
+        };
+        let mut found = BTreeMap::new();
+        let mut last = 0;
+        let mut from = 0;
+        loop {
+            match stream.read(from, 7) {
+                Ok(records) if records.is_empty() => break,
+                Ok(records) => {
+                    for record in records {
+                        let sequence = record.position.sequence;
+                        assert!(sequence > last, "order of {name}");
+                        last = sequence;
+                        found.insert(sequence, record);
+                    }
+                    from = last + 1;
+                }
+                Err(chappe_log::Error::Gap { next, .. }) => from = next,
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+        for ((_, sequence), (position, payload)) in wanted {
+            let Some(record) = found.get(sequence) else {
+                assert!(
+                    level < at_least,
+                    "{name} {position:?} is lost: {recovery:?}"
+                );
+                continue;
+            };
+            // A number may have been given anew only in another epoch.
+            if record.position == *position {
+                assert_eq!(
+                    record.payload, *payload,
+                    "{name} {position:?} is another record"
+                );
+            } else {
+                assert!(level < at_least, "{name} {position:?} has another epoch");
+            }
+            if level >= at_least {
+                assert_eq!(stream.resume(*position).ok(), Some(sequence + 1), "{name}");
+            }
+        }
+        // What is readable now counts as acknowledged from now on.
+        model.acknowledged.retain(|(of, _), _| *of != s);
+        for (sequence, record) in found {
+            let key = (s, record.position);
+            if let Some(payload) = model.issued.insert(key, record.payload.clone()) {
+                assert_eq!(payload, record.payload, "{name} {:?}", record.position);
+            }
+            model
+                .acknowledged
+                .insert((s, sequence), (record.position, record.payload));
+        }
+    }
+    drop(store);
+}
