@@ -22,11 +22,44 @@ impl Client {
         contact: &Contact,
         envelope: &Envelope,
     ) -> Result<Option<Envelope>, Error> {
-        let text = Bytes::from(envelope.to_text());
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, content_type(&envelope.addressing.action));
-        let answer = self.request(contact, Method::POST, headers, text).await?;
+        let answer = self.exchange_soap(contact, envelope).await?;
+        match answer.as_ref().and_then(Envelope::fault) {
+            None => Ok(answer),
+            Some(fault) => Err(Error::Fault {
+                peer: contact.address,
+                fault: Box::new(fault),
+            }),
+        }
+    }
+
+    /// As [`Client::post_soap`], but a fault is an answer like any other.
+    ///
+    /// # Errors
+    /// When there is no answer, or when it is no SOAP message.
+    pub async fn exchange_soap(
+        &self,
+        contact: &Contact,
+        envelope: &Envelope,
+    ) -> Result<Option<Envelope>, Error> {
+        let action = &envelope.addressing.action;
+        let answer = self.post_text(contact, action, envelope.to_text()).await?;
         read_answer(contact, &answer, self.limits().body_bytes)
+    }
+
+    /// Sends the text of a message of this action; the answer is not looked into.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn post_text(
+        &self,
+        contact: &Contact,
+        action: &str,
+        text: String,
+    ) -> Result<Answer, Error> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, content_type(action));
+        self.request(contact, Method::POST, headers, Bytes::from(text))
+            .await
     }
 }
 
@@ -58,14 +91,8 @@ fn read_answer(
         ..Limits::default()
     };
     match Envelope::parse_within(&answer.body, limits) {
-        Ok(envelope) => match envelope.fault() {
-            Some(fault) => Err(Error::Fault {
-                peer,
-                fault: Box::new(fault),
-            }),
-            None if status.is_success() => Ok(Some(envelope)),
-            None => Err(Error::Status { peer, status }),
-        },
+        Ok(envelope) if status.is_success() || envelope.fault().is_some() => Ok(Some(envelope)),
+        Ok(_) => Err(Error::Status { peer, status }),
         // A server that is no SOAP server answers errors with a page.
         Err(_) if !status.is_success() => Err(Error::Status { peer, status }),
         Err(source) => Err(Error::Soap { peer, source }),

@@ -1,0 +1,250 @@
+//! From the machine's events to what the application sees.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use chappe_dpws::Dialect;
+use chappe_dpws::discovery::DropReason;
+use chappe_dpws::discovery::client::{Command, Event};
+use chappe_transport::Hop;
+use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets};
+use tokio::sync::{broadcast, mpsc};
+
+use super::{Entry, Found, Search, Seen, Shared, liveness};
+use crate::Error;
+
+/// What a client sees, one after the other. A reader that falls behind is given the table anew.
+pub struct Discovery {
+    shared: Arc<Shared>,
+    backlog: VecDeque<Seen>,
+    receiver: broadcast::Receiver<Seen>,
+}
+
+impl std::fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Discovery").finish_non_exhaustive()
+    }
+}
+
+impl Discovery {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        // Listening begins before the table is read, so that nothing falls between the two.
+        let receiver = shared.seen.subscribe();
+        let mut discovery = Self {
+            shared,
+            backlog: VecDeque::new(),
+            receiver,
+        };
+        discovery.refill();
+        discovery
+    }
+
+    /// The next; `None` when the client is closed.
+    pub async fn next(&mut self) -> Option<Seen> {
+        loop {
+            if let Some(seen) = self.backlog.pop_front() {
+                return Some(seen);
+            }
+            match self.receiver.recv().await {
+                Ok(seen) => return Some(seen),
+                Err(broadcast::error::RecvError::Lagged(_)) => self.refill(),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        let table = self.shared.table();
+        let found = table.values().map(|entry| Seen::Found(entry.found.clone()));
+        self.backlog.extend(found);
+    }
+}
+
+impl Shared {
+    pub(super) async fn probe(&self, search: &Search) -> Result<u64, Error> {
+        let id = self.probes.fetch_add(1, Ordering::Relaxed);
+        let command = Command::Probe {
+            id,
+            types: search.types.clone(),
+            scopes: search.scopes.iter().cloned().map(Into::into).collect(),
+            timeout: search.timeout,
+        };
+        self.order(command).await?;
+        Ok(id)
+    }
+
+    /// Searches twice: some devices answer only when asked for nothing in particular, others only
+    /// when asked for a DPWS device.
+    pub(super) async fn probe_everything(&self) -> Result<(), Error> {
+        self.probe(&Search::default()).await?;
+        let search = Search {
+            types: vec![Dialect::V2009.device_type()],
+            ..Search::default()
+        };
+        self.probe(&search).await?;
+        Ok(())
+    }
+}
+
+/// Takes the machine's events until it ends.
+pub(super) async fn listen(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>) {
+    while let Some(event) = events.recv().await {
+        take(&shared, event).await;
+    }
+}
+
+async fn take(shared: &Arc<Shared>, event: Event) {
+    match event {
+        Event::Found {
+            target,
+            dialect,
+            from,
+            ..
+        } => {
+            let found = Found::new(&target, dialect, from);
+            insert(shared, &found);
+            shared.tell(Seen::Found(found));
+        }
+        Event::Changed {
+            target,
+            dialect,
+            from,
+            ..
+        } => {
+            let found = Found::new(&target, dialect, from);
+            insert(shared, &found);
+            shared.tell(Seen::Changed(found));
+        }
+        // What differs is asked for by the machine, and comes as a change.
+        Event::Hello {
+            target, differs, ..
+        } => {
+            let endpoint = &*target.endpoint.address;
+            let known = shared
+                .table()
+                .get(endpoint)
+                .map(|entry| entry.found.clone());
+            if let Some(found) = known.filter(|_| !differs) {
+                shared.tell(Seen::Hello(found));
+            }
+        }
+        Event::ByeHint { endpoint, .. } => {
+            let (shared, endpoint) = (Arc::clone(shared), endpoint.to_string());
+            tokio::spawn(async move { liveness::confirm_bye(&shared, &endpoint).await });
+        }
+        Event::MoveHint { target, from } => {
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move { liveness::confirm_move(&shared, target, from).await });
+        }
+        Event::Match { id, endpoint } => {
+            let endpoint = endpoint.to_string();
+            shared.tell(Seen::Match { id, endpoint });
+        }
+        Event::ProbeEnded { id, count } => shared.tell(Seen::SearchEnded { id, count }),
+        Event::NotAsked { reason, .. } => {
+            let what = "question not asked";
+            shared.drops.record(Hop::Discovery, what, "", reason, None);
+        }
+        Event::Dropped {
+            reason,
+            from,
+            detail,
+            suppressed,
+        } => {
+            let times = suppressed + 1;
+            if is_ordinary(reason) {
+                shared.drops.count(times, Hop::Discovery, reason.label());
+            } else {
+                let hint = hint(reason).map(str::to_owned);
+                let (hop, label) = (Hop::Discovery, reason.label());
+                let drops = &shared.drops;
+                drops.record_times(times, hop, label, from.ip(), detail, hint);
+            }
+        }
+        // Addresses are judged where they are used; the end of a Resolve is told by its answer.
+        _ => {}
+    }
+}
+
+/// Drops that happen on every sound network and concern nobody.
+pub(crate) fn is_ordinary(reason: DropReason) -> bool {
+    matches!(
+        reason,
+        DropReason::Duplicate
+            | DropReason::Own
+            | DropReason::OtherRole
+            | DropReason::OtherDialect
+            | DropReason::NoMatch
+            | DropReason::OtherEndpoint
+            | DropReason::NotStarted
+    )
+}
+
+/// What can be done about a drop.
+pub(crate) fn hint(reason: DropReason) -> Option<&'static str> {
+    match reason {
+        DropReason::TooLarge => Some("let the device announce fewer types and scopes"),
+        DropReason::Malformed | DropReason::Invalid => {
+            Some("look at the message: chappe trace shows it decoded")
+        }
+        DropReason::RateLimited => Some("a host floods discovery: find it by its address"),
+        DropReason::OtherInterface => Some("add the interface to the configuration"),
+        DropReason::ReplyElsewhere => Some("answers go only to who asks: mend the asker's ReplyTo"),
+        DropReason::Stale => Some("the device's clock went back: its InstanceId must rise"),
+        DropReason::TableFull => Some("raise the limit of known devices"),
+        DropReason::DiscoveryProxy => Some("proxies are not used: devices must answer themselves"),
+        DropReason::Unrelated => Some("the answer came too late: search longer"),
+        _ => None,
+    }
+}
+
+fn insert(shared: &Shared, found: &Found) {
+    let entry = Entry {
+        found: found.clone(),
+        contact: None,
+        missed: 0,
+    };
+    let mut table = shared.table();
+    table.insert(found.endpoint.clone(), entry);
+}
+
+/// Searches again and again, since a Hello may be lost.
+pub(super) async fn probe_regularly(shared: Arc<Shared>, period: Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        if shared.probe_everything().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Follows changes of the interfaces.
+pub(super) async fn watch_interfaces(shared: Arc<Shared>) {
+    let options = UdpOptions::new(Role::Client);
+    let mut before = shared.options.selection.resolve().ok();
+    loop {
+        tokio::time::sleep(shared.options.interfaces_period).await;
+        let Ok(now) = shared.options.selection.resolve() else {
+            continue;
+        };
+        if before.as_ref() == Some(&now) {
+            continue;
+        }
+        let Ok(sockets) = UdpSockets::bind(&now, &options, &shared.drops) else {
+            continue;
+        };
+        tracing::info!(?now, "the interfaces have changed");
+        before = Some(now.clone());
+        if shared.orders.send(Order::Sockets(sockets)).await.is_err() {
+            return;
+        }
+        if shared.order(Command::SetInterfaces(now)).await.is_err() {
+            return;
+        }
+        if shared.probe_everything().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Whether a device still listens: what a Bye claims and what a power cut does not say.
+//!
+//! A Bye is not authenticated. It is believed when nothing listens at the device's address any
+//! more, which only the device (or whoever owns its address) can bring about.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_dpws::discovery::Target;
+use chappe_dpws::discovery::client::Command;
+use chappe_identity::Contact;
+use chappe_transport::Hop;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Found, Seen, Shared};
+
+/// Time in which a device takes a connection.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
+/// Pauses before the looks after a Bye: devices say it before they end.
+const LOOKS_AFTER_BYE: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1_500),
+    Duration::from_secs(3),
+];
+/// Looks in a row without any answer after which a device is gone.
+const MISSED_MAX: u32 = 3;
+/// Devices looked at together.
+const LOOKS_MAX: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Listens,
+    /// The host says that nothing listens there.
+    Refused,
+    /// Nothing is heard: the host or the network may be busy.
+    Silent,
+}
+
+async fn look_at(address: SocketAddr) -> Look {
+    match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => Look::Listens,
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => Look::Refused,
+        _ => Look::Silent,
+    }
+}
+
+/// Where the device is reached: as it was described, or as it announced itself.
+fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
+    let table = shared.table();
+    let entry = table.get(endpoint)?;
+    let allowed = |xaddr: &String| shared.options.policy.check(xaddr, entry.found.from).ok();
+    let announced = || entry.found.xaddrs.iter().find_map(allowed);
+    entry.contact.clone().or_else(announced)
+}
+
+/// Believes a Bye when the device does not listen any more.
+pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str) {
+    let Some(contact) = contact_of(shared, endpoint) else {
+        forget(shared, endpoint, "said Bye").await;
+        return;
+    };
+    for pause in LOOKS_AFTER_BYE {
+        tokio::time::sleep(pause).await;
+        if look_at(contact.address).await != Look::Listens {
+            forget(shared, endpoint, "said Bye and listens no more").await;
+            return;
+        }
+    }
+    let detail = format!("{endpoint} still listens at {}", contact.address);
+    let hint = Some("the Bye may be forged: see who sent it".to_owned());
+    let reason = "bye not believed";
+    shared
+        .drops
+        .record(Hop::Discovery, reason, contact.address.ip(), detail, hint);
+}
+
+/// Believes that a device moved when it does not listen at its old address any more.
+pub(super) async fn confirm_move(shared: &Shared, target: Target, from: SocketAddr) {
+    let endpoint = target.endpoint.address.to_string();
+    if let Some(contact) = contact_of(shared, &endpoint)
+        && look_at(contact.address).await == Look::Listens
+    {
+        let detail = format!("{endpoint} still listens at {}", contact.address);
+        let hint = Some("two devices share one identifier, or one of them is forged".to_owned());
+        let reason = "move not believed";
+        shared
+            .drops
+            .record(Hop::Discovery, reason, from.ip(), detail, hint);
+        return;
+    }
+    let dialect = shared
+        .table()
+        .get(&endpoint)
+        .map(|entry| entry.found.dialect);
+    let Some(dialect) = dialect else { return };
+    let found = Found::new(&target, dialect, from);
+    if let Some(entry) = shared.table().get_mut(&endpoint) {
+        entry.found = found.clone();
+        entry.contact = None;
+    }
+    if shared.order(Command::Accept { target, from }).await.is_ok() {
+        shared.tell(Seen::Changed(found));
+    }
+}
+
+async fn forget(shared: &Shared, endpoint: &str, reason: &str) {
+    if shared.table().remove(endpoint).is_none() {
+        return;
+    }
+    let command = Command::Forget {
+        endpoint: endpoint.to_owned().into(),
+    };
+    // When the client ends, there is nothing to forget.
+    let _ = shared.order(command).await;
+    shared.tell(Seen::Gone {
+        endpoint: endpoint.to_owned(),
+        reason: reason.to_owned(),
+    });
+}
+
+/// Looks regularly whether described devices still listen.
+pub(super) async fn look(shared: Arc<Shared>, period: Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        let described: Vec<(String, SocketAddr)> = {
+            let table = shared.table();
+            let described = table.iter().filter_map(|(endpoint, entry)| {
+                let contact = entry.contact.as_ref()?;
+                Some((endpoint.clone(), contact.address))
+            });
+            described.collect()
+        };
+        let mut looks = JoinSet::new();
+        for (endpoint, address) in described {
+            if looks.len() >= LOOKS_MAX {
+                take(&shared, looks.join_next().await).await;
+            }
+            looks.spawn(async move { (endpoint, look_at(address).await) });
+        }
+        while let Some(ended) = looks.join_next().await {
+            take(&shared, Some(ended)).await;
+        }
+    }
+}
+
+async fn take(shared: &Shared, ended: Option<Result<(String, Look), tokio::task::JoinError>>) {
+    let Some(Ok((endpoint, look))) = ended else {
+        return;
+    };
+    let missed = {
+        let mut table = shared.table();
+        let Some(entry) = table.get_mut(&endpoint) else {
+            return;
+        };
+        entry.missed = match look {
+            Look::Listens => 0,
+            Look::Refused => MISSED_MAX,
+            Look::Silent => entry.missed + 1,
+        };
+        entry.missed
+    };
+    if missed >= MISSED_MAX {
+        forget(shared, &endpoint, "listens no more").await;
+    }
+}

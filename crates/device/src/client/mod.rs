@@ -1,0 +1,315 @@
+//! The client: finds devices, reads what they are, calls them, receives their events.
+
+mod describe;
+mod description;
+mod discovery;
+mod found;
+mod liveness;
+mod subscription;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chappe_dpws::discovery as machine;
+use chappe_dpws::discovery::client::{Command, Config};
+use chappe_dpws::{Dialect, exchange};
+use chappe_identity::{AddressPolicy, Contact};
+use chappe_soap::{EndpointReference, Envelope};
+use chappe_transport::http::{Client, ClientLimits, ServerLimits};
+use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
+use chappe_transport::{Drops, Hop};
+use chappe_xml::{Element, Name};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+
+use crate::{Error, Selection};
+
+pub use description::{Description, Document, HostedService, Note};
+pub use discovery::Discovery;
+pub use found::{Found, Seen};
+pub use subscription::{Delivery, Notification, Subscription};
+
+/// Events of discovery that may wait for a slow reader, who then reads the table anew.
+const SEEN_MAX: usize = 1_024;
+/// Orders and events between the client and its machine.
+const QUEUE_MAX: usize = 256;
+
+/// How a [`DeviceClient`] behaves.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// Where it searches. Default the network without the loopback.
+    pub selection: Selection,
+    /// In which dialects. Default both.
+    pub dialects: Vec<Dialect>,
+    /// Which addresses a device may name. Default its own alone.
+    pub policy: AddressPolicy,
+    /// Bounds of its requests.
+    pub http: ClientLimits,
+    /// Bounds of the server that receives notifications.
+    pub notifications: ServerLimits,
+    /// Bytes of all WSDL and schema documents of one device. Default 16 MiB.
+    pub description_bytes: usize,
+    /// Time between two searches of its own; `None` for none. Default 60 s: Hellos get lost.
+    pub probe_period: Option<Duration>,
+    /// Time between two looks whether a described device still listens; `None` for none.
+    /// Default 3 s: a device that loses power says no Bye.
+    pub liveness_period: Option<Duration>,
+    /// Time between two looks at the interfaces. Default 10 s.
+    pub interfaces_period: Duration,
+    /// Notifications of one subscription that may wait; then the device waits. Default 1,024.
+    pub notifications_max: usize,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            selection: Selection::default(),
+            dialects: Dialect::ALL.to_vec(),
+            policy: AddressPolicy::default(),
+            http: ClientLimits::default(),
+            notifications: ServerLimits::default(),
+            description_bytes: 16 << 20,
+            probe_period: Some(Duration::from_secs(60)),
+            liveness_period: Some(Duration::from_secs(3)),
+            interfaces_period: Duration::from_secs(10),
+            notifications_max: 1_024,
+        }
+    }
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Search {
+    /// All of these types; none for everything. Names of DPWS are translated to each dialect.
+    pub types: Vec<Name>,
+    /// All of these scopes, by the default rule (prefix of path segments).
+    pub scopes: Vec<String>,
+    /// How long answers are taken. Default 3 s: devices may wait 2.5 s before they answer.
+    pub timeout: Duration,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            types: Vec::new(),
+            scopes: Vec::new(),
+            timeout: Duration::from_secs(3),
+        }
+    }
+}
+
+/// A device as the client knows it.
+struct Entry {
+    found: Found,
+    /// Where it was reached; `None` until it is described.
+    contact: Option<Contact>,
+    /// Looks in a row at which it did not answer.
+    missed: u32,
+}
+
+struct Shared {
+    options: ClientOptions,
+    http: Client,
+    drops: Drops,
+    orders: mpsc::Sender<Order<Command>>,
+    seen: broadcast::Sender<Seen>,
+    table: Mutex<HashMap<String, Entry>>,
+    random: Mutex<fastrand::Rng>,
+    sinks: Mutex<subscription::Sinks>,
+    probes: AtomicU64,
+}
+
+/// Finds and uses devices. Runs on the current runtime until it is closed or dropped.
+pub struct DeviceClient {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+impl std::fmt::Debug for DeviceClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceClient").finish_non_exhaustive()
+    }
+}
+
+impl DeviceClient {
+    /// Listens on the selected interfaces. What is dropped, here and later, is noted in `drops`.
+    ///
+    /// # Errors
+    /// When no interface fits, or none can be listened at.
+    pub fn start(options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+        let interfaces = options.selection.resolve()?;
+        let listen = |source| Error::Listen { at: None, source };
+        let seed = chappe_transport::seed_number().map_err(listen)?;
+        let sockets = UdpSockets::bind(&interfaces, &UdpOptions::new(Role::Client), &drops);
+        let sockets = sockets.map_err(listen)?;
+        let mut config = Config::new(interfaces, seed);
+        config.dialects.clone_from(&options.dialects);
+        // Addresses are judged when they are used: so a device that names a wrong one is shown, with
+        // the reason, and not merely missing.
+        let machine = machine::Client::new(config, |_: &str, _| Ok(()));
+        let (orders, receive_orders) = mpsc::channel(QUEUE_MAX);
+        let (send_events, events) = mpsc::channel(QUEUE_MAX);
+        let mut tasks = JoinSet::new();
+        let running = run_udp(machine, sockets, receive_orders, send_events, drops.clone());
+        tasks.spawn(async {
+            running.await;
+        });
+        let shared = Arc::new(Shared {
+            http: Client::new(options.http.clone()),
+            options,
+            drops,
+            orders,
+            seen: broadcast::Sender::new(SEEN_MAX),
+            table: Mutex::default(),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            sinks: Mutex::default(),
+            probes: AtomicU64::new(1),
+        });
+        tasks.spawn(discovery::listen(Arc::clone(&shared), events));
+        tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));
+        if let Some(period) = shared.options.probe_period {
+            tasks.spawn(discovery::probe_regularly(Arc::clone(&shared), period));
+        }
+        if let Some(period) = shared.options.liveness_period {
+            tasks.spawn(liveness::look(Arc::clone(&shared), period));
+        }
+        Ok(Self { shared, tasks })
+    }
+
+    /// What is known now, and then what becomes known; searches for everything in all dialects.
+    pub async fn discover(&self) -> Result<Discovery, Error> {
+        let discovery = self.listen();
+        self.shared.probe_everything().await?;
+        Ok(discovery)
+    }
+
+    /// What is known now, and then what becomes known, without a search.
+    #[must_use]
+    pub fn listen(&self) -> Discovery {
+        Discovery::new(Arc::clone(&self.shared))
+    }
+
+    /// Searches once. The answers come as [`Seen::Match`] with the returned number, and at last
+    /// [`Seen::SearchEnded`].
+    ///
+    /// # Errors
+    /// When the client is closed.
+    pub async fn search(&self, search: &Search) -> Result<u64, Error> {
+        self.shared.probe(search).await
+    }
+
+    /// Asks one host, whose network multicast does not reach; otherwise as [`Self::search`].
+    ///
+    /// # Errors
+    /// When the client is closed.
+    pub async fn search_at(&self, to: SocketAddr, search: &Search) -> Result<u64, Error> {
+        let id = self.shared.probes.fetch_add(1, Ordering::Relaxed);
+        let command = Command::DirectedProbe {
+            id,
+            to,
+            types: search.types.clone(),
+            scopes: search.scopes.iter().cloned().map(Into::into).collect(),
+            timeout: search.timeout,
+        };
+        self.shared.order(command).await?;
+        Ok(id)
+    }
+
+    /// Asks everyone where the device of this endpoint is; the answer comes as [`Seen::Found`] or
+    /// [`Seen::Changed`].
+    ///
+    /// # Errors
+    /// When the client is closed.
+    pub async fn resolve(&self, endpoint: &str) -> Result<(), Error> {
+        let endpoint = endpoint.to_owned().into();
+        self.shared.order(Command::Resolve { endpoint }).await
+    }
+
+    /// Every device that is known.
+    #[must_use]
+    pub fn known(&self) -> Vec<Found> {
+        let table = self.shared.table();
+        table.values().map(|entry| entry.found.clone()).collect()
+    }
+
+    /// The record of what was dropped.
+    #[must_use]
+    pub fn drops(&self) -> &Drops {
+        &self.shared.drops
+    }
+
+    /// Calls an operation: `body` goes under `action`, and the body of the answer comes back;
+    /// `None` when the service accepts without answer.
+    ///
+    /// # Errors
+    /// When the device cannot be reached, answers with a fault, or with no message.
+    pub async fn call(
+        &self,
+        service: &HostedService,
+        action: &str,
+        body: Element,
+    ) -> Result<Option<Element>, Error> {
+        let request = self
+            .shared
+            .request(service.dialect, &service.endpoint, action)
+            .with_body(body);
+        let answer = self.shared.http.post_soap(&service.contact, &request).await;
+        let answer = answer.map_err(Error::from).inspect_err(|error| {
+            self.shared
+                .note(Hop::Call, &service.contact.address.ip().to_string(), error);
+        })?;
+        Ok(answer.and_then(|answer| answer.body.into_iter().next()))
+    }
+
+    /// Unsubscribes, and ends all that runs; answered when it has ended.
+    pub async fn close(mut self) {
+        let sinks = {
+            let mut sinks = self
+                .shared
+                .sinks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *sinks)
+        };
+        sinks.close().await;
+        self.tasks.shutdown().await;
+        self.shared.http.close_idle();
+    }
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        // Every change leaves the table whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn order(&self, command: Command) -> Result<(), Error> {
+        let order = Order::Command(command);
+        self.orders.send(order).await.map_err(|_| Error::Closed)
+    }
+
+    fn message_id(&self) -> String {
+        let random = self.random.lock();
+        chappe_soap::udp::random_urn(&mut random.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn request(&self, dialect: Dialect, to: &EndpointReference, action: &str) -> Envelope {
+        let version = dialect.addressing();
+        exchange::request(version, to, action.to_owned(), self.message_id())
+    }
+
+    /// Notes an error as a drop.
+    fn note(&self, hop: Hop, peer: &str, error: &Error) {
+        let (hop, detail) = (error.hop(hop), error.to_string());
+        self.drops
+            .record(hop, error.reason(), peer, detail, error.hint());
+    }
+
+    fn tell(&self, seen: Seen) {
+        // Without listeners nobody needs to know.
+        let _ = self.seen.send(seen);
+    }
+}

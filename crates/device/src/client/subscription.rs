@@ -1,0 +1,449 @@
+//! Subscriptions: one event sink for each dialect, one server for each local address.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use chappe_dpws::Dialect;
+use chappe_dpws::eventing::{
+    EndReason, EventSink, SinkCommand, SinkConfig, SinkEvent, SinkReceive, SinkTransmit, Source,
+    SubscriptionKey, Token,
+};
+use chappe_dpws::exchange::Reply;
+use chappe_identity::Contact;
+use chappe_machine::{Input, Output};
+use chappe_soap::Envelope;
+use chappe_transport::http::{Request, Response, Server};
+use chappe_transport::{Hop, route_source};
+use chappe_xml::Element;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::{DeviceClient, HostedService, Shared};
+use crate::Error;
+use crate::driver::{InputOf, drive};
+use crate::http::{limits_for, response};
+
+/// Inputs that may wait for a machine.
+const INPUTS_MAX: usize = 1_024;
+/// The lease that is asked for; devices may grant less.
+const LEASE: Duration = Duration::from_secs(600);
+/// Time that a device has to answer an Unsubscribe when the client closes.
+const UNSUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
+
+/// What comes of a subscription.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// The device granted it, at first or again after an end.
+    Subscribed {
+        /// For how long; it is renewed in time.
+        granted: Duration,
+    },
+    /// An event.
+    Notification(Notification),
+    /// It ended; unless it was unsubscribed, it is tried again.
+    Ended(EndReason),
+    /// It cannot be had, or kept, for now; it is tried again.
+    Trouble {
+        /// What is wrong.
+        detail: String,
+        /// What can be done, when that is known.
+        hint: Option<&'static str>,
+    },
+}
+
+/// An event of a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notification {
+    /// Which event.
+    pub action: String,
+    /// Its content.
+    pub body: Element,
+    /// When it arrived here.
+    pub received_at: SystemTime,
+}
+
+/// A subscription; it ends when this is dropped.
+///
+/// A device is not answered while as many deliveries as permitted wait here.
+pub struct Subscription {
+    key: SubscriptionKey,
+    receiver: mpsc::UnboundedReceiver<Delivery>,
+    room: Arc<Semaphore>,
+    sink: Arc<Sink>,
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    /// The next delivery; `None` when the client is closed.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        let delivery = self.receiver.recv().await?;
+        if matches!(delivery, Delivery::Notification(_)) {
+            self.room.add_permits(1);
+        }
+        Some(delivery)
+    }
+
+    /// Asks the device whether it still knows the subscription: it was seen to restart.
+    pub async fn doubt(&self) {
+        self.sink
+            .command(SinkCommand::Doubt { key: self.key })
+            .await;
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let command = SinkCommand::Unsubscribe { key: self.key };
+        // When the queue is full, the lease ends it: nothing is renewed without a receiver.
+        let _ = self.sink.inputs.try_send(Some(Input::Command(command)));
+        self.sink.state().receivers.remove(&self.key);
+    }
+}
+
+/// All that belongs to subscriptions of one client.
+#[derive(Default)]
+pub(super) struct Sinks {
+    of_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
+    servers: HashMap<IpAddr, Server>,
+    next_key: u64,
+}
+
+/// One event sink and what its driver needs.
+struct Sink {
+    inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
+    path: &'static str,
+    state: Mutex<State>,
+}
+
+/// What to answer, and the room that has to be waited for first.
+type Answered = (Reply, Option<Arc<Semaphore>>);
+
+#[derive(Default)]
+struct State {
+    receivers: HashMap<SubscriptionKey, (mpsc::UnboundedSender<Delivery>, Arc<Semaphore>)>,
+    /// Posted messages whose answer is awaited.
+    posted: HashMap<u64, oneshot::Sender<Answered>>,
+    next_token: u64,
+    /// The interfaces of link-local devices: addresses in messages do not say them.
+    zones: HashMap<Ipv6Addr, u32>,
+}
+
+impl DeviceClient {
+    /// Subscribes to events of a service by their actions; none means all that its WSDL has.
+    ///
+    /// It is kept alive, and subscribed anew when the device forgets it, until it is dropped.
+    ///
+    /// # Errors
+    /// When the service has no events, or notifications cannot be received on the address that
+    /// reaches the device. What the device says comes as a [`Delivery`].
+    pub async fn subscribe(
+        &self,
+        service: &HostedService,
+        actions: &[String],
+    ) -> Result<Subscription, Error> {
+        let actions = match actions {
+            [] => service.events(),
+            actions => actions.to_vec(),
+        };
+        let shared = &self.shared;
+        let peer = service.contact.address;
+        let local = route_source(peer).map_err(|source| Error::Listen { at: None, source })?;
+        let (sink, base, key) = {
+            let mut sinks = shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+            let sink = sinks.sink(shared, service.dialect)?;
+            let base = sinks.base(shared, local, peer)?;
+            sinks.next_key += 1;
+            (sink, base, SubscriptionKey(sinks.next_key))
+        };
+        let room = Arc::new(Semaphore::new(shared.options.notifications_max));
+        let (sender, receiver) = mpsc::unbounded_channel();
+        {
+            let mut state = sink.state();
+            state.receivers.insert(key, (sender, Arc::clone(&room)));
+            if let SocketAddr::V6(peer) = peer {
+                state.zones.insert(*peer.ip(), peer.scope_id());
+            }
+        }
+        let source = Source {
+            endpoint: service.endpoint.clone(),
+            peer,
+            actions: actions.into_iter().map(Into::into).collect(),
+            lease: LEASE,
+            base: base.into(),
+        };
+        let source = Box::new(source);
+        sink.command(SinkCommand::Subscribe { key, source }).await;
+        Ok(Subscription {
+            key,
+            receiver,
+            room,
+            sink,
+        })
+    }
+}
+
+impl Sinks {
+    fn sink(&mut self, shared: &Arc<Shared>, dialect: Dialect) -> Result<Arc<Sink>, Error> {
+        if let Some(sink) = self.of_dialect.get(&dialect) {
+            return Ok(Arc::clone(&sink.0));
+        }
+        let path = match dialect {
+            Dialect::V2009 => "/events",
+            Dialect::V2005 => "/events-2005",
+        };
+        let config = SinkConfig {
+            path: path.into(),
+            dialect,
+            utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
+            ..SinkConfig::default()
+        };
+        let policy = shared.options.policy.clone();
+        let check = move |address: &str, peer| match policy.check(address, peer) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(refusal.to_string()),
+        };
+        let secret = crate::http::secret()?;
+        let machine = EventSink::new(config, Arc::new(check), secret);
+        let (inputs, receive) = mpsc::channel(INPUTS_MAX);
+        let sink = Arc::new(Sink {
+            inputs,
+            path,
+            state: Mutex::default(),
+        });
+        let taker = Taker {
+            sink: Arc::downgrade(&sink),
+            shared: Arc::downgrade(shared),
+            room: None,
+            requests: JoinSet::new(),
+        };
+        let running = tokio::spawn(run(machine, receive, taker));
+        self.of_dialect
+            .insert(dialect, (Arc::clone(&sink), running));
+        Ok(sink)
+    }
+
+    /// Scheme, host and port of the server on `local`, which is started when it is not there.
+    fn base(
+        &mut self,
+        shared: &Arc<Shared>,
+        local: IpAddr,
+        peer: SocketAddr,
+    ) -> Result<String, Error> {
+        if let Some(server) = self.servers.get(&local) {
+            return Ok(format!("http://{}", without_zone(server.local_addr())));
+        }
+        let mut address = SocketAddr::new(local, 0);
+        if let (SocketAddr::V6(address), SocketAddr::V6(peer)) = (&mut address, peer) {
+            address.set_scope_id(peer.scope_id());
+        }
+        let weak = Arc::downgrade(shared);
+        let handler = move |request: Request| {
+            let weak = Weak::clone(&weak);
+            async move { receive(&weak, request).await }
+        };
+        let limits = shared.options.notifications.clone();
+        let at = Some(local);
+        let server = Server::bind(address, limits, shared.drops.clone(), handler)
+            .map_err(|source| Error::Listen { at, source })?;
+        let base = format!("http://{}", without_zone(server.local_addr()));
+        self.servers.insert(local, server);
+        Ok(base)
+    }
+
+    /// Ends all subscriptions, giving devices a moment to hear of it.
+    pub(super) async fn close(self) {
+        for (sink, running) in self.of_dialect.into_values() {
+            sink.command(SinkCommand::Stop).await;
+            let _ = sink.inputs.send(None).await;
+            let _ = running.await;
+        }
+    }
+}
+
+fn without_zone(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
+}
+
+impl Sink {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn command(&self, command: SinkCommand) {
+        // When the machine has ended, the client is closed, and so is every subscription.
+        let _ = self.inputs.send(Some(Input::Command(command))).await;
+    }
+
+    /// Gives the machine a posted message and waits for what to answer.
+    async fn post(&self, peer: SocketAddr, path: String, envelope: Envelope) -> Option<Reply> {
+        let (answer, answered) = oneshot::channel();
+        let token = {
+            let mut state = self.state();
+            state.next_token += 1;
+            let token = state.next_token;
+            state.posted.insert(token, answer);
+            token
+        };
+        let posted = SinkReceive::Posted {
+            token: Token(token),
+            peer,
+            path: path.into(),
+            envelope: Box::new(envelope),
+        };
+        self.inputs.send(Some(Input::Receive(posted))).await.ok()?;
+        let (reply, room) = answered.await.ok()?;
+        if let Some(room) = room {
+            // Until the application has read enough, the device waits for its answer.
+            room.acquire().await.ok()?.forget();
+        }
+        Some(reply)
+    }
+}
+
+/// Answers a request to the server of notifications.
+async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
+    let Some(shared) = shared.upgrade() else {
+        return response(&Reply::UNAVAILABLE);
+    };
+    let sink = {
+        let sinks = shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = sinks.of_dialect.values().map(|(sink, _)| sink);
+        let is_below = |sink: &&Arc<Sink>| {
+            let rest = request.path.strip_prefix(sink.path);
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        sinks.find(is_below).map(Arc::clone)
+    };
+    let Some(sink) = sink else {
+        return response(&Reply::NOT_FOUND);
+    };
+    let limits = limits_for(&shared.options.http);
+    let envelope = match Envelope::parse_within(&request.body, limits) {
+        Ok(envelope) => envelope,
+        Err(error) => {
+            let (peer, detail) = (request.peer.ip(), error.to_string());
+            let reason = "notification is no message";
+            shared.drops.record(Hop::Event, reason, peer, detail, None);
+            let fault = chappe_dpws::exchange::unreadable(&error, shared.message_id());
+            return response(&Reply::message(fault));
+        }
+    };
+    let reply = sink.post(request.peer, request.path, envelope).await;
+    response(&reply.unwrap_or(Reply::UNAVAILABLE))
+}
+
+/// Takes what the machine says.
+struct Taker {
+    sink: Weak<Sink>,
+    shared: Weak<Shared>,
+    /// Of the notification that was just handed out; its answer comes next.
+    room: Option<Arc<Semaphore>>,
+    requests: JoinSet<()>,
+}
+
+async fn run(
+    machine: EventSink,
+    inputs: mpsc::Receiver<Option<InputOf<EventSink>>>,
+    mut taker: Taker,
+) {
+    drive(machine, inputs, |_, output| taker.take(output)).await;
+    // The last requests say that nothing is wanted any more.
+    let rest = async { while taker.requests.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(UNSUBSCRIBE_DEADLINE, rest).await;
+}
+
+impl Taker {
+    fn take(&mut self, output: Output<SinkTransmit, SinkEvent>) {
+        while self.requests.try_join_next().is_some() {}
+        let (Some(sink), Some(shared)) = (self.sink.upgrade(), self.shared.upgrade()) else {
+            return;
+        };
+        match output {
+            Output::Transmit(SinkTransmit::Request { request, envelope }) => {
+                self.requests.spawn(async move {
+                    let answer = ask(&shared, &sink, &envelope).await;
+                    let answer = SinkReceive::Answer { request, answer };
+                    let _ = sink.inputs.send(Some(Input::Receive(answer))).await;
+                });
+            }
+            Output::Transmit(SinkTransmit::Reply { token, reply }) => {
+                let room = self.room.take();
+                if let Some(posted) = sink.state().posted.remove(&token.0) {
+                    // Whoever posted may have gone.
+                    let _ = posted.send((reply, room));
+                }
+            }
+            Output::Event(event) => self.event(&sink, &shared, event),
+        }
+    }
+
+    fn event(&mut self, sink: &Sink, shared: &Shared, event: SinkEvent) {
+        let (key, delivery) = match event {
+            SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
+            SinkEvent::Ended { key, why } => (key, Delivery::Ended(why)),
+            SinkEvent::Notification { key, action, body } => {
+                let notification = Notification {
+                    action: action.into_owned(),
+                    body,
+                    received_at: SystemTime::now(),
+                };
+                (key, Delivery::Notification(notification))
+            }
+            SinkEvent::Trouble { key, reason, hint } => {
+                let detail = reason.to_string();
+                let (what, told) = ("subscription in trouble", hint.map(str::to_owned));
+                shared
+                    .drops
+                    .record(Hop::Event, what, "", detail.clone(), told);
+                (key, Delivery::Trouble { detail, hint })
+            }
+            SinkEvent::Refused { peer, reason } => {
+                let detail = format!("{reason:?}");
+                let what = "notification refused";
+                shared
+                    .drops
+                    .record(Hop::Event, what, peer.ip(), detail, None);
+                return;
+            }
+            _ => return,
+        };
+        let state = sink.state();
+        if let Some((sender, room)) = state.receivers.get(&key) {
+            if matches!(delivery, Delivery::Notification(_)) {
+                self.room = Some(Arc::clone(room));
+            }
+            let _ = sender.send(delivery);
+        }
+    }
+}
+
+/// Sends a request of the machine.
+async fn ask(
+    shared: &Shared,
+    sink: &Sink,
+    envelope: &Envelope,
+) -> Result<Box<Envelope>, chappe_xml::Str> {
+    let to = envelope.addressing.to.as_deref().unwrap_or_default();
+    // The machine has had the address judged.
+    let mut contact = Contact::parse(to, 0).map_err(|refusal| refusal.to_string())?;
+    if let SocketAddr::V6(address) = &mut contact.address {
+        let zones = &sink.state().zones;
+        address.set_scope_id(zones.get(address.ip()).copied().unwrap_or(0));
+    }
+    match shared.http.exchange_soap(&contact, envelope).await {
+        Ok(Some(answer)) => Ok(Box::new(answer)),
+        Ok(None) => Err("it answered without a message".into()),
+        Err(error) => Err(error.to_string().into()),
+    }
+}

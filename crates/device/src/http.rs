@@ -1,0 +1,43 @@
+//! Between HTTP and the profile's messages.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use chappe_dpws::exchange::Reply;
+use chappe_transport::Clock;
+use chappe_transport::http::{ClientLimits, Response, StatusCode};
+use chappe_xml::Limits;
+
+use crate::Error;
+
+/// A reply of the profile as an answer of HTTP.
+pub(crate) fn response(reply: &Reply) -> Response {
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    match reply.content_type() {
+        Some(media_type) => Response::new(status, media_type, reply.to_text()),
+        None => Response::empty(status),
+    }
+}
+
+/// The limits of a document in a body of these limits.
+pub(crate) fn limits_for(http: &ClientLimits) -> Limits {
+    Limits {
+        bytes: http.body_bytes,
+        ..Limits::default()
+    }
+}
+
+/// Nanoseconds since 1970 at the origin of the machines' time.
+pub(crate) fn utc_at_origin_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let utc = i64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX);
+    let now = i64::try_from(Clock::process().now().as_nanos()).unwrap_or(i64::MAX);
+    utc.saturating_sub(now)
+}
+
+/// A secret for a machine's identifiers.
+pub(crate) fn secret() -> Result<[u8; 16], Error> {
+    let seed = chappe_transport::seed().map_err(|source| Error::Listen { at: None, source })?;
+    let mut secret = [0; 16];
+    secret.copy_from_slice(&seed[..16]);
+    Ok(secret)
+}
