@@ -24,19 +24,25 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod dictionary;
 mod entity;
 mod error;
+mod expression;
 mod feed;
+mod guard;
 mod journal;
 mod log_journal;
+mod ordered;
+mod partition;
+mod plan;
 mod record;
 mod registry;
 mod scope;
 mod search;
 mod sparql;
-#[path = "naive.rs"]
 mod state;
 mod turtle;
+mod view;
 pub mod vocabulary;
 
 pub use access::Access;

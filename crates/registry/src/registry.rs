@@ -18,7 +18,7 @@ use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::record::Record;
 use crate::search::{Found, Search};
-use crate::sparql::{Interrupt, SparqlAnswer, SparqlError, SparqlLimits};
+use crate::sparql::{Cost, Interrupt, SparqlAnswer, SparqlError, SparqlLimits};
 use crate::state::State;
 
 /// Records read from the journal at a time.
@@ -209,13 +209,23 @@ impl Registry {
         limits: &SparqlLimits,
         interrupt: &Interrupt,
     ) -> Result<SparqlAnswer, SparqlError> {
-        crate::sparql::run(
-            &self.inner.snapshot_of_memory(),
-            query,
-            principal,
-            limits,
-            interrupt,
-        )
+        self.sparql_with_cost(query, principal, limits, interrupt)
+            .map(|(answer, _)| answer)
+    }
+
+    /// As [`Registry::sparql`], with what the answer cost.
+    ///
+    /// # Errors
+    /// As [`Registry::sparql`].
+    pub fn sparql_with_cost(
+        &self,
+        query: &str,
+        principal: &Principal,
+        limits: &SparqlLimits,
+        interrupt: &Interrupt,
+    ) -> Result<(SparqlAnswer, Cost), SparqlError> {
+        let state = self.inner.snapshot_of_memory();
+        crate::sparql::run(&state, query, principal, limits, interrupt)
     }
 
     /// Changes from `from_revision` on, as far as `principal` may see them. `revision() + 1` asks

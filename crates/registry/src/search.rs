@@ -1,9 +1,16 @@
 //! Finding entities by their fields, all of which must match.
+//!
+//! The index of the rarest field gives the candidates, the others are looked up for each. When no
+//! field is rare, names are walked in order and the walk stops at the limit.
 
 use chappe_identity::Principal;
 
+use crate::dictionary::Id;
 use crate::entity::{Entity, EntityKind};
-use crate::state::State;
+use crate::ordered::OrderedSet;
+use crate::partition::{Partition, Text};
+use crate::scope;
+use crate::state::{State, fold};
 
 /// Entities returned when a search names no limit.
 pub const DEFAULT_SEARCH_LIMIT: usize = 100;
@@ -38,6 +45,167 @@ pub struct Found {
     pub truncated: bool,
 }
 
+/// Names are walked in order unless another field has fewer candidates by this factor: candidates of
+/// a field have to be sorted by name, and all of them looked at before the limit cuts.
+const RARE: usize = 8;
+
+/// The search with its texts as numbers.
+struct Asked {
+    prefix: String,
+    kind: Option<EntityKind>,
+    entity_type: Option<Id>,
+    scope: Option<String>,
+    observed: Option<Id>,
+    about: Option<Id>,
+}
+
+/// `None` when something is asked for that no entity can have.
+fn understand(state: &State, search: &Search) -> Option<Asked> {
+    // An absent field is Some(None); a text nobody uses ends the search.
+    fn known<T>(asked: Option<&String>, find: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+        asked.map_or(Some(None), |text| find(text).map(Some))
+    }
+    let dictionary = &state.dictionary;
+    Some(Asked {
+        prefix: fold(search.name_prefix.as_deref().unwrap_or_default()),
+        kind: search.kind,
+        entity_type: known(search.entity_type.as_ref(), |text| dictionary.text(text))?,
+        scope: known(search.scope.as_ref(), scope::normalize)?,
+        observed: known(search.observed_property.as_ref(), |iri| dictionary.iri(iri))?,
+        about: known(search.about.as_ref(), |iri| dictionary.iri(iri))?,
+    })
+}
+
+impl Asked {
+    /// How many candidates the field with the fewest has, and who they are.
+    fn rarest(&self, partition: &Partition) -> Option<(usize, Candidates)> {
+        let mut best: Option<(usize, Candidates)> = None;
+        let mut offer = |count: usize, candidates: &dyn Fn() -> Candidates| {
+            if best.as_ref().is_none_or(|(least, _)| count < *least) {
+                best = Some((count, candidates()));
+            }
+        };
+        let fields = [
+            (self.entity_type, &partition.types),
+            (self.kind.map(|kind| kind as Id), &partition.kinds),
+            (self.observed, &partition.observed),
+            (self.about, &partition.about),
+        ];
+        for (first, set) in fields {
+            let Some(first) = first else { continue };
+            let count =
+                set.rank(|key| *key <= [first, Id::MAX]) - set.rank(|key| *key < [first, 0]);
+            offer(count, &|| Box::new(pairs(set, first)));
+        }
+        if let Some(scope) = &self.scope {
+            let (from, end) = (before(scope), past(scope));
+            let set = &partition.scopes;
+            let count = set.rank(&end) - set.rank(&from);
+            offer(count, &|| Box::new(texts(set, scope)));
+        }
+        best
+    }
+
+    fn fits(&self, state: &State, partition: &Partition, entity: Id) -> bool {
+        let Some(fields) = state.fields(entity) else {
+            return false;
+        };
+        let has = |set: &OrderedSet<[Id; 2]>, first: Option<Id>| {
+            first.is_none_or(|first| set.contains(&[first, entity]))
+        };
+        self.kind.is_none_or(|kind| kind == fields.kind())
+            && has(&partition.types, self.entity_type)
+            && has(&partition.observed, self.observed)
+            && has(&partition.about, self.about)
+            && self
+                .scope
+                .as_ref()
+                .is_none_or(|scope| fields.has_scope_under(scope))
+    }
+}
+
+type Candidates = Box<dyn Iterator<Item = Id>>;
+
+fn pairs(set: &OrderedSet<[Id; 2]>, first: Id) -> impl Iterator<Item = Id> + use<> {
+    let keys = set.iter_from(|key| *key < [first, 0]);
+    keys.take_while(move |key| key[0] == first)
+        .map(|[_, entity]| entity)
+}
+
+fn texts(set: &OrderedSet<Text>, prefix: &str) -> impl Iterator<Item = Id> + use<> {
+    let keys = set.iter_from(before(prefix));
+    let prefix = prefix.to_owned();
+    keys.take_while(move |key| key.text.starts_with(&prefix))
+        .map(|key| key.entity)
+}
+
+fn before(prefix: &str) -> impl Fn(&Text) -> bool + '_ {
+    move |key| *key.text < *prefix
+}
+
+/// True for all texts up to the last that begins with `prefix`.
+fn past(prefix: &str) -> impl Fn(&Text) -> bool + '_ {
+    move |key| *key.text < *prefix || key.text.starts_with(prefix)
+}
+
 pub(crate) fn run(state: &State, search: &Search, principal: &Principal) -> Found {
-    state.naive_search(search, principal)
+    let limit = search
+        .limit
+        .unwrap_or(DEFAULT_SEARCH_LIMIT)
+        .min(MAX_SEARCH_LIMIT);
+    let Some(asked) = understand(state, search) else {
+        return Found::default();
+    };
+    let mut matches: Vec<(String, String, Id)> = Vec::new();
+    for partition in state.visible(principal) {
+        collect(state, &asked, &partition, limit, &mut matches);
+    }
+    matches.sort_unstable();
+    matches.dedup();
+    let truncated = matches.len() > limit;
+    let found = matches.into_iter().take(limit);
+    Found {
+        entities: found.filter_map(|(_, _, id)| state.entity(id)).collect(),
+        truncated,
+    }
+}
+
+/// Adds the first `limit` matches of one access rule, and one more if there is one.
+fn collect(
+    state: &State,
+    asked: &Asked,
+    partition: &Partition,
+    limit: usize,
+    matches: &mut Vec<(String, String, Id)>,
+) {
+    let names = &partition.names;
+    let named = names.rank(past(&asked.prefix)) - names.rank(before(&asked.prefix));
+    if let Some((count, candidates)) = asked.rarest(partition)
+        && count.saturating_mul(RARE) <= named
+    {
+        for entity in candidates.filter(|entity| asked.fits(state, partition, *entity)) {
+            let Some(fields) = state.fields(entity) else {
+                continue;
+            };
+            let name = fields.folded_name();
+            if name.starts_with(&asked.prefix) {
+                matches.push((name, fields.key().to_owned(), entity));
+            }
+        }
+        return;
+    }
+    let start = matches.len();
+    let walk = names.iter_from(before(&asked.prefix));
+    for Text { text, entity } in walk.take_while(|key| key.text.starts_with(&asked.prefix)) {
+        // Equal names are ordered by key, not by number: all of them are taken.
+        let full = matches.len() - start > limit;
+        if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {
+            return;
+        }
+        if asked.fits(state, partition, entity)
+            && let Some(fields) = state.fields(entity)
+        {
+            matches.push((text.to_string(), fields.key().to_owned(), entity));
+        }
+    }
 }

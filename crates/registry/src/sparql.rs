@@ -6,13 +6,19 @@
 //! A query ends with an error that names the limit it went over. The clock is the caller's:
 //! [`Interrupt`] asks it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use chappe_identity::Principal;
-use oxrdf::{Term, Variable};
+use oxrdf::{Literal, NamedNode, Term, Variable};
+use spareval::{QueryEvaluator, QueryResults};
+use spargebra::{Query, SparqlParser};
 
+use crate::plan::Planner;
 use crate::state::State;
+use crate::view::{Budget, View};
+use crate::{guard, plan};
 
 /// How much a query may cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,46 +161,123 @@ fn over(limit: &'static str, value: usize) -> SparqlError {
     }
 }
 
+/// Answers, and says what it cost.
 pub(crate) fn run(
     state: &Arc<State>,
-    query: &str,
+    text: &str,
     principal: &Principal,
     limits: &SparqlLimits,
     interrupt: &Interrupt,
-) -> Result<SparqlAnswer, SparqlError> {
-    if query.len() > limits.query_bytes {
+) -> Result<(SparqlAnswer, Cost), SparqlError> {
+    if text.len() > limits.query_bytes {
         return Err(over("query bytes", limits.query_bytes));
     }
-    let query = spargebra::SparqlParser::new()
-        .parse_query(query)
+    guard::check(text)?;
+    let query = SparqlParser::new()
+        .parse_query(text)
         .map_err(|error| SparqlError::Syntax(error.to_string()))?;
-    let dataset = state.dataset(principal);
-    let failed = |error: spareval::QueryEvaluationError| SparqlError::Evaluation(error.to_string());
-    let evaluator = spareval::QueryEvaluator::new();
-    match evaluator
-        .prepare(&query)
-        .execute(&dataset)
-        .map_err(failed)?
-    {
-        spareval::QueryResults::Boolean(value) => Ok(SparqlAnswer::Boolean(value)),
-        spareval::QueryResults::Graph(_) => Err(SparqlError::NotOffered("CONSTRUCT")),
-        spareval::QueryResults::Solutions(solutions) => {
+    if query.dataset().is_some() {
+        return Err(SparqlError::NotOffered("FROM"));
+    }
+    let traits = match &query {
+        Query::Select { pattern, .. } | Query::Ask { pattern, .. } => plan::examine(pattern)?,
+        Query::Construct { .. } => return Err(SparqlError::NotOffered("CONSTRUCT")),
+        Query::Describe { .. } => return Err(SparqlError::NotOffered("DESCRIBE")),
+    };
+    let budget = Budget::new(limits, interrupt, traits);
+    let view = View::new(state, principal, Arc::clone(&budget));
+    let query = planned(query, &view);
+    let answer = evaluate(&query, view, &budget, limits);
+    // A spent budget shows itself in many ways; the verdict is the true reason.
+    budget.verdict()?;
+    Ok((
+        answer?,
+        Cost {
+            entries: budget.entries(),
+            steps: budget.steps(),
+        },
+    ))
+}
+
+fn planned(query: Query, view: &View) -> Query {
+    let mut planner = Planner::new(view);
+    let nothing = HashSet::new();
+    match query {
+        Query::Select {
+            dataset,
+            pattern,
+            base_iri,
+        } => Query::Select {
+            dataset,
+            pattern: planner.plan(pattern, &nothing),
+            base_iri,
+        },
+        Query::Ask {
+            dataset,
+            pattern,
+            base_iri,
+        } => Query::Ask {
+            dataset,
+            pattern: planner.plan(pattern, &nothing),
+            base_iri,
+        },
+        other => other,
+    }
+}
+
+fn evaluator(budget: &Arc<Budget>) -> QueryEvaluator {
+    let count = |argument: &[Term]| match argument {
+        [Term::Literal(literal)] => literal.value().parse().unwrap_or(0_usize),
+        _ => 0,
+    };
+    let answer = |counted: bool| Some(Term::from(Literal::from(counted)));
+    let [step, row, build, probe] = [(); 4].map(|()| Arc::clone(budget));
+    let name = NamedNode::new_unchecked;
+    QueryEvaluator::new()
+        .without_optimizations()
+        .with_cancellation_token(budget.token.clone())
+        .with_custom_function(name(plan::STEP), move |_| answer(step.step().is_ok()))
+        .with_custom_function(name(plan::ROW), move |a| answer(row.row(count(a) as u64)))
+        .with_custom_function(name(plan::BUILD), move |a| answer(build.build(count(a))))
+        .with_custom_function(name(plan::PROBE), move |a| answer(probe.probe(count(a))))
+}
+
+fn evaluate(
+    query: &Query,
+    view: View,
+    budget: &Arc<Budget>,
+    limits: &SparqlLimits,
+) -> Result<SparqlAnswer, SparqlError> {
+    let failed = |error: spareval::QueryEvaluationError| {
+        budget
+            .verdict()
+            .err()
+            .unwrap_or_else(|| SparqlError::Evaluation(error.to_string()))
+    };
+    let evaluator = evaluator(budget);
+    match evaluator.prepare(query).execute(view).map_err(failed)? {
+        QueryResults::Boolean(value) => Ok(SparqlAnswer::Boolean(value)),
+        QueryResults::Graph(_) => Err(SparqlError::NotOffered("a graph as answer")),
+        QueryResults::Solutions(solutions) => {
             let variables = solutions.variables().to_vec();
             let mut rows = Vec::new();
+            let mut bytes = 0_usize;
             for solution in solutions {
                 let solution = solution.map_err(failed)?;
-                if interrupt.ended() {
-                    return Err(SparqlError::Interrupted);
-                }
+                budget.verdict()?;
                 if rows.len() >= limits.rows {
                     return Err(over("rows", limits.rows));
                 }
-                rows.push(
-                    variables
-                        .iter()
-                        .map(|name| solution.get(name).cloned())
-                        .collect(),
-                );
+                let row: Vec<Option<Term>> = variables
+                    .iter()
+                    .map(|name| solution.get(name).cloned())
+                    .collect();
+                let terms = row.iter().flatten().map(crate::entity::term_bytes);
+                bytes = bytes.saturating_add(terms.sum());
+                if bytes > limits.result_bytes {
+                    return Err(over("result bytes", limits.result_bytes));
+                }
+                rows.push(row);
             }
             Ok(SparqlAnswer::Solutions { variables, rows })
         }

@@ -1,0 +1,208 @@
+//! The indexes over everything that one access rule covers.
+//!
+//! Each rule has indexes of its own, so that what an asker may not see is not touched: not read, not
+//! counted, not part of the statistics that order a join.
+
+use std::sync::Arc;
+
+use crate::dictionary::Id;
+use crate::ordered::{Iter, OrderedSet};
+
+/// Which place comes first, second and third in an index's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Subject, predicate, object.
+    Spo,
+    /// Predicate, object, subject.
+    Pos,
+    /// Object, subject, predicate.
+    Osp,
+}
+
+impl Order {
+    /// The triple's places in this order.
+    pub(crate) fn key(self, [s, p, o]: [Id; 3]) -> [Id; 3] {
+        match self {
+            Self::Spo => [s, p, o],
+            Self::Pos => [p, o, s],
+            Self::Osp => [o, s, p],
+        }
+    }
+
+    /// The triple of a key in this order.
+    pub(crate) fn triple(self, [a, b, c]: [Id; 3]) -> [Id; 3] {
+        match self {
+            Self::Spo => [a, b, c],
+            Self::Pos => [c, a, b],
+            Self::Osp => [b, c, a],
+        }
+    }
+}
+
+/// A triple pattern with what is known of it, as one range of one index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) order: Order,
+    low: [Id; 3],
+    high: [Id; 3],
+}
+
+impl Range {
+    /// Three ordered indexes answer each of the eight patterns with one range.
+    pub(crate) fn of(subject: Option<Id>, predicate: Option<Id>, object: Option<Id>) -> Self {
+        let order = match (subject, predicate, object) {
+            (Some(_), _, None) | (None, None, None) | (Some(_), Some(_), Some(_)) => Order::Spo,
+            (None, Some(_), _) => Order::Pos,
+            (_, None, Some(_)) => Order::Osp,
+        };
+        let fill = |rest: Id| {
+            let or = |id: Option<Id>| id.unwrap_or(rest);
+            order.key([or(subject), or(predicate), or(object)])
+        };
+        Self {
+            order,
+            low: fill(0),
+            high: fill(Id::MAX),
+        }
+    }
+}
+
+/// A text with the entity it belongs to, ordered by text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Text {
+    pub(crate) text: Arc<str>,
+    pub(crate) entity: Id,
+}
+
+/// The indexes of one access rule.
+#[derive(Clone, Default)]
+pub(crate) struct Partition {
+    spo: OrderedSet<[Id; 3]>,
+    pos: OrderedSet<[Id; 3]>,
+    osp: OrderedSet<[Id; 3]>,
+    /// Triples that several entities bring, with how many bring them beside the first.
+    repeated: OrderedSet<[Id; 4]>,
+    /// Case-folded names.
+    pub(crate) names: OrderedSet<Text>,
+    /// Normal forms of scopes.
+    pub(crate) scopes: OrderedSet<Text>,
+    /// (type, entity).
+    pub(crate) types: OrderedSet<[Id; 2]>,
+    /// (kind, entity).
+    pub(crate) kinds: OrderedSet<[Id; 2]>,
+    /// (observed property, entity).
+    pub(crate) observed: OrderedSet<[Id; 2]>,
+    /// (IRI that the entity says something about, entity).
+    pub(crate) about: OrderedSet<[Id; 2]>,
+    /// (owner, entity).
+    pub(crate) owners: OrderedSet<[Id; 2]>,
+}
+
+impl Partition {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let texts = |set: &OrderedSet<Text>| {
+            set.memory_bytes() + set.iter().map(|key| key.text.len() + 16).sum::<usize>()
+        };
+        let pairs = [
+            &self.types,
+            &self.kinds,
+            &self.observed,
+            &self.about,
+            &self.owners,
+        ];
+        [&self.spo, &self.pos, &self.osp]
+            .map(OrderedSet::memory_bytes)
+            .iter()
+            .sum::<usize>()
+            + pairs.map(OrderedSet::memory_bytes).iter().sum::<usize>()
+            + self.repeated.memory_bytes()
+            + texts(&self.names)
+            + texts(&self.scopes)
+    }
+
+    pub(crate) fn insert(&mut self, triple: [Id; 3]) {
+        if self.spo.insert(Order::Spo.key(triple)) {
+            self.pos.insert(Order::Pos.key(triple));
+            self.osp.insert(Order::Osp.key(triple));
+            return;
+        }
+        let more = self.take_repeats(triple);
+        self.put_repeats(triple, more + 1);
+    }
+
+    pub(crate) fn remove(&mut self, triple: [Id; 3]) {
+        let more = self.take_repeats(triple);
+        if more > 0 {
+            self.put_repeats(triple, more - 1);
+        } else if self.spo.remove(&Order::Spo.key(triple)) {
+            self.pos.remove(&Order::Pos.key(triple));
+            self.osp.remove(&Order::Osp.key(triple));
+        }
+    }
+
+    fn take_repeats(&mut self, [s, p, o]: [Id; 3]) -> u32 {
+        let before = |key: &[Id; 4]| *key < [s, p, o, 0];
+        let wanted = |key: &[Id; 4]| key.starts_with(&[s, p, o]);
+        self.repeated
+            .remove_at(before, wanted)
+            .map_or(0, |[_, _, _, more]| more)
+    }
+
+    fn put_repeats(&mut self, [s, p, o]: [Id; 3], more: u32) {
+        if more > 0 {
+            self.repeated.insert([s, p, o, more]);
+        }
+    }
+
+    fn index(&self, order: Order) -> &OrderedSet<[Id; 3]> {
+        match order {
+            Order::Spo => &self.spo,
+            Order::Pos => &self.pos,
+            Order::Osp => &self.osp,
+        }
+    }
+
+    /// Exactly how many triples are in `range`.
+    pub(crate) fn count(&self, range: Range) -> usize {
+        let index = self.index(range.order);
+        index.rank(|key| *key <= range.high) - index.rank(|key| *key < range.low)
+    }
+
+    pub(crate) fn contains(&self, triple: [Id; 3]) -> bool {
+        self.spo.contains(&triple)
+    }
+
+    /// Whether `id` is in any triple.
+    pub(crate) fn mentions(&self, id: Id) -> bool {
+        let here = |index: &OrderedSet<[Id; 3]>| {
+            index
+                .first_from(|key| *key < [id, 0, 0])
+                .is_some_and(|[first, _, _]| *first == id)
+        };
+        here(&self.spo) || here(&self.osp) || here(&self.pos)
+    }
+
+    /// The triples in `range`, from a snapshot.
+    pub(crate) fn triples(&self, range: Range) -> Triples {
+        let index = self.index(range.order);
+        Triples {
+            keys: index.iter_from(|key| *key < range.low),
+            range,
+        }
+    }
+}
+
+/// Triples of one range.
+pub(crate) struct Triples {
+    keys: Iter<[Id; 3]>,
+    range: Range,
+}
+
+impl Iterator for Triples {
+    type Item = [Id; 3];
+
+    fn next(&mut self) -> Option<[Id; 3]> {
+        let key = self.keys.next().filter(|key| *key <= self.range.high)?;
+        Some(self.range.order.triple(key))
+    }
+}

@@ -1,0 +1,657 @@
+//! The join order is ours.
+//!
+//! The evaluator is run with its own optimizer off, on algebra that this module has rewritten: every
+//! join that can be is a chain of lateral steps, each answered from an index with what the steps
+//! before it have bound, in the order of exact counts over what the asker may see. Filters run as
+//! soon as what they read is bound. What has to be held in memory, or makes rows without touching an
+//! index, is wrapped in a filter that counts it against the query's budget.
+//!
+//! docs/decisions/sparql-join-order.md has the reasons and the measurements.
+
+use std::collections::HashSet;
+
+use oxrdf::{Literal, NamedNode, Term, Variable};
+use spargebra::algebra::{
+    AggregateExpression, AggregateFunction, Expression, Function, GraphPattern,
+    PropertyPathExpression,
+};
+use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
+
+use crate::expression;
+use crate::sparql::SparqlError;
+use crate::view::{QueryTraits, View};
+
+/// Triple patterns, paths and tables of one query: each is one step of recursion in the evaluator.
+pub(crate) const MAX_PATTERNS: usize = 96;
+
+/// Casts are functions named for XML Schema's datatypes.
+const CASTS: &str = "http://www.w3.org/2001/XMLSchema#";
+
+/// The functions that count; a query that names them is refused like any unknown function.
+pub(crate) const STEP: &str = "chappe-internal:step";
+pub(crate) const ROW: &str = "chappe-internal:row";
+pub(crate) const BUILD: &str = "chappe-internal:build";
+pub(crate) const PROBE: &str = "chappe-internal:probe";
+
+type Variables = HashSet<Variable>;
+
+/// Rewrites a query's pattern; also says what is special about its cost.
+pub(crate) struct Planner<'a> {
+    view: &'a View,
+    joins: usize,
+}
+
+/// What the query asks for that is refused, and what its cost depends on.
+pub(crate) fn examine(pattern: &GraphPattern) -> Result<QueryTraits, SparqlError> {
+    let mut examiner = Examiner {
+        patterns: 0,
+        traits: QueryTraits::default(),
+    };
+    examiner.pattern(pattern)?;
+    Ok(examiner.traits)
+}
+
+struct Examiner {
+    patterns: usize,
+    traits: QueryTraits,
+}
+
+impl Examiner {
+    fn pattern(&mut self, pattern: &GraphPattern) -> Result<(), SparqlError> {
+        use GraphPattern as G;
+        let own = match pattern {
+            G::Bgp { patterns } => patterns.len(),
+            G::Path { .. } | G::Values { .. } => 1,
+            _ => 0,
+        };
+        self.patterns += own;
+        if self.patterns > MAX_PATTERNS {
+            let value = MAX_PATTERNS as u64;
+            return Err(SparqlError::Limit {
+                limit: "triple patterns",
+                value,
+            });
+        }
+        match pattern {
+            G::Bgp { .. } | G::Path { .. } | G::Values { .. } => Ok(()),
+            G::Service { .. } => Err(SparqlError::NotOffered("SERVICE")),
+            G::Graph { .. } => Err(SparqlError::NotOffered("GRAPH")),
+            G::Lateral { .. } => Err(SparqlError::NotOffered("LATERAL")),
+            G::Join { left, right } | G::Union { left, right } | G::Minus { left, right } => {
+                self.pattern(left)?;
+                self.pattern(right)
+            }
+            G::LeftJoin {
+                left,
+                right,
+                expression,
+            } => {
+                self.pattern(left)?;
+                self.pattern(right)?;
+                expression
+                    .iter()
+                    .try_for_each(|expression| self.expression(expression))
+            }
+            G::Filter { expr, inner } => {
+                self.expression(expr)?;
+                self.pattern(inner)
+            }
+            G::Extend {
+                inner, expression, ..
+            } => {
+                self.expression(expression)?;
+                self.pattern(inner)
+            }
+            G::OrderBy { inner, expression } => {
+                for order in expression {
+                    self.expression(expression::of_order(order))?;
+                }
+                self.pattern(inner)
+            }
+            G::Project { inner, .. }
+            | G::Distinct { inner }
+            | G::Reduced { inner }
+            | G::Slice { inner, .. } => self.pattern(inner),
+            G::Group {
+                inner, aggregates, ..
+            } => {
+                for (_, aggregate) in aggregates {
+                    if let AggregateExpression::FunctionCall { name, expr, .. } = aggregate {
+                        let concat = matches!(name, AggregateFunction::GroupConcat { .. });
+                        self.traits.texts |= concat;
+                        self.expression(expr)?;
+                    }
+                }
+                self.pattern(inner)
+            }
+        }
+    }
+
+    fn expression(&mut self, expression: &Expression) -> Result<(), SparqlError> {
+        expression::check_size(expression)?;
+        let mut result = Ok(());
+        expression::visit(expression, &mut |part| match part {
+            Expression::Exists(inner) if result.is_ok() => result = self.pattern(inner),
+            Expression::FunctionCall(Function::Custom(name), _)
+                if result.is_ok() && !name.as_str().starts_with(CASTS) =>
+            {
+                result = Err(SparqlError::NotOffered(
+                    "a function that SPARQL does not define",
+                ));
+            }
+            Expression::FunctionCall(Function::Regex | Function::Replace, arguments) => {
+                self.traits.slow = true;
+                let literal = matches!(arguments.get(1), Some(Expression::Literal(_)));
+                if !literal && result.is_ok() {
+                    result = Err(SparqlError::NotOffered("a pattern that is no literal"));
+                }
+            }
+            _ => {}
+        });
+        result
+    }
+}
+
+impl<'a> Planner<'a> {
+    pub(crate) fn new(view: &'a View) -> Self {
+        Self { view, joins: 0 }
+    }
+
+    /// The pattern in our order. `bound` are variables that have a value when it is evaluated.
+    pub(crate) fn plan(&mut self, pattern: GraphPattern, bound: &Variables) -> GraphPattern {
+        use GraphPattern as G;
+        match pattern {
+            G::Bgp { .. }
+            | G::Join { .. }
+            | G::Filter { .. }
+            | G::Path { .. }
+            | G::Values { .. } => self.group(pattern, bound),
+            G::LeftJoin {
+                left,
+                right,
+                expression,
+            } => self.left_join(*left, *right, expression, bound),
+            G::Union { left, right } => {
+                let left = Box::new(self.plan(*left, bound));
+                count(
+                    STEP,
+                    0,
+                    G::Union {
+                        left,
+                        right: Box::new(self.plan(*right, bound)),
+                    },
+                )
+            }
+            G::Extend {
+                inner,
+                variable,
+                expression,
+            } => {
+                let known = certain(&inner);
+                let expression = self.expression(expression, &known);
+                G::Extend {
+                    inner: Box::new(self.plan(*inner, bound)),
+                    variable,
+                    expression,
+                }
+            }
+            G::Minus { left, right } => {
+                let number = self.join();
+                let left = count(PROBE, number, self.plan(*left, bound));
+                let right = count(BUILD, number, self.plan(*right, &Variables::new()));
+                G::Minus {
+                    left: Box::new(left),
+                    right: Box::new(right),
+                }
+            }
+            G::OrderBy { inner, expression } => G::OrderBy {
+                inner: Box::new(count(ROW, 0, self.plan(*inner, bound))),
+                expression,
+            },
+            G::Distinct { inner } => G::Distinct {
+                inner: Box::new(count(ROW, 0, self.plan(*inner, bound))),
+            },
+            G::Reduced { inner } => G::Reduced {
+                inner: Box::new(self.plan(*inner, bound)),
+            },
+            G::Project { inner, variables } => G::Project {
+                inner: Box::new(self.plan(*inner, bound)),
+                variables,
+            },
+            G::Slice {
+                inner,
+                start,
+                length,
+            } => G::Slice {
+                inner: Box::new(self.plan(*inner, bound)),
+                start,
+                length,
+            },
+            G::Group {
+                inner,
+                variables,
+                aggregates,
+            } => {
+                let held = variables.len() + aggregates.iter().filter(|(_, a)| holds(a)).count();
+                let texts = aggregates
+                    .iter()
+                    .map(|(_, aggregate)| text_bytes(aggregate))
+                    .sum();
+                let inner = self.plan(*inner, bound);
+                let inner = count(if held > 0 { ROW } else { STEP }, texts, inner);
+                G::Group {
+                    inner: Box::new(inner),
+                    variables,
+                    aggregates,
+                }
+            }
+            G::Service { .. } | G::Graph { .. } | G::Lateral { .. } => pattern,
+        }
+    }
+
+    fn join(&mut self) -> usize {
+        self.joins += 1;
+        self.joins
+    }
+
+    /// Plans the patterns inside EXISTS.
+    fn expression(&mut self, expression: Expression, bound: &Variables) -> Expression {
+        expression::map_exists(expression, &mut |pattern| self.plan(pattern, bound))
+    }
+
+    fn left_join(
+        &mut self,
+        left: GraphPattern,
+        right: GraphPattern,
+        expression: Option<Expression>,
+        bound: &Variables,
+    ) -> GraphPattern {
+        let outer: Variables = all(&left).union(bound).cloned().collect();
+        let known: Variables = certain(&left).union(bound).cloned().collect();
+        let expression = expression.map(|expression| self.expression(expression, &known));
+        let lateral = fits(&right, &outer);
+        let left = self.plan(left, bound);
+        if lateral {
+            let optional = GraphPattern::LeftJoin {
+                left: Box::new(empty()),
+                right: Box::new(self.plan(right, &known)),
+                expression,
+            };
+            return lateral_join(left, optional);
+        }
+        let number = self.join();
+        let right = self.plan(right, &Variables::new());
+        GraphPattern::LeftJoin {
+            left: Box::new(count(PROBE, number, left)),
+            right: Box::new(count(BUILD, number, right)),
+            expression,
+        }
+    }
+
+    /// A group: joins and filters taken apart, ordered, and put together again.
+    fn group(&mut self, pattern: GraphPattern, bound: &Variables) -> GraphPattern {
+        let mut filters = Vec::new();
+        let inner = unfilter(pattern, &mut filters);
+        let known_at_end = certain(&inner);
+        let mut parts = Vec::new();
+        flatten(inner, &mut parts);
+        let (mut steps, others): (Vec<_>, Vec<_>) = parts
+            .into_iter()
+            .partition(|part| fits(part, bound) && is_step(part));
+        let mut filters: Vec<(Variables, bool, Expression)> = filters
+            .into_iter()
+            .map(|filter| {
+                let exists = expression::has_exists(&filter);
+                let reads = expression::variables(&filter);
+                (reads, exists, self.expression(filter, &known_at_end))
+            })
+            .collect();
+        // Filters need variables that surely have a value; costs, those that may have one.
+        let mut known: Variables = others.iter().flat_map(certain).collect();
+        let mut now: Variables = others
+            .iter()
+            .flat_map(all)
+            .chain(bound.iter().cloned())
+            .collect();
+        let mut chain = self.independent(others, bound);
+        while !steps.is_empty() {
+            let next = self.cheapest(&steps, &now);
+            let step = steps.swap_remove(next);
+            known.extend(certain(&step));
+            let variables = all(&step);
+            let step = self.step(step, &now);
+            now.extend(variables);
+            chain = Some(match chain {
+                None => step,
+                Some(chain) => lateral_join(chain, step),
+            });
+            let (ready, waiting) = filters
+                .into_iter()
+                .partition(|(reads, exists, _)| !exists && reads.is_subset(&known));
+            filters = waiting;
+            chain = chain.map(|chain| filtered(chain, ready));
+        }
+        filtered(chain.unwrap_or_else(empty), filters)
+    }
+
+    /// Joins what cannot be a step (subqueries, optional parts, groups) on its own.
+    fn independent(&mut self, parts: Vec<GraphPattern>, bound: &Variables) -> Option<GraphPattern> {
+        let mut chain: Option<(GraphPattern, Variables)> = None;
+        for part in parts {
+            let variables = all(&part);
+            chain = Some(match chain {
+                None => (self.plan(part, bound), variables),
+                Some((chain, before)) => {
+                    let together = before.union(&variables).cloned().collect();
+                    // Nothing in common: the one runs for each row of the other, nothing is held.
+                    if before.is_disjoint(&variables) {
+                        let part = self.plan(part, &Variables::new());
+                        (lateral_join(chain, part), together)
+                    } else {
+                        let number = self.join();
+                        let part = self.plan(part, &Variables::new());
+                        let join = GraphPattern::Join {
+                            left: Box::new(count(BUILD, number, chain)),
+                            right: Box::new(count(PROBE, number, part)),
+                        };
+                        (count(STEP, 0, join), together)
+                    }
+                }
+            });
+        }
+        chain.map(|(chain, _)| chain)
+    }
+
+    /// The part as a step of the chain.
+    fn step(&mut self, part: GraphPattern, bound: &Variables) -> GraphPattern {
+        match part {
+            GraphPattern::Bgp { .. } | GraphPattern::Path { .. } => part,
+            GraphPattern::Values { .. } => count(STEP, 0, part),
+            other => self.plan(other, bound),
+        }
+    }
+
+    /// The step with the fewest rows for what is bound; one that shares no variable comes last.
+    fn cheapest(&self, steps: &[GraphPattern], bound: &Variables) -> usize {
+        let cost = |step: &GraphPattern| {
+            let variables = all(step);
+            let apart = !bound.is_empty() && !variables.is_empty() && variables.is_disjoint(bound);
+            (apart, self.rows(step, bound))
+        };
+        let costs = steps.iter().map(cost).enumerate();
+        costs
+            .min_by_key(|(_, cost)| *cost)
+            .map_or(0, |(index, _)| index)
+    }
+
+    /// Rows that the step is expected to give for one row before it.
+    fn rows(&self, step: &GraphPattern, bound: &Variables) -> u64 {
+        match step {
+            GraphPattern::Bgp { patterns } => patterns
+                .iter()
+                .map(|pattern| self.triples(pattern, bound))
+                .sum(),
+            GraphPattern::Values { bindings, .. } => bindings.len() as u64,
+            GraphPattern::Path {
+                subject,
+                path,
+                object,
+            } => self.path(subject, path, object, bound),
+            GraphPattern::Union { left, right } | GraphPattern::Join { left, right } => self
+                .rows(left, bound)
+                .saturating_add(self.rows(right, bound)),
+            GraphPattern::Filter { inner, .. } | GraphPattern::Extend { inner, .. } => {
+                self.rows(inner, bound)
+            }
+            _ => u64::MAX / 4,
+        }
+    }
+
+    /// Triples per row: the exact count for the constants, shared out over what is bound.
+    fn triples(&self, pattern: &TriplePattern, bound: &Variables) -> u64 {
+        let predicate = match &pattern.predicate {
+            NamedNodePattern::NamedNode(node) => TermPattern::NamedNode(node.clone()),
+            NamedNodePattern::Variable(name) => TermPattern::Variable(name.clone()),
+        };
+        self.matches([&pattern.subject, &predicate, &pattern.object], bound)
+    }
+
+    fn matches(&self, places: [&TermPattern; 3], bound: &Variables) -> u64 {
+        let mut constants = [None; 3];
+        let mut joined = [false; 3];
+        for ((place, constant), joined) in places.iter().zip(&mut constants).zip(&mut joined) {
+            let term = match place {
+                TermPattern::NamedNode(node) => Term::from(node.clone()),
+                TermPattern::Literal(literal) => Term::from(literal.clone()),
+                TermPattern::Variable(name) => {
+                    *joined = bound.contains(name);
+                    continue;
+                }
+                TermPattern::BlankNode(node) => {
+                    *joined = bound.contains(&expression::blank_variable(node));
+                    continue;
+                }
+            };
+            match self.view.known(&term) {
+                Some(id) => *constant = Some(id),
+                None => return 0,
+            }
+        }
+        let count = self.view.count(constants) as u64;
+        // A bound subject has few triples of one predicate; a bound object may have many.
+        match joined {
+            [true, _, true] => 1.min(count),
+            [true, _, false] => (count / self.view.entities().max(1)).clamp(1.min(count), count),
+            [false, _, true] => count.isqrt(),
+            [false, true, false] => count.isqrt(),
+            [false, false, false] => count,
+        }
+    }
+
+    fn path(
+        &self,
+        subject: &TermPattern,
+        path: &PropertyPathExpression,
+        object: &TermPattern,
+        bound: &Variables,
+    ) -> u64 {
+        let any = TermPattern::Variable(Variable::new_unchecked("path"));
+        let predicate = expression::only_predicate(path).map(TermPattern::NamedNode);
+        let once = self.matches([subject, predicate.as_ref().unwrap_or(&any), object], bound);
+        // A path may run on: it is taken to give ten times what one of its edges does.
+        once.saturating_mul(10).saturating_add(1)
+    }
+}
+
+/// Whether the part can be evaluated for each row before it, with that row's values, and still mean
+/// the same. `outer` are the variables that such a row may have.
+fn fits(pattern: &GraphPattern, outer: &Variables) -> bool {
+    use GraphPattern as G;
+    let reads_own = |expression: &Expression, inner: &GraphPattern| {
+        let own = certain(inner);
+        let reads = expression::variables(expression);
+        reads
+            .iter()
+            .all(|name| own.contains(name) || !outer.contains(name))
+    };
+    match pattern {
+        G::Bgp { .. } | G::Path { .. } | G::Values { .. } => true,
+        G::Join { left, right } | G::Union { left, right } => {
+            fits(left, outer) && fits(right, outer)
+        }
+        G::Filter { expr, inner } => fits(inner, outer) && reads_own(expr, inner),
+        G::Extend {
+            inner,
+            variable,
+            expression,
+        } => fits(inner, outer) && !outer.contains(variable) && reads_own(expression, inner),
+        _ => false,
+    }
+}
+
+/// Whether a part that fits whatever rows it meets may be ordered freely.
+fn is_step(pattern: &GraphPattern) -> bool {
+    match pattern {
+        GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => true,
+        GraphPattern::Union { left, right } | GraphPattern::Join { left, right } => {
+            is_step(left) && is_step(right)
+        }
+        _ => false,
+    }
+}
+
+/// Splits joins into parts and basic patterns into single triples.
+fn flatten(pattern: GraphPattern, parts: &mut Vec<GraphPattern>) {
+    match pattern {
+        GraphPattern::Join { left, right } => {
+            flatten(*left, parts);
+            flatten(*right, parts);
+        }
+        GraphPattern::Bgp { patterns } => {
+            parts.extend(patterns.into_iter().map(|one| GraphPattern::Bgp {
+                patterns: vec![one],
+            }));
+        }
+        other => parts.push(other),
+    }
+}
+
+/// Takes the filters off, conjunctions apart.
+fn unfilter(pattern: GraphPattern, filters: &mut Vec<Expression>) -> GraphPattern {
+    fn split(expression: Expression, filters: &mut Vec<Expression>) {
+        match expression {
+            Expression::And(left, right) => {
+                split(*left, filters);
+                split(*right, filters);
+            }
+            other => filters.push(other),
+        }
+    }
+    match pattern {
+        GraphPattern::Filter { expr, inner } => {
+            split(expr, filters);
+            unfilter(*inner, filters)
+        }
+        other => other,
+    }
+}
+
+fn filtered(pattern: GraphPattern, filters: Vec<(Variables, bool, Expression)>) -> GraphPattern {
+    let all = filters.into_iter().map(|(_, _, filter)| filter);
+    match all.reduce(|left, right| Expression::And(Box::new(left), Box::new(right))) {
+        None => pattern,
+        Some(expr) => GraphPattern::Filter {
+            expr,
+            inner: Box::new(pattern),
+        },
+    }
+}
+
+fn empty() -> GraphPattern {
+    GraphPattern::Bgp {
+        patterns: Vec::new(),
+    }
+}
+
+fn lateral_join(left: GraphPattern, right: GraphPattern) -> GraphPattern {
+    GraphPattern::Lateral {
+        left: Box::new(left),
+        right: Box::new(right),
+    }
+}
+
+/// Wraps `inner` so that each of its rows is counted by `function`.
+fn count(function: &str, argument: usize, inner: GraphPattern) -> GraphPattern {
+    let function = Function::Custom(NamedNode::new_unchecked(function));
+    let argument = Expression::Literal(Literal::from(argument as u64));
+    let expr = Expression::FunctionCall(function, vec![argument]);
+    GraphPattern::Filter {
+        expr,
+        inner: Box::new(inner),
+    }
+}
+
+/// Whether an aggregate holds something for each row.
+fn holds(aggregate: &AggregateExpression) -> bool {
+    match aggregate {
+        AggregateExpression::CountSolutions { distinct } => *distinct,
+        AggregateExpression::FunctionCall { name, distinct, .. } => {
+            *distinct || matches!(name, AggregateFunction::GroupConcat { .. })
+        }
+    }
+}
+
+/// Bytes that an aggregate adds for each row beside the terms it looks at.
+fn text_bytes(aggregate: &AggregateExpression) -> usize {
+    match aggregate {
+        AggregateExpression::FunctionCall {
+            name: AggregateFunction::GroupConcat { separator },
+            expr,
+            ..
+        } => separator.as_ref().map_or(1, String::len) + expression::made_bytes(expr),
+        _ => 0,
+    }
+}
+
+/// Variables that have a value in every row of the pattern.
+pub(crate) fn certain(pattern: &GraphPattern) -> Variables {
+    use GraphPattern as G;
+    match pattern {
+        G::Bgp { .. } | G::Path { .. } => all(pattern),
+        G::Values {
+            variables,
+            bindings,
+        } => {
+            let bound = |column: usize| {
+                bindings
+                    .iter()
+                    .all(|row| matches!(row.get(column), Some(Some(_))))
+            };
+            let columns = variables
+                .iter()
+                .enumerate()
+                .filter(|(column, _)| bound(*column));
+            columns.map(|(_, name)| name.clone()).collect()
+        }
+        G::Join { left, right } | G::Lateral { left, right } => {
+            certain(left).union(&certain(right)).cloned().collect()
+        }
+        G::Union { left, right } => certain(left)
+            .intersection(&certain(right))
+            .cloned()
+            .collect(),
+        G::LeftJoin { left, .. } | G::Minus { left, .. } => certain(left),
+        G::Filter { inner, .. }
+        | G::Extend { inner, .. }
+        | G::OrderBy { inner, .. }
+        | G::Distinct { inner }
+        | G::Reduced { inner }
+        | G::Slice { inner, .. } => certain(inner),
+        G::Project { inner, variables } => {
+            let inner = certain(inner);
+            variables
+                .iter()
+                .filter(|name| inner.contains(name))
+                .cloned()
+                .collect()
+        }
+        G::Group {
+            inner, variables, ..
+        } => {
+            let inner = certain(inner);
+            variables
+                .iter()
+                .filter(|name| inner.contains(name))
+                .cloned()
+                .collect()
+        }
+        G::Service { .. } | G::Graph { .. } => Variables::new(),
+    }
+}
+
+/// All variables that are anywhere in the pattern, those of hidden scopes included.
+pub(crate) fn all(pattern: &GraphPattern) -> Variables {
+    let mut found = Variables::new();
+    expression::pattern_variables(pattern, &mut found);
+    found
+}

@@ -1,0 +1,534 @@
+//! Everything the registry holds in memory. Clones are snapshots.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use chappe_identity::Principal;
+use oxrdf::{LiteralRef, NamedNode, NamedNodeRef, NamedOrBlankNode, Term, TermRef, Triple};
+
+use crate::access::Access;
+use crate::dictionary::{Dictionary, Id, MAX_TERMS};
+use crate::entity::{Entity, EntityKind};
+use crate::error::Error;
+use crate::ordered::OrderedSet;
+use crate::partition::{Partition, Text};
+use crate::{scope, vocabulary};
+
+/// Most distinct access rules. Each has indexes of its own, some hundred bytes when small.
+pub(crate) const MAX_ACCESS_GROUPS: usize = 16_384;
+/// Most rules that name one reader: a question asks the indexes of each rule that lets it in.
+pub(crate) const MAX_GROUPS_OF_READER: usize = 256;
+
+/// An access rule with its owner; public entities share one rule whoever owns them.
+type Rule = (String, Access);
+
+fn rule(owner: &str, access: &Access) -> Rule {
+    match access {
+        Access::Public => (String::new(), Access::Public),
+        _ => (owner.to_owned(), access.clone()),
+    }
+}
+
+#[derive(Clone, Default)]
+struct Groups {
+    by_rule: HashMap<Rule, u32>,
+    /// Rules in the place of their number, with the number of their entities.
+    rules: Vec<(Rule, usize)>,
+    by_reader: HashMap<String, BTreeSet<u32>>,
+    free: Vec<u32>,
+}
+
+/// An entity as numbers.
+struct Held {
+    entity: Id,
+    group: u32,
+    kind: EntityKind,
+    types: u16,
+    scopes: u16,
+    /// `rdf:type` statements made from its types.
+    classes: u16,
+    /// Class, name, owner, types, scopes, classes, then what it brings.
+    triples: Box<[[Id; 3]]>,
+}
+
+/// Triples of every entity before its types: class, name and owner.
+const FIXED: usize = 3;
+
+#[derive(Clone)]
+struct Slot(Id, Arc<Held>);
+
+/// The registry's memory.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    pub(crate) dictionary: Dictionary,
+    groups: Arc<Groups>,
+    partitions: Vec<Arc<Partition>>,
+    entities: OrderedSet<Slot>,
+    triples: usize,
+}
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entities.len()
+    }
+
+    pub(crate) fn triples(&self) -> usize {
+        self.triples
+    }
+
+    pub(crate) fn terms(&self) -> usize {
+        self.dictionary.len()
+    }
+
+    pub(crate) fn access_groups(&self) -> usize {
+        self.groups.by_rule.len()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let held = size_of::<Held>() + 2 * size_of::<usize>();
+        let triples = self
+            .entities
+            .iter()
+            .map(|slot| size_of_val(&*slot.1.triples))
+            .sum::<usize>();
+        let indexes = self
+            .partitions
+            .iter()
+            .map(|partition| partition.memory_bytes());
+        self.dictionary.memory_bytes()
+            + self.entities.memory_bytes()
+            + self.len() * held
+            + triples
+            + indexes.sum::<usize>()
+    }
+
+    /// Whether there is room for `entity`.
+    pub(crate) fn admits(&self, entity: &Entity) -> Result<(), Error> {
+        if self.dictionary.len() + 3 * entity.triples.len() + 1024 > MAX_TERMS {
+            return Err(Error::Full {
+                limit: "terms",
+                value: MAX_TERMS,
+            });
+        }
+        if self
+            .groups
+            .by_rule
+            .contains_key(&rule(&entity.owner, &entity.access))
+        {
+            return Ok(());
+        }
+        if self.groups.by_rule.len() >= MAX_ACCESS_GROUPS {
+            return Err(Error::Full {
+                limit: "access rules",
+                value: MAX_ACCESS_GROUPS,
+            });
+        }
+        let Access::Readers(readers) = &entity.access else {
+            return Ok(());
+        };
+        let named = readers
+            .iter()
+            .filter_map(|reader| self.groups.by_reader.get(reader));
+        if named.map(BTreeSet::len).max().unwrap_or(0) >= MAX_GROUPS_OF_READER {
+            let limit = "access rules that name one reader";
+            return Err(Error::Full {
+                limit,
+                value: MAX_GROUPS_OF_READER,
+            });
+        }
+        Ok(())
+    }
+
+    fn held(&self, entity: Id) -> Option<&Held> {
+        let slot = self.entities.first_from(|slot| slot.0 < entity)?;
+        (slot.0 == entity).then_some(&*slot.1)
+    }
+
+    /// Puts `entity` in, in place of what had its key.
+    pub(crate) fn insert(&mut self, entity: &Entity) {
+        self.remove(&entity.key);
+        let group = self.enter_group(&entity.owner, &entity.access);
+        let held = Arc::new(self.hold(entity, group));
+        self.triples += held.triples.len();
+        self.index(&held, true);
+        let id = held.entity;
+        self.entities.insert_at(|slot| slot.0 < id, Slot(id, held));
+    }
+
+    /// Takes the entity `key` out, if it is there.
+    pub(crate) fn remove(&mut self, key: &str) {
+        let Some(id) = self.dictionary.iri(key) else {
+            return;
+        };
+        let slot = self
+            .entities
+            .remove_at(|slot| slot.0 < id, |slot| slot.0 == id);
+        let Some(Slot(_, held)) = slot else { return };
+        self.triples -= held.triples.len();
+        self.index(&held, false);
+        self.leave_group(held.group);
+        for id in held.triples.iter().flatten() {
+            self.dictionary.release(*id);
+        }
+        self.dictionary.release(held.entity);
+    }
+
+    /// Turns an entity into numbers, each counted as one use.
+    fn hold(&mut self, entity: &Entity, group: u32) -> Held {
+        let dictionary = &mut self.dictionary;
+        let id = dictionary.intern(NamedNodeRef::new_unchecked(&entity.key).into(), 0);
+        let mut triples: Vec<[Id; 3]> = Vec::with_capacity(8 + entity.triples.len());
+        let mut say = |predicate: NamedNodeRef<'_>, object: TermRef<'_>| {
+            let subject = dictionary.intern(NamedNodeRef::new_unchecked(&entity.key).into(), 0);
+            let predicate = dictionary.intern(predicate.into(), 0);
+            triples.push([subject, predicate, dictionary.intern(object, 0)]);
+        };
+        say(vocabulary::RDF_TYPE, vocabulary::class(entity.kind).into());
+        for (predicate, text) in fields(entity) {
+            say(predicate, LiteralRef::new_simple_literal(text).into());
+        }
+        let classes: Vec<NamedNode> = entity.types.iter().filter_map(|name| class(name)).collect();
+        for class in &classes {
+            say(vocabulary::RDF_TYPE, class.into());
+        }
+        let mut seen = HashSet::with_capacity(entity.triples.len());
+        for triple in entity.triples.iter().filter(|triple| seen.insert(*triple)) {
+            let subject = dictionary.intern((&triple.subject).into(), id);
+            let predicate = dictionary.intern((&triple.predicate).into(), id);
+            triples.push([
+                subject,
+                predicate,
+                dictionary.intern((&triple.object).into(), id),
+            ]);
+        }
+        Held {
+            entity: id,
+            group,
+            kind: entity.kind,
+            types: u16::try_from(entity.types.len()).unwrap_or(u16::MAX),
+            scopes: u16::try_from(entity.scopes.len()).unwrap_or(u16::MAX),
+            classes: u16::try_from(classes.len()).unwrap_or(u16::MAX),
+            triples: triples.into_boxed_slice(),
+        }
+    }
+
+    /// Puts the entity into all indexes of its rule, or takes it out.
+    fn index(&mut self, held: &Held, put: bool) {
+        let entity = held.entity;
+        let name: Arc<str> = fold(self.dictionary.value(held.name())).into();
+        let scopes: BTreeSet<String> = held
+            .scopes()
+            .filter_map(|scope| scope::normalize(self.dictionary.value(scope)))
+            .collect();
+        let observing = [vocabulary::OBSERVES, vocabulary::OBSERVED_PROPERTY]
+            .map(|predicate| self.dictionary.iri(predicate.as_str()));
+        let mut observed = BTreeSet::new();
+        let mut about = BTreeSet::new();
+        for [subject, predicate, object] in held.brought() {
+            if observing.contains(&Some(*predicate)) {
+                observed.insert(*object);
+            }
+            if *subject != entity && self.dictionary.blank_scope(*subject).is_none() {
+                about.insert(*subject);
+            }
+        }
+        let Some(partition) = self.partitions.get_mut(held.group as usize) else {
+            return;
+        };
+        let partition = Arc::make_mut(partition);
+        let distinct: BTreeSet<[Id; 3]> = held.triples.iter().copied().collect();
+        for triple in distinct {
+            if put {
+                partition.insert(triple)
+            } else {
+                partition.remove(triple)
+            }
+        }
+        text(&mut partition.names, name, entity, put);
+        for scope in scopes {
+            text(&mut partition.scopes, scope.into(), entity, put);
+        }
+        let types: BTreeSet<Id> = held.types().collect();
+        pair(&mut partition.types, types, entity, put);
+        pair(&mut partition.kinds, [held.kind as Id], entity, put);
+        pair(&mut partition.observed, observed, entity, put);
+        pair(&mut partition.about, about, entity, put);
+        pair(&mut partition.owners, [held.owner()], entity, put);
+    }
+
+    fn enter_group(&mut self, owner: &str, access: &Access) -> u32 {
+        let rule = rule(owner, access);
+        let groups = Arc::make_mut(&mut self.groups);
+        if let Some(group) = groups.by_rule.get(&rule).copied() {
+            if let Some((_, entities)) = groups.rules.get_mut(group as usize) {
+                *entities += 1;
+            }
+            return group;
+        }
+        let group = groups.free.pop().unwrap_or(groups.rules.len() as u32);
+        for reader in readers(&rule) {
+            groups
+                .by_reader
+                .entry(reader.clone())
+                .or_default()
+                .insert(group);
+        }
+        groups.by_rule.insert(rule.clone(), group);
+        match groups.rules.get_mut(group as usize) {
+            Some(slot) => *slot = (rule, 1),
+            None => {
+                groups.rules.push((rule, 1));
+                self.partitions.push(Arc::default());
+            }
+        }
+        group
+    }
+
+    fn leave_group(&mut self, group: u32) {
+        let groups = Arc::make_mut(&mut self.groups);
+        let Some((rule, entities)) = groups.rules.get_mut(group as usize) else {
+            return;
+        };
+        *entities -= 1;
+        if *entities > 0 {
+            return;
+        }
+        let rule = std::mem::take(rule);
+        groups.by_rule.remove(&rule);
+        for reader in readers(&rule) {
+            if let Some(named) = groups.by_reader.get_mut(reader) {
+                named.remove(&group);
+                if named.is_empty() {
+                    groups.by_reader.remove(reader);
+                }
+            }
+        }
+        groups.free.push(group);
+        if let Some(partition) = self.partitions.get_mut(group as usize) {
+            *partition = Arc::default();
+        }
+    }
+
+    /// The indexes of all rules that let `principal` in, each with something in it.
+    pub(crate) fn visible(&self, principal: &Principal) -> Vec<Arc<Partition>> {
+        let public = self.groups.by_rule.get(&rule("", &Access::Public)).copied();
+        let mut visible: BTreeSet<u32> = public.into_iter().collect();
+        match principal {
+            Principal::Anonymous => {}
+            Principal::Named(name) => {
+                visible.extend(self.groups.by_reader.get(name).into_iter().flatten());
+            }
+            Principal::Operator => visible.extend(self.groups.by_rule.values()),
+        }
+        let of = |group: u32| self.partitions.get(group as usize).cloned();
+        visible.into_iter().filter_map(of).collect()
+    }
+
+    /// The entity `key`.
+    pub(crate) fn get(&self, key: &str) -> Option<Entity> {
+        self.restore(self.held(self.dictionary.iri(key)?)?)
+    }
+
+    /// The entity whose key has the number `id`.
+    pub(crate) fn entity(&self, id: Id) -> Option<Entity> {
+        self.restore(self.held(id)?)
+    }
+
+    /// Owner, access rule and kind of the entity `key`.
+    pub(crate) fn rule_of(&self, key: &str) -> Option<(String, Access, EntityKind)> {
+        let held = self.held(self.dictionary.iri(key)?)?;
+        let owner = self.dictionary.value(held.owner()).to_owned();
+        Some((owner, self.access_of(held), held.kind))
+    }
+
+    /// All entities.
+    pub(crate) fn entities(&self) -> impl Iterator<Item = Entity> + '_ {
+        self.entities
+            .iter()
+            .filter_map(|slot| self.restore(&slot.1))
+    }
+
+    /// What a search compares of the entity `id`, from its numbers.
+    pub(crate) fn fields(&self, id: Id) -> Option<Fields<'_>> {
+        Some(Fields {
+            held: self.held(id)?,
+            dictionary: &self.dictionary,
+        })
+    }
+
+    fn access_of(&self, held: &Held) -> Access {
+        let rule = self.groups.rules.get(held.group as usize);
+        rule.map(|((_, access), _)| access.clone())
+            .unwrap_or_default()
+    }
+
+    fn restore(&self, held: &Held) -> Option<Entity> {
+        let text = |id: Id| self.dictionary.value(id).to_owned();
+        let brought = held.brought().iter().map(|[subject, predicate, object]| {
+            let subject: NamedOrBlankNode = match self.dictionary.term(*subject)? {
+                Term::NamedNode(node) => node.into(),
+                Term::BlankNode(node) => node.into(),
+                Term::Literal(_) => return None,
+            };
+            let predicate = NamedNode::new_unchecked(text(*predicate));
+            Some(Triple::new(
+                subject,
+                predicate,
+                self.dictionary.term(*object)?,
+            ))
+        });
+        Some(Entity {
+            key: text(held.entity),
+            kind: held.kind,
+            name: text(held.name()),
+            types: held.types().map(text).collect(),
+            scopes: held.scopes().map(text).collect(),
+            owner: text(held.owner()),
+            access: self.access_of(held),
+            triples: brought.collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Held {
+    fn object(&self, at: usize) -> Id {
+        self.triples
+            .get(at)
+            .map_or(Id::MAX, |[_, _, object]| *object)
+    }
+
+    fn name(&self) -> Id {
+        self.object(1)
+    }
+
+    fn owner(&self) -> Id {
+        self.object(2)
+    }
+
+    fn types(&self) -> impl Iterator<Item = Id> + '_ {
+        let count = usize::from(self.types);
+        self.triples
+            .iter()
+            .skip(FIXED)
+            .take(count)
+            .map(|[_, _, object]| *object)
+    }
+
+    fn scopes(&self) -> impl Iterator<Item = Id> + '_ {
+        let (skip, count) = (FIXED + usize::from(self.types), usize::from(self.scopes));
+        self.triples
+            .iter()
+            .skip(skip)
+            .take(count)
+            .map(|[_, _, object]| *object)
+    }
+
+    fn brought(&self) -> &[[Id; 3]] {
+        let intrinsic = usize::from(self.types) + usize::from(self.scopes);
+        self.triples
+            .get(FIXED + intrinsic + usize::from(self.classes)..)
+            .unwrap_or_default()
+    }
+}
+
+/// An entity's fields without turning it back into text.
+pub(crate) struct Fields<'a> {
+    held: &'a Held,
+    dictionary: &'a Dictionary,
+}
+
+impl Fields<'_> {
+    pub(crate) fn kind(&self) -> EntityKind {
+        self.held.kind
+    }
+
+    pub(crate) fn folded_name(&self) -> String {
+        fold(self.dictionary.value(self.held.name()))
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        self.dictionary.value(self.held.entity)
+    }
+
+    pub(crate) fn has_scope_under(&self, asked: &str) -> bool {
+        let scopes = self.held.scopes().map(|scope| self.dictionary.value(scope));
+        scopes
+            .filter_map(scope::normalize)
+            .any(|scope| scope::covers(asked, &scope))
+    }
+}
+
+/// Text as names are compared: Unicode lower case.
+pub(crate) fn fold(text: &str) -> String {
+    text.to_lowercase()
+}
+
+/// Name, owner, types and scopes with the predicates they are stated under.
+fn fields(entity: &Entity) -> impl Iterator<Item = (NamedNodeRef<'static>, &str)> {
+    let types = entity
+        .types
+        .iter()
+        .map(|name| (vocabulary::TYPE, name.as_str()));
+    let scopes = entity
+        .scopes
+        .iter()
+        .map(|scope| (vocabulary::SCOPE, scope.as_str()));
+    [
+        (vocabulary::RDFS_LABEL, entity.name.as_str()),
+        (vocabulary::OWNER, entity.owner.as_str()),
+    ]
+    .into_iter()
+    .chain(types)
+    .chain(scopes)
+}
+
+/// The IRI of the type `{namespace}local`: the two joined, by a slash unless the namespace ends with
+/// a separator.
+pub(crate) fn class(name: &str) -> Option<NamedNode> {
+    let (namespace, local) = name.strip_prefix('{')?.split_once('}')?;
+    let separator = if namespace.ends_with(['/', '#', ':']) {
+        ""
+    } else {
+        "/"
+    };
+    NamedNode::new(format!("{namespace}{separator}{local}")).ok()
+}
+
+fn readers(rule: &Rule) -> impl Iterator<Item = &String> {
+    let (owner, access) = rule;
+    let (owner, readers) = match access {
+        Access::Public => (None, &[][..]),
+        Access::Owner => (Some(owner), &[][..]),
+        Access::Readers(readers) => (Some(owner), readers.as_slice()),
+    };
+    owner.into_iter().chain(readers)
+}
+
+fn text(set: &mut OrderedSet<Text>, text: Arc<str>, entity: Id, put: bool) {
+    let key = Text { text, entity };
+    if put {
+        set.insert(key)
+    } else {
+        set.remove(&key)
+    };
+}
+
+fn pair(
+    set: &mut OrderedSet<[Id; 2]>,
+    firsts: impl IntoIterator<Item = Id>,
+    entity: Id,
+    put: bool,
+) {
+    for first in firsts {
+        let key = [first, entity];
+        if put {
+            set.insert(key)
+        } else {
+            set.remove(&key)
+        };
+    }
+}

@@ -1,0 +1,407 @@
+//! What one asker may see, as the dataset that SPARQL is evaluated over.
+//!
+//! Only the indexes of rules that let the asker in are here, so nothing forbidden can be counted,
+//! ordered or stumbled over. Everything visible is one default graph; there are no named graphs.
+//!
+//! The view also keeps the query's budget: each entry visited, each row that a tick sees and each
+//! term looked at is a step.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use chappe_identity::Principal;
+use oxrdf::{BlankNode, Term};
+use spareval::{CancellationToken, InternalQuad, QueryableDataset};
+
+use crate::dictionary::{Id, LOCAL};
+use crate::entity::{MAX_TERM_BYTES, term_bytes};
+use crate::partition::{Partition, Range, Triples};
+use crate::sparql::{Interrupt, SparqlError, SparqlLimits};
+use crate::state::State;
+
+/// Steps between two questions to the interrupt.
+const INTERRUPT_EVERY: u64 = 256;
+/// What a row held for a join, a sort or a group is taken to cost beside its terms, in bytes.
+const ROW_BYTES: u64 = 64;
+/// What a term made by the query is taken to cost beside its text, in bytes.
+const TERM_BYTES: u64 = 96;
+
+/// The budget of one query, shared with the functions that count rows.
+pub(crate) struct Budget {
+    steps: AtomicU64,
+    entries: AtomicU64,
+    memory: AtomicU64,
+    limits: SparqlLimits,
+    interrupt: Interrupt,
+    pub(crate) token: CancellationToken,
+    /// Looking at a term may be slow (regular expressions): the interrupt is asked each time.
+    slow: bool,
+    /// Looking at a term may add its text to a growing one: it counts as memory.
+    texts: bool,
+    /// Rows held by each materialised join, by its number.
+    built: Mutex<Vec<u64>>,
+    over: OnceLock<SparqlError>,
+}
+
+/// What the text of a query says about its cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueryTraits {
+    /// It matches regular expressions.
+    pub(crate) slow: bool,
+    /// It joins texts of many rows into one.
+    pub(crate) texts: bool,
+}
+
+/// The query's budget is spent.
+#[derive(Debug, thiserror::Error)]
+#[error("the query's budget is spent")]
+pub(crate) struct Spent;
+
+impl Budget {
+    pub(crate) fn new(
+        limits: &SparqlLimits,
+        interrupt: &Interrupt,
+        traits: QueryTraits,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            steps: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            limits: limits.clone(),
+            interrupt: interrupt.clone(),
+            token: CancellationToken::new(),
+            slow: traits.slow,
+            texts: traits.texts,
+            built: Mutex::default(),
+            over: OnceLock::new(),
+        })
+    }
+
+    /// The first limit that was passed.
+    pub(crate) fn verdict(&self) -> Result<(), SparqlError> {
+        self.over.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    fn end(&self, error: SparqlError) -> Spent {
+        let _ = self.over.set(error);
+        self.token.cancel();
+        Spent
+    }
+
+    /// Takes one step.
+    pub(crate) fn step(&self) -> Result<(), Spent> {
+        self.take(1, false)
+    }
+
+    /// Looks at a term.
+    fn look(&self) -> Result<(), Spent> {
+        self.take(1, self.slow)
+    }
+
+    fn take(&self, count: u64, ask: bool) -> Result<(), Spent> {
+        if self.over.get().is_some() {
+            return Err(Spent);
+        }
+        let before = self.steps.fetch_add(count, Ordering::Relaxed);
+        let steps = before.saturating_add(count);
+        if steps > self.limits.steps {
+            let value = self.limits.steps;
+            return Err(self.end(SparqlError::Limit {
+                limit: "steps",
+                value,
+            }));
+        }
+        let due = ask || before / INTERRUPT_EVERY != steps / INTERRUPT_EVERY;
+        if due && self.interrupt.ended() {
+            return Err(self.end(SparqlError::Interrupted));
+        }
+        Ok(())
+    }
+
+    /// Counts a row that the join `number` holds; false when the budget is spent.
+    pub(crate) fn build(&self, number: usize) -> bool {
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if built.len() <= number {
+            built.resize(number + 1, 0);
+        }
+        if let Some(rows) = built.get_mut(number) {
+            *rows += 1;
+        }
+        drop(built);
+        self.row(0)
+    }
+
+    /// Counts a row that is compared with all that the join `number` holds.
+    pub(crate) fn probe(&self, number: usize) -> bool {
+        let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = built.get(number).copied().unwrap_or(0);
+        drop(built);
+        self.take(1 + rows, true).is_ok()
+    }
+
+    fn entry(&self) -> Result<(), Spent> {
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.step()
+    }
+
+    fn hold(&self, bytes: u64) -> Result<(), Spent> {
+        let held = self
+            .memory
+            .fetch_add(bytes, Ordering::Relaxed)
+            .saturating_add(bytes);
+        if held > self.limits.memory_bytes {
+            let value = self.limits.memory_bytes;
+            return Err(self.end(SparqlError::Limit {
+                limit: "memory bytes",
+                value,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Counts a row that is held in memory, with `extra` bytes; false when the budget is spent.
+    pub(crate) fn row(&self, extra: u64) -> bool {
+        self.step().is_ok() && self.hold(ROW_BYTES.saturating_add(extra)).is_ok()
+    }
+}
+
+/// Terms that the query makes itself, and the names it gives to blank nodes.
+#[derive(Default)]
+struct Local {
+    terms: Vec<Term>,
+    ids: HashMap<Term, Id>,
+    /// Blank nodes in the order in which they were first looked at: their labels tell nothing else.
+    blanks: Vec<Id>,
+    labels: HashMap<Id, usize>,
+}
+
+impl Local {
+    fn label(&mut self, id: Id) -> String {
+        let blanks = &mut self.blanks;
+        let label = *self.labels.entry(id).or_insert_with(|| {
+            blanks.push(id);
+            blanks.len() - 1
+        });
+        format!("b{label}")
+    }
+
+    fn labelled(&self, label: &str) -> Option<Id> {
+        let label: usize = label.strip_prefix('b')?.parse().ok()?;
+        self.blanks.get(label).copied()
+    }
+}
+
+/// The dataset of one query.
+pub(crate) struct View {
+    state: Arc<State>,
+    partitions: Arc<[Arc<Partition>]>,
+    budget: Arc<Budget>,
+    local: RefCell<Local>,
+}
+
+impl View {
+    pub(crate) fn new(state: &Arc<State>, principal: &Principal, budget: Arc<Budget>) -> Self {
+        let partitions = state.visible(principal).into();
+        Self {
+            state: Arc::clone(state),
+            partitions,
+            budget,
+            local: RefCell::default(),
+        }
+    }
+
+    /// Exactly how many visible triples match, each counted once for each rule it is under.
+    pub(crate) fn count(&self, pattern: [Option<Id>; 3]) -> usize {
+        let [subject, predicate, object] = pattern;
+        let range = Range::of(subject, predicate, object);
+        self.partitions
+            .iter()
+            .map(|partition| partition.count(range))
+            .sum()
+    }
+
+    /// How many entities are visible.
+    pub(crate) fn entities(&self) -> u64 {
+        self.partitions
+            .iter()
+            .map(|partition| partition.names.len() as u64)
+            .sum()
+    }
+
+    /// The number of `term`, if it is in any visible triple.
+    pub(crate) fn known(&self, term: &Term) -> Option<Id> {
+        if let Term::BlankNode(node) = term {
+            return self.local.borrow().labelled(node.as_str());
+        }
+        let id = self.state.dictionary.id(term.into(), 0)?;
+        self.partitions
+            .iter()
+            .any(|partition| partition.mentions(id))
+            .then_some(id)
+    }
+
+    /// The iterator over a range, for what is known of a triple.
+    pub(crate) fn quads(&self, range: Range, visible: bool) -> Quads {
+        let partitions = if visible {
+            Arc::clone(&self.partitions)
+        } else {
+            Arc::new([])
+        };
+        let budget = Arc::clone(&self.budget);
+        Quads {
+            range,
+            partitions,
+            at: 0,
+            triples: None,
+            budget,
+            opened: false,
+        }
+    }
+}
+
+impl QueryableDataset<'static> for View {
+    type InternalTerm = Id;
+    type Error = Spent;
+
+    fn internal_quads_for_pattern(
+        &self,
+        subject: Option<&Id>,
+        predicate: Option<&Id>,
+        object: Option<&Id>,
+        graph_name: Option<Option<&Id>>,
+    ) -> impl Iterator<Item = Result<InternalQuad<Id>, Spent>> + use<> {
+        let local = [subject, predicate, object]
+            .into_iter()
+            .flatten()
+            .any(|id| *id >= LOCAL);
+        // There is only the default graph, and a term the query made is in no triple.
+        let range = Range::of(subject.copied(), predicate.copied(), object.copied());
+        self.quads(range, graph_name == Some(None) && !local)
+    }
+
+    fn internal_named_graphs(&self) -> impl Iterator<Item = Result<Id, Spent>> + use<> {
+        std::iter::empty()
+    }
+
+    fn contains_internal_graph_name(&self, _graph_name: &Id) -> Result<bool, Spent> {
+        Ok(false)
+    }
+
+    fn internalize_term(&self, term: Term) -> Result<Id, Spent> {
+        self.budget.step()?;
+        if let Some(id) = self.known(&term) {
+            return Ok(id);
+        }
+        let mut local = self.local.borrow_mut();
+        if let Some(id) = local.ids.get(&term) {
+            return Ok(*id);
+        }
+        let bytes = term_bytes(&term);
+        if bytes > MAX_TERM_BYTES {
+            let value = MAX_TERM_BYTES as u64;
+            return Err(self.budget.end(SparqlError::Limit {
+                limit: "bytes of a term",
+                value,
+            }));
+        }
+        self.budget.hold(2 * bytes as u64 + TERM_BYTES)?;
+        let id = LOCAL | local.terms.len() as Id;
+        local.terms.push(term.clone());
+        local.ids.insert(term, id);
+        Ok(id)
+    }
+
+    fn externalize_term(&self, id: Id) -> Result<Term, Spent> {
+        self.budget.look()?;
+        let term = if id >= LOCAL {
+            self.local
+                .borrow()
+                .terms
+                .get((id - LOCAL) as usize)
+                .cloned()
+        } else if self.state.dictionary.blank_scope(id).is_some() {
+            Some(BlankNode::new_unchecked(self.local.borrow_mut().label(id)).into())
+        } else {
+            self.state.dictionary.term(id)
+        };
+        if self.budget.texts
+            && let Some(term) = &term
+        {
+            self.budget.hold(term_bytes(term) as u64)?;
+        }
+        term.ok_or_else(|| {
+            self.budget
+                .end(SparqlError::Evaluation("a term has no number".to_owned()))
+        })
+    }
+}
+
+/// The triples of a pattern over all visible rules, each once.
+pub(crate) struct Quads {
+    range: Range,
+    partitions: Arc<[Arc<Partition>]>,
+    at: usize,
+    triples: Option<Triples>,
+    budget: Arc<Budget>,
+    opened: bool,
+}
+
+impl Quads {
+    /// Whether an earlier rule has brought the triple already.
+    fn seen(&self, triple: [Id; 3]) -> bool {
+        self.partitions
+            .iter()
+            .take(self.at)
+            .any(|partition| partition.contains(triple))
+    }
+}
+
+impl Iterator for Quads {
+    type Item = Result<InternalQuad<Id>, Spent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.opened {
+            self.opened = true;
+            // Asking costs a step even when nothing is found.
+            if self.budget.step().is_err() {
+                self.partitions = Arc::new([]);
+                return Some(Err(Spent));
+            }
+        }
+        loop {
+            let partition = self.partitions.get(self.at)?;
+            let triples = self
+                .triples
+                .get_or_insert_with(|| partition.triples(self.range));
+            let Some(triple) = triples.next() else {
+                self.triples = None;
+                self.at += 1;
+                continue;
+            };
+            if self.budget.entry().is_err() {
+                self.partitions = Arc::new([]);
+                return Some(Err(Spent));
+            }
+            if self.seen(triple) {
+                continue;
+            }
+            let [subject, predicate, object] = triple;
+            return Some(Ok(InternalQuad {
+                subject,
+                predicate,
+                object,
+                graph_name: None,
+            }));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Goal: a search finds what the fields say and the asker may see, in the order of names.
+//! Method: random changes and random searches, compared with looking through all entities.
+
+mod model;
+
+use chappe_registry::{EntityKind, MemoryJournal, Registry, Search, vocabulary};
+use model::{Model, apply, key, principals, steps};
+use proptest::option;
+use proptest::prelude::*;
+
+fn search() -> impl Strategy<Value = Search> {
+    let text = |texts: &[&str]| {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        option::weighted(0.3, proptest::sample::select(texts))
+    };
+    (
+        text(&["", "al", "ALP", "alpha", "ä", "zz"]),
+        option::weighted(0.3, proptest::sample::select(EntityKind::ALL.to_vec())),
+        text(&["{http://example.com/t}Pump", "{http://example.com/t}None"]),
+        text(&["http://h/a", "http://h", "urn:x:y"]),
+        option::weighted(0.3, (0_u8..8).prop_map(key)),
+        option::weighted(0.3, (0_u8..8).prop_map(key)),
+        option::of(0_usize..5),
+    )
+        .prop_map(
+            |(name_prefix, kind, entity_type, scope, observed_property, about, limit)| Search {
+                name_prefix,
+                kind,
+                entity_type,
+                scope,
+                observed_property,
+                about,
+                limit,
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn it_finds_what_looking_through_all_finds(
+        steps in steps(40),
+        searches in proptest::collection::vec(search(), 1..12),
+    ) {
+        let registry = Registry::open(MemoryJournal::new()).unwrap();
+        let mut model = Model::default();
+        apply(&registry, &mut model, steps);
+        for principal in principals() {
+            for search in &searches {
+                let found = registry.search(search, &principal);
+                prop_assert_eq!(&found, &model.search(search, &principal), "{:?}", search);
+            }
+            for number in 0..8 {
+                let expected = model.visible(&principal).find(|entity| entity.key == key(number));
+                let found = registry.get(&key(number), &principal);
+                prop_assert_eq!(found.as_ref(), expected);
+            }
+        }
+    }
+}
+
+/// The walk along names and the candidates of a rare field must agree.
+#[test]
+fn a_rare_field_among_many_names_is_found() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    for number in 0..500 {
+        let name = format!("Sensor {:03}", number);
+        let mut entity =
+            chappe_registry::Entity::new(format!("urn:s:{number}"), EntityKind::Stream, name);
+        if number % 100 == 7 {
+            entity.types.push("{urn:t}Rare".to_owned());
+            entity.triples.push(chappe_registry::oxrdf::Triple::new(
+                model::node(1),
+                vocabulary::OBSERVES,
+                model::node(2),
+            ));
+        }
+        registry.publish(entity).unwrap().wait().unwrap();
+    }
+    let anyone = chappe_registry::Principal::Anonymous;
+    let rare = Search {
+        entity_type: Some("{urn:t}Rare".into()),
+        name_prefix: Some("SENSOR".into()),
+        limit: Some(3),
+        ..Search::default()
+    };
+    let found = registry.search(&rare, &anyone);
+    let names: Vec<&str> = found
+        .entities
+        .iter()
+        .map(|entity| entity.name.as_str())
+        .collect();
+    assert_eq!(names, ["Sensor 007", "Sensor 107", "Sensor 207"]);
+    assert!(found.truncated);
+    let observed = Search {
+        observed_property: Some(model::key(2)),
+        ..Search::default()
+    };
+    assert_eq!(registry.search(&observed, &anyone).entities.len(), 5);
+    let prefix = Search {
+        name_prefix: Some("sensor 49".into()),
+        ..Search::default()
+    };
+    assert_eq!(registry.search(&prefix, &anyone).entities.len(), 10);
+}
