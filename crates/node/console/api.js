@@ -5,12 +5,13 @@ const PATIENCE_MS = 20_000;
 
 /** What the node answered when it did not answer with success; fields of application/problem+json. */
 export class ApiError extends Error {
-  constructor(status, { title, detail, hint } = {}) {
+  constructor(status, { title, detail, hint, reasons } = {}) {
     super(title ?? `status ${status}`);
     this.status = status;
     this.title = title ?? `the node answered with status ${status}`;
     this.detail = detail ?? null;
     this.hint = hint ?? null;
+    this.reasons = reasons ?? [];
   }
 }
 

@@ -77,6 +77,10 @@ export function keyed(parent, items, keyOf, create, update) {
   }
 }
 
+function isEmpty(cell) {
+  return cell === '' || cell === null || cell === undefined || (Array.isArray(cell) && cell.length === 0);
+}
+
 /** A table with a caption for screen readers. Cells are strings or nodes. */
 export function table(caption, columns, rows, className = '') {
   const head = columns.map((column) => h('th', { scope: 'col' }, column));
@@ -86,7 +90,7 @@ export function table(caption, columns, rows, className = '') {
       h('thead', null, h('tr', null, head)),
       h('tbody', null, rows.map((row) => h('tr', null,
         row.map((cell, index) => h('td', { 'data-label': columns[index] },
-          cell === '' || cell === null ? null : h('div', null, cell))))))));
+          isEmpty(cell) ? null : h('div', null, cell))))))));
 }
 
 /** A list of terms and what they are; rows without a value are left out. */

@@ -24,6 +24,11 @@ export function rate(perSecond) {
   return `${number(Math.round(perSecond * 600) / 10)}/min`;
 }
 
+/** How many elements come in a second. */
+export function perSecond(elements) {
+  return `${elements >= 10 ? Math.round(elements) : elements.toFixed(1)} elements/s`;
+}
+
 const DISPLAY = {
   Cel: '°C', '[degF]': '°F', uV: 'µV', um: 'µm', us: 'µs', '1': '', 'm/s2': 'm/s²', '[ppm]': 'ppm',
   'mm[Hg]': 'mmHg', Ohm: 'Ω', deg: '°', 'g/m3': 'g/m³', 'ug/m3': 'µg/m³', 'W/m2': 'W/m²', m2: 'm²',

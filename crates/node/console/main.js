@@ -1,7 +1,7 @@
 // The frame of the console: the router, the navigation with its counts, the state of the connection.
 
 import { h, replace, setAttribute, setText } from './dom.js';
-import { age, number } from './format.js';
+import { age, perSecond } from './format.js';
 import * as live from './live.js';
 import { errors, model, start, watch } from './model.js';
 import * as devices from './page-devices.js';
@@ -83,7 +83,7 @@ function showLink() {
   setSign(linkSign, state);
   setAttribute(linkLine, 'data-state', state);
   setText(linkWord, { live: 'live', broken: 'reconnecting', opening: 'connecting' }[state]);
-  if (state === 'live') setText(linkMore, `${number(Math.round(live.arrivals() * 10) / 10)} elements/s`);
+  if (state === 'live') setText(linkMore, perSecond(live.arrivals()));
   else if (retryAt > Date.now()) setText(linkMore, `next try in ${age(retryAt - Date.now())}`);
   else setText(linkMore, state === 'broken' ? `for ${age(Date.now() - since)}` : '');
 }

@@ -11,10 +11,10 @@ const METRICS_MOST = 400;
 const SAMPLE = /^([A-Za-z_:][\w:]*)(\{.*\})?\s+(\S+)/;
 
 const INTERFACES = [
-  ['/api/v1/openapi.json', 'description of the interface (OpenAPI)'],
+  ['/api/v1/openapi.json', 'OpenAPI'],
   ['/api/v1/devices', 'devices'], ['/api/v1/entities', 'registry'], ['/api/v1/streams', 'streams'],
   ['/api/v1/virtual-sensors', 'virtual sensors'], ['/api/v1/drops', 'what was dropped'],
-  ['/metrics', 'metrics (Prometheus)'], ['/health', 'liveness'], ['/ready', 'readiness'],
+  ['/api/v1/notices', 'what happened'], ['/metrics', 'metrics'], ['/health', 'liveness'], ['/ready', 'readiness'],
 ];
 
 /** Samples of a Prometheus text, without the buckets of histograms. */

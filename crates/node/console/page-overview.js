@@ -2,7 +2,7 @@
 // what happened last.
 
 import { h, keyed, problem, replace, setAttribute, setText, svg } from './dom.js';
-import { count, local, moment, number, unit } from './format.js';
+import { age, count, local, moment, number, perSecond, unit } from './format.js';
 import { animate } from './frames.js';
 import { before } from './history.js';
 import * as live from './live.js';
@@ -12,7 +12,21 @@ import { spark } from './spark.js';
 
 const ROWS_MOST = 14;
 const POINTS_BEFORE = 60;
+const QUIET_MS = 5000;
 const NOTICES_SHOWN = 12;
+
+/** Whether a stream's newest element raises an alarm: a field of that name that is true. */
+export function alarmed(buffer) {
+  const values = Object.entries(buffer.newest?.values ?? {});
+  return values.some(([name, content]) => content === true && /alarm/i.test(name));
+}
+
+/** For how long a stream is silent in milliseconds, if that is longer than its rate lets expect. */
+function silence(buffer, perSecond) {
+  const last = buffer.heardAt ?? Date.parse(buffer.newest?.source_time);
+  const passed = Date.now() - last;
+  return passed > Math.max(QUIET_MS, perSecond > 0 ? 5000 / perSecond : 0) ? passed : null;
+}
 
 /** A number for a line among others: four significant digits, the integer part whole. */
 function brief(value) {
@@ -115,7 +129,7 @@ export function open(root) {
   function fill() {
     const devices = model.devices ?? [];
     const order = new Map(devices.map((one, index) => [one.key, index]));
-    const virtual = new Set((model.sensors ?? []).map((one) => one.name));
+    const virtual = new Set((model.sensors ?? []).flatMap((one) => [one.name, one.stream]));
     const streams = (model.streams ?? []).filter((one) => !virtual.has(one.source) && !virtual.has(one.name))
       .sort((a, b) => (order.get(a.source) ?? 1e6) - (order.get(b.source) ?? 1e6));
     shown.streams = streams.slice(0, ROWS_MOST).map((one) => one.name);
@@ -132,16 +146,19 @@ export function open(root) {
         setText(row.name, one.name);
         row.node.chappeStream = one.name;
         row.node.chappeSource = one.source;
+        row.node.chappeRate = one.rate_per_s;
       }, (one) => one.name);
     fillColumn('sensors', model.sensors ?? [], (one) => one.name,
       (one) => `#/sensors/${encodeURIComponent(one.name)}`,
       (row, one) => {
         setSign(row.sign, one.state);
         setText(row.name, one.name);
-        row.node.chappeStream = one.state === 'running' ? one.name : null;
+        row.node.chappeStream = one.state === 'running' ? one.stream ?? one.name : null;
         row.node.chappeBound = (one.sources ?? []).flatMap((from) => (from.bound ?? []).map((b) => b.stream));
-        if (one.state !== 'running') setText(row.more, waitingFor(one));
-      }, (one) => one.name);
+        if (one.state === 'running') return;
+        setText(row.more, waitingFor(one));
+        row.more.className = '';
+      }, (one) => one.stream ?? one.name);
     fillFigures();
     const failed = Object.values(errors).find(Boolean);
     replace(trouble, failed ? problem(failed) : null);
@@ -155,7 +172,7 @@ export function open(root) {
     setText(figures.devices.more, list([[states(model.devices, 'attention'), attention(states(model.devices, 'attention'))],
       [states(model.devices, 'gone'), 'gone']]) || 'all usable');
     setText(figures.streams.value, count(model.streams?.length));
-    setText(figures.streams.more, `${number(Math.round(live.arrivals() * 10) / 10)} elements/s`);
+    setText(figures.streams.more, perSecond(live.arrivals()));
     setText(figures.sensors.value, model.sensors ? states(model.sensors, 'running') : '–');
     setText(figures.sensors.more, list([[states(model.sensors, 'waiting'), 'waiting'],
       [states(model.sensors, 'failed'), 'failed']]) || 'all running');
@@ -203,7 +220,10 @@ export function open(root) {
   const endValues = animate(500, () => {
     for (const row of rows) {
       if (!row.node.chappeStream) continue;
-      setText(row.more, newestText(live.buffer(row.node.chappeStream)));
+      const buffer = live.buffer(row.node.chappeStream);
+      const silent = silence(buffer, row.node.chappeRate);
+      setText(row.more, silent ? `silent for ${age(silent)}` : newestText(buffer));
+      row.more.className = silent || alarmed(buffer) ? 'old' : '';
     }
   });
   const observer = new ResizeObserver(draw);

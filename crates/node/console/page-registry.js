@@ -7,7 +7,8 @@ import { count, local, short } from './format.js';
 const LIMIT = 100;
 const SEARCH_DELAY_MS = 200;
 const ROWS_MOST = 500;
-const KINDS = ['Node', 'Device', 'Service', 'Stream', 'VirtualSensor', 'Other'];
+const KINDS = ['node', 'device', 'service', 'stream', 'virtual-sensor', 'other'];
+const PAGES = { device: 'devices', stream: 'streams', 'virtual-sensor': 'sensors' };
 const TERMS = [
   ['prefix', 'Name begins with', 'Electro'], ['type', 'Type', '{namespace}Name'],
   ['scope', 'Scope', 'https://…'], ['observed_property', 'Observed property', 'http://loinc.org/8867-4'],
@@ -96,6 +97,22 @@ function openSearch(root, given) {
   return { close: () => clearTimeout(timer) };
 }
 
+/** A part of an entity by its field's name, where it has one. */
+function partName(subject, triples) {
+  const name = triples.find((one) => one.predicate.endsWith('#fieldName'));
+  return name ? `field ${name.object}` : subject;
+}
+
+/** The triples about the entity itself, then those about each part of it, such as a field. */
+function triplesBySubject(entity) {
+  const groups = new Map([[null, []]]);
+  for (const triple of entity.triples ?? []) {
+    const subject = triple.subject ?? null;
+    groups.set(subject, [...(groups.get(subject) ?? []), triple]);
+  }
+  return [...groups].filter(([, triples]) => triples.length);
+}
+
 function term(text, kind) {
   if (kind === 'iri') {
     return h('a', { href: entityHref(text), title: text }, text);
@@ -107,8 +124,8 @@ function openOne(root, key) {
   const body = h('div');
   replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/registry' }, 'Registry')), body);
   read(path('entities', key)).then((one) => {
-    const direct = { Device: 'devices', Stream: 'streams', VirtualSensor: 'sensors' }[one.kind];
-    const subject = one.kind === 'Device' ? one.key : one.name;
+    const direct = PAGES[one.kind];
+    const subject = one.kind === 'device' ? one.key : one.name;
     replace(body, h('h1', null, one.name || one.key),
       h('div', { class: 'two' }, facts([
         ['key', h('code', null, one.key)], ['kind', one.kind], ['owner', one.owner],
@@ -116,10 +133,12 @@ function openOne(root, key) {
         ['scopes', (one.scopes ?? []).map((scope) => h('code', null, scope))],
         ['page', direct ? h('a', { href: `#/${direct}/${encodeURIComponent(subject)}` }, 'state and data') : null]])),
       h('section', null, h('h2', null, `${count((one.triples ?? []).length)} triples`),
-        table('Triples about the entity', ['predicate', 'object'], (one.triples ?? []).map((triple) => [
-          [short(triple.predicate), h('small', { class: 'each' }, triple.predicate)],
-          [term(triple.object, triple.object_kind),
-            triple.datatype && !triple.datatype.endsWith('#string') ? h('small', null, ` ${short(triple.datatype)}`) : null]]), 'stack triples')));
+        triplesBySubject(one).map(([subject, triples]) => [
+          subject ? h('h3', null, partName(subject, triples)) : null,
+          table(`Triples about ${subject ?? 'the entity'}`, ['predicate', 'object'], triples.map((triple) => [
+            [short(triple.predicate), h('small', { class: 'each' }, triple.predicate)],
+            [term(triple.object, triple.object_kind),
+              triple.datatype && !triple.datatype.endsWith('#string') ? h('small', null, ` ${short(triple.datatype)}`) : null]]), 'stack triples')])));
   }, (error) => {
     const isMissing = error.status === 404;
     replace(body, h('h1', null, isMissing ? 'Not in the registry' : 'Registry'), h('p', null, h('code', null, key)),

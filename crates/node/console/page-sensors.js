@@ -4,8 +4,8 @@ import { facts, h, keyed, problem, replace, setText, table } from './dom.js';
 import { moment, short, since, unit } from './format.js';
 import { before } from './history.js';
 import * as live from './live.js';
-import { errors, model } from './model.js';
-import { newestText, waitingFor } from './page-overview.js';
+import { errors, model, sensor } from './model.js';
+import { alarmed, newestText, waitingFor } from './page-overview.js';
 import { setSign, word } from './semaphore.js';
 import { spark } from './spark.js';
 
@@ -44,15 +44,15 @@ function openList(root) {
   replace(root, h('h1', null, 'Virtual sensors'), trouble, foot, list);
 
   function create(sensor) {
-    const line = spark(live.buffer(sensor.name));
-    before(sensor.name, 60);
-    sparks.set(sensor.name, line);
+    const line = spark(live.buffer(sensor.stream ?? sensor.name));
+    before(sensor.stream ?? sensor.name, 60);
+    sparks.set(sensor.stream ?? sensor.name, line);
     const row = { sign: h('span', { class: 'at' }), reason: h('p', { class: 'reason' }), newest: h('span') };
+    row.side = h('div', { class: 'side' }, line.node, row.newest);
     const node = h('li', null, row.sign, h('div', { class: 'words' },
-      h('a', { href: `#/sensors/${encodeURIComponent(sensor.name)}` }, h('b', null, sensor.name)), row.reason),
-    h('div', { class: 'side' }, line.node, row.newest));
+      h('a', { href: `#/sensors/${encodeURIComponent(sensor.name)}` }, h('b', null, sensor.name)), row.reason), row.side);
     node.chappeRow = row;
-    node.chappeName = sensor.name;
+    node.chappeName = sensor.stream ?? sensor.name;
     return node;
   }
 
@@ -76,7 +76,12 @@ function openList(root) {
   }
 
   function tick() {
-    for (const node of list.children) setText(node.chappeRow.newest, newestText(live.buffer(node.chappeName)));
+    for (const node of list.children) {
+      const buffer = live.buffer(node.chappeName);
+      setText(node.chappeRow.newest, newestText(buffer));
+      node.chappeRow.newest.className = alarmed(buffer) ? 'old' : '';
+      node.chappeRow.side.hidden = !buffer.newest;
+    }
   }
   fill();
   tick();
@@ -110,52 +115,61 @@ function openOne(root, name) {
   const head = h('div');
   const now = h('p', { class: 'lead' });
   const body = h('div');
-  const line = spark(live.buffer(name));
-  before(name, 60);
+  const output = sensor(name)?.stream ?? name;
+  const line = spark(live.buffer(output));
+  before(output, 60);
   const strip = h('div', { class: 'bar strip' }, now, line.node);
   let drawn = null;
   replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/sensors' }, 'Virtual sensors')), head,
     strip, body);
 
   function fill() {
-    const sensor = (model.sensors ?? []).find((one) => one.name === name);
-    if (!sensor) {
+    const one = sensor(name);
+    if (!one) {
       if (model.sensors) replace(head, h('h1', null, 'No such virtual sensor'));
       return;
     }
-    const state = JSON.stringify(sensor);
+    const state = JSON.stringify(one);
     if (state === drawn) return;
     drawn = state;
     const mark = h('span', { class: 'at' });
-    setSign(mark, sensor.state);
+    setSign(mark, one.state);
     replace(head, h('h1', null, mark, name),
-      h('p', { class: 'lead', 'data-state': sensor.state }, h('b', null, word(sensor.state)),
-        sensor.state === 'waiting' ? `: ${waitingFor(sensor)}` : ''), failure(sensor.error));
-    const fields = (sensor.output ?? sensor.fields ?? []).map((f) => [f.name, f.type, unit(f.unit) || f.unit || '–',
+      h('p', { class: 'lead', 'data-state': one.state }, h('b', null, word(one.state)),
+        one.state === 'waiting' ? `: ${waitingFor(one)}` : ''), failure(one.error));
+    replace(body, details(one));
+  }
+
+  function details(shown) {
+    const fields = (shown.output ?? shown.fields ?? []).map((f) => [f.name, f.type, unit(f.unit) || f.unit || '–',
       f.observed_property ? h('code', { title: f.observed_property }, short(f.observed_property)) : '–']);
-    const history = [...(sensor.history ?? [])].reverse().map((one) => [moment(one.at), one.what]);
-    replace(body,
-      h('section', null, h('h2', null, 'Sources'), (sensor.sources ?? []).length
-        ? h('ul', { class: 'sources' }, sensor.sources.map(source)) : h('p', { class: 'quiet' }, 'None could be read from its file.')),
+    const history = [...(shown.history ?? [])].reverse().map((one) => [moment(one.at), one.what]);
+    return [
+      h('section', null, h('h2', null, 'Sources'), (shown.sources ?? []).length
+        ? h('ul', { class: 'sources' }, shown.sources.map(source)) : h('p', { class: 'quiet' }, 'None could be read from its file.')),
       h('div', { class: 'two' },
-        h('section', null, h('h2', null, 'Query'), sqlText(sensor.sql)),
+        h('section', null, h('h2', null, 'Query'), sqlText(shown.sql)),
         h('section', null, h('h2', null, 'Window and output'), facts([
-          ['window', typeof sensor.window === 'string' ? sensor.window : sensor.window && JSON.stringify(sensor.window)],
-          ['file', h('code', null, sensor.file ?? '–')],
-          ['stream', h('a', { href: `#/streams/${encodeURIComponent(name)}` }, name)]]),
+          ['window', typeof shown.window === 'string' ? shown.window : shown.window && JSON.stringify(shown.window)],
+          ['file', h('code', null, shown.file ?? '–')],
+          ['stream', h('a', { href: `#/streams/${encodeURIComponent(output)}` }, output)]]),
         fields.length ? table('Output', ['field', 'type', 'unit', 'observes'], fields) : null)),
       h('section', null, h('h2', null, 'What it was bound to'), history.length
         ? table('History of bindings', ['when', 'what'], history)
-        : h('p', { class: 'quiet' }, 'It was never bound.')));
+        : h('p', { class: 'quiet' }, 'It was never bound.')),
+      shown.toml ? h('section', null, h('details', null, h('summary', null, `The file ${shown.file}`),
+        h('pre', { class: 'code' }, shown.toml))) : null,
+    ];
   }
 
   function tick() {
-    const buffer = live.buffer(name);
+    const buffer = live.buffer(output);
     strip.hidden = !buffer.newest;
     setText(now, newestText(buffer));
+    now.classList.toggle('old', alarmed(buffer));
     if (buffer.newest) now.title = `${since(buffer.newest.source_time)} ago`;
   }
   fill();
   tick();
-  return { changed: (kind) => kind === 'sensors' && fill(), tick, streams: () => [name], close: () => line.end() };
+  return { changed: (kind) => kind === 'sensors' && fill(), tick, streams: () => [output], close: () => line.end() };
 }
