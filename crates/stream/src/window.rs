@@ -370,7 +370,10 @@ pub(crate) fn value_bytes(value: &Value) -> usize {
     size_of::<Value>() + beyond
 }
 
-/// When a window is looked at: after so many elements, or after so much source time.
+/// When a window is looked at: after so many elements, or once in each turn of source time.
+///
+/// Turns begin at whole multiples of the slide, so that elements that come a little more often than
+/// the slide, or a little less, do not make it skip every other one.
 #[derive(Debug, Clone)]
 pub struct Slide {
     extent: Extent,
@@ -400,10 +403,10 @@ impl Slide {
         let due = match self.extent {
             Extent::Count(count) => self.pending >= count,
             Extent::Time(length) => {
-                let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
-                // A time before the last look means that the window was reset.
-                self.last
-                    .is_none_or(|last| newest < last || newest.0.saturating_sub(last.0) >= length)
+                let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX).max(1);
+                let turn = |time: Timestamp| time.0.div_euclid(length);
+                // An earlier turn than that of the last look means that the window was reset.
+                self.last.is_none_or(|last| turn(newest) != turn(last))
             }
         };
         if due {
