@@ -1,0 +1,460 @@
+//! Goal: a device answers each request with the right status, message or fault, and the application
+//! is asked for its operations only.
+//! Method: one machine in the harness, requests by hand, answers read back through text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_dpws::Dialect;
+use chappe_dpws::eventing::message::{DELIVERY_MODE_PUSH, Subscribe, SubscribeResponse, action};
+use chappe_dpws::eventing::{SourceCommand, Token};
+use chappe_dpws::exchange::{Reply, request};
+use chappe_dpws::hosting::{
+    Device, DeviceCommand, DeviceConfig, DeviceEvent, DeviceReceive, DeviceTransmit, HostRefusal,
+    HostedService, HttpRequest, Invocation, Method,
+};
+use chappe_dpws::metadata::{
+    GetMetadata, LocalizedString, Metadata, ThisDevice, ThisModel, WsdlSection, get_metadata,
+    transfer_get,
+};
+use chappe_machine::{Harness, Input, Output};
+use chappe_soap::wsdl::{OperationKind, Service, ServiceOperation, Wsdl};
+use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, NAMESPACE};
+use chappe_xml::{Element, Name};
+use proptest::prelude::*;
+
+const URN: &str = "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a";
+const BASE: &str = "http://192.0.2.7:80";
+
+fn name(local: &'static str) -> Name {
+    Name::new("http://x/types", local)
+}
+
+fn clock() -> Service {
+    Service {
+        target_namespace: "http://x/clock".into(),
+        name: "Clock".into(),
+        operations: vec![
+            ServiceOperation::request("Get", name("Get"), name("Time")),
+            ServiceOperation::one_way("Set", name("Time")),
+            ServiceOperation::event("Tick", name("Time")),
+        ],
+        schemas: Vec::new(),
+        address: None,
+    }
+}
+
+struct World {
+    device: Harness<Device>,
+    reply: Option<Reply>,
+    events: Vec<DeviceEvent>,
+    sent: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let service = HostedService::new("http://x/clock/1", "/clock", clock().to_wsdl());
+        let text = |text: &str| vec![LocalizedString::from(text)];
+        let config = DeviceConfig {
+            this_model: ThisModel {
+                manufacturer: text("Maker"),
+                model_name: text("Model"),
+                ..ThisModel::default()
+            },
+            this_device: ThisDevice {
+                friendly_name: text("The clock"),
+                ..ThisDevice::default()
+            },
+            types: vec![name("Timepiece")],
+            invocations_max: 2,
+            ..DeviceConfig::new(EndpointReference::new(URN), vec![service])
+        };
+        let device = Device::new(config, Arc::new(|_, _| Ok(())), [3; 16]);
+        Self {
+            device: Harness::new(device, 3),
+            reply: None,
+            events: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    fn take(&mut self, outputs: Vec<Output<DeviceTransmit, DeviceEvent>>) {
+        self.reply = None;
+        self.events.clear();
+        for output in outputs {
+            match output {
+                Output::Transmit(DeviceTransmit::Reply { reply, .. }) => {
+                    assert!(self.reply.is_none(), "one reply for each request");
+                    self.reply = Some(reply);
+                }
+                Output::Transmit(DeviceTransmit::Notify(_)) => self.sent += 1,
+                Output::Event(event) => self.events.push(event),
+            }
+        }
+    }
+
+    fn http(&mut self, token: u64, target: &str, method: Method) {
+        let request = HttpRequest {
+            token: Token(token),
+            peer: ([192, 0, 2, 1], 4711).into(),
+            base: BASE.into(),
+            target: target.to_owned().into(),
+            method,
+        };
+        let input = Input::Receive(DeviceReceive::Http(Box::new(request)));
+        let outputs = self.device.input(input).unwrap();
+        self.take(outputs);
+    }
+
+    fn post(&mut self, token: u64, target: &str, envelope: &Envelope) -> Option<Envelope> {
+        let read = Envelope::parse(envelope.to_text().as_bytes());
+        self.http(token, target, Method::Post(read.map(Box::new)));
+        self.message()
+    }
+
+    fn message(&self) -> Option<Envelope> {
+        let reply = self.reply.as_ref()?;
+        reply.envelope()?;
+        assert_eq!(
+            reply.content_type(),
+            Some("application/soap+xml; charset=utf-8")
+        );
+        Some(Envelope::parse(reply.to_text().as_bytes()).unwrap())
+    }
+
+    fn command(&mut self, command: DeviceCommand) {
+        let outputs = self.device.input(Input::Command(command)).unwrap();
+        self.take(outputs);
+    }
+
+    fn invocation(&self) -> Option<&Invocation> {
+        self.events.iter().find_map(|event| match event {
+            DeviceEvent::Invoked(invocation) => Some(&**invocation),
+            _ => None,
+        })
+    }
+
+    fn status(&self) -> u16 {
+        self.reply.as_ref().map_or(0, |reply| reply.status)
+    }
+}
+
+fn call(action: &'static str, body: Element) -> Envelope {
+    let to = EndpointReference::new("http://192.0.2.7:80/clock");
+    request(Dialect::V2009.addressing(), &to, action, "urn:uuid:9").with_body(body)
+}
+
+fn get() -> Envelope {
+    call("http://x/clock/Clock/GetRequest", Element::new(name("Get")))
+}
+
+#[test]
+fn a_device_describes_itself_in_the_dialect_of_the_question() {
+    for dialect in Dialect::ALL {
+        let mut world = World::new();
+        let version = dialect.addressing();
+        let question = transfer_get(version, &EndpointReference::new(URN), "urn:uuid:1");
+        let answer = world.post(1, "/device", &question).unwrap();
+        assert_eq!(world.status(), 200);
+        assert_eq!(answer.addressing.version, version);
+        assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:1"));
+        let read = Metadata::from_element(answer.body().unwrap()).unwrap();
+        let (metadata, spoken, deviations) = read;
+        assert_eq!((spoken, deviations), (dialect, vec![]));
+        let relationship = metadata.relationship.unwrap();
+        let host = relationship.host.unwrap();
+        assert_eq!(host.endpoint.address, URN);
+        assert_eq!(host.types, [dialect.device_type(), name("Timepiece")]);
+        let hosted = &relationship.hosted[0];
+        assert_eq!(hosted.types, [Name::new("http://x/clock", "Clock")]);
+        let service = &hosted.endpoints[0];
+        assert_eq!(service.address, "http://192.0.2.7:80/clock");
+        let question = get_metadata(version, service, &GetMetadata::default(), "urn:uuid:2");
+        let answer = world.post(2, "/clock", &question).unwrap();
+        let (metadata, ..) = Metadata::from_element(answer.body().unwrap()).unwrap();
+        assert_eq!(metadata.relationship.unwrap().hosted.len(), 1);
+        let [WsdlSection::Location(location)] = &metadata.wsdl[..] else {
+            panic!("{:?}", metadata.wsdl);
+        };
+        world.http(3, location.strip_prefix(BASE).unwrap(), Method::Get);
+        assert_eq!(
+            world.reply.as_ref().unwrap().content_type(),
+            Some("text/xml; charset=utf-8")
+        );
+        let text = world.reply.unwrap().to_text();
+        assert_eq!(Wsdl::parse(text.as_bytes()), Ok(clock().to_wsdl()));
+    }
+}
+
+#[test]
+fn an_operation_is_the_applications() {
+    let mut world = World::new();
+    assert!(world.post(1, "/clock", &get()).is_none());
+    let invocation = world.invocation().unwrap().clone();
+    assert_eq!(&*invocation.service_id, "http://x/clock/1");
+    assert_eq!(invocation.operation, "Get");
+    assert_eq!(invocation.kind, OperationKind::RequestResponse);
+    let body = Element::new(name("Time")).with_text("12:00");
+    let token = invocation.token;
+    world.command(DeviceCommand::Reply {
+        token,
+        result: Ok(Some(body)),
+    });
+    let answer = world.message().unwrap();
+    assert_eq!(answer.addressing.action, "http://x/clock/Clock/GetResponse");
+    assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:9"));
+    assert_eq!(answer.body().unwrap().text(), "12:00");
+    // A second answer is nobody's.
+    world.command(DeviceCommand::Reply {
+        token,
+        result: Ok(None),
+    });
+    assert!(world.reply.is_none());
+    assert_eq!(world.device.machine().refused(HostRefusal::Answer), 1);
+    // A refusal of the application's.
+    world.post(2, "/clock/", &get());
+    let fault = Fault::sender(name("Stopped"), "the clock has stopped");
+    world.command(DeviceCommand::Reply {
+        token: Token(2),
+        result: Err(fault.clone()),
+    });
+    assert_eq!(world.status(), 400);
+    let answer = world.message().unwrap();
+    assert_eq!(answer.addressing.action, Dialect::V2009.dpws_fault_action());
+    assert_eq!(answer.fault(), Some(fault));
+}
+
+#[test]
+fn a_one_way_message_is_accepted_at_once() {
+    let mut world = World::new();
+    let mut set = call("http://x/clock/Clock/Set", Element::new(name("Time")));
+    set.addressing.message_id = None;
+    assert!(world.post(1, "/clock", &set).is_none());
+    assert_eq!(world.reply, Some(Reply::ACCEPTED));
+    assert_eq!(world.invocation().unwrap().operation, "Set");
+    assert_eq!(world.device.deadline(), None);
+}
+
+#[test]
+fn what_the_application_does_not_answer_in_time_is_a_fault() {
+    let mut world = World::new();
+    world.post(1, "/clock", &get());
+    let outputs = world.device.advance(Duration::from_secs(30)).unwrap();
+    world.take(outputs);
+    assert_eq!(world.status(), 500);
+    assert_eq!(
+        world.message().unwrap().fault().unwrap().code,
+        FaultCode::Receiver
+    );
+    assert!(
+        world
+            .events
+            .contains(&DeviceEvent::Overdue { token: Token(1) })
+    );
+    // And there is place for so many only.
+    for token in 2..=3 {
+        world.post(token, "/clock", &get());
+        assert!(world.invocation().is_some());
+    }
+    world.post(4, "/clock", &get());
+    assert_eq!(world.reply, Some(Reply::UNAVAILABLE));
+    assert_eq!(world.device.machine().refused(HostRefusal::Busy), 1);
+}
+
+#[test]
+fn invalid_messages_are_answered_with_the_right_fault() {
+    let must = Name::new(NAMESPACE, "mustUnderstand");
+    let header = |value: &'static str| {
+        let header = Element::new(Name::new("urn:h", "H"));
+        get().with_header(header.with_attribute(must.clone(), value))
+    };
+    let elsewhere = EndpointReference::new("http://203.0.113.1/");
+    let with = |change: &dyn Fn(&mut Envelope)| {
+        let mut envelope = get();
+        change(&mut envelope);
+        envelope
+    };
+    let cases: [(Envelope, u16, FaultCode, Option<&str>, HostRefusal); 6] = [
+        (
+            header("1"),
+            500,
+            FaultCode::MustUnderstand,
+            None,
+            HostRefusal::NotUnderstood,
+        ),
+        (
+            with(&|envelope| envelope.addressing.reply_to = Some(elsewhere.clone())),
+            400,
+            FaultCode::Sender,
+            Some("InvalidAddressingHeader"),
+            HostRefusal::Addressing,
+        ),
+        (
+            with(&|envelope| envelope.addressing.fault_to = Some(elsewhere.clone())),
+            400,
+            FaultCode::Sender,
+            Some("InvalidAddressingHeader"),
+            HostRefusal::Addressing,
+        ),
+        (
+            with(&|envelope| envelope.addressing.message_id = None),
+            400,
+            FaultCode::Sender,
+            Some("MessageAddressingHeaderRequired"),
+            HostRefusal::Addressing,
+        ),
+        (
+            with(&|envelope| envelope.addressing.to = Some("urn:uuid:other".into())),
+            400,
+            FaultCode::Sender,
+            Some("DestinationUnreachable"),
+            HostRefusal::Destination,
+        ),
+        (
+            with(&|envelope| envelope.addressing.action = "urn:what".into()),
+            400,
+            FaultCode::Sender,
+            Some("ActionNotSupported"),
+            HostRefusal::Action,
+        ),
+    ];
+    for (envelope, status, code, subcode, reason) in cases {
+        let mut world = World::new();
+        let answer = world.post(1, "/clock", &envelope).unwrap();
+        assert_eq!(world.status(), status, "{reason:?}");
+        let fault = answer.fault().unwrap();
+        assert_eq!(fault.code, code);
+        assert_eq!(fault.subcode.as_ref().map(|name| &*name.local), subcode);
+        assert_eq!(
+            answer.addressing.to.as_deref(),
+            Some(answer.addressing.version.anonymous())
+        );
+        assert_eq!(world.device.machine().refused(reason), 1);
+        assert!(world.invocation().is_none());
+    }
+    let mut world = World::new();
+    world.post(1, "/clock", &header("0"));
+    assert!(
+        world.invocation().is_some(),
+        "a header that need not be understood"
+    );
+}
+
+#[test]
+fn whatever_is_no_message_or_nowhere_is_refused() {
+    let mut world = World::new();
+    for (target, method, status, reason) in [
+        (
+            "/clock",
+            Method::Post(Envelope::parse(b"<a/>").map(Box::new)),
+            400,
+            HostRefusal::Unreadable,
+        ),
+        ("/clock", Method::Get, 405, HostRefusal::Method),
+        ("/device?wsdl", Method::Get, 405, HostRefusal::Method),
+        ("/clock", Method::Other, 405, HostRefusal::Method),
+        ("/nowhere", Method::Get, 404, HostRefusal::Path),
+        (
+            "",
+            Method::Post(Ok(Box::new(get()))),
+            404,
+            HostRefusal::Path,
+        ),
+    ] {
+        let before = world.device.machine().refused(reason);
+        world.http(1, target, method);
+        assert_eq!(world.status(), status, "{target}");
+        assert_eq!(world.device.machine().refused(reason), before + 1);
+    }
+    let old = br#"<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body/></e:Envelope>"#;
+    world.http(
+        1,
+        "/clock",
+        Method::Post(Envelope::parse(old).map(Box::new)),
+    );
+    assert_eq!(world.status(), 500);
+    assert_eq!(
+        world.message().unwrap().fault().unwrap().code,
+        FaultCode::VersionMismatch
+    );
+    // Subscribing is for services, not for the device.
+    let version = Dialect::V2009.addressing();
+    let to = EndpointReference::new(URN);
+    let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1");
+    world.post(1, "/device", &envelope);
+    assert_eq!(world.device.machine().refused(HostRefusal::Action), 1);
+}
+
+#[test]
+fn events_go_to_subscribers_of_the_service() {
+    let mut world = World::new();
+    let version = Dialect::V2009.addressing();
+    let message = Subscribe {
+        end_to: None,
+        mode: Some(DELIVERY_MODE_PUSH.into()),
+        notify_to: Some(EndpointReference::new("http://192.0.2.1:9/")),
+        expires: None,
+        filter: None,
+    };
+    let answer = world.post(
+        1,
+        "/clock",
+        &call(action::SUBSCRIBE, message.to_element(version)),
+    );
+    let answer = answer.unwrap();
+    let granted = SubscribeResponse::from_element(version, answer.body().unwrap()).unwrap();
+    assert!(
+        granted
+            .manager
+            .address
+            .starts_with("http://192.0.2.7:80/subscriptions/")
+    );
+    let notify = SourceCommand::Notify {
+        action: "http://x/clock/Clock/Tick".into(),
+        body: Element::new(name("Time")),
+    };
+    world.command(DeviceCommand::Eventing(notify.clone()));
+    assert_eq!(world.sent, 1);
+    let unsubscribe = request(version, &granted.manager, action::UNSUBSCRIBE, "urn:uuid:2");
+    let body = Element::new(Name::new(
+        "http://schemas.xmlsoap.org/ws/2004/08/eventing",
+        "Unsubscribe",
+    ));
+    let path = granted
+        .manager
+        .address
+        .strip_prefix(BASE)
+        .unwrap()
+        .to_owned();
+    world.post(2, &path, &unsubscribe.with_body(body));
+    assert_eq!(world.status(), 200);
+    world.command(DeviceCommand::Eventing(notify));
+    assert_eq!(world.sent, 1);
+}
+
+proptest! {
+    #[test]
+    fn any_request_gets_one_reply_or_asks_the_application(
+        target in "(/(clock|device|subscriptions|[a-z?]{0,3})){0,3}(\\?[a-z]{0,4})?",
+        action in proptest::sample::select(vec![
+            "http://x/clock/Clock/GetRequest", "http://x/clock/Clock/Set", "urn:other",
+            "http://schemas.xmlsoap.org/ws/2004/08/eventing/Subscribe",
+            "http://schemas.xmlsoap.org/ws/2004/08/eventing/Renew",
+            "http://schemas.xmlsoap.org/ws/2004/09/mex/GetMetadata/Request",
+            "http://schemas.xmlsoap.org/ws/2004/09/transfer/Get",
+        ]),
+        old in any::<bool>(),
+        body in any::<bool>(),
+    ) {
+        let dialect = if old { Dialect::V2005 } else { Dialect::V2009 };
+        let to = EndpointReference::new(URN);
+        let mut envelope = request(dialect.addressing(), &to, action, "urn:uuid:1");
+        if body {
+            envelope = envelope.with_body(Element::new(name("Get")));
+        }
+        let mut world = World::new();
+        world.post(1, &target, &envelope);
+        let asked = world.invocation().is_some_and(|one| one.kind == OperationKind::RequestResponse);
+        prop_assert!(world.reply.is_some() != asked);
+    }
+}
