@@ -1,10 +1,12 @@
 //! Everything that yields stream elements.
 //!
 //! A [`Mapping`] turns the events of one device into elements: [`flat`] types by their schema,
-//! others by path [`rules`], medical devices by [`sdc`].
+//! others by path [`rules`], medical devices by [`sdc`]. [`dpws`] attaches a described device to the
+//! mappings that fit it.
 
 #![forbid(unsafe_code)]
 
+pub mod dpws;
 pub mod flat;
 mod mapping;
 mod plan;

@@ -19,9 +19,9 @@ pub enum Plan {
     Nothing,
 }
 
-/// Plans one hosted service by its WSDL; says what it cannot map.
+/// Plans one hosted service by its WSDL and schemas; says what it cannot map.
 #[must_use]
-pub fn plan(wsdl: &Wsdl, rules: &Rules) -> (Plan, Vec<Trouble>) {
+pub fn plan(wsdl: &Wsdl, schemas: &Schemas, rules: &Rules) -> (Plan, Vec<Trouble>) {
     if wsdl
         .port_types
         .iter()
@@ -30,12 +30,6 @@ pub fn plan(wsdl: &Wsdl, rules: &Rules) -> (Plan, Vec<Trouble>) {
         return (Plan::Sdc, Vec::new());
     }
     let mut troubles = Vec::new();
-    let mut schemas = Schemas::default();
-    for (index, schema) in wsdl.schemas.iter().enumerate() {
-        if let Err(error) = schemas.add(&format!("schema {}", index + 1), schema) {
-            troubles.push(Trouble::new("schema", error.to_string()));
-        }
-    }
     let mut mappings: Vec<Box<dyn Mapping>> = Vec::new();
     let actions: Vec<String> = wsdl.events().map(|(action, _)| action.to_owned()).collect();
     if let Some(mapping) = rules.mapping(&actions) {
@@ -43,7 +37,7 @@ pub fn plan(wsdl: &Wsdl, rules: &Rules) -> (Plan, Vec<Trouble>) {
     }
     let mut flat = FlatMapping::default();
     for (action, element) in wsdl.events().filter(|(action, _)| !rules.names(action)) {
-        if let Err(trouble) = add(&mut flat, wsdl, &schemas, action, element) {
+        if let Err(trouble) = add(&mut flat, wsdl, schemas, action, element) {
             troubles.push(trouble);
         }
     }

@@ -1,10 +1,10 @@
 //! Goal: each service gets the mapping that its WSDL allows, and what gets none is said.
 //! Method: services described in a few words, with flat and nested event types.
 
-use chappe_soap::schema::{FlatField, FlatType, XsdType, to_schema};
+use chappe_soap::schema::{FlatField, FlatType, Schemas, XsdType, to_schema};
 use chappe_soap::wsdl::{Service, ServiceOperation, Wsdl};
 use chappe_wrappers::rules::Rules;
-use chappe_wrappers::{Plan, plan};
+use chappe_wrappers::{Plan, Trouble, plan};
 use chappe_xml::{Element, Name};
 
 const NS: &str = "http://example.com/air";
@@ -32,13 +32,21 @@ fn flat(local: &'static str) -> FlatType {
     }
 }
 
+fn planned(wsdl: &Wsdl, rules: &Rules) -> (Plan, Vec<Trouble>) {
+    let mut schemas = Schemas::default();
+    for schema in &wsdl.schemas {
+        schemas.add("test", schema).expect("the schema is one");
+    }
+    plan(wsdl, &schemas, rules)
+}
+
 #[test]
 fn flat_events_need_no_configuration() {
     let wsdl = wsdl(
         &[("Temperature", "Reading")],
         to_schema(NS, &[flat("Reading")]),
     );
-    let (plan, troubles) = plan(&wsdl, &Rules::default());
+    let (plan, troubles) = planned(&wsdl, &Rules::default());
     assert_eq!(troubles, []);
     let Plan::Events(mappings) = plan else {
         panic!("{plan:?}")
@@ -65,7 +73,7 @@ fn what_is_not_flat_is_said_and_rules_help() {
     );
     let schema = Element::parse(schema.as_bytes()).expect("the schema is XML");
     let wsdl = wsdl(&[("Deep", "Deep")], schema);
-    let (without, troubles) = plan(&wsdl, &Rules::default());
+    let (without, troubles) = planned(&wsdl, &Rules::default());
     assert!(matches!(without, Plan::Nothing));
     assert_eq!(troubles[0].reason, "event_not_flat");
     assert!(
@@ -78,7 +86,7 @@ fn what_is_not_flat_is_said_and_rules_help() {
     let rules = "[[rule]]\naction='http://example.com/air/Air/Deep'\nstream='deep'\n\
                  [[rule.field]]\nname='v'\npath='Inner/V'\ntype='integer'\n";
     let rules = Rules::parse("rules.toml", rules).expect("the rules are right");
-    let (with, troubles) = plan(&wsdl, &rules);
+    let (with, troubles) = planned(&wsdl, &rules);
     assert_eq!(troubles, []);
     let Plan::Events(mappings) = with else {
         panic!("{with:?}")
@@ -95,6 +103,6 @@ fn services_of_medical_devices_are_left_to_sdc() {
         schemas: Vec::new(),
         address: None,
     };
-    let (plan, troubles) = plan(&service.to_wsdl(), &Rules::default());
+    let (plan, troubles) = planned(&service.to_wsdl(), &Rules::default());
     assert!(matches!(plan, Plan::Sdc) && troubles.is_empty());
 }

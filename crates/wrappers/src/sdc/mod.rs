@@ -32,6 +32,16 @@ const EPISODIC_METRIC_REPORT: &str = "http://standards.ieee.org/downloads/11073/
 const WAVEFORM_STREAM: &str =
     "http://standards.ieee.org/downloads/11073/11073-20701-2018/WaveformService/WaveformStream";
 
+/// The action of an event that says that the containment tree has changed.
+pub(crate) const DESCRIPTION_CHANGED: &str = "http://standards.ieee.org/downloads/11073/11073-20701-2018/DescriptionEventService/DescriptionModificationReport";
+
+/// The events that are subscribed to, with the port type that sends each.
+pub(crate) const EVENTS: &[(&str, &str)] = &[
+    ("StateEventService", EPISODIC_METRIC_REPORT),
+    ("WaveformService", WAVEFORM_STREAM),
+    ("DescriptionEventService", DESCRIPTION_CHANGED),
+];
+
 /// The body of a GetMdib request.
 #[must_use]
 pub fn get_mdib() -> Element {
