@@ -194,7 +194,7 @@ fn the_life_of_one_device_on_a_good_network() {
 
 #[test]
 fn forged_messages_neither_remove_nor_move_a_device() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         let mut network = Network::new(seed, Faults::NONE);
         let client = network.client(host(1), |config| {
             config.source_share = 16;
@@ -331,6 +331,7 @@ fn answers_fit_their_interface_and_numbers_rise() {
 #[test]
 fn two_hundred_devices_probed_at_once_are_all_found() {
     let mut network = Network::new(5, Faults::NONE);
+    network.apart = true;
     let client = network.client(host(1), |_| {});
     for n in 0..200_u8 {
         let address = std::net::SocketAddr::from(([203, 0, 113, n], 50_000));

@@ -45,7 +45,10 @@ impl Known {
         }
     }
 
-    /// Follows a sequence; says whether the message is newer than all before it.
+    /// Follows a sequence; says whether the message is no older than those before it.
+    ///
+    /// Equal numbers are not ordered: some devices number all their messages 1, and repeats are
+    /// known by their identifier.
     ///
     /// With `fresh`, which a message is that answers an open question, an older instance is taken
     /// for a restart with a wrong clock instead of an old message.
@@ -62,7 +65,7 @@ impl Known {
         };
         let known = &mut self.sequences[place].1;
         let newer = match sequence.instance_id.cmp(&known.instance_id) {
-            std::cmp::Ordering::Equal => sequence.message_number > known.message_number,
+            std::cmp::Ordering::Equal => sequence.message_number >= known.message_number,
             std::cmp::Ordering::Greater => true,
             std::cmp::Ordering::Less => fresh,
         };
@@ -326,7 +329,7 @@ mod tests {
             message_number,
         };
         assert!(known.follow(one, &sequence(5, 7), false));
-        assert!(!known.follow(one, &sequence(5, 7), false));
+        assert!(known.follow(one, &sequence(5, 7), false), "not ordered");
         assert!(!known.follow(one, &sequence(5, 6), true));
         assert!(
             known.follow(two, &sequence(u32::MAX, u32::MAX), false),

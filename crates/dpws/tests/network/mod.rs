@@ -1,6 +1,9 @@
 //! A small seeded network for discovery machines: hosts on a multicast segment, with loss,
 //! duplication and reordering.
 
+// Each test file uses what it needs of this.
+#![allow(dead_code)]
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -41,6 +44,9 @@ struct Host {
 pub(crate) struct Network {
     pub(crate) seed: u64,
     pub(crate) now: Instant,
+    /// Whether target services hear only clients and clients only target services: in large
+    /// networks, what they would drop from their like costs most of the time.
+    pub(crate) apart: bool,
     faults: Faults,
     random: fastrand::Rng,
     hosts: Vec<Host>,
@@ -79,6 +85,7 @@ impl Network {
         Self {
             seed,
             now: Instant::ZERO,
+            apart: false,
             faults,
             random: fastrand::Rng::with_seed(seed ^ 0x5eed),
             hosts: Vec::new(),
@@ -132,6 +139,13 @@ impl Network {
         match &self.hosts[host].machine {
             Machine::Client(harness) => harness.machine(),
             Machine::Target(_) => panic!("host {host} is a target service"),
+        }
+    }
+
+    pub(crate) fn target_machine(&self, host: usize) -> &TargetService {
+        match &self.hosts[host].machine {
+            Machine::Target(harness) => harness.machine(),
+            Machine::Client(_) => panic!("host {host} is a client"),
         }
     }
 
@@ -208,8 +222,9 @@ impl Network {
         let receivers: Vec<_> = (0..self.hosts.len())
             .filter(|index| {
                 let host = &self.hosts[*index];
+                let same_role = self.is_target(sender) == self.is_target(*index);
                 // Multicast loops back to its sender.
-                multicast
+                multicast && !(self.apart && same_role)
                     || datagram.to == host.address
                     || datagram.to == SocketAddr::new(host.address.ip(), DISCOVERY_PORT)
             })
@@ -234,6 +249,10 @@ impl Network {
                 self.flying.insert((at, self.flown), (receiver, inbound));
             }
         }
+    }
+
+    fn is_target(&self, host: usize) -> bool {
+        matches!(self.hosts[host].machine, Machine::Target(_))
     }
 
     fn deadline(&self, host: usize) -> Option<Instant> {

@@ -1,0 +1,127 @@
+//! What must hold of the discovery machines for any sequence of datagrams.
+
+use std::time::Duration;
+
+use chappe_dpws::Dialect;
+use chappe_dpws::discovery::target_service::{self, AMPLIFICATION_MAX};
+use chappe_dpws::discovery::{
+    Client, Inbound, Interface, Message, Outbound, TargetService, client,
+};
+use chappe_machine::{Harness, Input, Output};
+use chappe_soap::Envelope;
+
+const ENDPOINT: &str = "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+
+/// Datagrams are separated by a zero byte, which XML cannot hold; `urn:q` stands for the
+/// identifier of the client's open question.
+///
+/// No panic, no broken invariant; a target service answers nothing that does not parse, and never
+/// with more than [`AMPLIFICATION_MAX`] times the bytes.
+///
+/// # Panics
+/// When that does not hold.
+pub fn check(data: &[u8]) {
+    for multicast in [true, false] {
+        target_service(data, multicast);
+        client(data, multicast);
+    }
+}
+
+fn datagrams(data: &[u8], multicast: bool) -> impl Iterator<Item = Inbound> + '_ {
+    data.split(|byte| *byte == 0)
+        .take(32)
+        .map(move |bytes| Inbound {
+            from: "192.0.2.9:40000".parse().expect("an address"),
+            interface: 1,
+            multicast,
+            bytes: bytes.to_vec(),
+        })
+}
+
+fn interface() -> Interface {
+    Interface {
+        index: 1,
+        addresses: vec!["192.0.2.1".parse().expect("an address")],
+    }
+}
+
+fn sent<E>(outputs: Vec<Output<Outbound, E>>) -> Vec<Outbound> {
+    let sent = outputs.into_iter().filter_map(|output| match output {
+        Output::Transmit(datagram) => Some(datagram),
+        Output::Event(_) => None,
+    });
+    sent.collect()
+}
+
+fn target_service(data: &[u8], multicast: bool) {
+    let mut config = target_service::Config::new(ENDPOINT, 1, 7);
+    config.interfaces = vec![(interface(), vec!["http://192.0.2.1:5357/".into()])];
+    config.types = vec![Dialect::V2009.device_type()];
+    config.scopes = vec!["http://example.org/a/b".into()];
+    let mut harness = Harness::new(TargetService::new(config), 7);
+    harness
+        .input(Input::Command(target_service::Command::Start))
+        .unwrap_or_else(|violation| panic!("{violation}"));
+    let pass = Duration::from_secs(5);
+    harness
+        .advance(pass)
+        .unwrap_or_else(|violation| panic!("{violation}"));
+    for datagram in datagrams(data, multicast) {
+        let (asker, size) = (datagram.from, datagram.bytes.len());
+        let parses = Envelope::parse(&datagram.bytes)
+            .is_ok_and(|envelope| Message::from_envelope(&envelope).is_ok());
+        let mut outputs = harness
+            .input(Input::Receive(datagram))
+            .unwrap_or_else(|violation| panic!("{violation}"));
+        let later = harness.advance(pass);
+        outputs.append(&mut later.unwrap_or_else(|violation| panic!("{violation}")));
+        let answers = sent(outputs);
+        let bytes: usize = answers.iter().map(|answer| answer.bytes.len()).sum();
+        assert!(
+            parses || answers.is_empty(),
+            "an answer to what does not parse"
+        );
+        assert!(
+            bytes <= AMPLIFICATION_MAX * size,
+            "{bytes} bytes for {size}"
+        );
+        assert!(
+            answers.iter().all(|answer| answer.to == asker),
+            "an answer elsewhere"
+        );
+    }
+}
+
+fn client(data: &[u8], multicast: bool) {
+    let config = client::Config::new(vec![interface()], 7);
+    let policy = |xaddr: &str, _: std::net::SocketAddr| match xaddr.contains("192.0.2.") {
+        true => Ok(()),
+        false => Err("another network".to_owned()),
+    };
+    let mut harness = Harness::new(Client::new(config, policy), 7);
+    let probe = client::Command::Probe {
+        id: 1,
+        types: Vec::new(),
+        scopes: Vec::new(),
+        timeout: Duration::from_secs(100),
+    };
+    let asked = harness
+        .input(Input::Command(probe))
+        .unwrap_or_else(|violation| panic!("{violation}"));
+    let question = sent(asked).iter().find_map(|datagram| {
+        let envelope = Envelope::parse(&datagram.bytes).ok()?;
+        envelope.addressing.message_id
+    });
+    let question = question.expect("a Probe was sent");
+    for mut datagram in datagrams(data, multicast) {
+        if let Ok(text) = std::str::from_utf8(&datagram.bytes) {
+            datagram.bytes = text.replace("urn:q", &question).into_bytes();
+        }
+        for step in [
+            harness.input(Input::Receive(datagram)),
+            harness.advance(Duration::from_millis(700)),
+        ] {
+            step.unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What must hold of the SOAP envelope for any bytes.
+
+use chappe_soap::Envelope;
+use chappe_xml::Limits;
+
+/// No panic; what is read keeps its addressing, headers, body and fault when written.
+///
+/// # Panics
+/// When that does not hold.
+pub fn check(data: &[u8]) {
+    let Ok(read) = Envelope::parse_within(data, Limits::datagram()) else {
+        return;
+    };
+    let written = read.to_text();
+    let again = match Envelope::parse(written.as_bytes()) {
+        Ok(again) => again,
+        Err(chappe_soap::Error::Xml(error))
+            if matches!(error.reason, chappe_xml::Reason::Limit { .. }) =>
+        {
+            return;
+        }
+        Err(error) => panic!("{error}: {written}"),
+    };
+    assert_eq!(again.addressing.action, read.addressing.action);
+    assert_eq!(again.addressing.message_id, read.addressing.message_id);
+    assert_eq!(again.addressing.relates_to, read.addressing.relates_to);
+    assert_eq!(again.headers.len(), read.headers.len());
+    let names = |envelope: &Envelope| {
+        let body = envelope.body.iter();
+        body.map(|element| element.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&again), names(&read));
+    assert_eq!(
+        again.fault().map(|fault| (fault.code, fault.subcode)),
+        read.fault().map(|fault| (fault.code, fault.subcode))
+    );
+}

@@ -1,0 +1,45 @@
+//! What must hold of the XML reader and writer for any bytes.
+
+use chappe_xml::{Element, EventSource as _, Limits, Reason, text};
+
+/// No panic; what is read is written as something that means the same; nothing beyond a limit.
+///
+/// # Panics
+/// When that does not hold.
+pub fn check(data: &[u8]) {
+    let limits = Limits::datagram();
+    let mut events = 0;
+    if let Ok(mut reader) = text::Reader::new(data, limits) {
+        while let Ok(Some(_)) = reader.next_event() {
+            events += 1;
+        }
+    }
+    assert!(events <= 2 * limits.events, "{events} events");
+    let Ok(tree) = Element::parse_within(data, limits) else {
+        return;
+    };
+    let written = tree.to_text();
+    match Element::parse_within(written.as_bytes(), limits) {
+        Ok(again) => assert_eq!(without_declarations(again), without_declarations(tree)),
+        // Generated declarations may exceed what the sender's own form did not.
+        Err(error) => assert!(
+            matches!(error.reason, Reason::Limit { .. }),
+            "{error}: {written}"
+        ),
+    }
+}
+
+fn without_declarations(mut element: Element) -> Element {
+    element.namespaces.clear();
+    let children = std::mem::take(&mut element.children);
+    element.children = children
+        .into_iter()
+        .map(|child| match child {
+            chappe_xml::Node::Element(inner) => {
+                chappe_xml::Node::Element(without_declarations(inner))
+            }
+            text => text,
+        })
+        .collect();
+    element
+}

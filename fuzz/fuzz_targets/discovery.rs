@@ -1,0 +1,8 @@
+//! Feeds arbitrary bytes to `checks/discovery.rs`.
+
+#![no_main]
+
+#[path = "../checks/discovery.rs"]
+mod discovery;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| discovery::check(data));

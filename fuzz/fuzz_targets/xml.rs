@@ -1,0 +1,8 @@
+//! Feeds arbitrary bytes to `checks/xml.rs`.
+
+#![no_main]
+
+#[path = "../checks/xml.rs"]
+mod xml;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| xml::check(data));
