@@ -119,6 +119,10 @@ fn what_is_not_flat_says_why_and_where() {
         )
     );
     assert_eq!(
+        inside(r#"<s:sequence><s:element name="x" type="nope:T"/></s:sequence>"#),
+        (NotFlatReason::UnboundPrefix("nope:T".into()), "x".into())
+    );
+    assert_eq!(
         inside("<s:sequence><s:any/></s:sequence>"),
         (NotFlatReason::Anything, here.clone())
     );
@@ -137,6 +141,30 @@ fn what_is_not_flat_says_why_and_where() {
         text,
         "{urn:t}E is not flat: no schema at hand declares it (no file)"
     );
+}
+
+#[test]
+fn attribute_groups_and_extension_points_do_not_hinder() {
+    let found = flat(
+        r#"<s:attributeGroup name="G"><s:attribute name="v" type="s:long"/></s:attributeGroup>
+           <s:element name="X"><s:complexType><s:sequence><s:any minOccurs="0"/></s:sequence>
+           </s:complexType></s:element>
+           <s:element name="E"><s:complexType><s:sequence><s:element ref="t:X" minOccurs="0"/>
+             <s:element name="a" type="s:int"/></s:sequence><s:attributeGroup ref="t:G"/>
+           </s:complexType></s:element>"#,
+    );
+    let names: Vec<_> = found
+        .fields
+        .iter()
+        .map(|field| &*field.name.local)
+        .collect();
+    assert_eq!(names, ["a", "v"]);
+    let (looped, _) = reason(
+        r#"<s:attributeGroup name="G"><s:attributeGroup ref="t:G"/></s:attributeGroup>
+           <s:element name="E"><s:complexType><s:attributeGroup ref="t:G"/></s:complexType>
+           </s:element>"#,
+    );
+    assert!(matches!(looped, NotFlatReason::Depth(_)));
 }
 
 #[test]

@@ -272,6 +272,9 @@ pub enum NotFlatReason {
     /// No schema at hand defines a type that is used.
     #[error("no schema at hand defines type {0}")]
     UnknownType(Name),
+    /// A type is named with a prefix that is not bound.
+    #[error("the prefix of type {0} is not bound")]
+    UnboundPrefix(String),
     /// A child element has children or attributes of its own.
     #[error("a child element has structure of its own")]
     Nested,

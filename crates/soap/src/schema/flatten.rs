@@ -106,6 +106,10 @@ impl Schemas {
             Content::Named(name) => self.definition(name).ok_or_else(|| {
                 Refusal::new(&document.file, NotFlatReason::UnknownType(name.clone()))
             })?,
+            Content::Unbound(text) => {
+                let reason = NotFlatReason::UnboundPrefix(text.clone());
+                return Err(Refusal::new(&document.file, reason));
+            }
             Content::Reference(_) | Content::Anything => {
                 return Err(Refusal::new(&document.file, NotFlatReason::Anything));
             }
@@ -156,10 +160,19 @@ impl Schemas {
             }
         }
         for element in &complex.elements {
+            if self.is_extension_point(document, element) {
+                continue;
+            }
             let field = self
                 .field(document, element, FieldPlace::Element)
                 .map_err(|refusal| refusal.inside(&element.name))?;
             fields.push(field);
+        }
+        for group in &complex.groups {
+            let (document, group) = self.group(group).ok_or_else(|| {
+                Refusal::new(&document.file, NotFlatReason::UnknownType(group.clone()))
+            })?;
+            self.fields(document, group, owner, fields, depth + 1)?;
         }
         for attribute in &complex.attributes {
             let field = self
@@ -171,6 +184,26 @@ impl Schemas {
             return refuse(NotFlatReason::Width(FIELDS_MAX));
         }
         Ok(())
+    }
+
+    /// Whether an element may be missing and has no content of its own but wildcards: there
+    /// vendors put what the schema does not know.
+    fn is_extension_point(&self, document: &Document, element: &Declaration) -> bool {
+        let target = match &element.content {
+            Content::Reference(name) => self.element(name),
+            _ => Some((document, element)),
+        };
+        let content = target.map(|(home, target)| self.complex(home, &target.content));
+        let Some(Ok(Some((_, complex)))) = content else {
+            return false;
+        };
+        element.optional
+            && complex.base.is_none()
+            && complex.unusual.is_none()
+            && !complex.restricted
+            && complex.elements.is_empty()
+            && complex.attributes.is_empty()
+            && complex.groups.is_empty()
     }
 
     fn field(
@@ -249,6 +282,7 @@ impl Schemas {
                 None => return refuse(NotFlatReason::UnknownType(name.clone())),
             },
             Content::Inline(definition) => (document, &**definition),
+            Content::Unbound(text) => return refuse(NotFlatReason::UnboundPrefix(text.clone())),
             Content::Reference(_) | Content::Anything => return refuse(NotFlatReason::Anything),
         };
         match definition {

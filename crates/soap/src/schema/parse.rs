@@ -59,6 +59,8 @@ pub(super) struct Document {
     target_namespace: String,
     elements: Vec<Declaration>,
     attributes: Vec<Attribute>,
+    /// Attribute groups, as types without elements.
+    groups: Vec<(String, Complex)>,
     types: Vec<(String, Definition)>,
     /// Whether it is an include, and what.
     references: Vec<(bool, SchemaReference)>,
@@ -89,6 +91,8 @@ pub(super) enum Content {
     Inline(Box<Definition>),
     /// `ref` to a global declaration.
     Reference(Name),
+    /// A QName whose prefix is not bound.
+    Unbound(String),
     Anything,
 }
 
@@ -119,6 +123,8 @@ pub(super) struct Complex {
     pub(super) wildcard: bool,
     pub(super) elements: Vec<Declaration>,
     pub(super) attributes: Vec<Attribute>,
+    /// Attribute groups whose attributes belong to it.
+    pub(super) groups: Vec<Name>,
 }
 
 /// What people and ontologies say of a declaration.
@@ -165,6 +171,7 @@ impl Schemas {
             target_namespace: target_namespace.to_owned(),
             elements: Vec::new(),
             attributes: Vec::new(),
+            groups: Vec::new(),
             types: Vec::new(),
             references: Vec::new(),
         };
@@ -226,6 +233,15 @@ impl Schemas {
             .find(|attribute| attribute.name == *name)
     }
 
+    pub(super) fn group(&self, name: &Name) -> Option<(&Document, &Complex)> {
+        self.documents.iter().find_map(|document| {
+            let own = document.target_namespace == *name.namespace;
+            let mut groups = document.groups.iter().filter(|_| own);
+            let found = groups.find(|(local, _)| *local == name.local);
+            found.map(|(_, group)| (document, group))
+        })
+    }
+
     pub(super) fn definition(&self, name: &Name) -> Option<(&Document, &Definition)> {
         let of_namespace = self
             .documents
@@ -248,6 +264,11 @@ impl Document {
             _ if scope.element.name.namespace != NAMESPACE => {}
             ("element", Some(_)) => self.elements.extend(declaration(scope, defaults, true, 0)),
             ("attribute", Some(_)) => self.attributes.extend(attribute(scope, defaults, true)),
+            ("attributeGroup", Some(name)) => {
+                let mut group = Complex::default();
+                group.content(scope, defaults, 0);
+                self.groups.push((name, group));
+            }
             ("simpleType", Some(name)) => self.types.push((name, simple(scope, 0))),
             ("complexType", Some(name)) => self.types.push((name, complex(scope, defaults, 0))),
             (kind @ ("import" | "include"), _) => {
@@ -289,6 +310,13 @@ fn notes(element: &Element) -> Notes {
     }
 }
 
+/// The type that an attribute names.
+fn named(scope: &Scoped<'_>, attribute: &'static str) -> Option<Content> {
+    let text = scope.attribute(attribute)?;
+    let unbound = || Content::Unbound(text.chars().take(64).collect());
+    Some(scope.resolve(text).map_or_else(unbound, Content::Named))
+}
+
 /// An `xs:element`; none when it has neither name nor reference.
 fn declaration(
     scope: &Scoped<'_>,
@@ -326,8 +354,8 @@ fn declaration(
 }
 
 fn element_content(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Content {
-    if let Some(name) = scope.qname("type") {
-        return Content::Named(name);
+    if let Some(content) = named(scope, "type") {
+        return content;
     }
     if nesting == NESTING_MAX {
         return Content::Anything;
@@ -395,18 +423,14 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
     for child in scope.element.elements() {
         let inner = scope.child(child);
         if is(child, "restriction") {
-            let base = inner
-                .qname("base")
-                .map_or_else(|| inline(&inner), Content::Named);
+            let base = named(&inner, "base").unwrap_or_else(|| inline(&inner));
             let values = child.elements().filter(|facet| is(facet, "enumeration"));
             let values = values.filter_map(|facet| facet.attribute(&Name::local("value")));
             let values = values.map(str::to_owned).collect();
             return Definition::Simple(Simple::Restriction(base, values), notes);
         }
         if is(child, "list") {
-            let item = inner
-                .qname("itemType")
-                .map_or_else(|| inline(&inner), Content::Named);
+            let item = named(&inner, "itemType").unwrap_or_else(|| inline(&inner));
             return Definition::Simple(Simple::List(item), notes);
         }
         if is(child, "union") {
@@ -436,11 +460,7 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
     for child in content.elements() {
         let inner = outer.child(child);
         if is(child, "extension") {
-            found.base = Some(
-                inner
-                    .qname("base")
-                    .map_or(Content::Anything, Content::Named),
-            );
+            found.base = Some(named(&inner, "base").unwrap_or(Content::Anything));
             found.content(&inner, defaults, nesting);
         } else if is(child, "restriction") {
             found.restricted = true;
@@ -466,7 +486,7 @@ impl Complex {
                 "choice" => self.unusual = Some("xs:choice"),
                 "group" => self.unusual = Some("xs:group"),
                 "attribute" => self.attributes.extend(attribute(&inner, defaults, false)),
-                "attributeGroup" => self.unusual = Some("xs:attributeGroup"),
+                "attributeGroup" => self.groups.extend(inner.qname("ref")),
                 _ => {}
             }
         }
