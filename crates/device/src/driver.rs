@@ -7,12 +7,20 @@ use tokio::sync::mpsc;
 /// One input of a machine.
 pub(crate) type InputOf<M> = Input<<M as Machine>::Receive, <M as Machine>::Command>;
 
-/// Runs `machine` until it is given `None`, or the senders are gone; `take` gets each output at
-/// once.
+/// Takes what a machine says.
+pub(crate) trait Take<M: Machine> {
+    /// One output.
+    fn take(&mut self, output: Output<M::Transmit, M::Event>);
+
+    /// All outputs of an input are taken.
+    fn settled(&mut self, _: &M) {}
+}
+
+/// Runs `machine` until it is given `None`, or the senders are gone.
 pub(crate) async fn drive<M: Machine>(
     mut machine: M,
     mut inputs: mpsc::Receiver<Option<InputOf<M>>>,
-    mut take: impl FnMut(&M, Output<M::Transmit, M::Event>),
+    taker: &mut impl Take<M>,
 ) {
     let clock = Clock::process();
     let mut outputs = Vec::new();
@@ -32,7 +40,8 @@ pub(crate) async fn drive<M: Machine>(
             outputs.push(output)
         });
         for output in outputs.drain(..) {
-            take(&machine, output);
+            taker.take(output);
         }
+        taker.settled(&machine);
     }
 }

@@ -1,6 +1,6 @@
 //! A DPWS device host and a client as libraries: what a small device links, and what finds it.
 //!
-//! [`DeviceClient`] finds devices in both dialects, reads what they say of themselves, calls them
+//! [`DeviceHost`] is a device on the network, with operations and events; [`DeviceClient`] finds devices in both dialects, reads what they say of themselves, calls them
 //! and subscribes to their events; [`file::File`] is a device described in TOML. The protocol is
 //! that of the machines in `chappe-dpws`; here they get sockets, time and an application.
 //!
@@ -16,9 +16,11 @@ mod driver;
 mod error;
 #[cfg(feature = "file")]
 pub mod file;
+pub mod host;
 mod http;
 mod selection;
 
 pub use client::{ClientOptions, DeviceClient};
 pub use error::Error;
+pub use host::{DeviceHost, HostOptions};
 pub use selection::Selection;

@@ -106,14 +106,22 @@ impl Key {
     /// that an endpoint address made of them outlives restarts.
     #[must_use]
     pub fn derive_id(&self, purpose: &str) -> [u8; 16] {
-        let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-        context.update(b"chappe identifier\0");
-        context.update(&self.public().0);
-        context.update(purpose.as_bytes());
-        let mut id = [0; 16];
-        id.copy_from_slice(&context.finish().as_ref()[..16]);
-        id
+        id_of(&[&self.public().to_string(), purpose])
     }
+}
+
+/// 16 bytes that stand for these texts in this order: the same for the same texts.
+#[must_use]
+pub fn id_of(texts: &[&str]) -> [u8; 16] {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for text in texts {
+        // The length keeps ("ab", "c") and ("a", "bc") apart.
+        context.update(&(text.len() as u64).to_be_bytes());
+        context.update(text.as_bytes());
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&context.finish().as_ref()[..16]);
+    id
 }
 
 impl fmt::Debug for Key {
@@ -220,5 +228,6 @@ mod tests {
         assert_eq!(key.derive_id("a"), Key::from_seed([1; 32]).derive_id("a"));
         assert_ne!(key.derive_id("a"), key.derive_id("b"));
         assert_ne!(key.derive_id("a"), Key::from_seed([2; 32]).derive_id("a"));
+        assert_ne!(id_of(&["ab", "c"]), id_of(&["a", "bc"]));
     }
 }

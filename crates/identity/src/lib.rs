@@ -17,7 +17,7 @@ mod token;
 
 pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
 pub use error::Error;
-pub use key::{Key, PublicKey, SEED_BYTES};
+pub use key::{Key, PublicKey, SEED_BYTES, id_of};
 pub use principal::Principal;
 pub use token::{Token, TokenHash};
 

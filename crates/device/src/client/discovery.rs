@@ -1,8 +1,8 @@
 //! From the machine's events to what the application sees.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chappe_dpws::Dialect;
@@ -17,7 +17,8 @@ use crate::Error;
 
 /// What a client sees, one after the other. A reader that falls behind is given the table anew.
 pub struct Discovery {
-    shared: Arc<Shared>,
+    /// Not held: what holds it is the client, whose end this is to notice.
+    shared: Weak<Shared>,
     backlog: VecDeque<Seen>,
     receiver: broadcast::Receiver<Seen>,
 }
@@ -29,11 +30,11 @@ impl std::fmt::Debug for Discovery {
 }
 
 impl Discovery {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
         // Listening begins before the table is read, so that nothing falls between the two.
         let receiver = shared.seen.subscribe();
         let mut discovery = Self {
-            shared,
+            shared: Arc::downgrade(shared),
             backlog: VecDeque::new(),
             receiver,
         };
@@ -56,7 +57,10 @@ impl Discovery {
     }
 
     fn refill(&mut self) {
-        let table = self.shared.table();
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let table = shared.table();
         let found = table.values().map(|entry| Seen::Found(entry.found.clone()));
         self.backlog.extend(found);
     }
@@ -154,10 +158,10 @@ async fn take(shared: &Arc<Shared>, event: Event) {
             suppressed,
         } => {
             let times = suppressed + 1;
-            if is_ordinary(reason) {
+            if is_ordinary_drop(reason) {
                 shared.drops.count(times, Hop::Discovery, reason.label());
             } else {
-                let hint = hint(reason).map(str::to_owned);
+                let hint = drop_hint(reason).map(str::to_owned);
                 let (hop, label) = (Hop::Discovery, reason.label());
                 let drops = &shared.drops;
                 drops.record_times(times, hop, label, from.ip(), detail, hint);
@@ -169,7 +173,7 @@ async fn take(shared: &Arc<Shared>, event: Event) {
 }
 
 /// Drops that happen on every sound network and concern nobody.
-pub(crate) fn is_ordinary(reason: DropReason) -> bool {
+pub(crate) fn is_ordinary_drop(reason: DropReason) -> bool {
     matches!(
         reason,
         DropReason::Duplicate
@@ -183,7 +187,7 @@ pub(crate) fn is_ordinary(reason: DropReason) -> bool {
 }
 
 /// What can be done about a drop.
-pub(crate) fn hint(reason: DropReason) -> Option<&'static str> {
+pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
     match reason {
         DropReason::TooLarge => Some("let the device announce fewer types and scopes"),
         DropReason::Malformed | DropReason::Invalid => {

@@ -29,6 +29,7 @@ use crate::{Error, Selection};
 
 pub use description::{Description, Document, HostedService, Note};
 pub use discovery::Discovery;
+pub(crate) use discovery::{drop_hint, is_ordinary_drop};
 pub use found::{Found, Seen};
 pub use subscription::{Delivery, Notification, Subscription};
 
@@ -189,7 +190,7 @@ impl DeviceClient {
     /// What is known now, and then what becomes known, without a search.
     #[must_use]
     pub fn listen(&self) -> Discovery {
-        Discovery::new(Arc::clone(&self.shared))
+        Discovery::new(&self.shared)
     }
 
     /// Searches once. The answers come as [`Seen::Match`] with the returned number, and at last
@@ -277,6 +278,13 @@ impl DeviceClient {
         sinks.close().await;
         self.tasks.shutdown().await;
         self.shared.http.close_idle();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let sinks = self.sinks.get_mut();
+        sinks.unwrap_or_else(PoisonError::into_inner).abandon();
     }
 }
 

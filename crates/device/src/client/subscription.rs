@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::{DeviceClient, HostedService, Shared};
 use crate::Error;
-use crate::driver::{InputOf, drive};
+use crate::driver::{InputOf, Take, drive};
 use crate::http::{limits_for, response};
 
 /// Inputs that may wait for a machine.
@@ -266,6 +266,15 @@ impl Sinks {
             sink.command(SinkCommand::Stop).await;
             let _ = sink.inputs.send(None).await;
             let _ = running.await;
+            sink.state().receivers.clear();
+        }
+    }
+
+    /// Ends without a word.
+    pub(super) fn abandon(&mut self) {
+        for (sink, running) in self.of_dialect.values() {
+            running.abort();
+            sink.state().receivers.clear();
         }
     }
 }
@@ -357,13 +366,13 @@ async fn run(
     inputs: mpsc::Receiver<Option<InputOf<EventSink>>>,
     mut taker: Taker,
 ) {
-    drive(machine, inputs, |_, output| taker.take(output)).await;
+    drive(machine, inputs, &mut taker).await;
     // The last requests say that nothing is wanted any more.
     let rest = async { while taker.requests.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(UNSUBSCRIBE_DEADLINE, rest).await;
 }
 
-impl Taker {
+impl Take<EventSink> for Taker {
     fn take(&mut self, output: Output<SinkTransmit, SinkEvent>) {
         while self.requests.try_join_next().is_some() {}
         let (Some(sink), Some(shared)) = (self.sink.upgrade(), self.shared.upgrade()) else {
@@ -387,7 +396,9 @@ impl Taker {
             Output::Event(event) => self.event(&sink, &shared, event),
         }
     }
+}
 
+impl Taker {
     fn event(&mut self, sink: &Sink, shared: &Shared, event: SinkEvent) {
         let (key, delivery) = match event {
             SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),

@@ -1,0 +1,315 @@
+//! The description of a device to be hosted, and its start.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chappe_dpws::Dialect;
+use chappe_dpws::discovery::target_service::{Command, Config};
+use chappe_dpws::discovery::{Retransmission, TargetService};
+use chappe_dpws::eventing::SourceConfig;
+use chappe_dpws::hosting::{Device, DeviceConfig, HostedService, Invocation};
+use chappe_dpws::metadata::{ThisDevice, ThisModel};
+use chappe_identity::{AddressPolicy, Key};
+use chappe_soap::{EndpointReference, Fault};
+use chappe_transport::Drops;
+use chappe_transport::http::{Client, ClientLimits, ServerLimits};
+use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
+use chappe_xml::{Element, Name};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::serving::{HostState, Serving};
+use super::{DeviceHost, Shared, discovery, serving};
+use crate::{Error, Selection};
+
+/// Inputs that may wait for a machine.
+const INPUTS_MAX: usize = 1_024;
+/// The path of the device itself.
+pub(super) const DEVICE_PATH: &str = "/device";
+
+/// Why an operation is answered with a fault.
+pub type OperationError = Fault;
+
+type Answer = Pin<Box<dyn Future<Output = Result<Option<Element>, Fault>> + Send>>;
+
+/// Answers one operation.
+pub(super) type Operation = Arc<dyn Fn(Invocation) -> Answer + Send + Sync>;
+
+/// How a [`DeviceHost`] behaves.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// Where it is announced and serves. Default the network without the loopback.
+    pub selection: Selection,
+    /// The port of HTTP; 0, the default, takes a free one on each address.
+    pub port: u16,
+    /// Which addresses a subscriber may name. Default its own alone.
+    pub policy: AddressPolicy,
+    /// Longest random delay before a Hello and before the answer to a Probe. Default 2.5 s
+    /// (DPWS 1.1, APP_MAX_DELAY): it spares large networks. Zero where few devices are.
+    pub app_max_delay: Duration,
+    /// How messages to the multicast group are repeated.
+    pub multicast: Retransmission,
+    /// How answers to one host are repeated.
+    pub unicast: Retransmission,
+    /// Bounds of the server.
+    pub server: ServerLimits,
+    /// Bounds of notifications.
+    pub client: ClientLimits,
+    /// How the event source behaves.
+    pub eventing: SourceConfig,
+    /// The version of the metadata: rises when what the device says of itself changes. Default 1.
+    pub metadata_version: u32,
+    /// Time between two looks at the interfaces. Default 10 s.
+    pub interfaces_period: Duration,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            selection: Selection::default(),
+            port: 0,
+            policy: AddressPolicy::default(),
+            app_max_delay: Duration::from_millis(2_500),
+            multicast: Retransmission::default(),
+            unicast: Retransmission::default(),
+            server: ServerLimits::default(),
+            client: ClientLimits::default(),
+            eventing: SourceConfig::default(),
+            metadata_version: 1,
+            interfaces_period: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The stable endpoint of the device with this key, `urn:uuid:…`.
+#[must_use]
+pub fn endpoint_of(key: &Key) -> String {
+    urn(key.derive_id("device endpoint"))
+}
+
+/// An endpoint made of 16 bytes.
+pub(crate) fn urn(id: [u8; 16]) -> String {
+    let uuid = uuid::Builder::from_custom_bytes(id).into_uuid();
+    uuid.urn().to_string()
+}
+
+/// A device to be hosted.
+///
+/// ```no_run
+/// # async fn run(wsdl: chappe_soap::wsdl::Wsdl) -> Result<(), chappe_device::Error> {
+/// use chappe_device::DeviceHost;
+/// use chappe_dpws::hosting::HostedService;
+/// use chappe_dpws::metadata::{ThisDevice, ThisModel};
+/// use chappe_transport::Drops;
+/// let host = DeviceHost::builder("urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a")
+///     .model(ThisModel { manufacturer: vec!["Example".into()], ..ThisModel::default() })
+///     .device(ThisDevice { friendly_name: vec!["lamp".into()], ..ThisDevice::default() })
+///     .service(HostedService::new("http://x/lamp/1", "/lamp", wsdl))
+///     .operation("http://x/lamp/Lamp/SwitchRequest", |invocation| async move {
+///         Ok(invocation.body)
+///     })
+///     .start(Drops::default())?;
+/// host.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct Builder {
+    endpoint: String,
+    model: ThisModel,
+    device: ThisDevice,
+    types: Vec<Name>,
+    scopes: Vec<String>,
+    services: Vec<HostedService>,
+    operations: HashMap<String, Operation>,
+    options: HostOptions,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(super) fn new(endpoint: String) -> Self {
+        Self {
+            endpoint,
+            model: ThisModel::default(),
+            device: ThisDevice::default(),
+            types: Vec::new(),
+            scopes: Vec::new(),
+            services: Vec::new(),
+            operations: HashMap::new(),
+            options: HostOptions::default(),
+        }
+    }
+
+    /// What all devices of the model have in common.
+    pub fn model(mut self, model: ThisModel) -> Self {
+        self.model = model;
+        self
+    }
+
+    /// What this device has alone.
+    pub fn device(mut self, device: ThisDevice) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// What it is, besides a device of the profile.
+    pub fn types(mut self, types: impl IntoIterator<Item = Name>) -> Self {
+        self.types.extend(types);
+        self
+    }
+
+    /// Where it belongs (URIs).
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = String>) -> Self {
+        self.scopes.extend(scopes);
+        self
+    }
+
+    /// One more service.
+    pub fn service(mut self, service: HostedService) -> Self {
+        self.services.push(service);
+        self
+    }
+
+    /// What answers the operation whose request has this action.
+    pub fn operation<F, R>(mut self, action: impl Into<String>, answer: F) -> Self
+    where
+        F: Fn(Invocation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Option<Element>, Fault>> + Send + 'static,
+    {
+        let operation: Operation = Arc::new(move |invocation| Box::pin(answer(invocation)));
+        self.operations.insert(action.into(), operation);
+        self
+    }
+
+    /// How it behaves.
+    pub fn options(mut self, options: HostOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Serves, and says Hello. What is dropped, here and later, is noted in `drops`.
+    ///
+    /// # Errors
+    /// When an operation has no action in the WSDL, no interface fits, or none can be listened at.
+    pub fn start(self, drops: Drops) -> Result<DeviceHost, Error> {
+        self.check_operations()?;
+        let interfaces = self.options.selection.resolve()?;
+        let listen = |source| Error::Listen { at: None, source };
+        let sockets = UdpSockets::bind(&interfaces, &UdpOptions::new(Role::Device), &drops);
+        let sockets = sockets.map_err(listen)?;
+        let seed = chappe_transport::seed_number().map_err(listen)?;
+        let device = self.machine()?;
+        let (inputs, receive_inputs) = mpsc::channel(INPUTS_MAX);
+        let (orders, receive_orders) = mpsc::channel(INPUTS_MAX);
+        let (send_events, events) = mpsc::channel(INPUTS_MAX);
+        let (said_bye, stopped) = watch::channel(false);
+        let mut addresses = interfaces.iter().flat_map(|interface| &interface.addresses);
+        let http = match (addresses.next(), addresses.next()) {
+            // Who has one address alone speaks from it.
+            (Some(only), None) => self.client(Some(*only)),
+            _ => self.client(None),
+        };
+        let shared = Arc::new(Shared {
+            endpoint: self.endpoint.clone(),
+            serving: Arc::new(Serving::new(inputs.clone())),
+            inputs,
+            orders,
+            servers: Mutex::default(),
+            http,
+            drops: drops.clone(),
+            state: watch::Sender::new(HostState::default()),
+            options: self.options.clone(),
+        });
+        let announced = discovery::serve(&shared, &interfaces)?;
+        let target = TargetService::new(self.target(announced, seed));
+        let operations = Arc::new(self.operations);
+        let device = serving::run(device, receive_inputs, &shared, operations);
+        let device = tokio::spawn(device);
+        let mut tasks = JoinSet::new();
+        let running = run_udp(target, sockets, receive_orders, send_events, drops);
+        tasks.spawn(async {
+            running.await;
+        });
+        tasks.spawn(discovery::listen(Arc::clone(&shared), events, said_bye));
+        tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared), interfaces));
+        // The queue is empty and large: this is the first order.
+        let start = Order::Command(Command::Start);
+        shared.orders.try_send(start).map_err(|_| Error::Closed)?;
+        Ok(DeviceHost {
+            shared,
+            device,
+            tasks,
+            stopped,
+        })
+    }
+
+    /// Each operation must be one of the WSDL's, or nobody could ever ask for it.
+    fn check_operations(&self) -> Result<(), Error> {
+        for action in self.operations.keys() {
+            let knows = |service: &HostedService| service.wsdl.operation_of(action).is_some();
+            if !self.services.iter().any(knows) {
+                return Err(Error::Misuse(format!("no service has the action {action}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, local_address: Option<IpAddr>) -> Client {
+        let limits = self.options.client.clone();
+        let local_address = limits.local_address.or(local_address);
+        Client::new(ClientLimits {
+            local_address,
+            ..limits
+        })
+    }
+
+    fn machine(&self) -> Result<Device, Error> {
+        let endpoint = EndpointReference::new(self.endpoint.clone());
+        let policy = self.options.policy.clone();
+        let check = move |address: &str, peer| match policy.check(address, peer) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(refusal.to_string()),
+        };
+        let config = DeviceConfig {
+            path: DEVICE_PATH.into(),
+            types: self.types.clone(),
+            this_model: self.model.clone(),
+            this_device: self.device.clone(),
+            eventing: SourceConfig {
+                utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
+                ..self.options.eventing.clone()
+            },
+            invocation_timeout: self.options.server.answer_deadline,
+            ..DeviceConfig::new(endpoint, self.services.clone())
+        };
+        Ok(Device::new(config, Arc::new(check), crate::http::secret()?))
+    }
+
+    fn target(&self, interfaces: discovery::Announced, seed: u64) -> Config {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        // Rises with each start as long as the clock does (WS-Discovery 1.1, appendix I).
+        let instance_id = u32::try_from(now.unwrap_or_default().as_secs()).unwrap_or(u32::MAX);
+        let types = std::iter::once(Dialect::V2009.device_type());
+        Config {
+            types: types.chain(self.types.iter().cloned()).collect(),
+            scopes: self.scopes.iter().cloned().map(Into::into).collect(),
+            metadata_version: self.options.metadata_version,
+            interfaces,
+            app_max_delay: self.options.app_max_delay,
+            multicast: self.options.multicast,
+            unicast: self.options.unicast,
+            ..Config::new(self.endpoint.clone(), instance_id, seed)
+        }
+    }
+}

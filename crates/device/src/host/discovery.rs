@@ -1,0 +1,144 @@
+//! Where a host is announced, and what its target service says.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError};
+
+use chappe_dpws::discovery::Interface;
+use chappe_dpws::discovery::target_service::{Command, Event};
+use chappe_transport::Hop;
+use chappe_transport::http::Server;
+use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets};
+use chappe_xml::Str;
+use tokio::sync::{mpsc, watch};
+
+use super::Shared;
+use super::builder::DEVICE_PATH;
+use crate::Error;
+use crate::client::{drop_hint, is_ordinary_drop};
+
+/// Interfaces with the transport addresses that fit them.
+pub(super) type Announced = Vec<(Interface, Vec<Str>)>;
+
+/// Serves on every address of the interfaces, and on no other; one that works is enough.
+pub(super) fn serve(shared: &Arc<Shared>, interfaces: &[Interface]) -> Result<Announced, Error> {
+    let mut announced = Vec::new();
+    let mut failure = None;
+    let mut servers = shared
+        .servers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let wanted = |address: &IpAddr| {
+        let mut interfaces = interfaces.iter();
+        interfaces.any(|interface| interface.addresses.contains(address))
+    };
+    servers.retain(|address, _| wanted(address));
+    for interface in interfaces {
+        let mut xaddrs: Vec<Str> = Vec::new();
+        for address in &interface.addresses {
+            let local = match servers.get(address) {
+                Some(server) => server.local_addr(),
+                None => match server(shared, *address, interface.index) {
+                    Ok(server) => {
+                        let local = server.local_addr();
+                        servers.insert(*address, server);
+                        local
+                    }
+                    Err(source) => {
+                        let at = Some(*address);
+                        let error = Error::Listen { at, source };
+                        let (detail, hint) = (error.to_string(), error.hint());
+                        shared
+                            .drops
+                            .record(Hop::Network, error.reason(), address, detail, hint);
+                        failure = Some(error);
+                        continue;
+                    }
+                },
+            };
+            let local = SocketAddr::new(local.ip(), local.port());
+            xaddrs.push(format!("http://{local}{DEVICE_PATH}").into());
+        }
+        if !xaddrs.is_empty() {
+            announced.push((interface.clone(), xaddrs));
+        }
+    }
+    match failure {
+        Some(error) if announced.is_empty() => Err(error),
+        _ => Ok(announced),
+    }
+}
+
+fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<Server> {
+    let mut at = SocketAddr::new(address, shared.options.port);
+    if let (SocketAddr::V6(at), IpAddr::V6(ip)) = (&mut at, address)
+        && ip.is_unicast_link_local()
+    {
+        at.set_scope_id(zone);
+    }
+    let serving = Arc::clone(&shared.serving);
+    let handler = move |request| {
+        let serving = Arc::clone(&serving);
+        async move { serving.answer(request).await }
+    };
+    let limits = shared.options.server.clone();
+    Server::bind(at, limits, shared.drops.clone(), handler)
+}
+
+/// Takes what the target service says, until it ends.
+pub(super) async fn listen(
+    shared: Arc<Shared>,
+    mut events: mpsc::Receiver<Event>,
+    said_bye: watch::Sender<bool>,
+) {
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Stopped => {
+                said_bye.send_replace(true);
+            }
+            Event::Dropped {
+                reason,
+                from,
+                detail,
+                suppressed,
+            } => {
+                let (times, hop, label) = (suppressed + 1, Hop::Discovery, reason.label());
+                if is_ordinary_drop(reason) {
+                    shared.drops.count(times, hop, label);
+                } else {
+                    let hint = drop_hint(reason).map(str::to_owned);
+                    let drops = &shared.drops;
+                    drops.record_times(times, hop, label, from.ip(), detail, hint);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Follows changes of the interfaces.
+pub(super) async fn watch_interfaces(shared: Arc<Shared>, mut before: Vec<Interface>) {
+    let options = UdpOptions::new(Role::Device);
+    loop {
+        tokio::time::sleep(shared.options.interfaces_period).await;
+        let Ok(now) = shared.options.selection.resolve() else {
+            continue;
+        };
+        if before == now {
+            continue;
+        }
+        let Ok(sockets) = UdpSockets::bind(&now, &options, &shared.drops) else {
+            continue;
+        };
+        let Ok(announced) = serve(&shared, &now) else {
+            continue;
+        };
+        tracing::info!(?now, "the interfaces have changed");
+        before = now;
+        let command = Order::Command(Command::SetInterfaces(announced));
+        for order in [Order::Sockets(sockets), command] {
+            if shared.orders.send(order).await.is_err() {
+                return;
+            }
+        }
+    }
+}

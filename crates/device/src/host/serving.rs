@@ -1,0 +1,315 @@
+//! Between the device's machine, HTTP and the application's operations.
+
+use std::collections::HashMap;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chappe_dpws::eventing::{DropReason, Failure, Notification, SourceEvent, Token};
+use chappe_dpws::exchange::{self, Reply};
+use chappe_dpws::hosting::{
+    Device, DeviceCommand, DeviceEvent, DeviceReceive, DeviceTransmit, HttpRequest, Invocation,
+    Method,
+};
+use chappe_identity::Contact;
+use chappe_machine::{Input, Output};
+use chappe_soap::{AddressingVersion, Envelope};
+use chappe_transport::Hop;
+use chappe_transport::http::{self, Request, Response};
+use chappe_xml::Limits;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::Shared;
+use super::builder::Operation;
+use crate::driver::{InputOf, Take, drive};
+use crate::http::response;
+
+/// Link-local subscribers whose interface is remembered.
+const ZONES_MAX: usize = 1_024;
+/// Time for the last notifications, which end subscriptions.
+const LAST_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How busy a host is and was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostState {
+    /// Living subscriptions.
+    pub subscriptions: usize,
+    /// Notifications delivered since the start.
+    pub delivered: u64,
+    /// Notifications dropped since the start; the reasons are in the drops.
+    pub dropped: u64,
+    /// Operations asked for since the start.
+    pub invoked: u64,
+}
+
+/// Requests on their way through the machine.
+pub(super) struct Serving {
+    inputs: mpsc::Sender<Option<InputOf<Device>>>,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+    next_token: AtomicU64,
+    /// The interfaces of link-local peers: the addresses in their messages do not say them.
+    zones: Mutex<HashMap<Ipv6Addr, u32>>,
+}
+
+impl Serving {
+    pub(super) fn new(inputs: mpsc::Sender<Option<InputOf<Device>>>) -> Self {
+        Self {
+            inputs,
+            waiting: Mutex::default(),
+            next_token: AtomicU64::new(1),
+            zones: Mutex::default(),
+        }
+    }
+
+    /// Has the machine answer a request.
+    pub(super) async fn answer(&self, request: Request) -> Response {
+        self.remember_zone(request.peer);
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let (reply, replied) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.insert(token, reply);
+        }
+        // When the peer goes away, this future is dropped, and its place with it.
+        let _place = Place {
+            serving: self,
+            token,
+        };
+        let input = Input::Receive(DeviceReceive::Http(Box::new(understood(request, token))));
+        if self.inputs.send(Some(input)).await.is_err() {
+            return response(&Reply::UNAVAILABLE);
+        }
+        response(&replied.await.unwrap_or(Reply::UNAVAILABLE))
+    }
+
+    fn remember_zone(&self, peer: SocketAddr) {
+        let SocketAddr::V6(peer) = peer else { return };
+        if peer.scope_id() == 0 {
+            return;
+        }
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        if zones.len() >= ZONES_MAX {
+            zones.clear();
+        }
+        zones.insert(*peer.ip(), peer.scope_id());
+    }
+
+    /// Where a notification goes; the machine has had the address judged.
+    fn contact(&self, to: &str) -> Option<Contact> {
+        let mut contact = Contact::parse(to, 0).ok()?;
+        if let SocketAddr::V6(address) = &mut contact.address {
+            let zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+            address.set_scope_id(zones.get(address.ip()).copied().unwrap_or(0));
+        }
+        Some(contact)
+    }
+
+    fn reply(&self, token: u64, reply: Reply) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiting) = waiting.remove(&token) {
+            // Whoever asked may have gone.
+            let _ = waiting.send(reply);
+        }
+    }
+}
+
+/// The place of a request that waits for its reply.
+struct Place<'a> {
+    serving: &'a Serving,
+    token: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let waiting = self.serving.waiting.lock();
+        waiting
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.token);
+    }
+}
+
+/// The request as the machine takes it. Endpoints are told under the address that was asked, not
+/// under the name that the asker wrote.
+fn understood(request: Request, token: u64) -> HttpRequest {
+    let local = SocketAddr::new(request.local.ip().to_canonical(), request.local.port());
+    let target = match &request.query {
+        Some(query) => format!("{}?{query}", request.path),
+        None => request.path,
+    };
+    let method = match request.method {
+        http::Method::GET => Method::Get,
+        http::Method::POST => {
+            let limits = Limits {
+                bytes: request.body.len(),
+                ..Limits::default()
+            };
+            Method::Post(Envelope::parse_within(&request.body, limits).map(Box::new))
+        }
+        _ => Method::Other,
+    };
+    HttpRequest {
+        token: Token(token),
+        peer: request.peer,
+        base: format!("http://{local}").into(),
+        target: target.into(),
+        method,
+    }
+}
+
+/// Runs the device's machine until it is told to end.
+pub(super) fn run(
+    device: Device,
+    inputs: mpsc::Receiver<Option<InputOf<Device>>>,
+    shared: &Arc<Shared>,
+    operations: Arc<HashMap<String, Operation>>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let mut taker = Taker {
+        shared: Arc::clone(shared),
+        operations,
+        tasks: JoinSet::new(),
+        state: HostState::default(),
+    };
+    async move {
+        drive(device, inputs, &mut taker).await;
+        let last = async { while taker.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_DEADLINE, last).await;
+        let mut waiting = taker.shared.serving.waiting.lock();
+        if let Ok(waiting) = &mut waiting {
+            waiting.clear();
+        }
+    }
+}
+
+struct Taker {
+    shared: Arc<Shared>,
+    operations: Arc<HashMap<String, Operation>>,
+    tasks: JoinSet<()>,
+    state: HostState,
+}
+
+impl Take<Device> for Taker {
+    fn take(&mut self, output: Output<DeviceTransmit, DeviceEvent>) {
+        while self.tasks.try_join_next().is_some() {}
+        match output {
+            Output::Transmit(DeviceTransmit::Reply { token, reply }) => {
+                self.shared.serving.reply(token.0, reply);
+            }
+            Output::Transmit(DeviceTransmit::Notify(notification)) => {
+                let shared = Arc::clone(&self.shared);
+                self.tasks.spawn(async move {
+                    let receive = deliver(&shared, &notification).await;
+                    let _ = shared.inputs.send(Some(Input::Receive(receive))).await;
+                });
+            }
+            Output::Event(DeviceEvent::Invoked(invocation)) => self.invoke(*invocation),
+            Output::Event(DeviceEvent::Eventing(event)) => self.eventing(event),
+            Output::Event(DeviceEvent::Refused {
+                peer,
+                reason,
+                detail,
+            }) => {
+                let detail = format!("{reason:?}: {detail}");
+                let drops = &self.shared.drops;
+                drops.record(Hop::Http, "request refused", peer.ip(), detail, None);
+            }
+            Output::Event(_) => {}
+        }
+    }
+
+    fn settled(&mut self, device: &Device) {
+        self.state.subscriptions = device.events().subscriptions();
+        self.state.delivered = device.events().delivered();
+        let state = self.state;
+        self.shared.state.send_if_modified(|before| {
+            let changed = *before != state;
+            *before = state;
+            changed
+        });
+    }
+}
+
+impl Taker {
+    fn invoke(&mut self, invocation: Invocation) {
+        self.state.invoked += 1;
+        let token = invocation.token;
+        let shared = Arc::clone(&self.shared);
+        let Some(operation) = self.operations.get(&*invocation.action) else {
+            let version = AddressingVersion::default();
+            let fault = exchange::action_not_supported(version, &invocation.action);
+            let result = Err(fault);
+            self.tasks.spawn(async move {
+                let _ = shared.command(DeviceCommand::Reply { token, result }).await;
+            });
+            return;
+        };
+        let answer = operation(invocation);
+        self.tasks.spawn(async move {
+            let result = answer.await;
+            let _ = shared.command(DeviceCommand::Reply { token, result }).await;
+        });
+    }
+
+    fn eventing(&mut self, event: SourceEvent) {
+        let drops = &self.shared.drops;
+        match event {
+            SourceEvent::Dropped {
+                subscription,
+                reason,
+                count,
+            } => {
+                let count = count as u64;
+                self.state.dropped += count;
+                let (reason, hint) = match reason {
+                    DropReason::QueueFull => (
+                        "subscriber too slow",
+                        Some("raise the event source's queue, or let the subscriber read faster"),
+                    ),
+                    DropReason::Refused => ("subscriber refused the event", None),
+                    _ => ("subscription ended before delivery", None),
+                };
+                let (hop, hint) = (Hop::Event, hint.map(str::to_owned));
+                let detail = format!("subscription {subscription:?}");
+                drops.record_times(count, hop, reason, "", detail, hint);
+            }
+            SourceEvent::Refused {
+                peer,
+                reason,
+                detail,
+            } => {
+                let detail = format!("{reason:?}: {detail}");
+                let reason = "subscription refused";
+                drops.record(Hop::Event, reason, peer.ip(), detail, None);
+            }
+            event => tracing::debug!(?event, "eventing"),
+        }
+    }
+}
+
+/// Posts a notification and says what became of it.
+async fn deliver(shared: &Shared, notification: &Notification) -> DeviceReceive {
+    let delivery = notification.delivery;
+    let Some(contact) = shared.serving.contact(notification.to()) else {
+        let failure = Failure::Refused;
+        return DeviceReceive::Failed { delivery, failure };
+    };
+    let text = notification.to_text();
+    let posted = shared.http.post_text(&contact, notification.action(), text);
+    let failure = match posted.await {
+        Ok(answer) if answer.status.is_success() => {
+            return DeviceReceive::Delivered { delivery };
+        }
+        Ok(answer) if answer.status.is_client_error() => Failure::Refused,
+        Ok(_) => Failure::Unreachable,
+        Err(error) => {
+            let (peer, detail) = (contact.address.ip(), error.to_string());
+            let hint = error.hint();
+            shared
+                .drops
+                .record(Hop::Event, "event not delivered", peer, detail, hint);
+            Failure::Unreachable
+        }
+    };
+    DeviceReceive::Failed { delivery, failure }
+}
