@@ -44,8 +44,12 @@ fn the_nth_operation_fails() {
 }
 
 #[test]
-fn a_failed_sync_is_never_repeated() {
-    let disk = SimDisk::new(3);
+fn a_failed_sync_is_neither_repeated_nor_trusted() {
+    (0..12).for_each(failed_sync);
+}
+
+fn failed_sync(seed: u64) {
+    let disk = SimDisk::new(seed);
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
     let stream = store.stream("a", Level::Power, b"").unwrap();
     stream
@@ -54,7 +58,7 @@ fn a_failed_sync_is_never_repeated() {
         .wait()
         .unwrap();
     disk.fail(Operation::Sync, 0, false);
-    let outcome = stream.append(vec![(2, b"lost".to_vec())]).unwrap().wait();
+    let outcome = stream.append(vec![(2, vec![9; 2500])]).unwrap().wait();
     assert!(matches!(outcome, Err(Error::Failed { .. })), "{outcome:?}");
     let syncs = disk.done(Operation::Sync);
     assert!(matches!(
