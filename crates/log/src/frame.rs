@@ -23,6 +23,8 @@ use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Rec
 pub(crate) const HEADER_BYTES: usize = 72;
 /// First bytes of every frame: "CHf1".
 pub(crate) const MAGIC: [u8; 4] = *b"CHf1";
+/// Sequence numbers stay below this, so that counting never overflows.
+pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
 /// Bytes of a record besides its payload.
 pub(crate) const RECORD_BYTES: usize = 12;
 
@@ -134,12 +136,14 @@ impl Header {
     fn plausible(&self) -> bool {
         match self.kind {
             Kind::Records => {
-                self.stream != 0
-                    && self.count != 0
-                    && self.first != 0
-                    && self.first.checked_add(u64::from(self.count)).is_some()
+                self.stream != 0 && self.count != 0 && self.first != 0 && self.first < MAX_SEQUENCE
             }
-            Kind::Definition => self.stream != 0 && self.count == 0 && self.first != 0,
+            Kind::Definition => {
+                self.stream != 0
+                    && self.count == 0
+                    && self.first != 0
+                    && self.first < MAX_SEQUENCE + u64::from(u32::MAX)
+            }
             Kind::Open | Kind::Close => self.stream == 0 && self.count == 0,
         }
     }
@@ -153,6 +157,14 @@ impl Header {
     pub(crate) fn next(&self) -> u64 {
         self.first + u64::from(self.count)
     }
+}
+
+/// Makes the checksums of a frame's header right, for fuzzing; the header's checksum.
+pub(crate) fn reseal(header: &mut [u8], body: &[u8], salt: u64, offset: u32) -> u32 {
+    header[64..68].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    let crc = checksum(salt, offset, &header[..68]);
+    header[68..72].copy_from_slice(&crc.to_le_bytes());
+    crc
 }
 
 /// A batch laid out as a body.

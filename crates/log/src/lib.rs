@@ -20,10 +20,10 @@
 //! 40 bytes a stream. A million records in frames of one record take 0.75 MB, in frames of a
 //! hundred 7.5 kB.
 //!
-//! ```no_run
-//! # fn disk() -> Box<dyn chappe_log::Disk> { panic!("not run") }
-//! use chappe_log::{Level, Options, Store};
-//! let (store, recovery) = Store::open(disk(), Options::default(), 0x5eed)?;
+//! ```
+//! use chappe_log::{Level, MemoryDisk, Options, Store};
+//! let disk = Box::new(MemoryDisk::new()); // a node takes the transport's `FileDisk`
+//! let (store, recovery) = Store::open(disk, Options::default(), 0x5eed)?;
 //! assert!(recovery.corrupt.is_empty());
 //! let stream = store.stream("plant/temperature", Level::Power, b"schema")?;
 //! let appended = stream.append(vec![(1_700_000_000_000_000_000, b"21.5".to_vec())])?;
@@ -38,7 +38,9 @@ mod disk;
 mod error;
 mod follower;
 mod frame;
+mod fuzz;
 mod index;
+mod memory;
 mod open;
 mod options;
 mod queue;
@@ -52,6 +54,8 @@ mod stream;
 pub use disk::{Disk, File};
 pub use error::{Error, GapReason, Rollback};
 pub use follower::Follower;
+pub use fuzz::fuzz_recover;
+pub use memory::MemoryDisk;
 pub use options::{
     MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS,
     MIN_SEGMENT_BYTES, Options, QueueFull,

@@ -124,8 +124,10 @@ impl Owner {
             if queue.streams.len() >= MAX_STREAMS {
                 return Err(Error::TooManyStreams { limit: MAX_STREAMS });
             }
-            queue.next_id += 1;
-            queue.next_id - 1
+            let id = queue.next_id;
+            let full = Error::TooManyStreams { limit: MAX_STREAMS };
+            queue.next_id = id.checked_add(1).ok_or(full)?;
+            id
         };
         let core = Arc::new(Core::new(id, definition.clone(), Index::new(1)));
         self.commit_definition(&core, &definition)?;

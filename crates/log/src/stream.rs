@@ -2,7 +2,7 @@
 
 use crate::ack::{Ack, Appended};
 use crate::commit::Draft;
-use crate::frame::{Body, Definition, Kind, RECORD_BYTES, record};
+use crate::frame::{Body, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
 use crate::index::{FrameRef, Index, Plan};
 use crate::queue::Pending;
 use crate::read::Got;
@@ -125,6 +125,10 @@ impl Stream {
         let last = self.core.assigned.load(Ordering::Relaxed);
         if let Some(expected) = expected.filter(|expected| *expected != last) {
             return Err(Error::Conflict { expected, last });
+        }
+        if last + 1 >= MAX_SEQUENCE {
+            let reason = format!("the numbers of stream {} are used up", self.name());
+            return Err(Error::Failed { reason });
         }
         let level = self.core.view().definition.level;
         let (first, count, epoch) = (last + 1, body.count, self.core.epoch);
