@@ -23,6 +23,8 @@ use crate::view::{QueryTraits, View};
 
 /// Triple patterns, paths and tables of one query: each is one step of recursion in the evaluator.
 pub(crate) const MAX_PATTERNS: usize = 96;
+/// With at most these, the stack of an ordinary thread is surely enough.
+const SMALL_PATTERNS: usize = 16;
 
 /// Casts are functions named for XML Schema's datatypes.
 const CASTS: &str = "http://www.w3.org/2001/XMLSchema#";
@@ -48,6 +50,7 @@ pub(crate) fn examine(pattern: &GraphPattern) -> Result<QueryTraits, SparqlError
         traits: QueryTraits::default(),
     };
     examiner.pattern(pattern)?;
+    examiner.traits.small = examiner.patterns <= SMALL_PATTERNS;
     Ok(examiner.traits)
 }
 

@@ -197,8 +197,8 @@ impl Registry {
         crate::search::run(&self.inner.snapshot_of_memory(), search, principal)
     }
 
-    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see, on the
-    /// calling thread.
+    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
+    /// the calling thread; a deep query is evaluated on a thread of its own, for its stack.
     ///
     /// # Errors
     /// [`SparqlError`]: a query that is not understood, not allowed, or went over a limit.

@@ -17,8 +17,12 @@ use spargebra::{Query, SparqlParser};
 
 use crate::plan::Planner;
 use crate::state::State;
-use crate::view::{Budget, View};
+use crate::view::{Budget, QueryTraits, View};
 use crate::{guard, plan};
+
+/// Stack of a deep query: the deepest that the guard lets through needs about an eighth of it in a
+/// debug build.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// How much a query may cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +176,67 @@ pub(crate) fn run(
     if text.len() > limits.query_bytes {
         return Err(over("query bytes", limits.query_bytes));
     }
-    guard::check(text)?;
+    let asked = Asked {
+        state,
+        text,
+        principal,
+        limits,
+        interrupt,
+    };
+    if guard::check(text)?
+        && let Some(answer) = asked.answer(true)
+    {
+        return answer;
+    }
+    // Deep queries get a stack of their own; what is not touched of it costs nothing.
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("sparql".to_owned())
+            .stack_size(STACK_BYTES);
+        let failed = |reason: String| Err(SparqlError::Evaluation(reason));
+        match thread.spawn_scoped(scope, || asked.answer(false)) {
+            Err(error) => failed(format!("no thread: {error}")),
+            Ok(thread) => match thread.join() {
+                Ok(Some(answer)) => answer,
+                Ok(None) | Err(_) => failed("the evaluator gave up".to_owned()),
+            },
+        }
+    })
+}
+
+/// A question with its circumstances.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    state: &'a Arc<State>,
+    text: &'a str,
+    principal: &'a Principal,
+    limits: &'a SparqlLimits,
+    interrupt: &'a Interrupt,
+}
+
+impl Asked<'_> {
+    /// The answer; `None` when it may need more stack than `little` of it.
+    fn answer(self, little: bool) -> Option<Result<(SparqlAnswer, Cost), SparqlError>> {
+        let (query, traits) = match parse(self.text) {
+            Ok((_, traits)) if little && !traits.small => return None,
+            Ok(parsed) => parsed,
+            Err(error) => return Some(Err(error)),
+        };
+        let budget = Budget::new(self.limits, self.interrupt, traits);
+        let view = View::new(self.state, self.principal, Arc::clone(&budget));
+        let query = planned(query, &view);
+        let answer = evaluate(&query, view, &budget, self.limits);
+        let cost = Cost {
+            entries: budget.entries(),
+            steps: budget.steps(),
+        };
+        // A spent budget shows itself in many ways; the verdict is the true reason.
+        Some(budget.verdict().and(answer).map(|answer| (answer, cost)))
+    }
+}
+
+/// Parses the query and refuses what is not offered.
+fn parse(text: &str) -> Result<(Query, QueryTraits), SparqlError> {
     let query = SparqlParser::new()
         .parse_query(text)
         .map_err(|error| SparqlError::Syntax(error.to_string()))?;
@@ -184,19 +248,7 @@ pub(crate) fn run(
         Query::Construct { .. } => return Err(SparqlError::NotOffered("CONSTRUCT")),
         Query::Describe { .. } => return Err(SparqlError::NotOffered("DESCRIBE")),
     };
-    let budget = Budget::new(limits, interrupt, traits);
-    let view = View::new(state, principal, Arc::clone(&budget));
-    let query = planned(query, &view);
-    let answer = evaluate(&query, view, &budget, limits);
-    // A spent budget shows itself in many ways; the verdict is the true reason.
-    budget.verdict()?;
-    Ok((
-        answer?,
-        Cost {
-            entries: budget.entries(),
-            steps: budget.steps(),
-        },
-    ))
+    Ok((query, traits))
 }
 
 fn planned(query: Query, view: &View) -> Query {

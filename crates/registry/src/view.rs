@@ -52,6 +52,8 @@ pub(crate) struct QueryTraits {
     pub(crate) slow: bool,
     /// It joins texts of many rows into one.
     pub(crate) texts: bool,
+    /// It has few patterns.
+    pub(crate) small: bool,
 }
 
 /// The query's budget is spent.

@@ -1,0 +1,264 @@
+//! Goal: no query takes the registry down; each ends with an answer or an error that names its limit.
+//! Method: queries that multiply rows, recurse, grow texts or run on, on a thread with the stack of
+//! an ordinary worker (2 MiB), with limits far below what they would need.
+
+use chappe_registry::oxrdf::{NamedNode, Triple};
+use chappe_registry::{
+    Entity, EntityKind, Interrupt, MemoryJournal, Principal, Registry, SparqlError, SparqlLimits,
+};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A ring of things that all know their next, and some more.
+fn registry() -> Registry {
+    static SHARED: LazyLock<Registry> = LazyLock::new(ring);
+    SHARED.clone()
+}
+
+fn ring() -> Registry {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let node = |number: usize| NamedNode::new(format!("http://e/n{number}")).unwrap();
+    for number in 0..300 {
+        let mut entity = Entity::new(node(number).as_str(), EntityKind::Other, "a".repeat(200));
+        let predicate = NamedNode::new("http://e/p").unwrap();
+        for step in [1, 7] {
+            let object = node((number + step) % 300);
+            entity
+                .triples
+                .push(Triple::new(node(number), predicate.clone(), object));
+        }
+        registry.publish(entity).unwrap().wait().unwrap();
+    }
+    registry
+}
+
+fn limits() -> SparqlLimits {
+    SparqlLimits {
+        steps: 200_000,
+        memory_bytes: 1024 * 1024,
+        ..SparqlLimits::default()
+    }
+}
+
+fn on_small_stack<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+    thread.spawn(work).unwrap().join().unwrap()
+}
+
+fn ask(query: String) -> Result<(), SparqlError> {
+    on_small_stack(move || {
+        let asked = registry().sparql(&query, &Principal::Operator, &limits(), &Interrupt::never());
+        asked.map(|_| ())
+    })
+}
+
+fn limit_of(query: &str) -> String {
+    match ask(query.to_owned()) {
+        Err(SparqlError::Limit { limit, .. }) => limit.to_owned(),
+        Err(other) => other.to_string(),
+        Ok(()) => "answered".to_owned(),
+    }
+}
+
+#[test]
+fn rows_that_multiply_end() {
+    for query in [
+        "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }",
+        "SELECT * { { SELECT * { ?a ?b ?c } } { SELECT * { ?d ?e ?f } } FILTER(1 = 2) }",
+        "SELECT (COUNT(*) AS ?n) { { SELECT ?a { ?a ?b ?c } } { SELECT ?a { ?a ?e ?f } } \
+         { SELECT ?a { ?a ?h ?i } } { SELECT ?a { ?a ?k ?l } } }",
+        "SELECT * { ?a ?b ?c MINUS { ?a ?d ?e . ?f ?g ?h } }",
+        "SELECT * { ?a ?b ?c FILTER NOT EXISTS { ?d ?e ?f . ?g ?h ?i FILTER(?i = 0) } }",
+        "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c",
+        "SELECT DISTINCT ?a ?d { ?a ?b ?c . ?d ?e ?f }",
+        "SELECT (GROUP_CONCAT(?o) AS ?x) { ?s ?p ?o . ?t ?q ?r }",
+        "SELECT * { ?a (<http://e/p>|^<http://e/p>)* ?b . ?b (<http://e/p>*)* ?c }",
+        "SELECT * { ?a !<http://e/none>* ?b }",
+    ] {
+        let limit = limit_of(query);
+        assert!(
+            ["steps", "memory bytes", "rows"].contains(&limit.as_str()),
+            "{limit}: {query}"
+        );
+    }
+}
+
+#[test]
+fn rows_made_without_touching_an_index_end() {
+    let table: String = (0..200).map(|number| format!("{number} ")).collect();
+    let tables: String = ["a", "b", "c", "d"]
+        .map(|name| format!("VALUES ?{name} {{ {table} }} "))
+        .concat();
+    assert_eq!(
+        limit_of(&format!("SELECT (COUNT(*) AS ?n) {{ {tables} }}")),
+        "steps"
+    );
+    let doubling = "{ {} UNION {} } ".repeat(40);
+    let doubled = format!("SELECT (COUNT(*) AS ?n) {{ {doubling} }}");
+    assert_eq!(limit_of(&doubled), "steps");
+}
+
+#[test]
+fn texts_that_grow_end() {
+    let mut doubling = String::from("SELECT ?v30 { BIND(\"0123456789abcdef\" AS ?v0) ");
+    for step in 0..30 {
+        doubling += &format!("BIND(CONCAT(?v{step}, ?v{step}) AS ?v{}) ", step + 1);
+    }
+    doubling.push('}');
+    assert_eq!(limit_of(&doubling), "bytes of a term");
+    let nested = |depth: usize| {
+        let open = "REPLACE(".repeat(depth);
+        let close = ", \"a\", \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\")".repeat(depth);
+        format!("SELECT * {{ ?s ?p ?o FILTER({open}STR(?o){close} = \"\") }}")
+    };
+    assert_eq!(limit_of(&nested(1)), "answered");
+    assert_eq!(limit_of(&nested(8)), "bytes an expression may make");
+}
+
+#[test]
+fn regular_expressions_are_literals_and_stop_when_told() {
+    let query = "SELECT * { ?s ?p ?o FILTER REGEX(?o, ?o) }";
+    assert!(limit_of(query).contains("no literal"));
+    // A slow match is followed by a question to the interrupt at once, not after many of them.
+    let bomb = "SELECT * { ?s ?p ?o FILTER REGEX(STR(?o), \"(a|aa)+(a*)*(.{0,20}){0,20}$\") }";
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    let third = Interrupt::when(|| LOOKS.fetch_add(1, Ordering::Relaxed) >= 2);
+    let ended = registry().sparql(bomb, &Principal::Operator, &limits(), &third);
+    assert_eq!(ended, Err(SparqlError::Interrupted));
+    assert_eq!(LOOKS.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn deep_queries_fit_the_stack_or_are_refused() {
+    let nest = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!(
+            "SELECT * {{ ?s ?p ?o . {}{inner}{} }}",
+            open.repeat(depth),
+            close.repeat(depth)
+        )
+    };
+    let inside = |start: &str, open: &str, inner: &str, close: &str, depth: usize| {
+        let (open, close) = (open.repeat(depth), close.repeat(depth));
+        format!("SELECT * {{ ?s ?p ?o . {start}{open}{inner}{close} ?x }}")
+    };
+    let chain = |start: &str, link: &str, end: &str, length: usize| {
+        format!(
+            "SELECT * {{ ?s ?p ?o . {start}{}{end} }}",
+            link.repeat(length)
+        )
+    };
+    for size in [5, 10, 20, 45, 90, 180, 3_000] {
+        for query in [
+            nest("{ ", "?s <http://e/none> ?c", " }", size),
+            nest("OPTIONAL { ?s <http://e/none> ?c ", "", " }", size),
+            nest("FILTER NOT EXISTS { ?s ?p ?o ", "", " }", size),
+            nest("{ SELECT * { ", "?s <http://e/none> ?c", " } }", size),
+            inside("?s <http://e/none> ", "[ <http://e/none> ", "1", " ]", size),
+            inside("?s <http://e/none> ", "( ", "1", " )", size),
+            inside("FILTER ", "( ", "?o = 1", " )", size),
+            inside("FILTER ", "( 1 + ( 1 * ", "?o", " ) )", size),
+            inside("FILTER ( ", "COALESCE( 1 = ", "?o", " )", size).replace(" ?x }", " ) }"),
+            inside("?s ", "( <http://e/none> / ", "<http://e/none>", " )", size),
+            inside("?s ", "( ^ ", "<http://e/none>", " )* ", size),
+            chain("FILTER(?o = 1", " || ?o = 2", ")", size),
+            chain("FILTER(?o = 1", "+1", ")", size),
+            chain("FILTER(", "!", "?o)", size),
+            chain("?s <http://e/none>", "/<http://e/none>", " ?x", size),
+            chain("?s <http://e/none>", "|^<http://e/none>", " ?x", size),
+            chain("?s (<http://e/none>", ")?", " ?x", 1),
+            chain(
+                "{ ?s <http://e/none> 1 }",
+                " UNION { ?s <http://e/none> 1 }",
+                "",
+                size,
+            ),
+            chain("", "BIND(1 AS ?x) ", "", size),
+            chain("?s ?p ?o", " . ?s <http://e/none> ?o", "", size),
+            chain("", "OPTIONAL { ?s <http://e/none> ?x } ", "", size),
+            chain("", "MINUS { ?s <http://e/none> ?x } ", "", size),
+            chain("", "{ SELECT * { ?s <http://e/none> ?x } } ", "", size),
+            chain("FILTER(?o IN (1", ", 1", "))", size),
+        ] {
+            // Whatever the answer: it is one, and the stack holds.
+            let _ = ask(query);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_offered_is_refused() {
+    for (query, what) in [
+        (
+            "SELECT * { SERVICE <http://127.0.0.1/> { ?s ?p ?o } }",
+            "SERVICE",
+        ),
+        ("SELECT * FROM <http://127.0.0.1/x> { ?s ?p ?o }", "FROM"),
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", "GRAPH"),
+        ("CONSTRUCT WHERE { ?s ?p ?o }", "CONSTRUCT"),
+        ("DESCRIBE <http://e/n1>", "DESCRIBE"),
+        (
+            "SELECT * { ?s ?p ?o FILTER(<http://e/f>(?o)) }",
+            "a function",
+        ),
+        (
+            "SELECT * { ?s ?p ?o FILTER(<chappe-internal:probe>(9)) }",
+            "a function",
+        ),
+        (
+            "SELECT * { ?s ?p ?o FILTER EXISTS { SERVICE <http://127.0.0.1/> { } } }",
+            "SERVICE",
+        ),
+    ] {
+        let error = ask(query.to_owned()).unwrap_err();
+        assert!(
+            matches!(&error, SparqlError::NotOffered(refused) if refused.starts_with(what)),
+            "{error}: {query}"
+        );
+    }
+    for query in [
+        "LOAD <http://127.0.0.1/x>",
+        "DELETE WHERE { ?s ?p ?o }",
+        "",
+        "SELECT * {",
+    ] {
+        assert!(
+            matches!(ask(query.to_owned()), Err(SparqlError::Syntax(_))),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn answers_and_queries_are_bounded_and_the_interrupt_is_heard() {
+    let registry = registry();
+    let ask = |limits: SparqlLimits, interrupt: Interrupt| {
+        let query = "SELECT * { ?s ?p ?o . ?t ?q ?u }";
+        registry
+            .sparql(query, &Principal::Operator, &limits, &interrupt)
+            .unwrap_err()
+    };
+    let never = Interrupt::never;
+    let limit = |limit, value| SparqlError::Limit { limit, value };
+    let few = SparqlLimits {
+        rows: 10,
+        ..SparqlLimits::default()
+    };
+    assert_eq!(ask(few, never()), limit("rows", 10));
+    let short = SparqlLimits {
+        query_bytes: 10,
+        ..SparqlLimits::default()
+    };
+    assert_eq!(ask(short, never()), limit("query bytes", 10));
+    let small = SparqlLimits {
+        result_bytes: 1000,
+        ..SparqlLimits::default()
+    };
+    assert_eq!(ask(small, never()), limit("result bytes", 1000));
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let third = Interrupt::when(|| ASKED.fetch_add(1, Ordering::Relaxed) >= 2);
+    let many = SparqlLimits {
+        rows: usize::MAX,
+        ..SparqlLimits::default()
+    };
+    assert_eq!(ask(many, third), SparqlError::Interrupted);
+}
