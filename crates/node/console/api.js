@@ -3,7 +3,9 @@
 const BASE = '/api/v1';
 const PATIENCE_MS = 20_000;
 
-/** What the node answered when it did not answer with success; fields of application/problem+json. */
+/**
+ * What the node answered when it did not answer with success; fields of application/problem+json.
+ */
 export class ApiError extends Error {
   constructor(status, { title, detail, hint, reasons } = {}) {
     super(title ?? `status ${status}`);
@@ -45,7 +47,8 @@ async function send(url, options) {
         throw new ApiError(answer.status, { title: 'the node answered with broken JSON' });
       }
     }
-    if (!answer.ok) throw new ApiError(answer.status, isJson ? body : { detail: text.slice(0, 300) });
+    if (!answer.ok)
+      throw new ApiError(answer.status, isJson ? body : { detail: text.slice(0, 300) });
     return body;
   } catch (error) {
     if (error instanceof ApiError) throw error;
@@ -67,7 +70,8 @@ export function read(url) {
 /** Asks a SPARQL query by the protocol: short ones in the address, long ones as a body. */
 export function sparql(text) {
   const accept = 'application/sparql-results+json';
-  if (text.length < 2000) return send(query(`${BASE}/sparql`, { query: text }), { headers: { accept } });
+  if (text.length < 2000)
+    return send(query(`${BASE}/sparql`, { query: text }), { headers: { accept } });
   return send(`${BASE}/sparql`, {
     method: 'POST',
     headers: { accept, 'content-type': 'application/sparql-query' },

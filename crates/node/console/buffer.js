@@ -1,5 +1,5 @@
-// What the console remembers of one stream: its newest elements and the points of its charts. All of
-// it is bounded.
+// What the console remembers of one stream: its newest elements and the points of its charts. All
+// of it is bounded.
 
 import { Ring } from './ring.js';
 
@@ -52,7 +52,9 @@ export class StreamBuffer {
   /** Takes elements of before, as the API lists them, if nothing later was drawn yet. */
   backfill(elements) {
     const first = this.recent[0];
-    const older = elements.filter((one) => !first || one.epoch !== first.epoch || one.number < first.number);
+    const older = elements.filter(
+      (one) => !first || one.epoch !== first.epoch || one.number < first.number,
+    );
     const later = this.recent;
     this.recent = [];
     this.newest = null;
@@ -61,7 +63,10 @@ export class StreamBuffer {
     for (const one of [...older, ...later]) this.take(one, false);
   }
 
-  /** Takes an element of the live stream; one that was there already (after a resume) is not doubled. */
+  /**
+   * Takes an element of the live stream; one that was there already (after a resume) is not
+   * doubled.
+   */
   take(element, live = true) {
     const last = this.newest;
     if (last && element.epoch === last.epoch && element.number <= last.number) return false;
@@ -88,7 +93,11 @@ export class StreamBuffer {
 
   plot(element) {
     const time = Date.parse(element.source_time ?? element.receive_time) / 1000;
-    if (this.ring) this.ring.push(time, this.scalars.map((f) => plotted(element.values[f.name])));
+    if (this.ring)
+      this.ring.push(
+        time,
+        this.scalars.map((f) => plotted(element.values[f.name])),
+      );
     for (const field of this.fields) {
       if (field.type !== 'samples') continue;
       const stretch = element.values[field.name];
@@ -113,7 +122,8 @@ export class StreamBuffer {
       one[0] = NaN;
       wave.ring.push(wave.ring.newest + stretch.period_s, one);
     }
-    // Times of stretches are rounded; a start within one period before the last point still follows it.
+    // Times of stretches are rounded; a start within one period before the last point still follows
+    // it.
     const late = wave.ring.newest - start;
     const shift = late >= 0 && late < 2 * stretch.period_s ? late + stretch.period_s / 2 : 0;
     for (let index = 0; index < stretch.values.length; index += 1) {

@@ -54,7 +54,8 @@ function holes(plot, column, from, to) {
   const found = [];
   for (let index = from; index <= to; index += 1) {
     if (!Number.isNaN(values[index])) continue;
-    const at = (point) => Math.round(plot.valToPos(times[Math.max(from, Math.min(to, point))], 'x', true));
+    const at = (point) =>
+      Math.round(plot.valToPos(times[Math.max(from, Math.min(to, point))], 'x', true));
     found.push([at(index - 1), at(index + 1)]);
   }
   return found;
@@ -78,16 +79,36 @@ export class Chart {
     this.values = fields.map(() => h('output', { class: 'value' }, '–'));
     this.reading = h('p', { class: 'reading', 'aria-live': 'polite' });
     this.plotHolder = h('div', {
-      class: 'plot', tabindex: '0', role: 'group',
+      class: 'plot',
+      tabindex: '0',
+      role: 'group',
       'aria-label': `Chart of ${title}. Arrow keys read values, space pauses.`,
       onkeydown: (event) => this.key(event),
       onblur: () => this.leave(),
     });
-    this.node = h('figure', { class: 'chart' },
-      h('figcaption', null, fields.map((field, index) => h('span', { class: `legend s${(index % 6) + 1}` },
-        h('i', { 'aria-hidden': 'true' }), h('b', null, field.name), ' ', this.values[index],
-        this.unit ? h('span', { class: 'unit', title: `UCUM: ${field.unit}` }, ` ${this.unit}`) : null))),
-      this.plotHolder, this.reading);
+    this.node = h(
+      'figure',
+      { class: 'chart' },
+      h(
+        'figcaption',
+        null,
+        fields.map((field, index) =>
+          h(
+            'span',
+            { class: `legend s${(index % 6) + 1}` },
+            h('i', { 'aria-hidden': 'true' }),
+            h('b', null, field.name),
+            ' ',
+            this.values[index],
+            this.unit
+              ? h('span', { class: 'unit', title: `UCUM: ${field.unit}` }, ` ${this.unit}`)
+              : null,
+          ),
+        ),
+      ),
+      this.plotHolder,
+      this.reading,
+    );
     this.observer = new ResizeObserver(([entry]) => this.resize(entry.contentRect.width));
     this.observer.observe(this.plotHolder);
     this.endScheme = onScheme(() => this.rebuild());
@@ -95,30 +116,42 @@ export class Chart {
   }
 
   ring() {
-    return this.wave ? this.buffer.waves.get(this.fields[0].name)?.ring ?? null : this.buffer.ring;
+    return this.wave
+      ? (this.buffer.waves.get(this.fields[0].name)?.ring ?? null)
+      : this.buffer.ring;
   }
 
   build(width) {
     const narrow = width < 480;
-    const paths = this.fields[0].type === 'boolean' ? globalThis.uPlot.paths.stepped({ align: 1 }) : undefined;
+    const paths =
+      this.fields[0].type === 'boolean' ? globalThis.uPlot.paths.stepped({ align: 1 }) : undefined;
     const options = {
       width,
       height: narrow ? HEIGHT_NARROW : HEIGHT_WIDE,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { size: 7 }, y: false },
-      scales: { x: { time: true, range: () => this.times() }, y: { range: () => this.shown ?? [0, 1] } },
+      scales: {
+        x: { time: true, range: () => this.times() },
+        y: { range: () => this.shown ?? [0, 1] },
+      },
       axes: [
         axis({ space: narrow ? 70 : 90, size: 28, values: (_, ticks) => labels(ticks) }),
         axis({ size: narrow ? 44 : 56, values: (_, ticks) => ticks.map(number) }),
       ],
-      series: [{}, ...this.fields.map((field, index) => ({
-        label: field.name,
-        stroke: series(index),
-        width: 1.5,
-        paths,
-        gaps: holes,
-        points: { show: (_, __, from, to) => !this.wave && to - from < POINTS_SHOWN_MOST, size: 4 },
-      }))],
+      series: [
+        {},
+        ...this.fields.map((field, index) => ({
+          label: field.name,
+          stroke: series(index),
+          width: 1.5,
+          paths,
+          gaps: holes,
+          points: {
+            show: (_, __, from, to) => !this.wave && to - from < POINTS_SHOWN_MOST,
+            size: 4,
+          },
+        })),
+      ],
       hooks: { setCursor: [(plot) => this.read(plot)] },
     };
     this.plotHolder.replaceChildren();
@@ -202,9 +235,13 @@ export class Chart {
       setText(this.reading, '');
       return;
     }
-    const parts = this.fields.map((field, column) => `${field.name} ${number(plot.data[column + 1][index])}`);
-    setText(this.reading,
-      `${clock(plot.data[0][index] * 1000, 3)}   ${parts.join('   ')} ${this.unit}`);
+    const parts = this.fields.map(
+      (field, column) => `${field.name} ${number(plot.data[column + 1][index])}`,
+    );
+    setText(
+      this.reading,
+      `${clock(plot.data[0][index] * 1000, 3)}   ${parts.join('   ')} ${this.unit}`,
+    );
   }
 
   destroy() {

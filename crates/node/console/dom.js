@@ -13,7 +13,9 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** Appends nodes, and strings as text; lists are flattened, nothing is skipped silently but null. */
+/**
+ * Appends nodes, and strings as text; lists are flattened, nothing is skipped silently but null.
+ */
 export function add(node, children) {
   for (const child of [children].flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
@@ -21,7 +23,9 @@ export function add(node, children) {
   }
 }
 
-/** An HTML element: h('a', { href: '#/' }, 'Overview'). Attributes starting with "on" are listeners. */
+/**
+ * An HTML element: h('a', { href: '#/' }, 'Overview'). Attributes starting with "on" are listeners.
+ */
 export function h(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -50,8 +54,8 @@ export function replace(node, ...children) {
 }
 
 /**
- * Keeps the children of `parent` equal to `items`: a child stays the same element as long as its key
- * is there, so focus, selection and canvases survive a refresh.
+ * Keeps the children of `parent` equal to `items`: a child stays the same element as long as its
+ * key is there, so focus, selection and canvases survive a refresh.
  */
 export function keyed(parent, items, keyOf, create, update) {
   const known = (parent.chappeChildren ??= new Map());
@@ -78,35 +82,78 @@ export function keyed(parent, items, keyOf, create, update) {
 }
 
 function isEmpty(cell) {
-  return cell === '' || cell === null || cell === undefined || (Array.isArray(cell) && cell.length === 0);
+  return (
+    cell === '' || cell === null || cell === undefined || (Array.isArray(cell) && cell.length === 0)
+  );
 }
 
 /** A table with a caption for screen readers. Cells are strings or nodes. */
 export function table(caption, columns, rows, className = '') {
   const head = columns.map((column) => h('th', { scope: 'col' }, column));
-  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption },
-    h('table', { class: className },
+  return h(
+    'div',
+    { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption },
+    h(
+      'table',
+      { class: className },
       h('caption', { class: 'unseen' }, caption),
       h('thead', null, h('tr', null, head)),
-      h('tbody', null, rows.map((row) => h('tr', null,
-        row.map((cell, index) => h('td', { 'data-label': columns[index] },
-          isEmpty(cell) ? null : h('div', null, cell))))))));
+      h(
+        'tbody',
+        null,
+        rows.map((row) =>
+          h(
+            'tr',
+            null,
+            row.map((cell, index) =>
+              h(
+                'td',
+                { 'data-label': columns[index] },
+                isEmpty(cell) ? null : h('div', null, cell),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** A list of terms and what they are; rows without a value are left out. */
 export function facts(rows) {
-  return h('dl', { class: 'facts' }, rows
-    .filter(([, value]) => value !== null && value !== undefined && value !== ''
-      && !(Array.isArray(value) && value.length === 0))
-    .map(([term, value]) => h('div', null, h('dt', null, term),
-      h('dd', null, Array.isArray(value) ? value.map((one) => h('span', { class: 'each' }, one))
-        : value))));
+  return h(
+    'dl',
+    { class: 'facts' },
+    rows
+      .filter(
+        ([, value]) =>
+          value !== null &&
+          value !== undefined &&
+          value !== '' &&
+          !(Array.isArray(value) && value.length === 0),
+      )
+      .map(([term, value]) =>
+        h(
+          'div',
+          null,
+          h('dt', null, term),
+          h(
+            'dd',
+            null,
+            Array.isArray(value) ? value.map((one) => h('span', { class: 'each' }, one)) : value,
+          ),
+        ),
+      ),
+  );
 }
 
 /** A problem with its hint, as the API told it. */
 export function problem(error) {
-  return h('div', { class: 'problem', role: 'alert' },
+  return h(
+    'div',
+    { class: 'problem', role: 'alert' },
     h('strong', null, error.title ?? 'error'),
     error.detail ? h('p', null, error.detail) : null,
-    error.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), error.hint) : null);
+    error.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), error.hint) : null,
+  );
 }

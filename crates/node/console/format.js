@@ -30,9 +30,26 @@ export function perSecond(elements) {
 }
 
 const DISPLAY = {
-  Cel: '°C', '[degF]': '°F', uV: 'µV', um: 'µm', us: 'µs', '1': '', 'm/s2': 'm/s²', '[ppm]': 'ppm',
-  'mm[Hg]': 'mmHg', Ohm: 'Ω', deg: '°', 'g/m3': 'g/m³', 'ug/m3': 'µg/m³', 'W/m2': 'W/m²', m2: 'm²',
-  m3: 'm³', '[pH]': 'pH', '/min': '/min', '{beats}/min': 'beats/min', '[ppb]': 'ppb',
+  Cel: '°C',
+  '[degF]': '°F',
+  uV: 'µV',
+  um: 'µm',
+  us: 'µs',
+  1: '',
+  'm/s2': 'm/s²',
+  '[ppm]': 'ppm',
+  'mm[Hg]': 'mmHg',
+  Ohm: 'Ω',
+  deg: '°',
+  'g/m3': 'g/m³',
+  'ug/m3': 'µg/m³',
+  'W/m2': 'W/m²',
+  m2: 'm²',
+  m3: 'm³',
+  '[pH]': 'pH',
+  '/min': '/min',
+  '{beats}/min': 'beats/min',
+  '[ppb]': 'ppb',
 };
 
 /** A UCUM code as people write it; annotations in braces become words. */
@@ -43,7 +60,7 @@ export function unit(code) {
 
 /** How long ago, from milliseconds. */
 export function age(milliseconds) {
-  if (milliseconds === null || milliseconds === undefined || Number.isNaN(milliseconds)) return '–';
+  if (!Number.isFinite(milliseconds)) return '–';
   const seconds = Math.max(0, milliseconds) / 1000;
   if (seconds < 1) return '< 1 s';
   if (seconds < 60) return `${Math.floor(seconds)} s`;
@@ -104,7 +121,10 @@ export function short(iri) {
   const snomed = /^https?:\/\/snomed\.info\/(?:id|sct)\/(.+)$/.exec(iri);
   if (snomed) return `SNOMED ${snomed[1]}`;
   if (iri.startsWith('urn:uuid:')) return `${iri.slice(9, 17)}…`;
-  const tail = iri.replace(/[/#]+$/, '').split(/[#/]/).pop();
+  const tail = iri
+    .replace(/[/#]+$/, '')
+    .split(/[#/]/)
+    .pop();
   return tail || iri;
 }
 
@@ -119,7 +139,8 @@ export function value(content, code) {
       if (one > high) high = one;
     }
     if (low > high) return 'no samples';
-    return `${content.values.length} samples, ${number(low)} to ${number(high)} ${unit(code)}`.trim();
+    const range = `${number(low)} to ${number(high)} ${unit(code)}`.trim();
+    return `${content.values.length} samples, ${range}`;
   }
   if (typeof content === 'number') return `${number(content)} ${unit(code)}`.trim();
   if (typeof content === 'boolean') return content ? 'yes' : 'no';

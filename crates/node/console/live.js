@@ -1,5 +1,5 @@
-// The one live event stream of the page. Everything that moves comes through it; it is taken up again
-// where it broke off, by the positions that were seen.
+// The one live event stream of the page. Everything that moves comes through it; it is taken up
+// again where it broke off, by the positions that were seen.
 
 import { liveAddress } from './api.js';
 import { StreamBuffer } from './buffer.js';

@@ -1,4 +1,5 @@
-// The frame of the console: the router, the navigation with its counts, the state of the connection.
+// The frame of the console: the router, the navigation with its counts, the state of the
+// connection.
 
 import { h, replace, setAttribute, setText } from './dom.js';
 import { age, perSecond } from './format.js';
@@ -15,12 +16,22 @@ import { setSign } from './semaphore.js';
 
 const PAGES = [
   { path: '', label: 'Overview', page: overview },
-  { path: 'devices', label: 'Devices', page: devices, count: () => model.devices?.length,
-    alert: () => model.devices?.some((one) => one.state === 'attention') },
+  {
+    path: 'devices',
+    label: 'Devices',
+    page: devices,
+    count: () => model.devices?.length,
+    alert: () => model.devices?.some((one) => one.state === 'attention'),
+  },
   { path: 'registry', label: 'Registry', page: registry },
   { path: 'streams', label: 'Streams', page: streams, count: () => model.streams?.length },
-  { path: 'sensors', label: 'Virtual sensors', page: sensors, count: () => model.sensors?.length,
-    alert: () => model.sensors?.some((one) => one.state === 'failed') },
+  {
+    path: 'sensors',
+    label: 'Virtual sensors',
+    page: sensors,
+    count: () => model.sensors?.length,
+    alert: () => model.sensors?.some((one) => one.state === 'failed'),
+  },
   { path: 'dropped', label: 'Dropped', page: dropped, count: () => model.drops?.length },
   { path: 'node', label: 'Node', page: node },
 ];
@@ -34,7 +45,14 @@ for (const entry of PAGES) {
   entry.number = h('span', { class: 'count' });
   entry.link = h('a', { href: `#/${entry.path}` }, h('span', null, entry.label), entry.number);
 }
-replace(nav, h('ul', null, PAGES.map((entry) => h('li', null, entry.link))));
+replace(
+  nav,
+  h(
+    'ul',
+    null,
+    PAGES.map((entry) => h('li', null, entry.link)),
+  ),
+);
 
 let current = null;
 
@@ -91,7 +109,10 @@ function showLink() {
 watch((kind) => {
   showNav();
   if (kind === 'streams' && model.streams) {
-    live.follow(model.streams.map((one) => one.name), current?.view?.streams?.() ?? []);
+    live.follow(
+      model.streams.map((one) => one.name),
+      current?.view?.streams?.() ?? [],
+    );
   }
   current?.view?.changed?.(kind, errors[kind]);
 });
@@ -106,5 +127,5 @@ setInterval(() => {
 window.addEventListener('hashchange', show);
 showLink();
 show();
-start();
 live.open();
+start();

@@ -1,5 +1,5 @@
-// What the node says of itself, kept fresh: read when a page opens, when a notice says that something
-// changed, and at a slow beat while the page is looked at.
+// What the node says of itself, kept fresh: read when a page opens, when a notice says that
+// something changed, and at a slow beat while the page is looked at.
 
 import { path, read } from './api.js';
 import * as live from './live.js';
@@ -8,12 +8,18 @@ const SOURCES = {
   node: { url: path('node'), everyMs: 10_000, pick: (body) => body },
   devices: { url: path('devices'), everyMs: 4_000, pick: (body) => body.devices ?? [] },
   streams: { url: path('streams'), everyMs: 4_000, pick: (body) => body.streams ?? [] },
-  sensors: { url: path('virtual-sensors'), everyMs: 5_000, pick: (body) => body.virtual_sensors ?? [] },
+  sensors: {
+    url: path('virtual-sensors'),
+    everyMs: 5_000,
+    pick: (body) => body.virtual_sensors ?? [],
+  },
   drops: { url: path('drops'), everyMs: 5_000, pick: (body) => body.drops ?? [] },
 };
 const NOTICE_DELAY_MS = 150;
 
-/** The newest answer of each kind (null until the first) and its error, if the last reading failed. */
+/**
+ * The newest answer of each kind (null until the first) and its error, if the last reading failed.
+ */
 export const model = { node: null, devices: null, streams: null, sensors: null, drops: null };
 export const errors = {};
 
@@ -99,10 +105,15 @@ export function sensor(name) {
 /** What produces a stream: a device, a virtual sensor, or only its name. */
 export function producer(one) {
   const found = device(one.source);
-  if (found) return { kind: 'device', name: found.name, href: `#/devices/${encodeURIComponent(found.key)}` };
+  if (found)
+    return { kind: 'device', name: found.name, href: `#/devices/${encodeURIComponent(found.key)}` };
   const virtual = sensor(one.source);
   if (virtual) {
-    return { kind: 'virtual sensor', name: virtual.name, href: `#/sensors/${encodeURIComponent(virtual.name)}` };
+    return {
+      kind: 'virtual sensor',
+      name: virtual.name,
+      href: `#/sensors/${encodeURIComponent(virtual.name)}`,
+    };
   }
   return { kind: 'source', name: one.source, href: null };
 }

@@ -12,7 +12,9 @@ function names(items) {
 }
 
 function streamLinks(device) {
-  return (device.streams ?? []).map((name) => h('a', { href: `#/streams/${encodeURIComponent(name)}` }, name));
+  return (device.streams ?? []).map((name) =>
+    h('a', { href: `#/streams/${encodeURIComponent(name)}` }, name),
+  );
 }
 
 /** Opens the list, or one device. */
@@ -28,15 +30,29 @@ function openList(root) {
 
   function create(device) {
     const row = {
-      sign: h('span', { class: 'at' }), name: h('b'), reason: h('span', { class: 'reason' }),
-      hint: h('p', { class: 'hint' }), types: h('span', { class: 'types' }),
-      streams: h('span', { class: 'streams' }), seen: h('small'), key: h('code'),
+      sign: h('span', { class: 'at' }),
+      name: h('b'),
+      reason: h('span', { class: 'reason' }),
+      hint: h('p', { class: 'hint' }),
+      types: h('span', { class: 'types' }),
+      streams: h('span', { class: 'streams' }),
+      seen: h('small'),
+      key: h('code'),
     };
-    const node = h('li', null, row.sign,
-      h('div', { class: 'words' },
-        h('a', { href: `#/devices/${encodeURIComponent(device.key)}` }, row.name), row.types,
-        h('p', null, row.reason), row.hint),
-      h('div', { class: 'side' }, row.streams, row.seen));
+    const node = h(
+      'li',
+      null,
+      row.sign,
+      h(
+        'div',
+        { class: 'words' },
+        h('a', { href: `#/devices/${encodeURIComponent(device.key)}` }, row.name),
+        row.types,
+        h('p', null, row.reason),
+        row.hint,
+      ),
+      h('div', { class: 'side' }, row.streams, row.seen),
+    );
     node.chappeRow = row;
     return node;
   }
@@ -58,16 +74,24 @@ function openList(root) {
   }
 
   function fill() {
-    const devices = [...(model.devices ?? [])]
-      .sort((a, b) => (ORDER[a.state] ?? 3) - (ORDER[b.state] ?? 3) || (a.name ?? '').localeCompare(b.name ?? ''));
+    const devices = [...(model.devices ?? [])].sort(
+      (a, b) =>
+        (ORDER[a.state] ?? 3) - (ORDER[b.state] ?? 3) || (a.name ?? '').localeCompare(b.name ?? ''),
+    );
     keyed(list, devices, (one) => one.key, create, update);
     const number = (state) => devices.filter((one) => one.state === state).length;
     const parts = [`seen ${devices.length}`, `usable ${number('usable')}`];
-    if (number('attention')) parts.push(`${number('attention')} need${number('attention') === 1 ? 's' : ''} attention`);
+    if (number('attention'))
+      parts.push(`${number('attention')} need${number('attention') === 1 ? 's' : ''} attention`);
     if (number('gone')) parts.push(`${number('gone')} gone`);
-    setText(foot, model.devices && devices.length === 0
-      ? 'No device was seen yet. The command `chappe doctor` says whether multicast works here.'
-      : model.devices ? parts.join(', ') : 'reading …');
+    setText(
+      foot,
+      model.devices && devices.length === 0
+        ? 'No device was seen yet. The command `chappe doctor` says whether multicast works here.'
+        : model.devices
+          ? parts.join(', ')
+          : 'reading …',
+    );
     replace(trouble, errors.devices ? problem(errors.devices) : null);
   }
   fill();
@@ -86,7 +110,10 @@ function openOne(root, key) {
     if (!device) {
       if (model.devices) {
         replace(head, h('h1', null, 'No such device'));
-        replace(body, h('p', null, 'No device with the key ', h('code', null, key), ' was seen by this node.'));
+        replace(
+          body,
+          h('p', null, 'No device with the key ', h('code', null, key), ' was seen by this node.'),
+        );
       }
       return;
     }
@@ -98,37 +125,86 @@ function openOne(root, key) {
     drawn = state;
     const mark = h('span', { class: 'at' });
     setSign(mark, device.state);
-    replace(head, h('h1', null, mark, device.name || key),
-      h('p', { class: 'lead', 'data-state': device.state }, h('b', null, word(device.state)),
-        device.reason ? `: ${device.reason}` : ''),
-      device.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), device.hint) : null);
+    replace(
+      head,
+      h('h1', null, mark, device.name || key),
+      h(
+        'p',
+        { class: 'lead', 'data-state': device.state },
+        h('b', null, word(device.state)),
+        device.reason ? `: ${device.reason}` : '',
+      ),
+      device.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), device.hint) : null,
+    );
     replace(body, details(device));
   }
 
   function details(device) {
     const services = (device.services ?? []).map((one) => [
-      h('code', null, one.id), names(one.types), h('code', null, one.address)]);
+      h('code', null, one.id),
+      names(one.types),
+      h('code', null, one.address),
+    ]);
     return [
-      h('div', { class: 'two' },
-        h('section', null, h('h2', null, 'What it says of itself'), facts([
-          ['manufacturer', device.manufacturer], ['model', device.model], ['firmware', device.firmware],
-          ['serial number', device.serial_number], ['types', names(device.types)],
-          ['scopes', (device.scopes ?? []).map((one) => h('code', { title: one }, one))],
-        ])),
-        h('section', null, h('h2', null, 'How it is reached'), facts([
-          ['key', h('code', null, device.key)], ['dialect', device.dialect],
-          ['addresses', (device.addresses ?? []).map((one) => h('code', null, one))],
-          ['metadata version', device.metadata_version], ['first seen', moment(device.first_seen)],
-          ['last seen', h('span', { class: 'seen' }, `${since(device.last_seen)} ago`)],
-        ]))),
-      h('section', null, h('h2', null, 'Streams'), (device.streams ?? []).length
-        ? h('ul', { class: 'plain' }, streamLinks(device).map((link) => h('li', null, link)))
-        : h('p', { class: 'quiet' }, 'It gives no stream.')),
-      h('section', null, h('h2', null, 'Services'), services.length
-        ? table('Services of the device', ['service', 'types', 'address'], services)
-        : h('p', { class: 'quiet' }, 'It describes no service.')),
-      h('p', null, h('a', { href: `#/registry/${encodeURIComponent(device.key)}` },
-        'What the registry knows about it')),
+      h(
+        'div',
+        { class: 'two' },
+        h(
+          'section',
+          null,
+          h('h2', null, 'What it says of itself'),
+          facts([
+            ['manufacturer', device.manufacturer],
+            ['model', device.model],
+            ['firmware', device.firmware],
+            ['serial number', device.serial_number],
+            ['types', names(device.types)],
+            ['scopes', (device.scopes ?? []).map((one) => h('code', { title: one }, one))],
+          ]),
+        ),
+        h(
+          'section',
+          null,
+          h('h2', null, 'How it is reached'),
+          facts([
+            ['key', h('code', null, device.key)],
+            ['dialect', device.dialect],
+            ['addresses', (device.addresses ?? []).map((one) => h('code', null, one))],
+            ['metadata version', device.metadata_version],
+            ['first seen', moment(device.first_seen)],
+            ['last seen', h('span', { class: 'seen' }, `${since(device.last_seen)} ago`)],
+          ]),
+        ),
+      ),
+      h(
+        'section',
+        null,
+        h('h2', null, 'Streams'),
+        (device.streams ?? []).length
+          ? h(
+              'ul',
+              { class: 'plain' },
+              streamLinks(device).map((link) => h('li', null, link)),
+            )
+          : h('p', { class: 'quiet' }, 'It gives no stream.'),
+      ),
+      h(
+        'section',
+        null,
+        h('h2', null, 'Services'),
+        services.length
+          ? table('Services of the device', ['service', 'types', 'address'], services)
+          : h('p', { class: 'quiet' }, 'It describes no service.'),
+      ),
+      h(
+        'p',
+        null,
+        h(
+          'a',
+          { href: `#/registry/${encodeURIComponent(device.key)}` },
+          'What the registry knows about it',
+        ),
+      ),
     ];
   }
   fill();

@@ -15,8 +15,17 @@ const HOPS = {
 export function open(root) {
   const body = h('div');
   let drawn = null;
-  replace(root, h('h1', null, 'Dropped'),
-    h('p', { class: 'quiet' }, 'Whatever this node refused or could not use, with its reason. An acknowledged element is never among it.'), body);
+  replace(
+    root,
+    h('h1', null, 'Dropped'),
+    h(
+      'p',
+      { class: 'quiet' },
+      'Whatever this node refused or could not use, with its reason. ',
+      'An acknowledged element is never among it.',
+    ),
+    body,
+  );
 
   function fill() {
     const state = JSON.stringify([model.drops, errors.drops?.title, Math.floor(Date.now() / 5000)]);
@@ -33,15 +42,34 @@ export function open(root) {
     }
     const hops = new Map();
     for (const one of model.drops) hops.set(one.at_hop, [...(hops.get(one.at_hop) ?? []), one]);
-    replace(body, [...hops].map(([hop, drops]) => h('section', null,
-      h('h2', { title: HOPS[hop] ?? '' }, hop),
-      HOPS[hop] ? h('p', { class: 'quiet' }, HOPS[hop]) : null,
-      table(`Dropped at ${hop}`, ['count', 'reason', 'from', 'last'], drops
-        .sort((a, b) => (a.last_at < b.last_at ? 1 : -1)).map((one) => [
-          count(one.count),
-          [h('b', null, String(one.reason).replaceAll('_', ' ')), one.detail ? h('span', { class: 'detail' }, one.detail) : null,
-            one.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), one.hint) : null],
-          h('code', null, one.peer ?? '–'), `${since(one.last_at)} ago`]), 'stack drops'))));
+    replace(
+      body,
+      [...hops].map(([hop, drops]) =>
+        h(
+          'section',
+          null,
+          h('h2', { title: HOPS[hop] ?? '' }, hop),
+          HOPS[hop] ? h('p', { class: 'quiet' }, HOPS[hop]) : null,
+          table(
+            `Dropped at ${hop}`,
+            ['count', 'reason', 'from', 'last'],
+            drops
+              .sort((a, b) => (a.last_at < b.last_at ? 1 : -1))
+              .map((one) => [
+                count(one.count),
+                [
+                  h('b', null, String(one.reason).replaceAll('_', ' ')),
+                  one.detail ? h('span', { class: 'detail' }, one.detail) : null,
+                  one.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), one.hint) : null,
+                ],
+                h('code', null, one.peer ?? '–'),
+                `${since(one.last_at)} ago`,
+              ]),
+            'stack drops',
+          ),
+        ),
+      ),
+    );
   }
   fill();
   return { changed: (kind) => kind === 'drops' && fill(), tick: fill, close() {} };

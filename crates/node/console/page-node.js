@@ -12,9 +12,15 @@ const SAMPLE = /^([A-Za-z_:][\w:]*)(\{.*\})?\s+(\S+)/;
 
 const INTERFACES = [
   ['/api/v1/openapi.json', 'OpenAPI'],
-  ['/api/v1/devices', 'devices'], ['/api/v1/entities', 'registry'], ['/api/v1/streams', 'streams'],
-  ['/api/v1/virtual-sensors', 'virtual sensors'], ['/api/v1/drops', 'what was dropped'],
-  ['/api/v1/notices', 'what happened'], ['/metrics', 'metrics'], ['/health', 'liveness'], ['/ready', 'readiness'],
+  ['/api/v1/devices', 'devices'],
+  ['/api/v1/entities', 'registry'],
+  ['/api/v1/streams', 'streams'],
+  ['/api/v1/virtual-sensors', 'virtual sensors'],
+  ['/api/v1/drops', 'what was dropped'],
+  ['/api/v1/notices', 'what happened'],
+  ['/metrics', 'metrics'],
+  ['/health', 'liveness'],
+  ['/ready', 'readiness'],
 ];
 
 /** Samples of a Prometheus text, without the buckets of histograms. */
@@ -29,7 +35,8 @@ export function samples(text) {
     found.push({ name: sample[1], labels: sample[2] ?? '', value: Number(sample[3]) });
     if (found.length >= METRICS_MOST) break;
   }
-  const base = (name) => help.get(name) ?? help.get(name.replace(/_(total|sum|count|created)$/, '')) ?? '';
+  const base = (name) =>
+    help.get(name) ?? help.get(name.replace(/_(total|sum|count|created)$/, '')) ?? '';
   return found.map((one) => ({ ...one, help: base(one.name) }));
 }
 
@@ -39,24 +46,50 @@ export function open(root) {
   const title = h('span');
   const lead = h('p', { class: 'lead' });
   const about = h('div');
-  const filter = h('input', { type: 'search', placeholder: 'name of a metric', 'aria-label': 'Filter metrics', oninput: fillMetrics });
+  const filter = h('input', {
+    type: 'search',
+    placeholder: 'name of a metric',
+    'aria-label': 'Filter metrics',
+    oninput: fillMetrics,
+  });
   const metrics = h('div');
   let list = null;
   let beat = 0;
-  replace(root, h('h1', null, mark, title), lead, h('div', { class: 'two' },
-    h('section', null, h('h2', null, 'This node'), about),
-    h('section', null, h('h2', null, 'Interfaces'), facts(INTERFACES.map(([href, what]) => [what, h('a', { href }, h('code', null, href))])))),
-  h('section', null, h('h2', null, 'Metrics'), h('p', { class: 'bar' }, filter), metrics));
+  replace(
+    root,
+    h('h1', null, mark, title),
+    lead,
+    h(
+      'div',
+      { class: 'two' },
+      h('section', null, h('h2', null, 'This node'), about),
+      h(
+        'section',
+        null,
+        h('h2', null, 'Interfaces'),
+        facts(INTERFACES.map(([href, what]) => [what, h('a', { href }, h('code', null, href))])),
+      ),
+    ),
+    h('section', null, h('h2', null, 'Metrics'), h('p', { class: 'bar' }, filter), metrics),
+  );
 
   function fill() {
     const { node } = model;
     setText(title, node?.name ?? 'Node');
     if (errors.node) replace(about, problem(errors.node));
     else if (node) {
-      replace(about, facts([
-        ['version', node.version], ['running for', since(node.started_at)], ['started', moment(node.started_at)],
-        ['address', h('code', null, node.address)], ['resident memory', bytes(node.resident_bytes)],
-        ['free on disk', bytes(node.data_directory_free_bytes)], ['public key', h('code', null, node.key)]]));
+      replace(
+        about,
+        facts([
+          ['version', node.version],
+          ['running for', since(node.started_at)],
+          ['started', moment(node.started_at)],
+          ['address', h('code', null, node.address)],
+          ['resident memory', bytes(node.resident_bytes)],
+          ['free on disk', bytes(node.data_directory_free_bytes)],
+          ['public key', h('code', null, node.key)],
+        ]),
+      );
     }
   }
 
@@ -86,9 +119,22 @@ export function open(root) {
   function fillMetrics() {
     if (!list || metrics.contains(document.activeElement)) return;
     const word = filter.value.trim().toLowerCase();
-    const found = list.filter((one) => `${one.name}${one.labels}${one.help}`.toLowerCase().includes(word));
-    replace(metrics, table('Metrics', ['value', 'metric', 'meaning'], found.map((one) => [
-      number(one.value), h('code', null, one.name, h('small', null, one.labels)), one.help]), 'stack metrics'));
+    const found = list.filter((one) =>
+      `${one.name}${one.labels}${one.help}`.toLowerCase().includes(word),
+    );
+    replace(
+      metrics,
+      table(
+        'Metrics',
+        ['value', 'metric', 'meaning'],
+        found.map((one) => [
+          number(one.value),
+          h('code', null, one.name, h('small', null, one.labels)),
+          one.help,
+        ]),
+        'stack metrics',
+      ),
+    );
   }
 
   function tick() {

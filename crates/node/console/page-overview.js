@@ -44,14 +44,19 @@ export function newestText(buffer) {
     const sampling = stretch?.period_s > 0 ? Math.round(1 / stretch.period_s) : null;
     return sampling ? `${sampling} Hz, ${unit(wave.unit) || 'no unit'}` : '';
   }
-  const many = fields.length > 1;
-  return fields.slice(0, 4).map((field) => {
-    const content = element.values[field.name];
-    const text = typeof content === 'number' ? brief(content)
-      : typeof content === 'boolean' ? `${field.name} ${content ? 'yes' : 'no'}` : content ?? '–';
-    const last = field.unit && !fields.slice(fields.indexOf(field) + 1).some((f) => f.unit === field.unit);
-    return `${many && field.type !== 'text' && typeof content === 'number' ? `${field.name.split('_').pop()} ` : ''}${text}${last ? ` ${unit(field.unit)}` : ''}`;
-  }).join('  ');
+  const shown = fields.slice(0, 4);
+  return shown.map((field, index) => part(element, shown, index)).join('  ');
+}
+
+/** One value among several: a word before the number, the unit after the last of that unit. */
+function part(element, fields, index) {
+  const field = fields[index];
+  const content = element.values[field.name];
+  if (typeof content === 'boolean') return `${field.name} ${content ? 'yes' : 'no'}`;
+  if (typeof content !== 'number') return content ?? '–';
+  const name = fields.length > 1 ? `${field.name.split('_').pop()} ` : '';
+  const isLast = !fields.slice(index + 1).some((later) => later.unit === field.unit);
+  return `${name}${brief(content)}${isLast && field.unit ? ` ${unit(field.unit)}` : ''}`;
 }
 
 function attention(number) {
@@ -66,21 +71,32 @@ function called(subject) {
 function figure(label, href) {
   const value = h('b', null, '–');
   const more = h('small');
-  return { node: h('a', { class: 'figure', href }, h('span', null, label), value, more), value, more };
+  return {
+    node: h('a', { class: 'figure', href }, h('span', null, label), value, more),
+    value,
+    more,
+  };
 }
 
 function column(title, href) {
   const list = h('ol', { class: 'stations' });
   const rest = h('a', { class: 'rest', href });
-  return { node: h('section', null, h('h2', null, h('a', { href }, title)), list, rest), list, rest };
+  return {
+    node: h('section', null, h('h2', null, h('a', { href }, title)), list, rest),
+    list,
+    rest,
+  };
 }
 
 function station(href, withSpark, name) {
   const row = { sign: h('span', { class: 'at' }), name: h('b'), more: h('small') };
   row.spark = withSpark ? spark(live.buffer(name)) : null;
   if (withSpark) before(name, POINTS_BEFORE);
-  row.node = h('li', null, h('a', { href }, row.sign,
-    h('span', { class: 'words' }, row.name, row.more), row.spark?.node));
+  row.node = h(
+    'li',
+    null,
+    h('a', { href }, row.sign, h('span', { class: 'words' }, row.name, row.more), row.spark?.node),
+  );
   row.node.chappeRow = row;
   return row.node;
 }
@@ -99,24 +115,43 @@ export function open(root) {
     sensors: column('Virtual sensors', '#/sensors'),
   };
   const wires = svg('svg', { class: 'wires', 'aria-hidden': 'true' });
-  const line = h('div', { class: 'line' }, wires, Object.values(columns).map((one) => one.node));
+  const line = h(
+    'div',
+    { class: 'line' },
+    wires,
+    Object.values(columns).map((one) => one.node),
+  );
   const trouble = h('div');
   const noticeList = h('ol', { class: 'notices' });
   const quiet = h('p', { class: 'quiet' }, 'Nothing has happened since this page was opened.');
-  replace(root, h('h1', { class: 'unseen' }, 'Overview'), trouble,
-    h('div', { class: 'figures' }, Object.values(figures).map((one) => one.node)),
+  replace(
+    root,
+    h('h1', { class: 'unseen' }, 'Overview'),
+    trouble,
+    h(
+      'div',
+      { class: 'figures' },
+      Object.values(figures).map((one) => one.node),
+    ),
     line,
-    h('section', { class: 'below' }, h('h2', null, 'What happened'), quiet, noticeList));
+    h('section', { class: 'below' }, h('h2', null, 'What happened'), quiet, noticeList),
+  );
   const rows = new Set();
   const shown = { streams: [] };
 
   function fillColumn(which, items, keyOf, hrefOf, update, stream) {
     const part = columns[which];
-    keyed(part.list, items.slice(0, ROWS_MOST), keyOf, (item) => {
-      const node = station(hrefOf(item), stream !== null, stream?.(item));
-      rows.add(node.chappeRow);
-      return node;
-    }, (node, item) => update(node.chappeRow, item));
+    keyed(
+      part.list,
+      items.slice(0, ROWS_MOST),
+      keyOf,
+      (item) => {
+        const node = station(hrefOf(item), stream !== null, stream?.(item));
+        rows.add(node.chappeRow);
+        return node;
+      },
+      (node, item) => update(node.chappeRow, item),
+    );
     const hidden = items.length - ROWS_MOST;
     setText(part.rest, hidden > 0 ? `and ${count(hidden)} more` : '');
     for (const row of [...rows]) {
@@ -130,35 +165,64 @@ export function open(root) {
     const devices = model.devices ?? [];
     const order = new Map(devices.map((one, index) => [one.key, index]));
     const virtual = new Set((model.sensors ?? []).flatMap((one) => [one.name, one.stream]));
-    const streams = (model.streams ?? []).filter((one) => !virtual.has(one.source) && !virtual.has(one.name))
+    const streams = (model.streams ?? [])
+      .filter((one) => !virtual.has(one.source) && !virtual.has(one.name))
       .sort((a, b) => (order.get(a.source) ?? 1e6) - (order.get(b.source) ?? 1e6));
     shown.streams = streams.slice(0, ROWS_MOST).map((one) => one.name);
-    fillColumn('devices', devices, (one) => one.key, (one) => `#/devices/${encodeURIComponent(one.key)}`,
+    fillColumn(
+      'devices',
+      devices,
+      (one) => one.key,
+      (one) => `#/devices/${encodeURIComponent(one.key)}`,
       (row, one) => {
         setSign(row.sign, one.state);
         setText(row.name, one.name || one.key);
-        setText(row.more, one.state === 'usable' ? (one.types ?? []).map(local)
-          .filter((type) => type !== 'Device').join(', ') || one.model || '' : one.reason);
+        setText(
+          row.more,
+          one.state === 'usable'
+            ? (one.types ?? [])
+                .map(local)
+                .filter((type) => type !== 'Device')
+                .join(', ') ||
+                one.model ||
+                ''
+            : one.reason,
+        );
         row.node.chappeKey = one.key;
-      }, null);
-    fillColumn('streams', streams, (one) => one.name, (one) => `#/streams/${encodeURIComponent(one.name)}`,
+      },
+      null,
+    );
+    fillColumn(
+      'streams',
+      streams,
+      (one) => one.name,
+      (one) => `#/streams/${encodeURIComponent(one.name)}`,
       (row, one) => {
         setText(row.name, one.name);
         row.node.chappeStream = one.name;
         row.node.chappeSource = one.source;
         row.node.chappeRate = one.rate_per_s;
-      }, (one) => one.name);
-    fillColumn('sensors', model.sensors ?? [], (one) => one.name,
+      },
+      (one) => one.name,
+    );
+    fillColumn(
+      'sensors',
+      model.sensors ?? [],
+      (one) => one.name,
       (one) => `#/sensors/${encodeURIComponent(one.name)}`,
       (row, one) => {
         setSign(row.sign, one.state);
         setText(row.name, one.name);
-        row.node.chappeStream = one.state === 'running' ? one.stream ?? one.name : null;
-        row.node.chappeBound = (one.sources ?? []).flatMap((from) => (from.bound ?? []).map((b) => b.stream));
+        row.node.chappeStream = one.state === 'running' ? (one.stream ?? one.name) : null;
+        row.node.chappeBound = (one.sources ?? []).flatMap((from) =>
+          (from.bound ?? []).map((b) => b.stream),
+        );
         if (one.state === 'running') return;
         setText(row.more, waitingFor(one));
         row.more.className = '';
-      }, (one) => one.stream ?? one.name);
+      },
+      (one) => one.stream ?? one.name,
+    );
     fillFigures();
     const failed = Object.values(errors).find(Boolean);
     replace(trouble, failed ? problem(failed) : null);
@@ -167,15 +231,29 @@ export function open(root) {
 
   function fillFigures() {
     const states = (items, state) => (items ?? []).filter((one) => one.state === state).length;
-    const list = (parts) => parts.filter(([n]) => n > 0).map(([n, w]) => `${n} ${w}`).join(', ');
+    const list = (parts) =>
+      parts
+        .filter(([n]) => n > 0)
+        .map(([n, w]) => `${n} ${w}`)
+        .join(', ');
     setText(figures.devices.value, model.devices ? states(model.devices, 'usable') : '–');
-    setText(figures.devices.more, list([[states(model.devices, 'attention'), attention(states(model.devices, 'attention'))],
-      [states(model.devices, 'gone'), 'gone']]) || 'all usable');
+    setText(
+      figures.devices.more,
+      list([
+        [states(model.devices, 'attention'), attention(states(model.devices, 'attention'))],
+        [states(model.devices, 'gone'), 'gone'],
+      ]) || 'all usable',
+    );
     setText(figures.streams.value, count(model.streams?.length));
     setText(figures.streams.more, perSecond(live.arrivals()));
     setText(figures.sensors.value, model.sensors ? states(model.sensors, 'running') : '–');
-    setText(figures.sensors.more, list([[states(model.sensors, 'waiting'), 'waiting'],
-      [states(model.sensors, 'failed'), 'failed']]) || 'all running');
+    setText(
+      figures.sensors.more,
+      list([
+        [states(model.sensors, 'waiting'), 'waiting'],
+        [states(model.sensors, 'failed'), 'failed'],
+      ]) || 'all running',
+    );
     const drops = (model.drops ?? []).reduce((sum, one) => sum + one.count, 0);
     setText(figures.drops.value, model.drops ? count(drops) : '–');
     setText(figures.drops.more, model.drops?.length ? `${model.drops.length} reasons` : 'nothing');
@@ -193,11 +271,17 @@ export function open(root) {
       const [x1, y1] = [a.right - frame.left, a.top + a.height / 2 - frame.top];
       const [x2, y2] = [b.left - frame.left, b.top + b.height / 2 - frame.top];
       const half = (x1 + x2) / 2;
-      paths.push(svg('path', { class: className, d: `M${x1} ${y1}C${half} ${y1} ${half} ${y2} ${x2} ${y2}` }));
+      paths.push(
+        svg('path', {
+          class: className,
+          d: `M${x1} ${y1}C${half} ${y1} ${half} ${y2} ${x2} ${y2}`,
+        }),
+      );
     };
     const streams = [...columns.streams.list.children];
     for (const device of columns.devices.list.children) {
-      for (const one of streams) if (one.chappeSource === device.chappeKey) wire(device, one, 'wire');
+      for (const one of streams)
+        if (one.chappeSource === device.chappeKey) wire(device, one, 'wire');
     }
     for (const one of columns.sensors.list.children) {
       for (const from of streams) {
@@ -210,11 +294,19 @@ export function open(root) {
 
   function fillNotices() {
     quiet.hidden = live.notices.length > 0;
-    keyed(noticeList, live.notices.slice(0, NOTICES_SHOWN),
+    keyed(
+      noticeList,
+      live.notices.slice(0, NOTICES_SHOWN),
       (one) => `${one.at} ${one.kind} ${one.subject} ${one.text}`,
-      (one) => h('li', { 'data-kind': one.kind }, h('time', { datetime: one.at }, moment(one.at)),
-        h('span', { class: 'kind' }, one.kind),
-        h('p', null, h('b', null, called(one.subject)), ' ', one.text)));
+      (one) =>
+        h(
+          'li',
+          { 'data-kind': one.kind },
+          h('time', { datetime: one.at }, moment(one.at)),
+          h('span', { class: 'kind' }, one.kind),
+          h('p', null, h('b', null, called(one.subject)), ' ', one.text),
+        ),
+    );
   }
 
   const endValues = animate(500, () => {
@@ -248,7 +340,7 @@ export function waitingFor(sensor) {
   if (sensor.state === 'failed') {
     const error = sensor.error;
     if (!error) return 'failed';
-    return typeof error === 'string' ? error : error.message ?? error.detail ?? 'failed';
+    return typeof error === 'string' ? error : (error.message ?? error.detail ?? 'failed');
   }
   const unbound = (sensor.sources ?? []).find((one) => !(one.bound ?? []).length);
   return unbound?.unbound_reason ?? sensor.state;

@@ -1,4 +1,5 @@
-// Virtual sensors: what each computes, what it is bound to and why, and what it was bound to before.
+// Virtual sensors: what each computes, what it is bound to and why, and what it was bound to
+// before.
 
 import { facts, h, keyed, problem, replace, setText, table } from './dom.js';
 import { moment, short, since, unit } from './format.js';
@@ -9,16 +10,24 @@ import { alarmed, newestText, waitingFor } from './page-overview.js';
 import { setSign, word } from './semaphore.js';
 import { spark } from './spark.js';
 
-const KEYWORDS = new Set(('select from where group by having order limit as and or not in is null case when then else end '
-  + 'join left inner outer on using distinct between like avg count sum min max abs round over partition with union all desc asc '
-  + 'coalesce cast').split(' '));
+const KEYWORDS = new Set(
+  `select from where group by having order limit as and or not in is null case when then else end
+   join left inner outer on using distinct between like avg count sum min max abs round over with
+   partition union all desc asc coalesce cast lag lead`.split(/\s+/),
+);
 const TOKEN = /(--[^\n]*)|('(?:[^']|'')*')|([A-Za-z_][\w$]*)|([^A-Za-z_'-]+|-)/g;
 
 /** SQL with its words marked, as text nodes. */
 export function sqlText(text) {
   const parts = [];
   for (const [all, comment, string, name] of (text ?? '').matchAll(TOKEN)) {
-    const kind = comment ? 'c' : string ? 's' : name && KEYWORDS.has(name.toLowerCase()) ? 'k' : null;
+    const kind = comment
+      ? 'c'
+      : string
+        ? 's'
+        : name && KEYWORDS.has(name.toLowerCase())
+          ? 'k'
+          : null;
     parts.push(kind ? h('span', { class: kind }, all) : all);
   }
   return h('pre', { class: 'code' }, parts);
@@ -30,10 +39,14 @@ export function open(root, at) {
 }
 
 function bindings(sensor) {
-  return (sensor.sources ?? []).map((one) => {
-    const names = (one.bound ?? []).map((b) => b.stream);
-    return names.length ? `${one.alias} = ${names.join(', ')}` : `${one.alias}: ${one.unbound_reason ?? 'not bound'}`;
-  }).join('; ');
+  return (sensor.sources ?? [])
+    .map((one) => {
+      const names = (one.bound ?? []).map((b) => b.stream);
+      return names.length
+        ? `${one.alias} = ${names.join(', ')}`
+        : `${one.alias}: ${one.unbound_reason ?? 'not bound'}`;
+    })
+    .join('; ');
 }
 
 function openList(root) {
@@ -47,10 +60,24 @@ function openList(root) {
     const line = spark(live.buffer(sensor.stream ?? sensor.name));
     before(sensor.stream ?? sensor.name, 60);
     sparks.set(sensor.stream ?? sensor.name, line);
-    const row = { sign: h('span', { class: 'at' }), reason: h('p', { class: 'reason' }), newest: h('span') };
+    const row = {
+      sign: h('span', { class: 'at' }),
+      reason: h('p', { class: 'reason' }),
+      newest: h('span'),
+    };
     row.side = h('div', { class: 'side' }, line.node, row.newest);
-    const node = h('li', null, row.sign, h('div', { class: 'words' },
-      h('a', { href: `#/sensors/${encodeURIComponent(sensor.name)}` }, h('b', null, sensor.name)), row.reason), row.side);
+    const node = h(
+      'li',
+      null,
+      row.sign,
+      h(
+        'div',
+        { class: 'words' },
+        h('a', { href: `#/sensors/${encodeURIComponent(sensor.name)}` }, h('b', null, sensor.name)),
+        row.reason,
+      ),
+      row.side,
+    );
     node.chappeRow = row;
     node.chappeName = sensor.stream ?? sensor.name;
     return node;
@@ -58,20 +85,33 @@ function openList(root) {
 
   function fill() {
     const sensors = model.sensors ?? [];
-    keyed(list, sensors, (one) => one.name, create, (node, one) => {
-      node.dataset.state = one.state;
-      setSign(node.chappeRow.sign, one.state);
-      setText(node.chappeRow.reason, one.state === 'failed' ? waitingFor(one) : bindings(one));
-    });
+    keyed(
+      list,
+      sensors,
+      (one) => one.name,
+      create,
+      (node, one) => {
+        node.dataset.state = one.state;
+        setSign(node.chappeRow.sign, one.state);
+        setText(node.chappeRow.reason, one.state === 'failed' ? waitingFor(one) : bindings(one));
+      },
+    );
     for (const [name, line] of sparks) {
       if (line.node.isConnected) continue;
       line.end();
       sparks.delete(name);
     }
     const number = (state) => sensors.filter((one) => one.state === state).length;
-    setText(foot, model.sensors ? ['running', 'waiting', 'failed'].filter(number)
-      .map((state) => `${number(state)} ${state}`).join(', ')
-      || 'No virtual sensor yet. A TOML file in the folder of sensors makes one, without a restart.' : 'reading …');
+    setText(
+      foot,
+      model.sensors
+        ? ['running', 'waiting', 'failed']
+            .filter(number)
+            .map((state) => `${number(state)} ${state}`)
+            .join(', ') ||
+            'No virtual sensor yet. A TOML file in the folder of sensors makes one at once.'
+        : 'reading …',
+    );
     replace(trouble, errors.sensors ? problem(errors.sensors) : null);
   }
 
@@ -96,19 +136,47 @@ function openList(root) {
 function failure(error) {
   if (!error) return null;
   if (typeof error === 'string') return problem({ title: error });
-  const place = [error.file, error.line ? `line ${error.line}` : null, error.key].filter(Boolean).join(', ');
-  return problem({ title: error.message ?? error.title ?? 'failed', detail: [place, error.detail].filter(Boolean).join(': '), hint: error.hint });
+  const place = [error.file, error.line ? `line ${error.line}` : null, error.key]
+    .filter(Boolean)
+    .join(', ');
+  return problem({
+    title: error.message ?? error.title ?? 'failed',
+    detail: [place, error.detail].filter(Boolean).join(': '),
+    hint: error.hint,
+  });
 }
 
 function source(one) {
   const bound = one.bound ?? [];
-  return h('li', { 'data-bound': bound.length ? 'yes' : 'no' },
-    h('p', null, h('b', null, one.alias), ' is ', one.query
-      ? ['whatever fits ', h('code', null, typeof one.query === 'string' ? one.query : JSON.stringify(one.query))]
-      : ['the stream ', h('code', null, one.stream ?? '–')]),
-    bound.map((b) => h('p', null, 'bound to ', h('a', { href: `#/streams/${encodeURIComponent(b.stream)}` }, b.stream),
-      ` since ${moment(b.since)}`, b.why ? h('small', { class: 'each' }, `because ${b.why}`) : null)),
-    bound.length ? null : h('p', null, h('b', null, 'not bound'), `: ${one.unbound_reason ?? 'nothing fits'}`));
+  return h(
+    'li',
+    { 'data-bound': bound.length ? 'yes' : 'no' },
+    h(
+      'p',
+      null,
+      h('b', null, one.alias),
+      ' is ',
+      one.query
+        ? [
+            'whatever fits ',
+            h('code', null, typeof one.query === 'string' ? one.query : JSON.stringify(one.query)),
+          ]
+        : ['the stream ', h('code', null, one.stream ?? '–')],
+    ),
+    bound.map((b) =>
+      h(
+        'p',
+        null,
+        'bound to ',
+        h('a', { href: `#/streams/${encodeURIComponent(b.stream)}` }, b.stream),
+        ` since ${moment(b.since)}`,
+        b.why ? h('small', { class: 'each' }, `because ${b.why}`) : null,
+      ),
+    ),
+    bound.length
+      ? null
+      : h('p', null, h('b', null, 'not bound'), `: ${one.unbound_reason ?? 'nothing fits'}`),
+  );
 }
 
 function openOne(root, name) {
@@ -120,8 +188,13 @@ function openOne(root, name) {
   before(output, 60);
   const strip = h('div', { class: 'bar strip' }, now, line.node);
   let drawn = null;
-  replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/sensors' }, 'Virtual sensors')), head,
-    strip, body);
+  replace(
+    root,
+    h('p', { class: 'crumb' }, h('a', { href: '#/sensors' }, 'Virtual sensors')),
+    head,
+    strip,
+    body,
+  );
 
   function fill() {
     const one = sensor(name);
@@ -134,31 +207,80 @@ function openOne(root, name) {
     drawn = state;
     const mark = h('span', { class: 'at' });
     setSign(mark, one.state);
-    replace(head, h('h1', null, mark, name),
-      h('p', { class: 'lead', 'data-state': one.state }, h('b', null, word(one.state)),
-        one.state === 'waiting' ? `: ${waitingFor(one)}` : ''), failure(one.error));
+    replace(
+      head,
+      h('h1', null, mark, name),
+      h(
+        'p',
+        { class: 'lead', 'data-state': one.state },
+        h('b', null, word(one.state)),
+        one.state === 'waiting' ? `: ${waitingFor(one)}` : '',
+      ),
+      failure(one.error),
+    );
     replace(body, details(one));
   }
 
   function details(shown) {
-    const fields = (shown.output ?? shown.fields ?? []).map((f) => [f.name, f.type, unit(f.unit) || f.unit || '–',
-      f.observed_property ? h('code', { title: f.observed_property }, short(f.observed_property)) : '–']);
+    const fields = (shown.output ?? shown.fields ?? []).map((f) => [
+      f.name,
+      f.type,
+      unit(f.unit) || f.unit || '–',
+      f.observed_property
+        ? h('code', { title: f.observed_property }, short(f.observed_property))
+        : '–',
+    ]);
     const history = [...(shown.history ?? [])].reverse().map((one) => [moment(one.at), one.what]);
     return [
-      h('section', null, h('h2', null, 'Sources'), (shown.sources ?? []).length
-        ? h('ul', { class: 'sources' }, shown.sources.map(source)) : h('p', { class: 'quiet' }, 'None could be read from its file.')),
-      h('div', { class: 'two' },
+      h(
+        'section',
+        null,
+        h('h2', null, 'Sources'),
+        (shown.sources ?? []).length
+          ? h('ul', { class: 'sources' }, shown.sources.map(source))
+          : h('p', { class: 'quiet' }, 'None could be read from its file.'),
+      ),
+      h(
+        'div',
+        { class: 'two' },
         h('section', null, h('h2', null, 'Query'), sqlText(shown.sql)),
-        h('section', null, h('h2', null, 'Window and output'), facts([
-          ['window', typeof shown.window === 'string' ? shown.window : shown.window && JSON.stringify(shown.window)],
-          ['file', h('code', null, shown.file ?? '–')],
-          ['stream', h('a', { href: `#/streams/${encodeURIComponent(output)}` }, output)]]),
-        fields.length ? table('Output', ['field', 'type', 'unit', 'observes'], fields) : null)),
-      h('section', null, h('h2', null, 'What it was bound to'), history.length
-        ? table('History of bindings', ['when', 'what'], history)
-        : h('p', { class: 'quiet' }, 'It was never bound.')),
-      shown.toml ? h('section', null, h('details', null, h('summary', null, `The file ${shown.file}`),
-        h('pre', { class: 'code' }, shown.toml))) : null,
+        h(
+          'section',
+          null,
+          h('h2', null, 'Window and output'),
+          facts([
+            [
+              'window',
+              typeof shown.window === 'string'
+                ? shown.window
+                : shown.window && JSON.stringify(shown.window),
+            ],
+            ['file', h('code', null, shown.file ?? '–')],
+            ['stream', h('a', { href: `#/streams/${encodeURIComponent(output)}` }, output)],
+          ]),
+          fields.length ? table('Output', ['field', 'type', 'unit', 'observes'], fields) : null,
+        ),
+      ),
+      h(
+        'section',
+        null,
+        h('h2', null, 'What it was bound to'),
+        history.length
+          ? table('History of bindings', ['when', 'what'], history)
+          : h('p', { class: 'quiet' }, 'It was never bound.'),
+      ),
+      shown.toml
+        ? h(
+            'section',
+            null,
+            h(
+              'details',
+              null,
+              h('summary', null, `The file ${shown.file}`),
+              h('pre', { class: 'code' }, shown.toml),
+            ),
+          )
+        : null,
     ];
   }
 
@@ -171,5 +293,10 @@ function openOne(root, name) {
   }
   fill();
   tick();
-  return { changed: (kind) => kind === 'sensors' && fill(), tick, streams: () => [output], close: () => line.end() };
+  return {
+    changed: (kind) => kind === 'sensors' && fill(),
+    tick,
+    streams: () => [output],
+    close: () => line.end(),
+  };
 }

@@ -15,7 +15,14 @@ const SPARK_POINTS = 60;
 const DETAIL_POINTS = 300;
 const TABLE_ROWS = 12;
 const LIST_MOST = 200;
-const SPANS = [[5, '5 s'], [10, '10 s'], [30, '30 s'], [60, '1 min'], [300, '5 min'], [1800, '30 min']];
+const SPANS = [
+  [5, '5 s'],
+  [10, '10 s'],
+  [30, '30 s'],
+  [60, '1 min'],
+  [300, '5 min'],
+  [1800, '30 min'],
+];
 const SQL_ROWS = 200;
 
 /** Opens the list, one stream, or the SQL page. */
@@ -26,29 +33,64 @@ export function open(root, at) {
 }
 
 function tabs(view) {
-  const tab = (href, label, name) => h('a', { href, 'aria-current': view === name ? 'page' : null }, label);
-  return h('nav', { class: 'tabs', 'aria-label': 'Views of streams' },
-    tab('#/streams', 'All streams', 'list'), tab('#/streams?view=sql', 'SQL', 'sql'));
+  const tab = (href, label, name) =>
+    h('a', { href, 'aria-current': view === name ? 'page' : null }, label);
+  return h(
+    'nav',
+    { class: 'tabs', 'aria-label': 'Views of streams' },
+    tab('#/streams', 'All streams', 'list'),
+    tab('#/streams?view=sql', 'SQL', 'sql'),
+  );
 }
 
 function openList(root) {
   const foot = h('p', { class: 'foot' });
   const list = h('ul', { class: 'rows streams' });
-  const filter = h('input', { type: 'search', placeholder: 'name, source or observed property', oninput: fill });
+  const filter = h('input', {
+    type: 'search',
+    placeholder: 'name, source or observed property',
+    oninput: fill,
+  });
   const trouble = h('div');
   const sparks = new Map();
-  replace(root, h('h1', null, 'Streams'), tabs('list'), trouble,
-    h('div', { class: 'bar' }, h('label', { class: 'grow' }, h('span', { class: 'unseen' }, 'Filter'), filter), foot), list);
+  replace(
+    root,
+    h('h1', null, 'Streams'),
+    tabs('list'),
+    trouble,
+    h(
+      'div',
+      { class: 'bar' },
+      h('label', { class: 'grow' }, h('span', { class: 'unseen' }, 'Filter'), filter),
+      foot,
+    ),
+    list,
+  );
 
   function create(one) {
-    const row = { from: h('small'), newest: h('span', { class: 'newest' }), rate: h('span'), age: h('small') };
+    const row = {
+      from: h('small'),
+      newest: h('span', { class: 'newest' }),
+      rate: h('span'),
+      age: h('small'),
+    };
     const buffer = live.buffer(one.name);
     const line = spark(buffer);
     before(one.name, SPARK_POINTS);
     sparks.set(one.name, line);
-    const node = h('li', null,
-      h('div', null, h('a', { href: `#/streams/${encodeURIComponent(one.name)}` }, h('b', null, one.name)), row.from),
-      row.newest, line.node, h('div', { class: 'pace' }, row.rate, row.age));
+    const node = h(
+      'li',
+      null,
+      h(
+        'div',
+        null,
+        h('a', { href: `#/streams/${encodeURIComponent(one.name)}` }, h('b', null, one.name)),
+        row.from,
+      ),
+      row.newest,
+      line.node,
+      h('div', { class: 'pace' }, row.rate, row.age),
+    );
     node.chappeRow = row;
     return node;
   }
@@ -63,16 +105,23 @@ function openList(root) {
   function fill() {
     const word = filter.value.trim().toLowerCase();
     const all = model.streams ?? [];
-    const found = all.filter((one) => !word || one.name.toLowerCase().includes(word)
-      || producer(one).name.toLowerCase().includes(word)
-      || (one.fields ?? []).some((f) => (f.observed_property ?? '').toLowerCase().includes(word)));
+    const found = all.filter(
+      (one) =>
+        !word ||
+        one.name.toLowerCase().includes(word) ||
+        producer(one).name.toLowerCase().includes(word) ||
+        (one.fields ?? []).some((f) => (f.observed_property ?? '').toLowerCase().includes(word)),
+    );
     keyed(list, found.slice(0, LIST_MOST), (one) => one.name, create, update);
     for (const [name, line] of sparks) {
       if (line.node.isConnected) continue;
       line.end();
       sparks.delete(name);
     }
-    const shown = found.length > LIST_MOST ? `the first ${LIST_MOST} of ${count(found.length)}` : count(found.length);
+    const shown =
+      found.length > LIST_MOST
+        ? `the first ${LIST_MOST} of ${count(found.length)}`
+        : count(found.length);
     setText(foot, model.streams ? `${shown} of ${count(all.length)} streams` : 'reading …');
     replace(trouble, errors.streams ? problem(errors.streams) : null);
   }
@@ -95,10 +144,16 @@ function openList(root) {
   };
 }
 
-/** Shows the age of the newest element; one that is much older than the rate lets expect is marked. */
+/**
+ * Shows the age of the newest element; one that is much older than the rate lets expect is marked.
+ */
 function pace(row, one) {
   const heard = live.buffer(one.name).heardAt;
-  const old = heard ? Date.now() - heard : one.last_time ? Date.now() - Date.parse(one.last_time) : null;
+  const old = heard
+    ? Date.now() - heard
+    : one.last_time
+      ? Date.now() - Date.parse(one.last_time)
+      : null;
   setText(row.age, old === null ? 'no element yet' : `${age(old)} ago`);
   const expected = one.rate_per_s > 0 ? 5000 / one.rate_per_s : Infinity;
   row.age.className = old > Math.max(5000, expected) ? 'old' : '';
@@ -127,11 +182,32 @@ function openOne(root, name) {
   const charts = h('div', { class: 'charts' });
   const values = h('section');
   const about = h('section');
-  const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: () => setPaused(!control.paused) }, 'Pause');
-  const choice = h('div', { class: 'choice', role: 'group', 'aria-label': 'Width of time' },
-    SPANS.map(([seconds, label]) => h('button', { type: 'button', 'data-seconds': seconds, onclick: () => setSpan(seconds) }, label)));
-  replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/streams' }, 'Streams')),
-    h('h1', null, name), lead, h('div', { class: 'bar' }, pause, choice, stamp), charts, values, about);
+  const pause = h(
+    'button',
+    { type: 'button', 'aria-pressed': 'false', onclick: () => setPaused(!control.paused) },
+    'Pause',
+  );
+  const choice = h(
+    'div',
+    { class: 'choice', role: 'group', 'aria-label': 'Width of time' },
+    SPANS.map(([seconds, label]) =>
+      h(
+        'button',
+        { type: 'button', 'data-seconds': seconds, onclick: () => setSpan(seconds) },
+        label,
+      ),
+    ),
+  );
+  replace(
+    root,
+    h('p', { class: 'crumb' }, h('a', { href: '#/streams' }, 'Streams')),
+    h('h1', null, name),
+    lead,
+    h('div', { class: 'bar' }, pause, choice, stamp),
+    charts,
+    values,
+    about,
+  );
   const onKey = (event) => {
     if (event.key !== ' ' || !event.target.closest?.('.plot')) return;
     event.preventDefault();
@@ -154,7 +230,11 @@ function openOne(root, name) {
   function setSpan(seconds) {
     control.seconds = seconds;
     for (const button of choice.children) {
-      setAttribute(button, 'aria-pressed', Number(button.dataset.seconds) === seconds ? 'true' : 'false');
+      setAttribute(
+        button,
+        'aria-pressed',
+        Number(button.dataset.seconds) === seconds ? 'true' : 'false',
+      );
     }
     drawn.forEach((chart) => chart.touch());
   }
@@ -172,10 +252,19 @@ function openOne(root, name) {
     const first = described === null;
     described = buffer.fields;
     drawn.forEach((chart) => chart.destroy());
-    drawn = groups(buffer).map((group) => new Chart({
-      buffer, control, ...group, title: `${name}, ${group.fields.map((f) => f.name).join(', ')}`,
-    }));
-    replace(charts, drawn.map((chart) => chart.node));
+    drawn = groups(buffer).map(
+      (group) =>
+        new Chart({
+          buffer,
+          control,
+          ...group,
+          title: `${name}, ${group.fields.map((f) => f.name).join(', ')}`,
+        }),
+    );
+    replace(
+      charts,
+      drawn.map((chart) => chart.node),
+    );
     if (first) {
       setSpan(hasWave() ? 10 : 60);
       before(name, hasWave() ? 60 : DETAIL_POINTS);
@@ -186,41 +275,102 @@ function openOne(root, name) {
   function fillAbout(one) {
     const from = producer(one);
     const state = JSON.stringify([one.fields, one.level, one.epoch, one.source, from]);
-    const pieces = [`${rate(one.rate_per_s)}, ${count(one.last - one.first + 1)} elements kept, newest `];
+    const pieces = [
+      `${rate(one.rate_per_s)}, ${count(one.last - one.first + 1)} elements kept, newest `,
+    ];
     const heard = buffer.heardAt ?? (one.last_time ? Date.parse(one.last_time) : null);
     setText(lead, pieces[0] + (heard ? `${age(Date.now() - heard)} ago` : 'not yet'));
     if (about.chappeState === state) return;
     about.chappeState = state;
-    replace(about, h('div', { class: 'two' },
-      h('section', null, h('h2', null, 'Where it comes from'), facts([
-        [from.kind, from.href ? h('a', { href: from.href }, from.name) : from.name],
-        ['level', `${one.level}: ${LEVELS[one.level] ?? ''}`],
-        ['epoch', h('code', null, one.epoch)],
-        ['key', one.entity ? one.key : null],
-        ['registry', h('a', { href: `#/registry/${encodeURIComponent(one.entity ?? one.key)}` }, 'what it means')],
-      ])),
-      h('section', null, h('h2', null, 'Fields'), h('div', { class: 'fields' }, (one.fields ?? []).map((f) => h('p', null,
-        h('b', null, f.name), ` ${f.type}`, f.unit ? `, ${unit(f.unit) || f.unit}` : '',
-        f.unit ? h('small', null, ` (UCUM ${f.unit})`) : null,
-        f.observed_property ? h('small', { class: 'each', title: f.observed_property }, `observes ${short(f.observed_property)}: `, h('code', null, f.observed_property)) : null,
-        f.description ? h('small', { class: 'each' }, f.description) : null))))));
+    replace(
+      about,
+      h(
+        'div',
+        { class: 'two' },
+        h(
+          'section',
+          null,
+          h('h2', null, 'Where it comes from'),
+          facts([
+            [from.kind, from.href ? h('a', { href: from.href }, from.name) : from.name],
+            ['level', `${one.level}: ${LEVELS[one.level] ?? ''}`],
+            ['epoch', h('code', null, one.epoch)],
+            ['key', one.entity ? one.key : null],
+            [
+              'registry',
+              h(
+                'a',
+                { href: `#/registry/${encodeURIComponent(one.entity ?? one.key)}` },
+                'what it means',
+              ),
+            ],
+          ]),
+        ),
+        h(
+          'section',
+          null,
+          h('h2', null, 'Fields'),
+          h(
+            'div',
+            { class: 'fields' },
+            (one.fields ?? []).map((f) =>
+              h(
+                'p',
+                null,
+                h('b', null, f.name),
+                ` ${f.type}`,
+                f.unit ? `, ${unit(f.unit) || f.unit}` : '',
+                f.unit ? h('small', null, ` (UCUM ${f.unit})`) : null,
+                f.observed_property
+                  ? h(
+                      'small',
+                      { class: 'each', title: f.observed_property },
+                      `observes ${short(f.observed_property)}: `,
+                      h('code', null, f.observed_property),
+                    )
+                  : null,
+                f.description ? h('small', { class: 'each' }, f.description) : null,
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   function fillValues() {
     if (control.paused) {
-      setText(stamp, `${stamp.textContent.split(',')[0]}, ${count(buffer.seen - pausedAt)} elements since`);
+      setText(
+        stamp,
+        `${stamp.textContent.split(',')[0]}, ${count(buffer.seen - pausedAt)} elements since`,
+      );
       return;
     }
     if (!buffer.fields) return;
     const fields = buffer.fields;
     const isKeyed = buffer.recent.some((one) => one.key !== null && one.key !== undefined);
-    const rows = buffer.recent.slice(-TABLE_ROWS).reverse().map((one) => [
-      clock(one.source_time, 3), number(one.number), ...(isKeyed ? [one.key ?? ''] : []),
-      ...fields.map((f) => value(one.values[f.name], f.unit)),
-      one.quality === 'good' ? '' : one.quality]);
-    replace(values, h('h2', null, 'Newest elements'), rows.length
-      ? table('Newest elements', ['time', 'number', ...(isKeyed ? ['key'] : []), ...fields.map((f) => f.name), ''], rows, 'values')
-      : h('p', { class: 'quiet' }, 'No element yet.'));
+    const rows = buffer.recent
+      .slice(-TABLE_ROWS)
+      .reverse()
+      .map((one) => [
+        clock(one.source_time, 3),
+        number(one.number),
+        ...(isKeyed ? [one.key ?? ''] : []),
+        ...fields.map((f) => value(one.values[f.name], f.unit)),
+        one.quality === 'good' ? '' : one.quality,
+      ]);
+    replace(
+      values,
+      h('h2', null, 'Newest elements'),
+      rows.length
+        ? table(
+            'Newest elements',
+            ['time', 'number', ...(isKeyed ? ['key'] : []), ...fields.map((f) => f.name), ''],
+            rows,
+            'values',
+          )
+        : h('p', { class: 'quiet' }, 'No element yet.'),
+    );
   }
 
   setSpan(60);
@@ -253,27 +403,63 @@ const LEVELS = {
 
 function openSql(root, given) {
   const first = () => {
-    const one = (model.streams ?? []).find((s) => (s.fields ?? []).some((f) => f.type === 'double'));
-    return one ? `select *\nfrom ${tableName(one.name)}\norder by sequence desc\nlimit 20` : 'select 1';
+    const one = (model.streams ?? []).find((s) =>
+      (s.fields ?? []).some((f) => f.type === 'double'),
+    );
+    return one
+      ? `select *\nfrom ${tableName(one.name)}\norder by sequence desc\nlimit 20`
+      : 'select 1';
   };
-  const box = h('textarea', { id: 'sql', spellcheck: 'false', rows: 6, 'aria-label': 'SQL',
-    onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter' && ask() });
+  const box = h('textarea', {
+    id: 'sql',
+    spellcheck: 'false',
+    rows: 6,
+    'aria-label': 'SQL',
+    onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter' && ask(),
+  });
   box.value = given ?? first();
   const took = h('span', { class: 'stamp', role: 'status' });
   const answer = h('div');
-  replace(root, h('h1', null, 'Streams'), tabs('sql'),
-    h('p', { class: 'quiet' }, 'Every stream is a table: its name with _ for dots and dashes. Nothing can be changed.'), box,
-    h('div', { class: 'bar' }, h('button', { class: 'main', type: 'button', onclick: ask }, 'Run'),
-      h('small', null, 'Ctrl+Enter'), took), answer);
+  replace(
+    root,
+    h('h1', null, 'Streams'),
+    tabs('sql'),
+    h(
+      'p',
+      { class: 'quiet' },
+      'Every stream is a table: its name with _ for dots and dashes. Nothing can be changed.',
+    ),
+    box,
+    h(
+      'div',
+      { class: 'bar' },
+      h('button', { class: 'main', type: 'button', onclick: ask }, 'Run'),
+      h('small', null, 'Ctrl+Enter'),
+      took,
+    ),
+    answer,
+  );
 
   async function ask() {
     const start = performance.now();
     setText(took, 'running …');
     try {
       const { columns, rows, truncated } = await api.sql(box.value, SQL_ROWS);
-      setText(took, `${count(rows.length)} rows${truncated ? ', more were cut off' : ''} in ${Math.round(performance.now() - start)} ms`);
-      replace(answer, table('Rows', columns, rows.map((row) => row.map((cell) => (
-        typeof cell === 'number' ? number(cell) : cell === null ? '–' : String(cell))))));
+      const ms = Math.round(performance.now() - start);
+      const more = truncated ? ', more were cut off' : '';
+      setText(took, `${count(rows.length)} rows${more} in ${ms} ms`);
+      replace(
+        answer,
+        table(
+          'Rows',
+          columns,
+          rows.map((row) =>
+            row.map((cell) =>
+              typeof cell === 'number' ? number(cell) : cell === null ? '–' : String(cell),
+            ),
+          ),
+        ),
+      );
     } catch (error) {
       setText(took, '');
       replace(answer, problem(error));
@@ -281,7 +467,9 @@ function openSql(root, given) {
   }
   let touched = Boolean(given);
   if (touched || box.value !== 'select 1') ask();
-  box.addEventListener('input', () => { touched = true; });
+  box.addEventListener('input', () => {
+    touched = true;
+  });
   return {
     changed(kind) {
       if (kind !== 'streams' || touched || box.value !== 'select 1') return;

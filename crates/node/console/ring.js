@@ -1,5 +1,5 @@
-// A bounded buffer of points in time order. Every value is stored twice, one capacity apart, so that
-// any stretch of it is one contiguous view and drawing copies nothing.
+// A bounded buffer of points in time order. Every value is stored twice, one capacity apart, so
+// that any stretch of it is one contiguous view and drawing copies nothing.
 
 export class Ring {
   /** `columns` series share one time axis; the oldest point gives way to the newest. */
@@ -48,8 +48,8 @@ export class Ring {
   }
 
   /**
-   * Views [times, ...columns] of the points from `from` to `to` seconds, with one point more on each
-   * side so that the line reaches the edges.
+   * Views [times, ...columns] of the points from `from` to `to` seconds, with one point more on
+   * each side so that the line reaches the edges.
    */
   view(from, to) {
     const [start, end] = this.bounds();

@@ -1,5 +1,6 @@
-// Signs in the manner of Chappe's telegraph: a beam on a mast (the regulator) with an arm at each end
-// (the indicators). Every state has a position of its own, so that colour is never the only sign.
+// Signs in the manner of Chappe's telegraph: a beam on a mast (the regulator) with an arm at each
+// end (the indicators). Every state has a position of its own, so that colour is never the only
+// sign.
 
 import { svg } from './dom.js';
 
@@ -24,10 +25,13 @@ const STATES = {
 };
 
 function arms([beam, left, right]) {
-  return svg('g', { transform: `rotate(${beam} 12 9)` },
+  return svg(
+    'g',
+    { transform: `rotate(${beam} 12 9)` },
     svg('line', { x1: 5, y1: 9, x2: 19, y2: 9 }),
     svg('line', { x1: 5, y1: 9, x2: 9.5, y2: 9, transform: `rotate(${left} 5 9)` }),
-    svg('line', { x1: 19, y1: 9, x2: 14.5, y2: 9, transform: `rotate(${right} 19 9)` }));
+    svg('line', { x1: 19, y1: 9, x2: 14.5, y2: 9, transform: `rotate(${right} 19 9)` }),
+  );
 }
 
 /** The word for a state as people read it. */
@@ -38,9 +42,12 @@ export function word(state) {
 /** The sign of a state, with its word for screen readers. */
 export function sign(state) {
   const [position] = STATES[state] ?? ['waiting'];
-  return svg('svg', { class: `sign ${position}`, viewBox: '0 0 24 24', role: 'img', 'aria-label': word(state) },
+  return svg(
+    'svg',
+    { class: `sign ${position}`, viewBox: '0 0 24 24', role: 'img', 'aria-label': word(state) },
     svg('line', { class: 'mast', x1: 12, y1: 9, x2: 12, y2: 23 }),
-    arms(POSITIONS[position]));
+    arms(POSITIONS[position]),
+  );
 }
 
 /** Changes a sign in place when the state is another one. */

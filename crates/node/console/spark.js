@@ -1,5 +1,5 @@
-// A small line without axes: the last stretch of a stream, drawn on a canvas. The value itself stands
-// beside it as text.
+// A small line without axes: the last stretch of a stream, drawn on a canvas. The value itself
+// stands beside it as text.
 
 import { h } from './dom.js';
 import { animate, colour, onScheme, series } from './frames.js';
