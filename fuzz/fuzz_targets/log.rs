@@ -1,0 +1,8 @@
+//! Feeds arbitrary damage to `checks/log.rs`.
+
+#![no_main]
+
+#[path = "../checks/log.rs"]
+mod log;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| log::check(data));
