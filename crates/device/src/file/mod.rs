@@ -31,6 +31,7 @@
 //! field with `sample_period_ms` is a waveform: each event carries as many rows as fit its period.
 //! An error names the file, the line, the key and, where the remedy is known, what to do.
 
+mod device;
 mod error;
 mod recording;
 mod replay;
@@ -38,11 +39,12 @@ mod text;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use chappe_soap::schema::{FlatField, FlatType, XsdType};
 use chappe_xml::Name;
 
+pub use device::FileDevice;
 pub use error::FileError;
 pub use recording::Recording;
 pub use replay::Replay;
@@ -83,6 +85,8 @@ pub struct File {
     pub events: Vec<Event>,
     /// The values it keeps.
     pub values: Vec<Value>,
+    /// The version of the description: when the file was last changed, in seconds since 1970.
+    pub version: u32,
 }
 
 /// An event and where its content comes from.
@@ -132,7 +136,14 @@ impl File {
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text =
             std::fs::read_to_string(path).map_err(|error| FileError::unreadable(path, &error))?;
-        Self::parse(&text, path)
+        let mut file = Self::parse(&text, path)?;
+        let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+        let since = changed
+            .ok()
+            .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let seconds = since.map_or(1, |since| since.as_secs());
+        file.version = u32::try_from(seconds).unwrap_or(u32::MAX);
+        Ok(file)
     }
 
     /// Reads a description from text; `path` is named in errors, and recordings are relative to it.
@@ -191,6 +202,7 @@ impl File {
             scopes: file.scopes,
             events,
             values,
+            version: 1,
         })
     }
 }

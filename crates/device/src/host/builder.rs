@@ -31,9 +31,6 @@ const INPUTS_MAX: usize = 1_024;
 /// The path of the device itself.
 pub(super) const DEVICE_PATH: &str = "/device";
 
-/// Why an operation is answered with a fault.
-pub type OperationError = Fault;
-
 type Answer = Pin<Box<dyn Future<Output = Result<Option<Element>, Fault>> + Send>>;
 
 /// Answers one operation.

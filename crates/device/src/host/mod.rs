@@ -24,7 +24,9 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::driver::InputOf;
 
-pub use builder::{Builder, HostOptions, OperationError, endpoint_of};
+#[cfg(feature = "file")]
+pub(crate) use builder::urn;
+pub use builder::{Builder, HostOptions, endpoint_of};
 pub use serving::HostState;
 
 /// Time for the last messages when a host stops.
