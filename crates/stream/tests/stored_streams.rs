@@ -1,0 +1,283 @@
+//! Goal: elements come back from the log as they went in, old ones in the shape of the newest
+//! schema, after a reopening and a power loss too; and SQL reads them. Method: a store on the
+//! simulated disk; random elements through the codec; random bytes as records.
+
+use chappe_log::{Level, Options, Store};
+use chappe_sim::SimDisk;
+use chappe_stream::sqlite::{History, HistoryLimits, query_streams};
+use chappe_stream::*;
+use proptest::prelude::*;
+
+fn field(name: &str, field_type: FieldType) -> Field {
+    Field {
+        name: name.into(),
+        field_type,
+        unit: None,
+        observed_property: None,
+        description: None,
+    }
+}
+
+fn schema(fields: &[(&str, FieldType)]) -> StreamSchema {
+    StreamSchema {
+        fields: fields.iter().map(|(name, t)| field(name, *t)).collect(),
+        key: None,
+    }
+}
+
+fn element(time: i64, values: Vec<Value>) -> StreamElement {
+    StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(time),
+        receive_time: Timestamp(time + 3),
+        key: Some("bed 1".into()),
+        values,
+        quality: Quality::Questionable,
+    }
+}
+
+fn open(disk: SimDisk) -> StreamStore {
+    let (store, _) = Store::open(Box::new(disk), Options::default(), 7).expect("opens");
+    StreamStore::new(store)
+}
+
+fn fill(log: &StreamLog, count: i64) {
+    let elements: Vec<_> = (0..count)
+        .map(|n| element(n * 10, vec![Value::Double(n as f64)]))
+        .collect();
+    log.append(&elements)
+        .expect("queued")
+        .wait()
+        .expect("stored");
+}
+
+#[test]
+fn elements_are_read_by_number_newest_and_time() {
+    let store = open(SimDisk::new(1));
+    let one = schema(&[("v", FieldType::Double)]);
+    let log = store
+        .stream("ward.a", Level::Power, &one, Some("urn:device"))
+        .expect("made");
+    fill(&log, 20);
+    let all = log.read(1, 100).expect("reads");
+    assert_eq!(all.len(), 20);
+    assert_eq!(all[4].position.sequence, 5);
+    assert_eq!(all[4].values, [Value::Double(4.0)]);
+    assert_eq!(all[4].receive_time, Timestamp(43));
+    assert_eq!(all[4].quality, Quality::Questionable);
+    assert_eq!(log.newest(3).expect("reads"), all[17..]);
+    let range = log.range(Timestamp(50), Timestamp(80), 100).expect("reads");
+    assert_eq!(range, all[5..8]);
+    let resumed = log.resume(all[4].position).expect("known");
+    assert_eq!(resumed, 6);
+    let mut follower = log.follow(18);
+    assert_eq!(
+        follower.try_next().expect("reads"),
+        Some(all[17..].to_vec())
+    );
+    assert_eq!(follower.try_next().expect("reads"), None);
+    assert_eq!(log.origin().as_deref(), Some("urn:device"));
+}
+
+#[test]
+fn a_changed_schema_is_a_new_version_and_old_elements_are_read_in_its_shape() {
+    let disk = SimDisk::new(2);
+    let store = open(disk.clone());
+    let first = schema(&[("v", FieldType::Double), ("w", FieldType::Text)]);
+    let log = store.stream("a", Level::Power, &first, None).expect("made");
+    let old = element(1, vec![Value::Double(1.0), Value::Text("x".into())]);
+    log.append(&[old]).expect("queued").wait().expect("stored");
+    let second = schema(&[
+        ("n", FieldType::Integer),
+        ("v", FieldType::Double),
+        ("w", FieldType::Double),
+    ]);
+    let same = store
+        .stream("a", Level::Power, &second, None)
+        .expect("opened");
+    assert_eq!((log.schema_version(), same.schema_version()), (1, 1));
+    let new = element(2, vec![Value::Integer(5), Value::Double(2.0), Value::Null]);
+    log.append(&[new]).expect("queued").wait().expect("stored");
+    drop((log, same, store));
+
+    // The power goes; everything was acknowledged at level `power`.
+    let store = open(disk.crash(3));
+    let log = store.existing("a").expect("opens").expect("is there");
+    assert_eq!(log.schema(), second);
+    let values: Vec<_> = log
+        .read(1, 9)
+        .expect("reads")
+        .into_iter()
+        .map(|e| e.values)
+        .collect();
+    assert_eq!(
+        values,
+        [
+            [Value::Null, Value::Double(1.0), Value::Null],
+            [Value::Integer(5), Value::Double(2.0), Value::Null],
+        ]
+    );
+    assert!(store.existing("b").expect("looks").is_none());
+    assert_eq!(store.streams().len(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_whole() {
+    let store = open(SimDisk::new(4));
+    let one = schema(&[("v", FieldType::Double)]);
+    let log = store.stream("a", Level::Power, &one, None).expect("made");
+    let good = element(1, vec![Value::Double(1.0)]);
+    let bad = element(2, vec![Value::Text("x".into())]);
+    let Err(StoreError::Element { index, error }) = log.append(&[good, bad]).map(|_| ()) else {
+        panic!("taken");
+    };
+    assert_eq!(index, 1);
+    assert!(error.to_string().contains("\"v\""), "{error}");
+    assert_eq!(log.log().last(), 0);
+    let name = store.stream("Ward A", Level::Power, &one, None).map(|_| ());
+    assert!(matches!(name, Err(StoreError::Name(_))));
+    let twice = schema(&[("v", FieldType::Double), ("v", FieldType::Double)]);
+    let twice = store.stream("b", Level::Power, &twice, None).map(|_| ());
+    assert!(matches!(twice, Err(StoreError::Schema(_))));
+}
+
+#[test]
+fn streams_of_others_in_the_same_log_are_passed_over() {
+    let disk = SimDisk::new(5);
+    let (store, _) = Store::open(Box::new(disk), Options::default(), 7).expect("opens");
+    store.stream("registry", Level::Power, b"").expect("made");
+    store
+        .stream("other", Level::Power, b"\x07schema")
+        .expect("made");
+    let store = StreamStore::new(store);
+    assert_eq!(store.streams().len(), 0);
+    assert!(matches!(
+        store.existing("other"),
+        Err(StoreError::Metadata(_))
+    ));
+}
+
+#[test]
+fn sql_reads_stored_streams_within_limits() {
+    let store = open(SimDisk::new(6));
+    let one = schema(&[("v", FieldType::Double)]);
+    let a = store
+        .stream("ward.bed-1.a", Level::Process, &one, None)
+        .expect("made");
+    let b = store
+        .stream("ward.bed-1.b", Level::Process, &one, None)
+        .expect("made");
+    fill(&a, 50);
+    fill(&b, 10);
+    let streams: [&dyn History; 2] = [&a, &b];
+    let limits = HistoryLimits::default();
+    let answer = query_streams(
+        "select a.sequence, a.v + b.v as total from \"ward.bed-1.a\" a
+         join ward_bed_1_b b using (source_time) order by 1 desc limit 2",
+        &streams,
+        limits,
+    )
+    .expect("answers");
+    assert_eq!(answer.columns, ["sequence", "total"]);
+    assert_eq!(
+        answer.rows,
+        [
+            [Value::Integer(10), Value::Double(18.0)],
+            [Value::Integer(9), Value::Double(16.0)],
+        ]
+    );
+    assert_eq!(answer.loaded.len(), 2);
+    assert!(answer.loaded.iter().all(|loaded| loaded.complete));
+
+    let few = HistoryLimits {
+        elements: 20,
+        query: QueryLimits {
+            rows: 5,
+            ..limits.query
+        },
+        ..limits
+    };
+    let answer = query_streams("select v from ward_bed_1_a", &streams, few).expect("answers");
+    assert!(answer.truncated);
+    assert_eq!(
+        answer.rows[0],
+        [Value::Double(30.0)],
+        "the newest twenty, oldest first"
+    );
+    let [loaded] = &answer.loaded[..] else {
+        panic!("only what is read is loaded");
+    };
+    assert_eq!((loaded.elements, loaded.complete), (20, false));
+
+    for hostile in [
+        "select * from \"ward.bed-1.c\"",
+        "delete from ward_bed_1_a",
+        "select * from sqlite_master",
+        "with recursive c(n) as (select 1 union all select n + 1 from c) select * from c",
+    ] {
+        assert!(
+            query_streams(hostile, &streams, limits).is_err(),
+            "{hostile}"
+        );
+    }
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Boolean),
+        any::<i64>().prop_map(Value::Integer),
+        (-1e9..1e9_f64).prop_map(Value::Double),
+        ".{0,20}".prop_map(Value::Text),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Value::Bytes),
+        (
+            any::<i64>(),
+            any::<u64>(),
+            prop::collection::vec(-1e3..1e3_f64, 0..9)
+        )
+            .prop_map(|(start, period_ns, values)| {
+                Value::Samples(Samples {
+                    start: Timestamp(start),
+                    period_ns,
+                    values,
+                })
+            }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        values in prop::collection::vec(values(), 0..8),
+        times in any::<(i64, i64)>(),
+        key in prop::option::of(".{0,20}"),
+        quality in prop_oneof![Just(Quality::Good), Just(Quality::Questionable), Just(Quality::Bad)],
+        version in any::<u32>(),
+    ) {
+        let position = Position { epoch: Epoch(9), sequence: 4 };
+        let element = StreamElement {
+            position,
+            source_time: Timestamp(times.0),
+            receive_time: Timestamp(times.1),
+            key,
+            values,
+            quality,
+        };
+        let bytes = encode_element(&element, version).expect("small");
+        prop_assert_eq!(
+            decode_element(&bytes, position, element.source_time),
+            Ok((element, version))
+        );
+        let mut longer = bytes.clone();
+        longer.push(0);
+        prop_assert!(decode_element(&longer, position, Timestamp(0)).is_err());
+        if let Some((_, shorter)) = bytes.split_last() {
+            prop_assert!(decode_element(shorter, position, Timestamp(0)).is_err());
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode_element(&bytes, Position::default(), Timestamp(0));
+    }
+}

@@ -1,0 +1,309 @@
+//! Goal: a virtual sensor runs while all its sources are bound, follows rebinding, looks once more
+//! at a source that fell silent, and survives what does not fit. Method: the machine in the harness
+//! on virtual time, with its invariants checked after every input; seeded sequences of bindings,
+//! elements, pauses and misfits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_machine::{Harness, Input, Invariant, Output};
+use chappe_stream::*;
+use proptest::prelude::*;
+
+const MEAN: &str = r#"
+name = "mean"
+[[source]]
+alias = "t"
+query = { observed_property = "urn:temperature" }
+bind = "all"
+window = "10s"
+slide = "2s"
+[output]
+sql = "select avg(value) as mean, count(distinct stream) as streams from t having count(*) > 0"
+[[output.field]]
+name = "mean"
+type = "double"
+[[output.field]]
+name = "streams"
+type = "integer"
+"#;
+
+struct Sensor(VirtualSensor);
+
+impl Invariant for Sensor {
+    fn check(&self) -> Result<(), String> {
+        let counters = self.0.counters();
+        if counters.failures > counters.evaluations {
+            return Err(format!("{counters:?}"));
+        }
+        if matches!(self.0.state(), SensorState::Waiting(aliases) if aliases.is_empty()) {
+            return Err("waits for nothing".into());
+        }
+        Ok(())
+    }
+}
+
+impl chappe_machine::Machine for Sensor {
+    type Receive = SensorInput;
+    type Command = SensorCommand;
+    type Transmit = std::convert::Infallible;
+    type Event = SensorEvent;
+    fn handle_input(
+        &mut self,
+        now: chappe_machine::Instant,
+        input: Input<SensorInput, SensorCommand>,
+    ) {
+        self.0.handle_input(now, input);
+    }
+    fn poll_output(&mut self) -> Option<Output<Self::Transmit, SensorEvent>> {
+        self.0.poll_output()
+    }
+    fn deadline(&self) -> Option<chappe_machine::Instant> {
+        self.0.deadline()
+    }
+}
+
+fn harness(text: &str) -> Harness<Sensor> {
+    let descriptor = Descriptor::parse("test.toml", text).expect("descriptor");
+    let sensor = VirtualSensor::new(descriptor, SensorLimits::default());
+    Harness::new(Sensor(sensor), 0)
+}
+
+fn schema(name: &str) -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: name.into(),
+            field_type: FieldType::Double,
+            unit: None,
+            observed_property: Some("urn:temperature".into()),
+            description: None,
+        }],
+        key: None,
+    }
+}
+
+fn bind(alias: &str, stream: &str, schema: StreamSchema) -> Input<SensorInput, SensorCommand> {
+    Input::Command(SensorCommand::Bind {
+        alias: alias.into(),
+        stream: stream.into(),
+        schema,
+    })
+}
+
+fn unbind(alias: &str, stream: &str) -> Input<SensorInput, SensorCommand> {
+    Input::Command(SensorCommand::Unbind {
+        alias: alias.into(),
+        stream: stream.into(),
+    })
+}
+
+fn receive(stream: &str, time_ms: i64, values: Vec<Value>) -> Input<SensorInput, SensorCommand> {
+    Input::Receive(SensorInput {
+        stream: stream.into(),
+        element: Arc::new(StreamElement {
+            position: Position::default(),
+            source_time: Timestamp(time_ms * 1_000_000),
+            receive_time: Timestamp(time_ms * 1_000_000 + 1),
+            key: None,
+            values,
+            quality: match is_odd(time_ms) {
+                true => Quality::Questionable,
+                false => Quality::Good,
+            },
+        }),
+    })
+}
+
+fn is_odd(time_ms: i64) -> bool {
+    time_ms % 2 == 1
+}
+
+fn events(
+    harness: &mut Harness<Sensor>,
+    input: Input<SensorInput, SensorCommand>,
+) -> Vec<SensorEvent> {
+    let outputs = harness.input(input).expect("invariants hold");
+    told(outputs)
+}
+
+fn told(outputs: Vec<Output<std::convert::Infallible, SensorEvent>>) -> Vec<SensorEvent> {
+    let event = |output| match output {
+        Output::Event(event) => event,
+        Output::Transmit(never) => match never {},
+    };
+    outputs.into_iter().map(event).collect()
+}
+
+/// The mean and the number of streams of the one output told.
+fn output(events: &[SensorEvent]) -> (f64, i64) {
+    let [SensorEvent::Output(element)] = events else {
+        panic!("{events:?}");
+    };
+    match element.values[..] {
+        [Value::Double(mean), Value::Integer(streams)] => (mean, streams),
+        _ => panic!("{element:?}"),
+    }
+}
+
+#[test]
+fn it_waits_runs_follows_rebinding_and_stops() {
+    let mut harness = harness(MEAN);
+    let waiting = SensorState::Waiting(vec!["t".into()]);
+    assert_eq!(harness.machine().0.state(), &waiting);
+    let running = events(&mut harness, bind("t", "a", schema("temp")));
+    assert_eq!(running, [SensorEvent::Running]);
+    let first = events(&mut harness, receive("a", 0, vec![Value::Double(20.0)]));
+    assert_eq!(output(&first), (20.0, 1));
+    // Another device calls the same another name.
+    events(&mut harness, bind("t", "b", schema("value")));
+    let both = events(&mut harness, receive("b", 2_000, vec![Value::Double(30.0)]));
+    assert_eq!(output(&both), (25.0, 2));
+    // What it gave leaves with it.
+    assert_eq!(events(&mut harness, unbind("t", "a")), []);
+    let one = events(&mut harness, receive("b", 4_000, vec![Value::Double(40.0)]));
+    assert_eq!(output(&one), (35.0, 1));
+    let aliases = vec!["t".to_owned()];
+    let waiting = events(&mut harness, unbind("t", "b"));
+    assert_eq!(waiting, [SensorEvent::Waiting { aliases }]);
+    assert_eq!(
+        events(&mut harness, receive("b", 6_000, vec![Value::Double(1.0)])),
+        []
+    );
+    assert_eq!(harness.machine().0.counters().strangers, 1);
+    events(&mut harness, bind("t", "c", schema("x")));
+    let replaced = events(&mut harness, receive("c", 100, vec![Value::Double(7.0)]));
+    assert_eq!(
+        output(&replaced),
+        (7.0, 1),
+        "the replacement's clock may be behind"
+    );
+    let stop = Input::Command(SensorCommand::Stop);
+    assert_eq!(events(&mut harness, stop), [SensorEvent::Stopped]);
+    assert_eq!(events(&mut harness, bind("t", "c", schema("x"))), []);
+}
+
+#[test]
+fn a_source_that_falls_silent_within_a_slide_is_looked_at_once_more() {
+    let mut harness = harness(MEAN);
+    events(&mut harness, bind("t", "a", schema("x")));
+    events(&mut harness, receive("a", 0, vec![Value::Double(1.0)]));
+    assert_eq!(harness.deadline(), None);
+    assert_eq!(
+        events(&mut harness, receive("a", 500, vec![Value::Double(3.0)])),
+        []
+    );
+    let early = told(
+        harness
+            .advance(Duration::from_millis(3_900))
+            .expect("holds"),
+    );
+    assert_eq!(early, []);
+    let late = told(harness.advance(Duration::from_millis(200)).expect("holds"));
+    assert_eq!(output(&late), (2.0, 1));
+    let silent = told(harness.advance(Duration::from_secs(60)).expect("holds"));
+    assert_eq!(silent, []);
+}
+
+#[test]
+fn times_and_quality_come_from_the_inputs() {
+    let mut harness = harness(MEAN);
+    events(&mut harness, bind("t", "a", schema("x")));
+    let told = events(&mut harness, receive("a", 1, vec![Value::Double(1.0)]));
+    let [SensorEvent::Output(element)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(element.source_time, Timestamp(1_000_000));
+    assert_eq!(element.receive_time, Timestamp(1_000_001));
+    assert_eq!(element.quality, Quality::Questionable);
+    assert_eq!(element.position, Position::default());
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_told_once() {
+    let mut harness = harness(
+        &MEAN
+            .replace(
+                "avg(value)",
+                "abs(-9223372036854775807 - cast(value as integer))",
+            )
+            .replace("having count(*) > 0", "")
+            .replace("\"10s\"", "1")
+            .replace("\"2s\"", "1"),
+    );
+    events(&mut harness, bind("t", "a", schema("x")));
+    assert_eq!(
+        events(
+            &mut harness,
+            receive("a", 0, vec![Value::Text("no".into())])
+        ),
+        []
+    );
+    assert_eq!(events(&mut harness, receive("a", 0, vec![])), []);
+    assert_eq!(harness.machine().0.counters().misfits, 2);
+    // -2^63 has no absolute value.
+    let failed = events(&mut harness, receive("a", 2, vec![Value::Double(1.0)]));
+    assert!(
+        matches!(&failed[..], [SensorEvent::EvaluationFailed { .. }]),
+        "{failed:?}"
+    );
+    assert_eq!(
+        events(&mut harness, receive("a", 4, vec![Value::Double(1.0)])),
+        []
+    );
+    let good = events(&mut harness, receive("a", 6, vec![Value::Double(-7.0)]));
+    assert!(matches!(&good[..], [SensorEvent::Output(_)]), "{good:?}");
+    let counters = harness.machine().0.counters();
+    assert_eq!((counters.failures, counters.outputs), (2, 1));
+}
+
+#[test]
+fn fields_that_the_statement_does_not_know_are_a_failure_with_a_reason() {
+    let mut harness = harness(&MEAN.replace("avg(value)", "avg(pressure)"));
+    let told = events(&mut harness, bind("t", "a", schema("x")));
+    let reason = "no such column: pressure".to_owned();
+    assert_eq!(told, [SensorEvent::Failed { reason }]);
+    let mut other = schema("x");
+    other.fields[0].observed_property = Some("urn:other".into());
+    let mut harness = self::harness(MEAN);
+    let told = events(&mut harness, bind("t", "a", other));
+    let reason = "t = a: no field observes urn:temperature".to_owned();
+    assert_eq!(told, [SensorEvent::Failed { reason }]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn nothing_breaks_it(steps in prop::collection::vec((0_u8..8, 0_u8..3, 0_i64..9_000), 1..60)) {
+        let mut harness = harness(MEAN);
+        let mut bound = std::collections::BTreeSet::new();
+        for (what, stream, number) in steps {
+            let name = format!("s{stream}");
+            let outputs = match what {
+                0 => {
+                    bound.insert(stream);
+                    let field = if number % 2 == 0 { "x" } else { "value" };
+                    harness.input(bind("t", &name, schema(field)))
+                }
+                1 => {
+                    bound.remove(&stream);
+                    harness.input(unbind("t", &name))
+                }
+                2 => harness.advance(Duration::from_millis(number.unsigned_abs())),
+                3 => harness.input(receive(&name, number, vec![Value::Integer(1)])),
+                _ => harness.input(receive(&name, number, vec![Value::Double(number as f64)])),
+            };
+            let outputs = outputs.map_err(|violation| {
+                TestCaseError::fail(violation.to_string())
+            })?;
+            for event in told(outputs) {
+                if let SensorEvent::Output(element) = event {
+                    let Value::Integer(streams) = element.values[1] else { panic!("{element:?}") };
+                    prop_assert!(streams as usize <= bound.len(), "a gone stream is counted");
+                }
+            }
+            let running = harness.machine().0.state() == &SensorState::Running;
+            prop_assert_eq!(running, !bound.is_empty());
+        }
+        prop_assert_eq!(harness.machine().0.counters().failures, 0);
+    }
+}
