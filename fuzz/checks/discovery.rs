@@ -29,7 +29,7 @@ pub fn check(data: &[u8]) {
 
 fn datagrams(data: &[u8], multicast: bool) -> impl Iterator<Item = Inbound> + '_ {
     data.split(|byte| *byte == 0)
-        .take(32)
+        .take(12)
         .map(move |bytes| Inbound {
             from: "192.0.2.9:40000".parse().expect("an address"),
             interface: 1,
