@@ -57,7 +57,8 @@ export function arrivals() {
   turnSlots();
   let sum = 0;
   for (let index = 1; index < slots.length; index += 1) sum += slots[index];
-  return sum / RATE_OVER_S;
+  const connected = link.state === 'live' ? (Date.now() - link.since) / 1000 : RATE_OVER_S;
+  return sum / Math.max(1, Math.min(RATE_OVER_S, connected));
 }
 
 let slotSecond = Math.floor(Date.now() / 1000);

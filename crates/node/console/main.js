@@ -81,6 +81,13 @@ function show() {
   const isFirst = current === null;
   current = { entry, view: entry.page.open(main, at) };
   if (!isFirst) main.focus({ preventScroll: true });
+  followStreams();
+}
+
+function followStreams() {
+  if (!model.streams) return;
+  const names = model.streams.map((one) => one.name);
+  live.follow(names, current?.view?.streams?.() ?? []);
 }
 
 function showNav() {
@@ -108,12 +115,7 @@ function showLink() {
 
 watch((kind) => {
   showNav();
-  if (kind === 'streams' && model.streams) {
-    live.follow(
-      model.streams.map((one) => one.name),
-      current?.view?.streams?.() ?? [],
-    );
-  }
+  if (kind === 'streams') followStreams();
   current?.view?.changed?.(kind, errors[kind]);
 });
 live.listen((kind, subject) => {

@@ -1,12 +1,18 @@
 // A bounded buffer of points in time order. Every value is stored twice, one capacity apart, so
 // that any stretch of it is one contiguous view and drawing copies nothing.
 
+const FIRST_CAPACITY = 256;
+
 export class Ring {
-  /** `columns` series share one time axis; the oldest point gives way to the newest. */
-  constructor(columns, capacity) {
-    this.capacity = capacity;
-    this.times = new Float64Array(capacity * 2);
-    this.columns = Array.from({ length: columns }, () => new Float64Array(capacity * 2));
+  /**
+   * `columns` series share one time axis. It grows up to `most` points; then the oldest point gives
+   * way to the newest.
+   */
+  constructor(columns, most) {
+    this.most = most;
+    this.capacity = Math.min(FIRST_CAPACITY, most);
+    this.times = new Float64Array(this.capacity * 2);
+    this.columns = Array.from({ length: columns }, () => new Float64Array(this.capacity * 2));
     this.next = 0;
     this.length = 0;
     this.late = 0;
@@ -23,6 +29,7 @@ export class Ring {
       this.late += 1;
       return false;
     }
+    if (this.length === this.capacity && this.capacity < this.most) this.grow();
     const { next, capacity } = this;
     this.times[next] = time;
     this.times[next + capacity] = time;
@@ -33,6 +40,21 @@ export class Ring {
     this.next = (next + 1) % capacity;
     if (this.length < capacity) this.length += 1;
     return true;
+  }
+
+  grow() {
+    const [start, end] = this.bounds();
+    const capacity = Math.min(this.most, this.capacity * 2);
+    const copy = (old) => {
+      const array = new Float64Array(capacity * 2);
+      array.set(old.subarray(start, end), 0);
+      array.set(old.subarray(start, end), capacity);
+      return array;
+    };
+    this.times = copy(this.times);
+    this.columns = this.columns.map(copy);
+    this.next = this.length;
+    this.capacity = capacity;
   }
 
   /** Forgets all points. */

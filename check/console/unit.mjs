@@ -1,0 +1,124 @@
+// Goal: what the console remembers is what was sent: the ring of points equals a plain list cut to
+// its length, elements are not doubled after a resume, a rollback forgets, gaps stay gaps, and
+// values are written as people read them.
+// Method: the modules without a browser, beside a naive model, from a fixed seed.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+
+const folder =
+  process.env.CONSOLE ?? new URL('../../crates/node/console', import.meta.url).pathname;
+const from = (name) => import(`${folder}/${name}`);
+const { Ring } = await from('ring.js');
+const { StreamBuffer } = await from('buffer.js');
+const format = await from('format.js');
+
+function random(seed) {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+test('a ring is a list that forgets its oldest', () => {
+  for (const most of [1, 7, 256, 300, 1000]) {
+    const ring = new Ring(2, most);
+    const list = [];
+    const next = random(most);
+    let time = 0;
+    for (let step = 0; step < 3000; step += 1) {
+      time += next() - 0.1;
+      const isLate = list.length > 0 && time < list.at(-1)[0];
+      const point = [time, next(), -step];
+      assert.equal(ring.push(time, point.slice(1)), !isLate);
+      if (!isLate) list.push(point);
+      if (list.length > most) list.shift();
+      if (step % 97 !== 0) continue;
+      const [times, first, second] = ring.tail(most);
+      assert.deepEqual(
+        [...times],
+        list.map((one) => one[0]),
+      );
+      assert.deepEqual(
+        [...first],
+        list.map((one) => one[1]),
+      );
+      assert.deepEqual(
+        [...second],
+        list.map((one) => one[2]),
+      );
+      const [low, high] = [list[0][0] + next() * 5, list[0][0] + next() * 50];
+      const [seen] = ring.view(low, high);
+      for (const [at] of list.filter(([one]) => one >= low && one < high)) {
+        assert.ok(seen.includes(at), `${at} is within the view`);
+      }
+      assert.ok(seen.filter((one) => one < low || one > high).length <= 2 || low >= high);
+    }
+    assert.ok(ring.late > 0);
+  }
+});
+
+const FIELDS = [
+  { name: 'rate', type: 'double', unit: '/min' },
+  { name: 'wave', type: 'samples', unit: 'uV' },
+];
+
+function element(number, epoch = 'a', values = { rate: number }) {
+  const at = new Date(1e12 + number * 1000).toISOString();
+  return { epoch, number, source_time: at, receive_time: at, quality: 'good', values };
+}
+
+test('an element is taken once, whatever comes again', () => {
+  const buffer = new StreamBuffer('s');
+  assert.ok(buffer.take(element(1)));
+  buffer.describe(FIELDS);
+  assert.ok(buffer.take(element(2)));
+  assert.ok(!buffer.take(element(2)), 'sent again after a resume');
+  assert.ok(!buffer.take(element(1)));
+  assert.ok(buffer.take(element(3, 'b')), 'a new lineage');
+  assert.deepEqual([...buffer.ring.tail(9)[1]], [1, 2, 3]);
+  buffer.backfill([element(0), element(1), element(2)]);
+  assert.equal(buffer.recent.length, 4);
+  assert.deepEqual([...buffer.ring.tail(9)[1]], [0, 1, 2, 3]);
+  buffer.rollback();
+  assert.equal(buffer.newest, null);
+  assert.ok(buffer.take(element(1)));
+  assert.deepEqual([...buffer.ring.tail(9)[1]], [1]);
+});
+
+test('stretches of a waveform join, and a gap stays a gap', () => {
+  const buffer = new StreamBuffer('s');
+  buffer.describe(FIELDS);
+  const stretch = (number, atMs) =>
+    element(number, 'a', {
+      wave: { start: new Date(1e12 + atMs).toISOString(), period_s: 0.1, values: [1, 2, 3, 4, 5] },
+    });
+  buffer.take(stretch(1, 0));
+  buffer.take(stretch(2, 500));
+  buffer.take(stretch(3, 999)); // a rounded start
+  buffer.take(stretch(4, 3000));
+  const [times, values] = buffer.waves.get('wave').ring.tail(99);
+  assert.equal(values.filter((one) => !Number.isNaN(one)).length, 20);
+  assert.equal(
+    values.findIndex((one) => Number.isNaN(one)),
+    15,
+  );
+  assert.ok(times.every((one, index) => index === 0 || one >= times[index - 1]));
+});
+
+test('values are written as people read them', () => {
+  assert.equal(format.number(-0.5), '−0.5');
+  assert.equal(format.number(123456), '123456');
+  assert.equal(format.number(1 / 3), '0.33333');
+  assert.equal(format.number(NaN), '–');
+  assert.equal(format.unit('Cel'), '°C');
+  assert.equal(format.unit('{beats}/min'), 'beats/min');
+  assert.equal(format.age(59_999), '59 s');
+  assert.equal(format.age(NaN), '–');
+  assert.equal(format.bytes(1536), '1.5 KiB');
+  assert.equal(format.short('urn:oid:1.2.840.10004.1.1.1.0.0.1#131330'), 'MDC 131330');
+  assert.equal(format.short('http://vocab.nerc.ac.uk/standard_name/wind_speed/'), 'wind_speed');
+  assert.equal(format.local('{urn:x}Thermometer'), 'Thermometer');
+  assert.equal(format.value({ values: [3, -1] }, 'uV'), '2 samples, −1 to 3 µV');
+});
