@@ -46,6 +46,8 @@ struct World {
     received: Vec<u32>,
     next_number: u32,
     dialect: Dialect,
+    lease: Duration,
+    doubt_after: Option<Duration>,
 }
 
 /// A new one for each start, as the operating system gives it.
@@ -70,9 +72,10 @@ fn source(incarnation: u64) -> EventSource {
     EventSource::new(config, Arc::new(|_, _| Ok(())), secret(incarnation, 1))
 }
 
-fn sink(dialect: Dialect, incarnation: u64) -> EventSink {
+fn sink(dialect: Dialect, doubt_after: Option<Duration>, incarnation: u64) -> EventSink {
     let config = SinkConfig {
         dialect,
+        doubt_after,
         request_timeout: Duration::from_secs(2),
         backoff_max: Duration::from_secs(8),
         ..SinkConfig::default()
@@ -84,7 +87,7 @@ impl World {
     fn new(seed: u64) -> Self {
         Self {
             source: Harness::new(source(0), seed),
-            sink: Harness::new(sink(Dialect::V2009, 0), seed),
+            sink: Harness::new(sink(Dialect::V2009, None, 0), seed),
             incarnation: (0, 0),
             packets: BTreeMap::new(),
             sent: 0,
@@ -95,6 +98,8 @@ impl World {
             received: Vec::new(),
             next_number: 0,
             dialect: Dialect::V2009,
+            lease: Duration::from_secs(10),
+            doubt_after: None,
         }
     }
 
@@ -114,7 +119,7 @@ impl World {
             endpoint: EndpointReference::new(format!("{SOURCE}/thermometer")),
             peer: ([192, 0, 2, 2], 80).into(),
             actions: actions.iter().map(|action| (*action).into()).collect(),
-            lease: Duration::from_secs(10),
+            lease: self.lease,
             base: SINK.into(),
         };
         let source = Box::new(source);
@@ -265,7 +270,7 @@ impl World {
     fn restart_sink(&mut self) {
         let now = self.source.now();
         self.incarnation.1 += 1;
-        self.sink = Harness::new(sink(self.dialect, self.incarnation.1), 0);
+        self.sink = Harness::new(sink(self.dialect, self.doubt_after, self.incarnation.1), 0);
         self.sink.advance(now - Instant::ZERO).unwrap();
     }
 
@@ -407,6 +412,70 @@ fn a_restarted_sink_leaves_no_subscription_behind() {
     );
     assert!(world.sink.machine().refused(SinkRefusal::Path) >= 4);
     assert_eq!(world.received, (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn renewals_that_race_with_the_lease_lose_no_subscription() {
+    let mut raced = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        // A round trip takes up to 0.4 s and a renewal starts after 0.5 s at the earliest.
+        world.lease = Duration::from_millis(650);
+        world.subscribe(&[REPORT]);
+        for _ in 0..100 {
+            world.run(Duration::from_millis(100));
+            world.notify();
+        }
+        raced += world.ended().len();
+        let rising = world.received.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(
+            rising && world.received.len() > 25,
+            "seed {seed}: {:?}",
+            world.received
+        );
+        assert!(world.live() <= 2, "seed {seed}");
+    }
+    assert!(raced > 0, "no race was lost in any run");
+}
+
+#[test]
+fn unsubscribing_wins_over_a_renewal_under_way() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        world.subscribe(&[REPORT]);
+        let renewing = |world: &World| {
+            let renew = |packet: &Packet| match packet {
+                Packet::Request(_, envelope) => envelope.addressing.action.ends_with("/Renew"),
+                _ => false,
+            };
+            world.packets.values().any(|(_, packet)| renew(packet))
+        };
+        while !renewing(&world) {
+            world.run(Duration::from_millis(1));
+        }
+        world.command(SinkCommand::Unsubscribe { key: KEY });
+        world.run(Duration::from_secs(1));
+        assert_eq!(world.ended(), [&EndReason::Unsubscribed]);
+        assert_eq!(
+            (world.live(), world.count(is_renewed)),
+            (0, 0),
+            "seed {seed}"
+        );
+        assert_eq!(world.sink.deadline(), None);
+    }
+}
+
+#[test]
+fn silence_is_doubted_when_the_application_says_so() {
+    let mut world = World::new(13);
+    world.doubt_after = Some(Duration::from_secs(2));
+    world.restart_sink();
+    world.subscribe(&[REPORT]);
+    world.run(Duration::from_secs(1));
+    world.restart_source();
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.live(), 1, "long before the renewal");
+    assert_eq!(world.ended(), [&EndReason::Forgotten]);
 }
 
 #[test]

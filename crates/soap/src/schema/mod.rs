@@ -1,9 +1,9 @@
 //! The flat subset of XML Schema 1.0: what of a message can be fields of a table.
 //!
 //! A type is flat when its content is a sequence of elements of simple type, attributes of simple
-//! type, or text; optional elements that hold only wildcards are left out. [`Schemas::flat`] says so
-//! of a global element, or why it is [`NotFlat`]. Meaning comes along: documentation, SAWSDL model
-//! references, units and sample periods.
+//! type, or text; optional elements that hold only wildcards are left out. [`Schemas::flat`] says
+//! so of a global element, or why it is [`NotFlat`]. Meaning comes along: documentation, SAWSDL
+//! model references, units and sample periods.
 //!
 //! Source: XML Schema parts 1 and 2 (W3C, second edition); SAWSDL (W3C, 2007) for
 //! `sawsdl:modelReference`. It does not validate: facets other than enumerations, identity

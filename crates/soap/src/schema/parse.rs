@@ -7,7 +7,7 @@ use crate::scope::Scoped;
 
 /// Schema documents in one set. Default 256: the set of an SDC provider has 8.
 const DOCUMENTS_MAX: usize = 256;
-/// Declarations and definitions nested in each other. The XML reader's depth limit is the outer one.
+/// Declarations and definitions nested in each other. The XML reader's limit is the outer one.
 const NESTING_MAX: usize = 32;
 
 /// A schema document that cannot be used at all.

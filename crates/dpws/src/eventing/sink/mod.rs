@@ -28,7 +28,9 @@ pub use types::{
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use chappe_dpws::eventing::{EventSink, SinkCommand, SinkConfig, SinkTransmit, Source, SubscriptionKey};
+/// use chappe_dpws::eventing::{
+///     EventSink, SinkCommand, SinkConfig, SinkTransmit, Source, SubscriptionKey,
+/// };
 /// use chappe_machine::{Input, Instant, Output, drain};
 /// use chappe_soap::EndpointReference;
 /// let mut sink = EventSink::new(SinkConfig::default(), Arc::new(|_, _| Ok(())), [7; 16]);
@@ -42,7 +44,9 @@ pub use types::{
 /// let command = SinkCommand::Subscribe { key: SubscriptionKey(1), source: Box::new(source) };
 /// let mut sent = Vec::new();
 /// drain(&mut sink, Instant::ZERO, Input::Command(command), |output| {
-///     if let Output::Transmit(SinkTransmit::Request { envelope, .. }) = output { sent.push(envelope) }
+///     if let Output::Transmit(SinkTransmit::Request { envelope, .. }) = output {
+///         sent.push(envelope);
+///     }
 /// });
 /// assert_eq!(sent[0].addressing.to.as_deref(), Some("http://192.0.2.7/thermometer"));
 /// ```

@@ -55,8 +55,8 @@ pub enum SinkCommand {
 /// What arrives at the sink.
 #[derive(Debug, Clone)]
 pub enum SinkReceive {
-    /// What became of a [`SinkTransmit::Request`]: the answer, also when it is a fault, or why there
-    /// is none.
+    /// What became of a [`SinkTransmit::Request`]: the answer, also when it is a fault, or why
+    /// there is none.
     Answer {
         /// Which request.
         request: u64,

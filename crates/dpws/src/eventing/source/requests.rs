@@ -126,7 +126,7 @@ impl EventSource {
             expires,
         };
         let subscription = Subscription {
-            peer: request.peer.ip(),
+            peer: request.peer.ip().to_canonical(),
             version,
             notify_to,
             end_to: asked.end_to,
@@ -151,7 +151,8 @@ impl EventSource {
 
     /// Whether there is place for one more subscription of this peer.
     fn admit(&self, request: &Request) -> Result<(), Refused> {
-        let peer = request.peer.ip();
+        // An IPv4 address has one quota, in whichever family it comes.
+        let peer = request.peer.ip().to_canonical();
         let of_peer = self
             .subscriptions
             .values()
