@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
-use crate::sqlite::SqliteQuery;
+use crate::sqlite::{InterruptHandle, SqliteQuery};
 use crate::{
     Descriptor, Extent, Position, Quality, Query, QueryError, QueryLimits, QuerySource, Row,
     Selection, Slide, StreamElement, StreamSchema, Timestamp, Window, WindowChange, WindowCounters,
@@ -206,6 +206,13 @@ impl VirtualSensor {
     pub fn window_counters(&self, alias: &str) -> Option<WindowCounters> {
         let index = self.index(alias)?;
         Some(self.sources[index].window.counters())
+    }
+
+    /// Lets another thread stop a running evaluation; ask again after each [`SensorEvent::Running`]
+    /// and each binding, which make the statement anew.
+    #[must_use]
+    pub fn interrupt_handle(&self) -> Option<InterruptHandle> {
+        self.query.as_ref().map(SqliteQuery::interrupt_handle)
     }
 
     fn index(&self, alias: &str) -> Option<usize> {

@@ -25,7 +25,7 @@ mod tables;
 
 use std::collections::BTreeSet;
 
-use rusqlite::InterruptHandle;
+pub use rusqlite::InterruptHandle;
 
 pub use history::{
     Answer, History, HistoryLimits, HistoryQuery, Loaded, query_streams, table_name,
