@@ -364,6 +364,9 @@ impl Scan {
         }
         self.stream(header);
         self.skip(header.stream, header.first);
+        // The frame's own range was noted just before.
+        let own = self.found.corrupt.len().saturating_sub(1);
+        self.stream(header).ranges_seen = own;
         self.skip(header.stream, header.next());
     }
 

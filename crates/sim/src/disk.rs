@@ -311,11 +311,13 @@ impl SimDisk {
             return false;
         };
         let (at, mask) = ((bit / 8) as usize, 1 << (bit % 8));
-        for bytes in [&mut file.cached, &mut file.durable] {
-            match bytes.get_mut(at) {
-                Some(byte) => *byte ^= mask,
-                None => return false,
-            }
+        let Some(byte) = file.cached.get_mut(at) else {
+            return false;
+        };
+        *byte ^= mask;
+        // What was not synced yet rots in the cache alone.
+        if let Some(byte) = file.durable.get_mut(at) {
+            *byte ^= mask;
         }
         true
     }
