@@ -153,6 +153,7 @@ export function open(root) {
       (node, item) => update(node.chappeRow, item),
     );
     const hidden = items.length - ROWS_MOST;
+    part.rest.hidden = hidden <= 0;
     setText(part.rest, hidden > 0 ? `and ${count(hidden)} more` : '');
     for (const row of [...rows]) {
       if (row.node.isConnected) continue;

@@ -357,7 +357,7 @@ function openOne(root, name) {
         number(one.number),
         ...(isKeyed ? [one.key ?? ''] : []),
         ...fields.map((f) => value(one.values[f.name], f.unit)),
-        one.quality === 'good' ? '' : one.quality,
+        one.quality,
       ]);
     replace(
       values,
@@ -365,7 +365,7 @@ function openOne(root, name) {
       rows.length
         ? table(
             'Newest elements',
-            ['time', 'number', ...(isKeyed ? ['key'] : []), ...fields.map((f) => f.name), ''],
+            ['time', 'number', ...(isKeyed ? ['key'] : []), ...fields.map((f) => f.name), 'quality'],
             rows,
             'values',
           )
