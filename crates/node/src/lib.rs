@@ -1,1 +1,41 @@
 //! The server: configuration, wiring, REST API, console, metrics.
+//!
+//! [`config`] loads node.toml in its layers; [`Node::start`] brings a node up with it: devices are
+//! found, described and registered, their events become durable streams, virtual sensors are bound
+//! to them, and all of it is read under `/api/v1`.
+//!
+//! One thread serves ([`runtime`]); the log has a thread of its own, and what reads the disk or
+//! computes for long runs on a few others.
+//!
+//! Not here: TLS, several nodes, users other than the operator.
+
+#![forbid(unsafe_code)]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "devices and sensors are wired next"
+)]
+
+mod catalogue;
+mod clock;
+pub mod config;
+#[path = "../console/mod.rs"]
+mod console;
+mod data;
+mod devices;
+mod error;
+mod health;
+mod http;
+mod live;
+mod metrics;
+mod node;
+mod notices;
+mod register;
+mod sensors;
+mod shared;
+
+pub use data::{log_directory, registry_directory};
+pub use error::StartError;
+pub use http::openapi;
+pub use node::{Node, end_signal, runtime};
+pub use sensors::{Checked, check};

@@ -1,0 +1,71 @@
+//! The files of the console, embedded in the program. A test holds that none is left out.
+
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+macro_rules! assets {
+    ($(($path:literal, $mime:expr),)*) => {
+        &[$(($path, $mime, include_bytes!($path))),*]
+    };
+}
+
+/// Path under `/`, media type, bytes. `index.html` answers `/` as well.
+pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
+    ("api.js", JS),
+    ("buffer.js", JS),
+    ("chart.js", JS),
+    ("console.css", CSS),
+    ("dom.js", JS),
+    ("format.js", JS),
+    ("frames.js", JS),
+    ("history.js", JS),
+    ("index.html", HTML),
+    ("live.js", JS),
+    ("main.js", JS),
+    ("mark.svg", SVG),
+    ("model.js", JS),
+    ("page-devices.js", JS),
+    ("page-dropped.js", JS),
+    ("page-node.js", JS),
+    ("page-overview.js", JS),
+    ("page-registry.js", JS),
+    ("page-sensors.js", JS),
+    ("page-streams.js", JS),
+    ("ring.js", JS),
+    ("semaphore.js", JS),
+    ("spark.js", JS),
+    ("vendor/uPlot.LICENSE", TEXT),
+    ("vendor/uPlot.iife.min.js", JS),
+    ("vendor/uPlot.min.css", CSS),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    fn files(directory: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files(&path, found);
+            } else if path.extension().is_none_or(|extension| extension != "rs") {
+                found.push(path.to_string_lossy().into_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_console_is_embedded() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+        let mut found = Vec::new();
+        files(&root, &mut found);
+        for path in found {
+            let known = super::ASSETS.iter();
+            let known = known.filter(|(name, ..)| root.join(name) == Path::new(&path));
+            assert_eq!(known.count(), 1, "{path} is not in ASSETS");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Checks a value against a JSON Schema: the part of draft 2020-12 that our own schemas use.
+//!
+//! The loader refuses by the same schema that an editor completes by, so the two cannot differ.
+//! Keywords that our schemas do not use are ignored.
+
+use std::net::SocketAddr;
+
+use chappe_identity::Prefix;
+use serde_json::Value;
+
+use super::error::nearest;
+use super::schema::{resolve, words};
+
+/// A place in a value that the schema refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// From the root to the place: keys and indexes.
+    pub(crate) path: Vec<String>,
+    /// What is wrong.
+    pub(crate) what: String,
+    /// What to do.
+    pub(crate) hint: Option<String>,
+}
+
+/// All that `schema` refuses in `value`.
+pub(crate) fn violations(schema: &Value, value: &Value) -> Vec<Violation> {
+    let mut walk = Walk {
+        root: schema,
+        path: Vec::new(),
+        found: Vec::new(),
+    };
+    walk.check(schema, value);
+    walk.found
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    path: Vec<String>,
+    found: Vec<Violation>,
+}
+
+impl<'a> Walk<'a> {
+    fn refuse(&mut self, what: impl Into<String>, hint: Option<String>) {
+        self.found.push(Violation {
+            path: self.path.clone(),
+            what: what.into(),
+            hint,
+        });
+    }
+
+    fn check(&mut self, schema: &'a Value, value: &Value) {
+        let schema = resolve(self.root, schema);
+        if let Some(words) = words(schema) {
+            return self.check_word(&words, value);
+        }
+        if let Some(choices) = ["anyOf", "oneOf"]
+            .iter()
+            .find_map(|name| schema.get(name)?.as_array())
+        {
+            return self.check_choices(choices, value);
+        }
+        if !self.check_type(schema, value) {
+            return;
+        }
+        match value {
+            Value::Object(_) => self.check_object(schema, value),
+            Value::Array(items) => {
+                let Some(inner) = schema.get("items") else {
+                    return;
+                };
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(index.to_string());
+                    self.check(inner, item);
+                    self.path.pop();
+                }
+            }
+            Value::Number(_) => self.check_range(schema, value),
+            Value::String(text) => self.check_text(schema, text),
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    fn check_word(&mut self, words: &[&str], value: &Value) {
+        match value.as_str() {
+            Some(word) if words.contains(&word) => {}
+            Some(word) => {
+                let hint = nearest(word, words.iter().copied());
+                self.refuse(
+                    format!("{word:?} is none of {}", words.join(", ")),
+                    hint.map(|hint| format!("did you mean {hint:?}?")),
+                );
+            }
+            None => self.refuse(format!("takes one of {}", words.join(", ")), None),
+        }
+    }
+
+    fn check_choices(&mut self, choices: &'a [Value], value: &Value) {
+        let mut best: Option<Vec<Violation>> = None;
+        for choice in choices {
+            let mut attempt = Walk {
+                root: self.root,
+                path: self.path.clone(),
+                found: Vec::new(),
+            };
+            attempt.check(choice, value);
+            if attempt.found.is_empty() {
+                return;
+            }
+            // The choice that was refused at the deepest place was the one meant.
+            let depth = |found: &[Violation]| found.iter().map(|v| v.path.len()).max();
+            if best
+                .as_ref()
+                .is_none_or(|best| depth(best) < depth(&attempt.found))
+            {
+                best = Some(attempt.found);
+            }
+        }
+        self.found.extend(best.unwrap_or_default());
+    }
+
+    fn check_type(&mut self, schema: &Value, value: &Value) -> bool {
+        let wanted: Vec<&str> = match schema.get("type") {
+            Some(Value::String(name)) => vec![name],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => return true,
+        };
+        let fits = |name: &&str| match *name {
+            "object" => value.is_object(),
+            "array" => value.is_array(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "null" => value.is_null(),
+            _ => true,
+        };
+        if wanted.iter().any(fits) {
+            return true;
+        }
+        let named: Vec<&str> = wanted.iter().map(|name| type_name(name)).collect();
+        self.refuse(
+            format!("takes {}, not {}", named.join(" or "), shown(value)),
+            None,
+        );
+        false
+    }
+
+    fn check_object(&mut self, schema: &'a Value, value: &Value) {
+        let none = serde_json::Map::new();
+        let members = value.as_object().unwrap_or(&none);
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let properties = properties.unwrap_or(&none);
+        let other = schema.get("additionalProperties");
+        for (name, member) in members {
+            self.path.push(name.clone());
+            if let Some(inner) = schema
+                .get("properties")
+                .and_then(|properties| properties.get(name))
+            {
+                self.check(inner, member);
+            } else if other == Some(&Value::Bool(false)) {
+                let hint = nearest(name, properties.keys().map(String::as_str));
+                let hint = match hint {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => {
+                        let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+                        format!("known here: {}", known.join(", "))
+                    }
+                };
+                self.refuse("unknown key", Some(hint));
+            } else if let Some(inner) = other.filter(|other| other.is_object()) {
+                self.check(inner, member);
+            }
+            self.path.pop();
+        }
+        let required = schema.get("required").and_then(Value::as_array);
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !members.contains_key(name) {
+                self.refuse(format!("`{name}` is missing"), None);
+            }
+        }
+    }
+
+    fn check_range(&mut self, schema: &Value, value: &Value) {
+        let number = value.as_f64().unwrap_or(f64::NAN);
+        let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
+        let low = bound("minimum").filter(|low| number < *low);
+        let high = bound("maximum").filter(|high| number > *high);
+        if let Some(low) = low {
+            self.refuse(format!("{value} is below the least value, {low}"), None);
+        }
+        if let Some(high) = high {
+            self.refuse(format!("{value} is above the greatest value, {high}"), None);
+        }
+    }
+
+    fn check_text(&mut self, schema: &Value, text: &str) {
+        let length = text.chars().count() as u64;
+        let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
+        if bound("minLength").is_some_and(|least| length < least) {
+            self.refuse("is empty or too short", None);
+        }
+        if let Some(most) = bound("maxLength").filter(|most| length > *most) {
+            self.refuse(format!("has more than {most} characters"), None);
+        }
+        let format = schema.get("format").and_then(Value::as_str);
+        match format {
+            Some("socket-address") if text.parse::<SocketAddr>().is_err() => self.refuse(
+                format!("{text:?} is no address with a port"),
+                Some("write it as 127.0.0.1:8470 or [::1]:8470".to_owned()),
+            ),
+            Some("ip-prefix") if text.parse::<Prefix>().is_err() => self.refuse(
+                format!("{text:?} is no network prefix"),
+                Some("write it as 10.1.0.0/16 or fd00::/8".to_owned()),
+            ),
+            _ => {}
+        }
+    }
+}
+
+fn type_name(name: &str) -> &str {
+    match name {
+        "object" => "a table",
+        "array" => "a list",
+        "string" => "a text",
+        "boolean" => "true or false",
+        "integer" => "a whole number",
+        "number" => "a number",
+        other => other,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "a table".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::String(text) => format!("the text {:?}", text.chars().take(40).collect::<String>()),
+        other => other.to_string(),
+    }
+}

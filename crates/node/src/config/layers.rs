@@ -1,0 +1,393 @@
+//! Puts the layers over each other: defaults, file, environment, flags.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::check::{Violation, violations};
+use super::error::{ConfigError, Problem, nearest};
+use super::schema::{Key, keys, schema};
+use super::{Config, Read};
+
+/// What a configuration is made from.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    /// The file and its text.
+    pub file: Option<(PathBuf, String)>,
+    /// Variables of the environment; those that do not begin with `CHAPPE_` are ignored.
+    pub environment: Vec<(String, String)>,
+    /// Flags of the command line.
+    pub flags: Vec<Flag>,
+}
+
+/// A flag that sets a key.
+#[derive(Debug, Clone)]
+pub struct Flag {
+    /// As the user wrote it (`--listen`).
+    pub name: String,
+    /// The key it sets (`http.listen`).
+    pub key: String,
+    /// The value, as text; lists are separated by commas.
+    pub value: String,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nothing sets it.
+    Default,
+    /// A line of the file.
+    File(PathBuf, usize),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A key with its value and where that comes from.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The key, in full.
+    pub key: String,
+    /// Its value.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl Setting {
+    /// The value as TOML writes it.
+    #[must_use]
+    pub fn literal(&self) -> String {
+        super::sample::literal(&self.value)
+    }
+}
+
+/// A configuration that can be used.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// Each with its origin, in the order of the keys.
+    pub settings: Vec<Setting>,
+}
+
+/// Loads a configuration.
+///
+/// # Errors
+/// Everything that is wrong, by place, key and hint.
+pub fn load(layers: &Layers) -> Result<Loaded, ConfigError> {
+    let mut merge = Merge::default();
+    if let Some((path, text)) = &layers.file {
+        merge.file(path, text);
+    }
+    for (name, text) in &layers.environment {
+        merge.variable(name, text);
+    }
+    for flag in &layers.flags {
+        merge.flag(flag);
+    }
+    merge.finish()
+}
+
+struct Merge {
+    keys: Vec<Key>,
+    schema: Value,
+    set: BTreeMap<String, (Value, Origin)>,
+    problems: Vec<Problem>,
+}
+
+impl Default for Merge {
+    fn default() -> Self {
+        Self {
+            keys: keys(),
+            schema: schema(),
+            set: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl Merge {
+    fn file(&mut self, path: &Path, text: &str) {
+        let place = path.display().to_string();
+        let table = match DeTable::parse(text) {
+            Ok(table) => table,
+            Err(error) => {
+                let line = error.span().map(|span| line_of(text, span.start));
+                let what = error.message().replace('\n', " ");
+                return self.problems.push(Problem {
+                    place,
+                    line,
+                    key: None,
+                    what,
+                    hint: Some("`chappe config sample` prints a right one".to_owned()),
+                });
+            }
+        };
+        let mut reader = Reader {
+            text,
+            lines: BTreeMap::new(),
+        };
+        let value = reader.table(table.get_ref(), &mut Vec::new());
+        for violation in violations(&self.schema, &value) {
+            let line = reader.line(&violation.path);
+            self.problems.push(problem(&place, line, violation));
+        }
+        for key in &self.keys {
+            let pointer = format!("/{}", key.path.replace('.', "/"));
+            if let Some(found) = value.pointer(&pointer) {
+                let line = reader.lines.get(&key.path).copied().unwrap_or(1);
+                let origin = Origin::File(path.to_owned(), line);
+                let found = relative_to(path, key, found.clone());
+                self.set.insert(key.path.clone(), (found, origin));
+            }
+        }
+    }
+
+    fn variable(&mut self, name: &str, text: &str) {
+        if !name.starts_with("CHAPPE_") {
+            return;
+        }
+        let names: Vec<String> = self.keys.iter().map(Key::variable).collect();
+        match names.iter().position(|known| known == name) {
+            Some(index) => self.text(index, text, Origin::Environment(name.to_owned())),
+            // Other programs of the family have variables of their own: only what looks like a
+            // slip of one of ours is refused.
+            None => {
+                if let Some(near) = nearest(name, names.iter().map(String::as_str))
+                    .filter(|near| near.len().abs_diff(name.len()) <= 2)
+                {
+                    self.problems.push(Problem {
+                        place: name.to_owned(),
+                        line: None,
+                        key: None,
+                        what: "unknown variable".to_owned(),
+                        hint: Some(format!("did you mean {near}?")),
+                    });
+                }
+            }
+        }
+    }
+
+    fn flag(&mut self, flag: &Flag) {
+        let origin = Origin::Flag(flag.name.clone());
+        match self.keys.iter().position(|key| key.path == flag.key) {
+            Some(index) => self.text(index, &flag.value, origin),
+            None => {
+                let near = nearest(&flag.key, self.keys.iter().map(|key| key.path.as_str()));
+                self.problems.push(Problem {
+                    place: flag.name.clone(),
+                    line: None,
+                    key: Some(flag.key.clone()),
+                    what: "unknown key".to_owned(),
+                    hint: near.map(|near| format!("did you mean `{near}`?")),
+                });
+            }
+        }
+    }
+
+    /// Takes a value written as text: in the environment and on the command line.
+    fn text(&mut self, index: usize, text: &str, origin: Origin) {
+        let key = &self.keys[index];
+        let value = match key.schema.get("type").and_then(Value::as_str) {
+            Some("integer") => text.parse::<u64>().map(Value::from).ok(),
+            Some("boolean") => text.parse::<bool>().map(Value::from).ok(),
+            Some("array") => Some(Value::from_iter(
+                text.split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty()),
+            )),
+            _ => None,
+        };
+        let value = value.unwrap_or_else(|| Value::from(text));
+        // The key's own schema has no references: choices are inlined.
+        for mut violation in violations(&key.schema, &value) {
+            violation.path = key.path.split('.').map(str::to_owned).collect();
+            self.problems
+                .push(problem(&origin.to_string(), None, violation));
+        }
+        self.set.insert(key.path.clone(), (value, origin));
+    }
+
+    fn finish(mut self) -> Result<Loaded, ConfigError> {
+        let mut root = Map::new();
+        let mut settings = Vec::new();
+        for key in &self.keys {
+            let set = self.set.remove(&key.path);
+            let (value, origin) = set.unwrap_or_else(|| (key.default.clone(), Origin::Default));
+            insert(&mut root, &key.path, value.clone());
+            settings.push(Setting {
+                key: key.path.clone(),
+                value,
+                origin,
+            });
+        }
+        if self.problems.is_empty() {
+            match serde_json::from_value::<Config>(Value::Object(root)) {
+                Ok(config) => {
+                    self.problems.extend(exposed(&config, &settings));
+                    if self.problems.is_empty() {
+                        return Ok(Loaded { config, settings });
+                    }
+                }
+                Err(error) => self.problems.push(Problem {
+                    place: "configuration".to_owned(),
+                    line: None,
+                    key: None,
+                    what: error.to_string(),
+                    hint: None,
+                }),
+            }
+        }
+        Err(ConfigError {
+            problems: self.problems,
+        })
+    }
+}
+
+/// Refuses to listen beyond loopback while everyone may read.
+fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let open = config.access.read == Read::Open && !config.access.insecure;
+    if config.http.listen.ip().is_loopback() || !open {
+        return None;
+    }
+    let setting = settings
+        .iter()
+        .find(|setting| setting.key == "http.listen")?;
+    let (place, line) = match &setting.origin {
+        Origin::File(path, line) => (path.display().to_string(), Some(*line)),
+        other => (other.to_string(), None),
+    };
+    Some(Problem {
+        place,
+        line,
+        key: Some("http.listen".to_owned()),
+        what: format!(
+            "{} can be reached from other machines, and access.read is \"open\"",
+            config.http.listen
+        ),
+        hint: Some(
+            "add `read = \"token\"` under [access] in node.toml, or set CHAPPE_ACCESS_READ=token; \
+             to let everyone read, `insecure = true` under [access], or --insecure"
+                .to_owned(),
+        ),
+    })
+}
+
+fn problem(place: &str, line: Option<usize>, violation: Violation) -> Problem {
+    Problem {
+        place: place.to_owned(),
+        line,
+        key: Some(violation.path.join(".")).filter(|key| !key.is_empty()),
+        what: violation.what,
+        hint: violation.hint,
+    }
+}
+
+/// Paths of the file are relative to its directory.
+fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
+    let is_path = matches!(key.path.as_str(), "data_directory" | "sensors_directory");
+    match (value.as_str(), file.parent()) {
+        (Some(text), Some(parent)) if is_path => {
+            Value::from(parent.join(text).to_string_lossy().into_owned())
+        }
+        _ => value,
+    }
+}
+
+fn insert(root: &mut Map<String, Value>, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            root.insert(path.to_owned(), value);
+        }
+        Some((table, rest)) => {
+            let inner = root
+                .entry(table)
+                .or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// Turns a TOML document into JSON and remembers the line of each key.
+struct Reader<'a> {
+    text: &'a str,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Reader<'_> {
+    fn table(&mut self, table: &DeTable<'_>, path: &mut Vec<String>) -> Value {
+        let mut object = Map::new();
+        for (key, value) in table.iter() {
+            path.push(key.get_ref().to_string());
+            let line = line_of(self.text, key.span().start);
+            self.lines.insert(path.join("."), line);
+            let value = self.value(value, path);
+            object.insert(key.get_ref().to_string(), value);
+            path.pop();
+        }
+        Value::Object(object)
+    }
+
+    fn value(&mut self, value: &Spanned<DeValue<'_>>, path: &mut Vec<String>) -> Value {
+        match value.get_ref() {
+            DeValue::String(text) => Value::from(text.as_ref()),
+            DeValue::Integer(number) => {
+                let digits = number.as_str();
+                match i64::from_str_radix(digits, number.radix()) {
+                    Ok(number) => Value::from(number),
+                    Err(_) => Value::from(digits),
+                }
+            }
+            DeValue::Float(number) => Value::from(number.as_str().parse::<f64>().ok()),
+            DeValue::Boolean(flag) => Value::from(*flag),
+            DeValue::Datetime(time) => Value::from(time.to_string()),
+            DeValue::Array(items) => {
+                let mut list = Vec::new();
+                for (index, item) in items.iter().enumerate() {
+                    path.push(index.to_string());
+                    let line = line_of(self.text, item.span().start);
+                    self.lines.insert(path.join("."), line);
+                    list.push(self.value(item, path));
+                    path.pop();
+                }
+                Value::Array(list)
+            }
+            DeValue::Table(table) => self.table(table, path),
+        }
+    }
+
+    /// The line of the deepest part of `path` that stands in the file.
+    fn line(&self, path: &[String]) -> Option<usize> {
+        (1..=path.len())
+            .rev()
+            .find_map(|length| self.lines.get(&path[..length].join(".")).copied())
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    let offset = offset.min(text.len());
+    text.as_bytes()[..offset]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
+}

@@ -1,0 +1,251 @@
+//! The configuration of a node: one TOML file, and what may stand above it.
+//!
+//! Layers, each over the one before: defaults, the file, the environment (`CHAPPE_HTTP_LISTEN` for
+//! `http.listen`), flags. Each value knows where it comes from. The structures below are the one
+//! description of the keys: the JSON Schema for editors ([`schema`]), the sample ([`sample`]), the
+//! names in the environment and the checks of the loader are all made from them.
+//!
+//! Deliberately not here: the files of virtual sensors (`chappe-stream`), secrets (no key of this
+//! file holds one).
+
+mod check;
+mod error;
+mod layers;
+mod sample;
+mod schema;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use error::{ConfigError, Problem, nearest};
+pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
+pub use sample::sample;
+pub use schema::{Key, keys, schema, sensor_schema};
+
+/// The configuration of a node (node.toml).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Chappe node")]
+pub struct Config {
+    /// Version of the structure of this file.
+    #[schemars(range(min = 1, max = 1))]
+    pub schema_version: u32,
+    /// Name of the node, for people; empty: the name of the host.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Where the node keeps its key, its log and its registry. Relative to this file.
+    #[schemars(length(min = 1))]
+    pub data_directory: PathBuf,
+    /// Where the files of virtual sensors lie (*.toml), watched for changes. Relative to this file.
+    #[schemars(length(min = 1))]
+    pub sensors_directory: PathBuf,
+    /// The REST interface and the console.
+    pub http: Http,
+    /// Who may read and change.
+    pub access: Access,
+    /// How devices are found.
+    pub discovery: Discovery,
+    /// How streams are stored.
+    pub log: Log,
+    /// What one request may cost.
+    pub limits: Limits,
+}
+
+/// The REST interface and the console.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    /// Address and port to listen on; port 0 takes a free one, which is printed. An address other
+    /// than loopback needs `access.read = "token"` or `access.insecure = true`.
+    #[schemars(extend("format" = "socket-address"))]
+    pub listen: SocketAddr,
+    /// Further host names by which clients reach this node. A request that names another host is
+    /// refused, so that a foreign page cannot reach the node through its visitor's browser.
+    pub hosts: Vec<String>,
+    /// Connections served at once; one more waits.
+    #[schemars(range(min = 4, max = 10_000))]
+    pub max_connections: u32,
+    /// Clients of live data at once; one more is refused with status 503.
+    #[schemars(range(min = 1, max = 5_000))]
+    pub max_live_clients: u32,
+    /// Largest body of a request.
+    #[schemars(range(min = 1_024, max = 67_108_864), extend("x-unit" = "bytes"))]
+    pub max_body_bytes: u32,
+    /// Time a client has for sending the head of a request, and again for its body.
+    #[schemars(range(min = 100, max = 600_000), extend("x-unit" = "milliseconds"))]
+    pub request_timeout_ms: u32,
+}
+
+/// Who may read and change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// Reading is open to whoever reaches the address, or needs the token that changing always
+    /// needs.
+    pub read: Read,
+    /// Listen beyond loopback although reading is open.
+    pub insecure: bool,
+}
+
+/// What reading needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Read {
+    /// Nothing.
+    Open,
+    /// The token.
+    Token,
+}
+
+/// How devices are found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Discovery {
+    /// Look for devices.
+    pub enabled: bool,
+    /// Interfaces to look on, by name; empty: all that can multicast, and loopback.
+    pub interfaces: Vec<String>,
+    /// Networks in which a stranger's message may make this node contact an address, as prefixes
+    /// (`10.1.0.0/16`); empty: loopback, and the networks of the own interfaces.
+    #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
+    pub contact: Vec<String>,
+    /// Devices known at once; one more is dropped and counted.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_devices: u32,
+}
+
+/// How streams are stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// What a stream survives unless its own descriptor says otherwise: nothing, the end of the
+    /// process, the loss of power. Power costs one synchronisation of the disk for each group of
+    /// batches.
+    pub level: DurabilityLevel,
+    /// Size at which a file of the log is closed and the next begun.
+    #[schemars(
+        range(min = 65_536, max = 4_294_967_295_u64),
+        extend("x-unit" = "bytes")
+    )]
+    pub segment_bytes: u64,
+    /// Size of the whole log at which the oldest files are removed; 0: never.
+    #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
+    pub max_bytes: u64,
+    /// Free space of the disk below which nothing more is accepted.
+    #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
+    pub min_free_bytes: u64,
+    /// Streams at once; one more is refused and counted.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_streams: u32,
+}
+
+/// What a stream survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum DurabilityLevel {
+    /// Nothing.
+    Memory,
+    /// The end of the process.
+    Process,
+    /// The loss of power.
+    Power,
+}
+
+/// What one request may cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Elements in one answer.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub elements: u32,
+    /// Rows in the answer to a query.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub query_rows: u32,
+    /// Time for a query.
+    #[schemars(range(min = 10, max = 600_000), extend("x-unit" = "milliseconds"))]
+    pub query_time_ms: u32,
+    /// Queries at once; one more is refused with status 503.
+    #[schemars(range(min = 1, max = 64))]
+    pub queries: u32,
+    /// Streams that the metrics name one by one; the rest is counted together.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub metric_streams: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            schema_version: 1,
+            name: String::new(),
+            data_directory: "chappe-data".into(),
+            sensors_directory: "sensors".into(),
+            http: Http::default(),
+            access: Access::default(),
+            discovery: Discovery::default(),
+            log: Log::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
+            hosts: Vec::new(),
+            max_connections: 256,
+            max_live_clients: 64,
+            max_body_bytes: 1 << 20,
+            request_timeout_ms: 10_000,
+        }
+    }
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            read: Read::Open,
+            insecure: false,
+        }
+    }
+}
+
+impl Default for Discovery {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            interfaces: Vec::new(),
+            contact: Vec::new(),
+            max_devices: 2_000,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: DurabilityLevel::Power,
+            segment_bytes: 64 << 20,
+            max_bytes: 0,
+            min_free_bytes: 64 << 20,
+            max_streams: 10_000,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            elements: 10_000,
+            query_rows: 10_000,
+            query_time_ms: 5_000,
+            queries: 4,
+            metric_streams: 200,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The sample: every key, commented out at its default.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::schema::{Key, keys};
+
+/// A node.toml that changes nothing: every key commented out at its default, with its meaning,
+/// unit and range.
+#[must_use]
+pub fn sample() -> String {
+    let mut text = String::from(
+        "# Configuration of a Chappe node. Every key stands here at its default; remove the `#` in\n\
+         # front of one to change it. `chappe config check` tells what is wrong with a file, `chappe\n\
+         # config show` where each value comes from. Each key may also be set in the environment:\n\
+         # CHAPPE_HTTP_LISTEN is http.listen.\n",
+    );
+    let mut section = "";
+    let keys = keys();
+    for key in &keys {
+        let (table, name) = key.path.rsplit_once('.').unwrap_or(("", &key.path));
+        if table != section {
+            let _ = write!(text, "\n[{table}]\n");
+            section = table;
+        }
+        text.push('\n');
+        comment(&mut text, key);
+        let _ = writeln!(text, "#{name} = {}", literal(&key.default));
+    }
+    text
+}
+
+fn comment(text: &mut String, key: &Key) {
+    let mut words = key.meaning.clone();
+    let mut notes = Vec::new();
+    notes.extend(key.unit().map(|unit| format!("Unit: {unit}.")));
+    notes.extend(key.range().map(|range| format!("Range: {range}.")));
+    for note in notes {
+        words.push(' ');
+        words.push_str(&note);
+    }
+    let mut width = 0;
+    for word in words.split_whitespace() {
+        if width == 0 || width + word.len() + 1 > 98 {
+            text.push_str(if width == 0 { "#" } else { "\n#" });
+            width = 1;
+        }
+        text.push(' ');
+        text.push_str(word);
+        width += word.len() + 1;
+    }
+    text.push('\n');
+}
+
+/// A value as TOML writes it.
+pub(super) fn literal(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(literal).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::String(text) => toml::Value::String(text.clone()).to_string(),
+        other => other.to_string(),
+    }
+}

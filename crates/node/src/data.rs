@@ -1,0 +1,134 @@
+//! The data directory: locked for one node, with the key, the token and the two logs.
+//!
+//! ```text
+//! lock        the process that has it
+//! key.pem     the node's key, 0600
+//! token       what recognizes the token, 0600; removed, it is made anew
+//! log/        all streams
+//! registry/   the registry's journal, which the log's size limit must not cut
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use chappe_identity::{Token, TokenHash};
+
+use crate::StartError;
+
+/// Where the log of a node lies under its data directory.
+#[must_use]
+pub fn log_directory(data_directory: &Path) -> PathBuf {
+    data_directory.join("log")
+}
+
+/// Where the journal of a node's registry lies under its data directory.
+#[must_use]
+pub fn registry_directory(data_directory: &Path) -> PathBuf {
+    data_directory.join("registry")
+}
+
+/// Holds the data directory for this process, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the directory, making it if need be.
+    pub(crate) fn take(directory: &Path) -> Result<Self, StartError> {
+        let refused = |source| StartError::Directory {
+            path: directory.to_owned(),
+            source,
+        };
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(directory);
+        made.map_err(refused)?;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = options.mode(0o600).open(directory.join("lock"));
+        let mut file = file.map_err(refused)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // Without the number the message is still right.
+                let _ = file.read_to_string(&mut pid);
+                return Err(StartError::Locked {
+                    path: directory.to_owned(),
+                    process: pid.trim().to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(refused(source)),
+        }
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(refused)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// What recognizes the node's token, and the token itself if it is new.
+pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), StartError> {
+    let path = directory.join("token");
+    let refused = |source| StartError::Token {
+        path: path.clone(),
+        source,
+    };
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let mode = fs::metadata(&path).map_err(refused)?.permissions().mode();
+            if mode & 0o077 != 0 {
+                let mode = mode & 0o777;
+                let text = format!("others can read it (mode {mode:03o})");
+                return Err(refused(io::Error::other(text)));
+            }
+            let hash = text.trim().parse();
+            let hash = hash.map_err(|error| refused(io::Error::other(format!("{error}"))))?;
+            Ok((hash, None))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = Token::from_seed(chappe_transport::seed().map_err(refused)?);
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(0o600).open(&path);
+            let mut file = file.map_err(refused)?;
+            let written = writeln!(file, "{}", token.hash()).and_then(|()| file.sync_all());
+            written.map_err(refused)?;
+            Ok((token.hash(), Some(token)))
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_node_at_a_time_and_the_second_is_told_who_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = Lock::take(directory.path()).unwrap();
+        let error = Lock::take(directory.path()).unwrap_err();
+        let process = std::process::id().to_string();
+        assert!(error.to_string().contains(&process), "{error}");
+        drop(lock);
+        Lock::take(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_token_is_made_once_and_kept_from_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let (hash, made) = token(directory.path()).unwrap();
+        let made = made.unwrap();
+        assert!(hash.accepts(&made));
+        let (again, none) = token(directory.path()).unwrap();
+        assert!(again.accepts(&made) && none.is_none());
+        let path = directory.path().join("token");
+        assert!(!fs::read_to_string(&path).unwrap().contains(&made.reveal()));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(token(directory.path()).is_err());
+    }
+}

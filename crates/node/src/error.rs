@@ -1,0 +1,130 @@
+//! Why a node does not start, and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error("data directory {}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another node has the data directory.
+    #[error("data directory {} is in use by process {process}", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// The number of the process.
+        process: String,
+    },
+    /// The key file cannot be used.
+    #[error(transparent)]
+    Key(#[from] chappe_transport::key_file::Error),
+    /// The file that recognizes the token cannot be used.
+    #[error("token file {}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// A log does not open.
+    #[error("log {}: {source}", path.display())]
+    Log {
+        /// Its directory.
+        path: PathBuf,
+        /// Why not.
+        source: chappe_log::Error,
+    },
+    /// The streams of the log are not understood.
+    #[error("log {}: {reason}", path.display())]
+    Streams {
+        /// Its directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The registry does not open.
+    #[error("registry {}: {source}", path.display())]
+    Registry {
+        /// Its directory.
+        path: PathBuf,
+        /// Why not.
+        source: chappe_registry::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("listening on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The configuration contradicts itself.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// The system gives no randomness.
+    #[error("no randomness: {0}")]
+    Random(io::Error),
+}
+
+impl StartError {
+    /// What to do, when it is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Directory { path, source } => match source.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    Some(format!(
+                        "make {} writable for this user, or name another with data_directory",
+                        path.display()
+                    ))
+                }
+                io::ErrorKind::StorageFull => Some("make room on that disk".to_owned()),
+                _ => None,
+            },
+            Self::Locked { process, .. } => Some(format!(
+                "end that node (kill {process}), or give this one another data_directory"
+            )),
+            Self::Key(error) => error.hint(),
+            Self::Token { path, .. } => Some(format!(
+                "chmod 600 {0}; or remove {0}: a new token is made and printed",
+                path.display()
+            )),
+            Self::Log { path, source } => match source {
+                chappe_log::Error::Full { .. } => Some("make room on that disk".to_owned()),
+                chappe_log::Error::NewerFormat { .. } => None,
+                _ => Some(format!("chappe data check {}", parent(path))),
+            },
+            Self::Streams { path, .. } | Self::Registry { path, .. } => {
+                Some(format!("chappe data check {}", parent(path)))
+            }
+            Self::Listen { address, source } => match source.kind() {
+                io::ErrorKind::AddrInUse => Some(format!(
+                    "see who has it: ss -ltnp 'sport = :{}'; or take another: --listen {}:0",
+                    address.port(),
+                    address.ip()
+                )),
+                io::ErrorKind::AddrNotAvailable => {
+                    Some("that address is not this host's: see ip address".to_owned())
+                }
+                io::ErrorKind::PermissionDenied => {
+                    Some("ports below 1024 need a privilege; take a higher one".to_owned())
+                }
+                _ => None,
+            },
+            Self::Config(_) | Self::Random(_) => None,
+        }
+    }
+}
+
+fn parent(path: &std::path::Path) -> String {
+    path.parent().unwrap_or(path).display().to_string()
+}

@@ -1,0 +1,37 @@
+//! Looks after the node itself: tells when the log stops or the disk is full, compacts the registry.
+
+use std::time::Duration;
+
+use crate::notices::NoticeKind;
+use crate::shared::{App, ended};
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Looks until the node ends.
+pub(crate) async fn watch(app: App) {
+    let mut drain = app.drain.clone();
+    let mut told: Vec<String> = Vec::new();
+    loop {
+        tokio::select! {
+            () = ended(&mut drain) => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+        let reasons = app.reasons_not_ready();
+        if reasons != told && !*drain.borrow() {
+            let text = match reasons.as_slice() {
+                [] => "takes data again".to_owned(),
+                reasons => format!("takes no data: {}", reasons.join("; ")),
+            };
+            app.notices.tell(NoticeKind::Health, &app.name, text);
+            told = reasons;
+        }
+        if app.registry.needs_compaction() {
+            let registry = app.registry.clone();
+            let compacted = tokio::task::spawn_blocking(move || registry.compact()).await;
+            if let Ok(Err(error)) = compacted {
+                tracing::warn!(%error, "the registry could not be compacted");
+            }
+        }
+    }
+}

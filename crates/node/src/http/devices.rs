@@ -1,0 +1,38 @@
+//! Devices, whether they can be used, and why not.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::params::Name;
+use super::problem::Problem;
+use crate::devices::Device;
+use crate::shared::App;
+
+/// All devices.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Devices {
+    /// By key; those that are gone included.
+    devices: Vec<Device>,
+}
+
+/// All devices that were seen.
+#[utoipa::path(get, path = "/api/v1/devices", tag = "devices",
+    responses((status = 200, body = Devices)))]
+pub(super) async fn list(State(app): State<App>) -> Json<Devices> {
+    Json(Devices {
+        devices: app.devices.all(),
+    })
+}
+
+/// One device.
+#[utoipa::path(get, path = "/api/v1/devices/{key}", tag = "devices",
+    params(("key" = String, Path, description = "The device's key, percent-encoded")),
+    responses((status = 200, body = Device), (status = 404, body = Problem)))]
+pub(super) async fn one(State(app): State<App>, Name(key): Name) -> Result<Json<Device>, Problem> {
+    app.devices.get(&key).map(Json).ok_or_else(|| {
+        Problem::not_found(format!("no device {key:?} was seen"))
+            .hint("GET /api/v1/devices lists them, GET /api/v1/drops what was refused")
+    })
+}

@@ -1,0 +1,175 @@
+//! A stream element as JSON, written straight from the element.
+//!
+//! Times are RFC 3339; bytes are base64; an epoch is 16 hexadecimal digits, as in a position. A
+//! number that JSON cannot write (not a number, infinite) is null. Integers beyond 2^53 are written
+//! in full: a reader that knows only doubles rounds them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chappe_stream::{Field, Quality, Samples, StreamElement, StreamSchema, Value};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Serialize, ser::SerializeStruct};
+use utoipa::ToSchema;
+
+use crate::clock::rfc3339;
+
+/// An element with the schema that names its values.
+pub(crate) struct ElementView<'a> {
+    /// The stream's name, where elements of several streams stand together.
+    pub(crate) stream: Option<&'a str>,
+    /// The element.
+    pub(crate) element: &'a StreamElement,
+    /// Its schema.
+    pub(crate) schema: &'a StreamSchema,
+}
+
+/// The shape of an element, for the interface's description.
+#[derive(ToSchema)]
+#[schema(as = Element)]
+#[allow(
+    dead_code,
+    reason = "a description; elements are written by ElementView"
+)]
+pub(crate) struct ElementShape {
+    /// The stream's name (live data only).
+    stream: Option<String>,
+    /// The lineage of its number, 16 hexadecimal digits.
+    epoch: String,
+    /// Its number in the stream.
+    number: u64,
+    /// When the source says it happened (RFC 3339).
+    source_time: String,
+    /// When this node received it (RFC 3339).
+    receive_time: String,
+    /// The instance of the stream's subject it is about.
+    key: Option<String>,
+    /// good, questionable or bad.
+    quality: String,
+    /// One member a field: a number, a text, true or false, null, base64 for bytes, and for samples
+    /// `{start, period_s, values}`.
+    values: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Serialize for ElementView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let element = self.element;
+        let mut object = serializer.serialize_struct("Element", 8)?;
+        if let Some(stream) = self.stream {
+            object.serialize_field("stream", stream)?;
+        }
+        object.serialize_field("epoch", &element.position.epoch.to_string())?;
+        object.serialize_field("number", &element.position.sequence)?;
+        object.serialize_field("source_time", &rfc3339(element.source_time))?;
+        object.serialize_field("receive_time", &rfc3339(element.receive_time))?;
+        object.serialize_field("key", &element.key)?;
+        object.serialize_field("quality", quality(element.quality))?;
+        let values = Values(&self.schema.fields, &element.values);
+        object.serialize_field("values", &values)?;
+        object.end()
+    }
+}
+
+fn quality(quality: Quality) -> &'static str {
+    match quality {
+        Quality::Good => "good",
+        Quality::Questionable => "questionable",
+        Quality::Bad => "bad",
+    }
+}
+
+struct Values<'a>(&'a [Field], &'a [Value]);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (field, value) in self.0.iter().zip(self.1) {
+            map.serialize_entry(&field.name, &ValueView(value))?;
+        }
+        map.end()
+    }
+}
+
+/// A value as JSON.
+pub(crate) struct ValueView<'a>(pub(crate) &'a Value);
+
+impl Serialize for ValueView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Boolean(flag) => serializer.serialize_bool(*flag),
+            Value::Integer(number) => serializer.serialize_i64(*number),
+            Value::Double(number) => serializer.serialize_f64(*number),
+            Value::Text(text) => serializer.serialize_str(text),
+            Value::Bytes(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
+            Value::Samples(samples) => samples_object(samples, serializer),
+        }
+    }
+}
+
+fn samples_object<S: Serializer>(samples: &Samples, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_struct("Samples", 3)?;
+    object.serialize_field("start", &rfc3339(samples.start))?;
+    object.serialize_field("period_s", &(samples.period_ns as f64 / 1e9))?;
+    object.serialize_field("values", &samples.values)?;
+    object.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chappe_stream::{Epoch, FieldType, Position, Timestamp};
+
+    #[test]
+    fn every_type_of_value_has_its_form() {
+        let values = vec![
+            Value::Null,
+            Value::Boolean(true),
+            Value::Integer(-7),
+            Value::Double(f64::NAN),
+            Value::Text("<script>".into()),
+            Value::Bytes(vec![0, 255]),
+            Value::Samples(Samples {
+                start: Timestamp(0),
+                period_ns: 4_000_000,
+                values: vec![1.5],
+            }),
+        ];
+        let fields = ('a'..='g').map(|name| Field {
+            name: name.to_string(),
+            field_type: FieldType::Double,
+            unit: None,
+            observed_property: None,
+            description: None,
+        });
+        let schema = StreamSchema {
+            fields: fields.collect(),
+            key: None,
+        };
+        let element = StreamElement {
+            position: Position {
+                epoch: Epoch(10),
+                sequence: 3,
+            },
+            source_time: Timestamp(0),
+            receive_time: Timestamp(1_000_000_000),
+            key: None,
+            values,
+            quality: Quality::Questionable,
+        };
+        let view = ElementView {
+            stream: Some("a.b"),
+            element: &element,
+            schema: &schema,
+        };
+        assert_eq!(
+            serde_json::to_value(&view).unwrap(),
+            serde_json::json!({
+                "stream": "a.b", "epoch": "000000000000000a", "number": 3,
+                "source_time": "1970-01-01T00:00:00Z", "receive_time": "1970-01-01T00:00:01Z",
+                "key": null, "quality": "questionable",
+                "values": {"a": null, "b": true, "c": -7, "d": null, "e": "<script>", "f": "AP8=",
+                    "g": {"start": "1970-01-01T00:00:00Z", "period_s": 0.004, "values": [1.5]}},
+            })
+        );
+    }
+}

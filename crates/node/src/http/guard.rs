@@ -1,0 +1,191 @@
+//! What every request passes: the host it names, the origin it comes from, its credential.
+//!
+//! A page of another site can make its visitor's browser send requests here, and by rebinding a
+//! name of its own to our address even read the answers. It can do neither under our own name: so
+//! the `Host` must be an IP address, `localhost` or a configured name, and an `Origin`, where there
+//! is one, must be the host that was asked.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use chappe_identity::{Principal, Token};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use super::problem::Problem;
+use crate::config::Read;
+use crate::shared::App;
+use axum::extract::ConnectInfo;
+use axum::http::StatusCode;
+
+/// Scripts, styles and images of our own only, no frames, no forms, no plugins.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'";
+
+/// Checks a request, hands it on with its [`Principal`], and completes the answer.
+pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = request.method().clone();
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or_else(String::new, |ConnectInfo(peer)| peer.ip().to_string());
+    let path = request.uri().path().to_owned();
+    let mut response = match admit(&app, &request) {
+        Ok(principal) => {
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err((reason, problem)) => {
+            app.count_drop(reason, &peer, &problem.detail, problem.hint.clone());
+            problem.into_response()
+        }
+    };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response = not_allowed(&method, &path, &response);
+    }
+    complete(response.headers_mut(), &path);
+    app.metrics
+        .request(&method, response.status(), started.elapsed());
+    response
+}
+
+type Refused = (&'static str, Problem);
+
+fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
+    let headers = request.headers();
+    let host = check_host(app, headers)?;
+    check_origin(headers, &host)?;
+    let principal = principal(app, headers)?;
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD)
+        || request.uri().path() == "/api/v1/sparql"
+        || request.uri().path() == "/api/v1/streams/query";
+    let path = request.uri().path();
+    let guarded = path.starts_with("/api/") || path == "/metrics";
+    let open = reads && (app.config.access.read == Read::Open || !guarded);
+    if !open && !principal.is_operator() {
+        let what = if reads { "reading" } else { "changing" };
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{what} needs a token"));
+        let problem = problem.hint(
+            "send `Authorization: Bearer TOKEN`; the token was printed at the node's first start, \
+             and is made anew when the file `token` in its data directory is removed",
+        );
+        return Err(("no_token", problem));
+    }
+    Ok(principal)
+}
+
+fn check_host(app: &App, headers: &HeaderMap) -> Result<String, Refused> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let host = host.filter(|_| hosts.next().is_none()).unwrap_or_default();
+    let name = host_name(host);
+    let known = name.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || app
+            .config
+            .http
+            .hosts
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(name));
+    if known {
+        return Ok(host.to_ascii_lowercase());
+    }
+    let shown: String = host.chars().take(80).collect();
+    let problem = Problem::new(
+        StatusCode::MISDIRECTED_REQUEST,
+        format!("this node does not go by the name {shown:?}"),
+    );
+    let hint = format!("to allow it, add `hosts = [{name:?}]` under [http] in node.toml");
+    Err(("host", problem.hint(hint)))
+}
+
+/// The name in `name:port` or `[address]:port`.
+fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
+    let refuse = |said: &str| {
+        let said: String = said.chars().take(80).collect();
+        let detail = format!("requests from pages of {said:?} are not answered");
+        Err((
+            "origin",
+            Problem::new(StatusCode::FORBIDDEN, detail)
+                .hint("open the console under the node's own address"),
+        ))
+    };
+    for origin in headers.get_all(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or("unreadable");
+        let named = origin.split_once("://").map(|(_, named)| named);
+        if !named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
+            return refuse(origin);
+        }
+    }
+    let fetch = |name: &'static str| headers.get(name).and_then(|value| value.to_str().ok());
+    let site = fetch("sec-fetch-site");
+    let follows_a_link = fetch("sec-fetch-mode") == Some("navigate");
+    if matches!(site, Some("cross-site" | "same-site")) && !follows_a_link {
+        return refuse("another site");
+    }
+    Ok(())
+}
+
+fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Refused> {
+    let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(credential) = credentials.next() else {
+        return Ok(Principal::Anonymous);
+    };
+    let token = credential
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .and_then(|(_, token)| token.trim().parse::<Token>().ok());
+    if token.is_some_and(|token| app.token.accepts(&token)) && credentials.next().is_none() {
+        return Ok(Principal::Operator);
+    }
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "the token is not this node's");
+    Err(("wrong_token", problem))
+}
+
+fn not_allowed(method: &Method, path: &str, response: &Response) -> Response {
+    let allowed = response.headers().get(header::ALLOW).cloned();
+    let detail = format!("{method} is not possible on {path}");
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
+    let mut response = match &allowed {
+        Some(list) => problem.hint(format!("possible: {}", list.to_str().unwrap_or(""))),
+        None => problem,
+    }
+    .into_response();
+    if let Some(list) = allowed {
+        response.headers_mut().insert(header::ALLOW, list);
+    }
+    response
+}
+
+fn complete(headers: &mut HeaderMap, path: &str) {
+    const ALWAYS: [(&str, &str); 6] = [
+        ("content-security-policy", CONTENT_SECURITY_POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("x-frame-options", "DENY"),
+    ];
+    for (name, value) in ALWAYS {
+        let name = HeaderName::from_static(name);
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let stored = if path.starts_with("/api/") {
+        "no-store"
+    } else {
+        "no-cache"
+    };
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static(stored));
+}

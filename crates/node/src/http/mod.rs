@@ -1,0 +1,73 @@
+//! The REST interface under `/api/v1`, health and metrics, and the console.
+
+mod console;
+mod devices;
+mod element;
+mod entities;
+mod guard;
+mod live;
+mod node;
+mod openapi;
+mod params;
+mod problem;
+mod query;
+mod sensors;
+mod server;
+mod streams;
+
+use axum::Router;
+use axum::http::Uri;
+use axum::routing::get;
+
+pub(crate) use element::ElementView;
+pub use openapi::openapi;
+pub(crate) use problem::Problem;
+pub(crate) use server::serve;
+pub(crate) use streams::Field as FieldView;
+
+use crate::shared::App;
+
+/// All routes behind the guard.
+pub(crate) fn router(app: App) -> Router {
+    let api = Router::new()
+        .route("/node", get(node::node))
+        .route("/drops", get(node::drops))
+        .route("/notices", get(node::notices))
+        .route("/devices", get(devices::list))
+        .route("/devices/{key}", get(devices::one))
+        .route("/entities", get(entities::search))
+        .route("/entities/{key}", get(entities::one))
+        .route(
+            "/sparql",
+            get(entities::sparql_get).post(entities::sparql_post),
+        )
+        .route("/streams", get(streams::list))
+        .route("/streams/query", axum::routing::post(query::query))
+        .route("/streams/{name}", get(streams::one))
+        .route("/streams/{name}/elements", get(streams::elements))
+        .route("/virtual-sensors", get(sensors::list))
+        .route(
+            "/virtual-sensors/{name}",
+            get(sensors::one).put(sensors::put).delete(sensors::delete),
+        )
+        .route("/live", get(live::live))
+        .route("/openapi.json", get(openapi::route));
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/health", get(node::health))
+        .route("/ready", get(node::ready))
+        .route("/metrics", get(node::metrics))
+        .merge(console::routes())
+        .fallback(nothing_here)
+        .layer(axum::middleware::from_fn_with_state(
+            app.clone(),
+            guard::guard,
+        ))
+        .with_state(app)
+}
+
+async fn nothing_here(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(120).collect();
+    Problem::not_found(format!("there is nothing at {path:?}"))
+        .hint("/api/v1/openapi.json lists what there is")
+}

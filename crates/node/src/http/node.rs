@@ -1,0 +1,155 @@
+//! The node itself: what it is, whether it lives, whether it is ready, what it counts.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::problem::Problem;
+use crate::clock;
+use crate::notices::Notice;
+use crate::shared::App;
+
+/// The node.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Node {
+    /// Its name.
+    name: String,
+    /// Its public key, hexadecimal.
+    key: String,
+    /// The program's version.
+    version: &'static str,
+    /// When it was started (RFC 3339).
+    started_at: String,
+    /// The address it listens on.
+    address: String,
+    /// Free bytes under its data directory.
+    data_directory_free_bytes: u64,
+    /// Its resident memory.
+    resident_bytes: u64,
+}
+
+/// What the node is.
+#[utoipa::path(get, path = "/api/v1/node", tag = "node", responses((status = 200, body = Node)))]
+pub(super) async fn node(State(app): State<App>) -> Json<Node> {
+    Json(Node {
+        name: app.name.clone(),
+        key: app.key.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: clock::rfc3339(app.started_at),
+        address: app.address.to_string(),
+        data_directory_free_bytes: app.disk_free_bytes(),
+        resident_bytes: crate::shared::resident_bytes(),
+    })
+}
+
+/// What was dropped at one hop for one reason from one peer.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Drop {
+    /// Where: discovery, address, http, metadata, call, event, element, network.
+    at_hop: &'static str,
+    /// Why, in words that are always the same.
+    reason: &'static str,
+    /// Whose it was: an address or a device's key; empty when nobody's.
+    peer: String,
+    /// How often.
+    count: u64,
+    /// When last (RFC 3339).
+    last_at: String,
+    /// What was special about the last one.
+    detail: String,
+    /// What to do, when it is known.
+    hint: Option<String>,
+}
+
+impl Drop {
+    fn of(dropped: chappe_transport::Dropped) -> Self {
+        Self {
+            at_hop: dropped.hop.as_str(),
+            reason: dropped.reason,
+            peer: dropped.peer,
+            count: dropped.count,
+            last_at: clock::rfc3339(clock::of(dropped.last_at)),
+            detail: dropped.detail,
+            hint: dropped.hint,
+        }
+    }
+}
+
+/// What was dropped.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Drops {
+    /// One row for each hop, reason and peer, the latest first.
+    drops: Vec<Drop>,
+}
+
+/// What was dropped, and why.
+#[utoipa::path(get, path = "/api/v1/drops", tag = "node", responses((status = 200, body = Drops)))]
+pub(super) async fn drops(State(app): State<App>) -> Json<Drops> {
+    Json(Drops {
+        drops: app.drops.entries().into_iter().map(Drop::of).collect(),
+    })
+}
+
+/// What happened lately.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Notices {
+    /// Oldest first.
+    notices: Vec<Notice>,
+}
+
+/// What happened lately: devices, bindings, the node's own state.
+#[utoipa::path(get, path = "/api/v1/notices", tag = "node",
+    responses((status = 200, body = Notices)))]
+pub(super) async fn notices(State(app): State<App>) -> Json<Notices> {
+    Json(Notices {
+        notices: app.notices.history(),
+    })
+}
+
+/// State of health.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok`, `ready` or `not ready`.
+    status: &'static str,
+    /// Why it is not ready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasons: Vec<String>,
+}
+
+/// Whether the program answers at all.
+#[utoipa::path(get, path = "/health", tag = "node", responses((status = 200, body = Health)))]
+pub(super) async fn health() -> Json<Health> {
+    Json(Health {
+        status: "ok",
+        reasons: Vec::new(),
+    })
+}
+
+/// Whether the node takes data: the log writes, the disk has room, it is not ending.
+#[utoipa::path(get, path = "/ready", tag = "node",
+    responses((status = 200, body = Health), (status = 503, body = Health)))]
+pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    let reasons = app.reasons_not_ready();
+    let (code, status) = if reasons.is_empty() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+    };
+    (code, Json(Health { status, reasons }))
+}
+
+/// What the node counts, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "node",
+    responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
+pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    app.measure();
+    let text = app
+        .metrics
+        .text()
+        .map_err(|_| Problem::internal("metrics"))?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}

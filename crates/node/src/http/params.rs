@@ -1,0 +1,82 @@
+//! What handlers take from a request, with errors as problems.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use chappe_identity::Principal;
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+use crate::shared::App;
+
+/// The parameters of the query; unknown ones are refused.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(error) => Err(Problem::bad_request(error.body_text())
+                .hint("the parameters are described in /api/v1/openapi.json")),
+        }
+    }
+}
+
+/// The one variable part of the path, decoded.
+pub(super) struct Name(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Self(name)),
+            Err(error) => Err(Problem::bad_request(error.body_text())),
+        }
+    }
+}
+
+/// Who asks; put into the request by the guard.
+pub(super) struct Who(pub(super) Principal);
+
+impl<S: Sync> FromRequestParts<S> for Who {
+    type Rejection = std::convert::Infallible;
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &S,
+    ) -> Result<Self, std::convert::Infallible> {
+        Ok(Self(parts.extensions.get().cloned().unwrap_or_default()))
+    }
+}
+
+/// Reads a body within its limits of size and time.
+pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
+    let limit = app.config.http.max_body_bytes as usize;
+    let time = Duration::from_millis(u64::from(app.config.http.request_timeout_ms));
+    match tokio::time::timeout(time, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if error.to_string().contains("length limit") => {
+            let detail = format!("the body is longer than {limit} bytes");
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+                .hint("the limit is http.max_body_bytes"))
+        }
+        Ok(Err(error)) => Err(Problem::bad_request(format!(
+            "the body cannot be read: {error}"
+        ))),
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive in time",
+        )
+        .hint("the limit is http.request_timeout_ms")),
+    }
+}
+
+/// Reads a body as JSON.
+pub(super) async fn json<T: DeserializeOwned>(app: &App, content: Body) -> Result<T, Problem> {
+    let bytes = body(app, content).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::bad_request(format!("the body is not as expected: {error}")))
+}

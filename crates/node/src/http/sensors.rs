@@ -1,0 +1,109 @@
+//! Virtual sensors: what they are bound to and why, and their files.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::params::{self, Name};
+use super::problem::Problem;
+use crate::config::nearest;
+use crate::sensors::{self, FileError, Sensor};
+use crate::shared::App;
+
+/// All virtual sensors.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct VirtualSensors {
+    /// By name; those whose file is wrong included.
+    virtual_sensors: Vec<Sensor>,
+}
+
+/// All virtual sensors.
+#[utoipa::path(get, path = "/api/v1/virtual-sensors", tag = "virtual sensors",
+    responses((status = 200, body = VirtualSensors)))]
+pub(super) async fn list(State(app): State<App>) -> Json<VirtualSensors> {
+    Json(VirtualSensors {
+        virtual_sensors: app.sensors.all(),
+    })
+}
+
+/// One virtual sensor.
+#[utoipa::path(get, path = "/api/v1/virtual-sensors/{name}", tag = "virtual sensors",
+    params(("name" = String, Path, description = "The sensor's name")),
+    responses((status = 200, body = Sensor), (status = 404, body = Problem)))]
+pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json<Sensor>, Problem> {
+    app.sensors
+        .get(&name)
+        .map(Json)
+        .ok_or_else(|| unknown(&app, &name))
+}
+
+/// Writes the file of a virtual sensor; it runs within a second.
+#[utoipa::path(put, path = "/api/v1/virtual-sensors/{name}", tag = "virtual sensors",
+    params(("name" = String, Path, description = "The sensor's name")),
+    request_body(content = String, content_type = "application/toml"),
+    responses((status = 204), (status = 401, body = Problem),
+        (status = 422, body = Problem, description = "the file is wrong; nothing was changed")))]
+pub(super) async fn put(
+    State(app): State<App>,
+    Name(name): Name,
+    body: Body,
+) -> Result<StatusCode, Problem> {
+    let bytes = params::body(&app, body).await?;
+    let text = String::from_utf8(bytes.into())
+        .map_err(|_| Problem::bad_request("a sensor's file is UTF-8"))?;
+    let done = tokio::task::spawn_blocking({
+        let app = app.clone();
+        move || sensors::write(&app, &name, &text)
+    });
+    written(done.await)
+}
+
+/// Removes a virtual sensor and its file; its stream stays.
+#[utoipa::path(delete, path = "/api/v1/virtual-sensors/{name}", tag = "virtual sensors",
+    params(("name" = String, Path, description = "The sensor's name")),
+    responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem)))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Name(name): Name,
+) -> Result<StatusCode, Problem> {
+    if app.sensors.get(&name).is_none() {
+        return Err(unknown(&app, &name));
+    }
+    let done = tokio::task::spawn_blocking({
+        let app = app.clone();
+        move || sensors::remove(&app, &name)
+    });
+    written(done.await)
+}
+
+fn written(
+    done: Result<Result<(), FileError>, tokio::task::JoinError>,
+) -> Result<StatusCode, Problem> {
+    match done {
+        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Err(FileError::Wrong(wrong))) => {
+            let hint = wrong.hint.clone();
+            let text = wrong.to_string();
+            let text = text.lines().next().unwrap_or_default();
+            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text);
+            Err(match hint {
+                Some(hint) => problem.hint(hint),
+                None => problem,
+            })
+        }
+        Ok(Err(FileError::Io(text))) => Err(Problem::internal(text)),
+        Err(_) => Err(Problem::internal("writing the sensor's file failed")),
+    }
+}
+
+fn unknown(app: &App, name: &str) -> Problem {
+    let sensors = app.sensors.all();
+    let problem = Problem::not_found(format!("there is no virtual sensor {name:?}"));
+    match nearest(name, sensors.iter().map(|sensor| sensor.name.as_str())) {
+        Some(near) => problem.hint(format!("did you mean {near:?}?")),
+        None => problem.hint("GET /api/v1/virtual-sensors lists them"),
+    }
+}

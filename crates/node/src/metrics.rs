@@ -1,0 +1,245 @@
+//! What the node counts, in the form that Prometheus reads.
+//!
+//! Names begin with `chappe_`, times are seconds, sizes bytes, counters end in `_total`. Labels
+//! have few values: routes and peers are none, streams only up to `limits.metric_streams`.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Bounds of the durations of requests in seconds; reason: from a read of memory to a query's limit.
+const DURATION_BOUNDS: [f64; 8] = [0.000_5, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0, 30.0];
+
+/// Method and status of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct RequestLabels {
+    method: &'static str,
+    status: u16,
+}
+
+/// A state of devices or sensors.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct StateLabel {
+    /// The state's word.
+    pub(crate) state: &'static str,
+}
+
+/// Where and why something was dropped; both are words of the program, not of a peer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DropLabels {
+    /// The hop.
+    pub(crate) hop: &'static str,
+    /// The reason.
+    pub(crate) reason: &'static str,
+}
+
+/// A stream, or `other` beyond the limit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct StreamLabel {
+    /// Its name.
+    pub(crate) stream: String,
+}
+
+/// What was lost of which stream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LostLabels {
+    /// Its name.
+    pub(crate) stream: String,
+    /// Why.
+    pub(crate) reason: &'static str,
+}
+
+/// All metrics.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Histogram,
+    /// Open HTTP connections.
+    pub(crate) connections: Gauge,
+    /// Clients of live data.
+    pub(crate) live_clients: Gauge,
+    /// Elements sent to clients of live data.
+    pub(crate) live_elements: Counter,
+    /// Times a client of live data was too slow to be sent elements as they came.
+    pub(crate) live_lagged: Counter,
+    /// Elements acknowledged by the log.
+    pub(crate) elements: Family<StreamLabel, Counter>,
+    /// Elements that were received and not stored.
+    pub(crate) lost: Family<LostLabels, Counter>,
+    /// What was dropped at a hop.
+    pub(crate) dropped: Family<DropLabels, Counter>,
+    /// Devices by state.
+    pub(crate) devices: Family<StateLabel, Gauge>,
+    /// Virtual sensors by state.
+    pub(crate) sensors: Family<StateLabel, Gauge>,
+    /// Streams of the log.
+    pub(crate) streams: Gauge,
+    /// 1 while the log takes records.
+    pub(crate) log_healthy: Gauge,
+    /// Bytes written by the log.
+    pub(crate) log_bytes: Counter,
+    /// Records written by the log.
+    pub(crate) log_records: Counter,
+    /// Syncs of the log.
+    pub(crate) log_syncs: Counter,
+    /// Free bytes under the data directory.
+    pub(crate) disk_free: Gauge,
+    /// Resident memory.
+    pub(crate) resident: Gauge,
+    /// Start of the process, seconds since 1970.
+    pub(crate) start_time: Gauge<f64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("chappe"),
+            requests: Family::default(),
+            request_seconds: Histogram::new(DURATION_BOUNDS),
+            connections: Gauge::default(),
+            live_clients: Gauge::default(),
+            live_elements: Counter::default(),
+            live_lagged: Counter::default(),
+            elements: Family::default(),
+            lost: Family::default(),
+            dropped: Family::default(),
+            devices: Family::default(),
+            sensors: Family::default(),
+            streams: Gauge::default(),
+            log_healthy: Gauge::default(),
+            log_bytes: Counter::default(),
+            log_records: Counter::default(),
+            log_syncs: Counter::default(),
+            disk_free: Gauge::default(),
+            resident: Gauge::default(),
+            start_time: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "http_requests",
+            "Requests by method and status",
+            self.requests.clone(),
+        );
+        r.register_with_unit(
+            "http_request_duration",
+            "Time to the head of the answer",
+            Unit::Seconds,
+            self.request_seconds.clone(),
+        );
+        r.register(
+            "http_connections",
+            "Open connections",
+            self.connections.clone(),
+        );
+        r.register(
+            "live_clients",
+            "Clients of live data",
+            self.live_clients.clone(),
+        );
+        r.register(
+            "live_elements",
+            "Elements sent live",
+            self.live_elements.clone(),
+        );
+        r.register(
+            "live_lagged",
+            "Times a live client lagged",
+            self.live_lagged.clone(),
+        );
+        r.register(
+            "elements",
+            "Elements acknowledged by the log",
+            self.elements.clone(),
+        );
+        r.register(
+            "lost",
+            "Elements received and not stored",
+            self.lost.clone(),
+        );
+        r.register(
+            "dropped",
+            "Messages dropped by hop and reason",
+            self.dropped.clone(),
+        );
+        r.register("devices", "Devices by state", self.devices.clone());
+        r.register(
+            "virtual_sensors",
+            "Virtual sensors by state",
+            self.sensors.clone(),
+        );
+        r.register("streams", "Streams of the log", self.streams.clone());
+        r.register(
+            "log_healthy",
+            "1 while the log takes records",
+            self.log_healthy.clone(),
+        );
+        r.register(
+            "log_records",
+            "Records written by the log",
+            self.log_records.clone(),
+        );
+        r.register("log_syncs", "Syncs of the log", self.log_syncs.clone());
+        let bytes = Unit::Bytes;
+        r.register_with_unit(
+            "log_written",
+            "Written by the log",
+            bytes,
+            self.log_bytes.clone(),
+        );
+        let bytes = Unit::Bytes;
+        r.register_with_unit(
+            "disk_free",
+            "Free on the disk",
+            bytes,
+            self.disk_free.clone(),
+        );
+        let bytes = Unit::Bytes;
+        r.register_with_unit("resident_memory", "Resident", bytes, self.resident.clone());
+        r.register_with_unit(
+            "start_time",
+            "Start of the process since 1970",
+            Unit::Seconds,
+            self.start_time.clone(),
+        );
+    }
+
+    /// Counts a request.
+    pub(crate) fn request(&self, method: &Method, status: StatusCode, took: Duration) {
+        let method = match method.as_str() {
+            "GET" => "GET",
+            "HEAD" => "HEAD",
+            "POST" => "POST",
+            "PUT" => "PUT",
+            "DELETE" => "DELETE",
+            _ => "other",
+        };
+        let labels = RequestLabels {
+            method,
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+        self.request_seconds.observe(took.as_secs_f64());
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

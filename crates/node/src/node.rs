@@ -1,0 +1,296 @@
+//! A node: started, run, ended in order.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use chappe_log::{Level, Options, QueueFull, Recovery, Store};
+use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
+use chappe_transport::{Drops, FileDisk, key_file};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::catalogue::Catalogue;
+use crate::config::{Config, DurabilityLevel};
+use crate::data::{self, Lock, log_directory, registry_directory};
+use crate::devices::Devices;
+use crate::error::StartError;
+use crate::metrics::Metrics;
+use crate::notices::{NoticeKind, Notices};
+use crate::shared::{App, Shared};
+use crate::{clock, http};
+
+/// Records that a follower of the log takes at once; reason: a client of live data holds one batch.
+const FOLLOW_RECORDS: usize = 256;
+/// Bytes that wait for the log; more is refused, and whoever brings elements waits.
+const QUEUE_BYTES: usize = 4 << 20;
+
+/// A running node. Dropping it ends it without order; see [`Node::shutdown`].
+pub struct Node {
+    app: App,
+    token: Option<String>,
+    drain: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    _lock: Lock,
+}
+
+impl Node {
+    /// Starts a node: takes its data directory, opens its logs, listens, looks for devices.
+    ///
+    /// # Errors
+    /// What keeps it from starting, with a hint.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let directory = config.data_directory.clone();
+        let lock = Lock::take(&directory)?;
+        let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
+        let (token, new_token) = data::token(&directory)?;
+        let listener = listen(config.http.listen).await?;
+        let address = listener.local_addr().map_err(|source| StartError::Listen {
+            address: config.http.listen,
+            source,
+        })?;
+        let (store, recovery) = open_log(&log_directory(&directory), &config, true)?;
+        let (registry_store, registry_recovery) =
+            open_log(&registry_directory(&directory), &config, false)?;
+        let registry = open_registry(&registry_directory(&directory), &registry_store)?;
+        let catalogue =
+            Catalogue::open(store.clone(), level(config.log.level), &config).map_err(|error| {
+                StartError::Streams {
+                    path: log_directory(&directory),
+                    reason: error.to_string(),
+                }
+            })?;
+        let disk = FileDisk::open_unlocked(&directory);
+        let disk = disk.map_err(|source| StartError::Directory {
+            path: directory.clone(),
+            source,
+        })?;
+        let (drain, draining) = watch::channel(false);
+        let app = Arc::new(Shared {
+            name: name(&config),
+            key: key.public().to_string(),
+            started_at: clock::now(),
+            address,
+            token,
+            disk: Box::new(disk),
+            store,
+            registry_store,
+            registry,
+            catalogue,
+            devices: Devices::new(config.discovery.max_devices as usize),
+            sensors: crate::sensors::Sensors::default(),
+            drops: Drops::default(),
+            notices: Notices::default(),
+            metrics: Arc::new(Metrics::default()),
+            drain: draining.clone(),
+            queries: Arc::new(Semaphore::new(config.limits.queries as usize)),
+            live_clients: Arc::new(Semaphore::new(config.http.max_live_clients as usize)),
+            config,
+        });
+        tell_recovery(&app, "log", &recovery);
+        tell_recovery(&app, "registry", &registry_recovery);
+        publish_node(&app).await;
+        let mut tasks = JoinSet::new();
+        let served = http::serve(
+            listener,
+            http::router(app.clone()),
+            app.config.http.clone(),
+            app.metrics.clone(),
+            draining,
+        );
+        tasks.spawn(served);
+        tasks.spawn(crate::sensors::watch(app.clone()));
+        if app.config.discovery.enabled {
+            tasks.spawn(crate::devices::watch(app.clone()));
+        }
+        tasks.spawn(crate::health::watch(app.clone()));
+        Ok(Self {
+            app,
+            token: new_token.map(|token| token.reveal()),
+            drain,
+            tasks,
+            _lock: lock,
+        })
+    }
+
+    /// The address it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.app.address
+    }
+
+    /// The token that changing needs, if it was made at this start: to be shown once.
+    #[must_use]
+    pub fn new_token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.app.name
+    }
+
+    /// Its public key, hexadecimal.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.app.key
+    }
+
+    /// Ends it in order: takes no more, ends its subscriptions, drains and closes the log.
+    ///
+    /// # Errors
+    /// When the log could not be closed; what was acknowledged is safe nevertheless.
+    pub async fn shutdown(mut self) -> Result<(), chappe_log::Error> {
+        self.drain.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+        let stores = [self.app.store.clone(), self.app.registry_store.clone()];
+        for store in stores {
+            let closed = tokio::task::spawn_blocking(move || store.close()).await;
+            closed.unwrap_or(Err(chappe_log::Error::Closed))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node")
+            .field("name", &self.app.name)
+            .field("address", &self.app.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Resolves when the process is asked to end: SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the system does not let signals be waited for.
+pub async fn end_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// The runtime of a node: one thread that serves, few that wait for the disk.
+///
+/// # Errors
+/// When the system gives no threads.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .thread_stack_size(1 << 20)
+        .build()
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Listen { address, source })
+}
+
+fn name(config: &Config) -> String {
+    if !config.name.is_empty() {
+        return config.name.clone();
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => "chappe".to_owned(),
+        host => host.chars().take(63).collect(),
+    }
+}
+
+fn level(level: DurabilityLevel) -> Level {
+    match level {
+        DurabilityLevel::Memory => Level::Memory,
+        DurabilityLevel::Process => Level::Process,
+        DurabilityLevel::Power => Level::Power,
+    }
+}
+
+fn open_log(directory: &Path, config: &Config, cut: bool) -> Result<(Store, Recovery), StartError> {
+    let disk = FileDisk::open(directory).map_err(|source| StartError::Directory {
+        path: directory.to_owned(),
+        source,
+    })?;
+    let retain = Some(config.log.max_bytes).filter(|bytes| cut && *bytes > 0);
+    let options = Options {
+        segment_bytes: config.log.segment_bytes,
+        queue_bytes: QUEUE_BYTES,
+        queue_full: QueueFull::Refuse,
+        batch_bytes: QUEUE_BYTES,
+        reserve_bytes: config.log.min_free_bytes,
+        retain_bytes: retain,
+        follow_records: FOLLOW_RECORDS,
+        ..Options::default()
+    };
+    let seed = chappe_transport::seed_number().map_err(StartError::Random)?;
+    Store::open(Box::new(disk), options, seed).map_err(|source| StartError::Log {
+        path: directory.to_owned(),
+        source,
+    })
+}
+
+fn open_registry(directory: &Path, store: &Store) -> Result<Registry, StartError> {
+    let path = || directory.to_owned();
+    let existing = store.streams();
+    let metadata = existing.iter().find(|info| info.name == "registry");
+    let metadata = metadata.map_or(&[][..], |info| &info.metadata);
+    let stream = store.stream("registry", Level::Power, metadata);
+    let stream = stream.map_err(|source| StartError::Log {
+        path: path(),
+        source,
+    })?;
+    let journal = LogJournal::new(stream, || clock::now().0);
+    Registry::open(journal).map_err(|source| StartError::Registry {
+        path: path(),
+        source,
+    })
+}
+
+/// Tells what opening a log found that somebody should know.
+fn tell_recovery(app: &App, name: &str, recovery: &Recovery) {
+    let tell = |text: String| app.notices.tell(NoticeKind::Health, name, text);
+    if recovery.copied {
+        tell("the files are a copy: every stream goes on in a new epoch".to_owned());
+    }
+    if let Some(tail) = &recovery.torn_tail {
+        tell(format!(
+            "{} bytes at the end of {} were never complete and were cut",
+            tail.bytes, tail.segment
+        ));
+    }
+    for range in &recovery.corrupt {
+        tell(format!(
+            "{} bytes of {} are damaged: {}",
+            range.bytes, range.segment, range.what
+        ));
+    }
+    for epoch in recovery.new_epochs.iter().take(20) {
+        tell(format!(
+            "stream {} goes on in a new epoch: {}",
+            epoch.stream,
+            epoch.reason.text()
+        ));
+    }
+}
+
+/// Publishes the node itself.
+async fn publish_node(app: &App) {
+    use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
+    let key = format!("urn:chappe:node:{}", app.key);
+    let mut entity = Entity::new(key.clone(), EntityKind::Node, app.name.clone());
+    let address = Literal::new_simple_literal(format!("http://{}/", app.address));
+    let subject = NamedNode::new_unchecked(key);
+    entity
+        .triples
+        .push(Triple::new(subject, vocabulary::ADDRESS, address));
+    crate::register::publish(app, entity).await;
+}

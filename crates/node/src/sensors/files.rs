@@ -1,0 +1,213 @@
+//! The files of virtual sensors: read, checked, written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use chappe_stream::{Descriptor, DescriptorError, check_name};
+
+use crate::config::{Config, ConfigError, Problem};
+
+/// Longest file in bytes; what is longer is refused unread.
+const FILE_BYTES_MAX: u64 = 256 << 10;
+/// Most files of one directory; reason: each is a task with windows of its own.
+const FILES_MAX: usize = 1_000;
+
+/// What checking a configuration with all its files found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// The names of the virtual sensors.
+    pub sensors: Vec<String>,
+}
+
+/// Checks what a configuration refers to: the files of its virtual sensors.
+///
+/// # Errors
+/// Everything that is wrong, by file, line, key and hint.
+pub fn check(config: &Config) -> Result<Checked, ConfigError> {
+    let mut problems = Vec::new();
+    let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let found = match scan(&config.sensors_directory) {
+        Ok(found) => found,
+        Err(error) => {
+            problems.push(problem_of(&config.sensors_directory, error.to_string()));
+            BTreeMap::new()
+        }
+    };
+    for path in found.into_keys() {
+        match read(&path) {
+            Err(text) => problems.push(problem_of(&path, text)),
+            Ok(text) => match Descriptor::parse(&path.display().to_string(), &text) {
+                Err(error) => problems.push(problem(error)),
+                Ok(descriptor) => {
+                    if let Some(other) = names.insert(descriptor.name.clone(), path.clone()) {
+                        let text = format!(
+                            "the name {:?} is also that of {}",
+                            descriptor.name,
+                            other.display()
+                        );
+                        problems.push(problem_of(&path, text));
+                    }
+                }
+            },
+        }
+    }
+    if problems.is_empty() {
+        let sensors = names.into_keys().collect();
+        return Ok(Checked { sensors });
+    }
+    Err(ConfigError { problems })
+}
+
+/// A fault of a descriptor as a problem of the configuration.
+pub(super) fn problem(error: DescriptorError) -> Problem {
+    Problem {
+        place: error.file,
+        line: Some(error.line),
+        key: Some(error.key).filter(|key| !key.is_empty()),
+        what: error.message,
+        hint: error.hint,
+    }
+}
+
+fn problem_of(path: &Path, what: String) -> Problem {
+    Problem {
+        place: path.display().to_string(),
+        line: None,
+        key: None,
+        what,
+        hint: None,
+    }
+}
+
+/// What tells whether a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
+
+/// The files of a directory; none when there is no such directory.
+pub(super) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut found = BTreeMap::new();
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') || !name.ends_with(".toml") {
+            continue;
+        }
+        // A file may be gone by now.
+        let Ok(metadata) = fs::metadata(&path) else {
+            continue;
+        };
+        if metadata.is_file() && found.len() < FILES_MAX {
+            let stamp = Stamp {
+                modified: metadata.modified().ok(),
+                bytes: metadata.len(),
+                inode: metadata.ino(),
+            };
+            found.insert(path, stamp);
+        }
+    }
+    Ok(found)
+}
+
+/// The text of a file, or why it cannot be read.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// Why a file was not written.
+pub(crate) enum FileError {
+    /// It is wrong.
+    Wrong(Box<Problem>),
+    /// The disk refuses.
+    Io(String),
+}
+
+/// Writes the file of the sensor `name`, whole or not at all.
+pub(super) fn write(
+    directory: &Path,
+    path: Option<PathBuf>,
+    name: &str,
+    text: &str,
+) -> Result<(), FileError> {
+    let wrong = |what: String, hint: Option<&str>| {
+        FileError::Wrong(Box::new(Problem {
+            place: format!("{name}.toml"),
+            line: None,
+            key: Some("name".to_owned()),
+            what,
+            hint: hint.map(str::to_owned),
+        }))
+    };
+    check_name(name).map_err(|error| wrong(error.to_string(), None))?;
+    let descriptor = Descriptor::parse(&format!("{name}.toml"), text)
+        .map_err(|error| FileError::Wrong(Box::new(problem(error))))?;
+    if descriptor.name != name {
+        let what = format!("the file is that of {:?}, not of {name:?}", descriptor.name);
+        return Err(wrong(
+            what,
+            Some("the name stands in the path and in the file"),
+        ));
+    }
+    let path = path.unwrap_or_else(|| directory.join(format!("{name}.toml")));
+    let hidden = directory.join(format!(".{name}.toml.new"));
+    let written = fs::create_dir_all(directory)
+        .and_then(|()| fs::File::create(&hidden))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&hidden, &path));
+    written.map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_only_when_it_is_right_and_under_its_own_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let sensors = directory.path().join("sensors");
+        let text = "name = \"a.b\"\n[[source]]\nalias = \"x\"\nstream = \"s\"\n\
+            [output]\nsql = \"select 1 as y\"\n[[output.field]]\nname = \"y\"\ntype = \"integer\"\n";
+        assert!(write(&sensors, None, "a.b", text).is_ok());
+        assert_eq!(scan(&sensors).unwrap().len(), 1);
+        for (name, text) in [
+            ("a.c", text),
+            ("../a", text),
+            ("a.b", "name = 3"),
+            ("a.b", ""),
+        ] {
+            let refused = write(&sensors, None, name, text);
+            assert!(matches!(refused, Err(FileError::Wrong(_))), "{name}");
+        }
+        let path = sensors.join("a.b.toml");
+        assert_eq!(read(&path).unwrap(), text);
+        let config = Config {
+            sensors_directory: sensors.clone(),
+            ..Config::default()
+        };
+        assert_eq!(check(&config).unwrap().sensors, ["a.b"]);
+        fs::write(sensors.join("twin.toml"), text).unwrap();
+        fs::write(sensors.join("wrong.toml"), "name = \"w\"\ncolour = 1").unwrap();
+        let error = check(&config).unwrap_err();
+        assert_eq!(error.problems.len(), 2, "{error}");
+        assert_eq!(error.problems[1].line, Some(2));
+    }
+}

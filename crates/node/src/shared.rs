@@ -1,0 +1,178 @@
+//! What all parts of a running node share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use chappe_identity::TokenHash;
+use chappe_log::{Disk, Health, Store};
+use chappe_registry::Registry;
+use chappe_stream::Timestamp;
+use chappe_transport::{Drops, Hop};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::catalogue::Catalogue;
+use crate::config::Config;
+use crate::devices::Devices;
+use crate::http::Problem;
+use crate::metrics::{DropLabels, Metrics, StateLabel, StreamLabel};
+use crate::notices::Notices;
+use crate::sensors::Sensors;
+
+/// A running node, as its parts see it.
+pub(crate) type App = Arc<Shared>;
+
+/// What all parts of a running node share.
+pub(crate) struct Shared {
+    /// Its configuration.
+    pub(crate) config: Config,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its public key, hexadecimal.
+    pub(crate) key: String,
+    /// When it was started.
+    pub(crate) started_at: Timestamp,
+    /// The address it listens on.
+    pub(crate) address: SocketAddr,
+    /// What recognizes its token.
+    pub(crate) token: TokenHash,
+    /// The disk of its log, for its free space.
+    pub(crate) disk: Box<dyn Disk>,
+    /// The log.
+    pub(crate) store: Store,
+    /// The log of the registry.
+    pub(crate) registry_store: Store,
+    /// The registry.
+    pub(crate) registry: Registry,
+    /// The streams.
+    pub(crate) catalogue: Catalogue,
+    /// The devices.
+    pub(crate) devices: Devices,
+    /// The virtual sensors.
+    pub(crate) sensors: Sensors,
+    /// What was dropped.
+    pub(crate) drops: Drops,
+    /// What happened.
+    pub(crate) notices: Notices,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Becomes true when the node ends.
+    pub(crate) drain: watch::Receiver<bool>,
+    /// Room for queries.
+    pub(crate) queries: Arc<Semaphore>,
+    /// Room for clients of live data.
+    pub(crate) live_clients: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Bytes that can still be written under the data directory.
+    pub(crate) fn disk_free_bytes(&self) -> u64 {
+        self.disk.free_bytes().unwrap_or(0)
+    }
+
+    /// Notes what was dropped at the HTTP face.
+    pub(crate) fn count_drop(
+        &self,
+        reason: &'static str,
+        peer: &str,
+        detail: &str,
+        hint: Option<String>,
+    ) {
+        self.drops
+            .record(Hop::Http, reason, peer, detail.to_owned(), hint);
+    }
+
+    /// Room for one more query.
+    pub(crate) fn query_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.queries.clone().try_acquire_owned().map_err(|_| {
+            Problem::unavailable("as many queries as allowed are running")
+                .hint("try again in a moment; the limit is limits.queries")
+        })
+    }
+
+    /// Why the node takes no data; empty when it does.
+    pub(crate) fn reasons_not_ready(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for (name, store) in [("log", &self.store), ("registry", &self.registry_store)] {
+            match store.health() {
+                Health::Ok => {}
+                Health::Full => reasons.push(format!("{name}: the disk is full")),
+                Health::Failed(reason) => reasons.push(format!("{name}: {reason}")),
+            }
+        }
+        if *self.drain.borrow() {
+            reasons.push("the node ends".to_owned());
+        }
+        reasons
+    }
+
+    /// Brings up to date what is measured rather than counted.
+    pub(crate) fn measure(&self) {
+        let metrics = &self.metrics;
+        let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        metrics.disk_free.set(gauge(self.disk_free_bytes()));
+        metrics.resident.set(gauge(resident_bytes()));
+        metrics.start_time.set(self.started_at.0 as f64 / 1e9);
+        let healthy = self.store.health() == Health::Ok;
+        metrics.log_healthy.set(i64::from(healthy));
+        let counters = self.store.counters();
+        metrics.log_bytes.inner().store(counters.bytes, RELAXED);
+        metrics.log_records.inner().store(counters.records, RELAXED);
+        metrics.log_syncs.inner().store(counters.syncs, RELAXED);
+        for (state, count) in self.devices.counts() {
+            let label = StateLabel { state };
+            metrics.devices.get_or_create(&label).set(count);
+        }
+        for (state, count) in self.sensors.counts() {
+            let label = StateLabel { state };
+            metrics.sensors.get_or_create(&label).set(count);
+        }
+        for (hop, reason, count) in self.drops.totals() {
+            let label = DropLabels {
+                hop: hop.as_str(),
+                reason,
+            };
+            let counter = metrics.dropped.get_or_create(&label);
+            counter.inner().store(count, RELAXED);
+        }
+        self.measure_streams();
+    }
+
+    fn measure_streams(&self) {
+        let named = self.config.limits.metric_streams as usize;
+        let entries = self.catalogue.entries();
+        let streams = i64::try_from(entries.len()).unwrap_or(i64::MAX);
+        self.metrics.streams.set(streams);
+        let mut other = 0;
+        for (index, entry) in entries.iter().enumerate() {
+            let last = entry.log.log().last();
+            if index >= named {
+                other += last;
+                continue;
+            }
+            let stream = entry.name.clone();
+            let counter = self.metrics.elements.get_or_create(&StreamLabel { stream });
+            counter.inner().store(last, RELAXED);
+        }
+        if entries.len() > named {
+            let stream = "other".to_owned();
+            let counter = self.metrics.elements.get_or_create(&StreamLabel { stream });
+            counter.inner().store(other, RELAXED);
+        }
+    }
+}
+
+/// Waits until the node ends.
+pub(crate) async fn ended(drain: &mut watch::Receiver<bool>) {
+    // An error says that the node itself is gone.
+    let _ = drain.wait_for(|drain| *drain).await;
+}
+
+const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
+
+/// Resident memory of this process; 0 where the system does not say.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}

@@ -1,0 +1,195 @@
+//! A node in this process on a free port, and an HTTP client that sends exactly what it is told.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+/// The configuration of a node that lives in `directory` and looks for no devices.
+pub(crate) fn config(directory: &Path) -> Config {
+    let mut config = Config {
+        name: "test".into(),
+        data_directory: directory.join("data"),
+        sensors_directory: directory.join("sensors"),
+        ..Config::default()
+    };
+    config.http.listen = "127.0.0.1:0".parse().unwrap();
+    config.discovery.enabled = false;
+    config.log.min_free_bytes = 0;
+    config
+}
+
+pub(crate) async fn start(directory: &Path) -> Node {
+    Node::start(config(directory)).await.unwrap()
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Sends a request with exactly these header fields.
+pub(crate) async fn raw(address: SocketAddr, request: &str, body: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // A server that refuses by the head alone may close before it has read the body.
+    let _ = stream.write_all(body).await;
+    let mut reader = BufReader::new(stream);
+    let (status, headers) = head(&mut reader).await;
+    let mut bytes = Vec::new();
+    if headers
+        .get("transfer-encoding")
+        .is_some_and(|e| e == "chunked")
+    {
+        while let Some(chunk) = chunk(&mut reader).await {
+            bytes.extend(chunk);
+        }
+    } else if let Some(length) = headers.get("content-length") {
+        bytes.resize(length.parse().unwrap(), 0);
+        reader.read_exact(&mut bytes).await.unwrap();
+    }
+    let body = String::from_utf8(bytes).unwrap();
+    Answer {
+        status,
+        headers,
+        body,
+    }
+}
+
+/// Sends a request as a well-behaved client does.
+pub(crate) async fn send(
+    node: &Node,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let mut request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        node.address(),
+        body.len()
+    );
+    for (name, value) in fields {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str("\r\n");
+    raw(node.address(), &request, body).await
+}
+
+pub(crate) async fn get(node: &Node, path: &str) -> Answer {
+    send(node, "GET", path, &[], b"").await
+}
+
+type Reader = BufReader<TcpStream>;
+
+async fn head(reader: &mut Reader) -> (u16, HashMap<String, String>) {
+    let mut line = String::new();
+    reader.read_line(&mut line).await.unwrap();
+    let status = line.split(' ').nth(1).unwrap_or_default();
+    let status = status
+        .parse()
+        .unwrap_or_else(|_| panic!("no answer: {line:?}"));
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).await.unwrap();
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            return (status, headers);
+        };
+        headers.insert(name.to_lowercase(), value.to_owned());
+    }
+}
+
+async fn chunk(reader: &mut Reader) -> Option<Vec<u8>> {
+    let mut line = String::new();
+    reader.read_line(&mut line).await.ok()?;
+    let length = usize::from_str_radix(line.trim(), 16).ok()?;
+    let mut bytes = vec![0; length + 2];
+    reader.read_exact(&mut bytes).await.ok()?;
+    bytes.truncate(length);
+    (length > 0).then_some(bytes)
+}
+
+/// One event of a stream of server-sent events.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) event: String,
+    pub(crate) id: String,
+    pub(crate) data: String,
+}
+
+/// A client of live data.
+pub(crate) struct Live {
+    reader: Reader,
+    text: String,
+}
+
+impl Live {
+    pub(crate) async fn open(node: &Node, query: &str, last_event: Option<&str>) -> Self {
+        let mut stream = TcpStream::connect(node.address()).await.unwrap();
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        let request = format!(
+            "GET /api/v1/live?{query} HTTP/1.1\r\nHost: {}\r\n{last}\r\n",
+            node.address()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut reader = BufReader::new(stream);
+        let (status, headers) = head(&mut reader).await;
+        assert_eq!(status, 200);
+        assert_eq!(headers["content-type"], "text/event-stream");
+        Self {
+            reader,
+            text: String::new(),
+        }
+    }
+
+    /// The next event; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let mut read = Event::default();
+                for line in event.lines() {
+                    match line.split_once(": ") {
+                        Some(("event", value)) => read.event = value.into(),
+                        Some(("id", value)) => read.id = value.into(),
+                        Some(("data", value)) => read.data = value.into(),
+                        _ => {}
+                    }
+                }
+                self.text = rest.to_owned();
+                if !read.event.is_empty() {
+                    return Some(read);
+                }
+                continue;
+            }
+            let bytes = chunk(&mut self.reader).await?;
+            self.text.push_str(&String::from_utf8(bytes).unwrap());
+        }
+    }
+
+    /// The next event of this kind.
+    pub(crate) async fn next_of(&mut self, kind: &str) -> Event {
+        loop {
+            let event = self.next().await.expect("the stream of events ended");
+            if event.event == kind {
+                return event;
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Goal: every route answers in its documented form, and a request that could come from a foreign
+//! page, from a stranger or from somebody hostile is refused with a problem that says why.
+//! Method: a node in this process, driven over real HTTP, header by header.
+
+mod common;
+
+use chappe_node::Node;
+use common::{config, get, raw, send, start};
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    chappe_node::runtime().unwrap().block_on(future)
+}
+
+const ROUTES: [(&str, &str); 12] = [
+    ("/api/v1/node", "application/json"),
+    ("/api/v1/devices", "application/json"),
+    ("/api/v1/entities", "application/json"),
+    ("/api/v1/streams", "application/json"),
+    ("/api/v1/virtual-sensors", "application/json"),
+    ("/api/v1/drops", "application/json"),
+    ("/api/v1/notices", "application/json"),
+    ("/api/v1/openapi.json", "application/json"),
+    ("/health", "application/json"),
+    ("/ready", "application/json"),
+    (
+        "/metrics",
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    ),
+    ("/", "text/html; charset=utf-8"),
+];
+
+#[test]
+fn every_route_answers_with_the_headers_that_keep_browsers_safe() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        for (path, kind) in ROUTES {
+            let answer = get(&node, path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+            assert_eq!(answer.headers["content-type"], kind, "{path}");
+            let policy = &answer.headers["content-security-policy"];
+            assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"));
+            assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+            assert_eq!(answer.headers["referrer-policy"], "no-referrer");
+            assert!(!answer.headers.contains_key("access-control-allow-origin"));
+        }
+        let me = get(&node, "/api/v1/node").await.json();
+        assert_eq!(me["name"], "test");
+        assert_eq!(me["address"], node.address().to_string());
+        assert_eq!(me["key"], node.key());
+        let key = format!("/api/v1/entities/urn%3Achappe%3Anode%3A{}", node.key());
+        assert_eq!(get(&node, &key).await.json()["kind"], "node");
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn the_description_names_every_route_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        let description = get(&node, "/api/v1/openapi.json").await.json();
+        assert_eq!(description, chappe_node::openapi());
+        let paths = description["paths"].as_object().unwrap();
+        // Live data does not end by itself.
+        for (path, operations) in paths.iter().filter(|(path, _)| !path.ends_with("/live")) {
+            let path = path.replace("{name}", "none").replace("{key}", "none");
+            for method in operations.as_object().unwrap().keys() {
+                let answer = send(&node, &method.to_uppercase(), &path, &[], b"").await;
+                assert_ne!(answer.status, 405, "{method} {path}");
+                let unknown = answer.body.contains("there is nothing at");
+                assert!(!unknown, "{method} {path}: {}", answer.body);
+            }
+        }
+        for (path, _) in ROUTES.iter().filter(|(path, _)| *path != "/") {
+            let described = paths.contains_key(*path) || path.ends_with("openapi.json");
+            assert!(described, "{path}");
+        }
+        node.shutdown().await.unwrap();
+    });
+}
+
+async fn with_host(node: &Node, host: &str, more: &str) -> u16 {
+    let request =
+        format!("GET /api/v1/node HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n");
+    raw(node.address(), &request, b"").await.status
+}
+
+#[test]
+fn names_that_are_not_the_nodes_and_pages_of_others_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.http.hosts = vec!["ward.example".into()];
+        let node = Node::start(config).await.unwrap();
+        let port = node.address().port();
+        for host in [
+            "127.0.0.1",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:80",
+            "ward.example",
+            "10.1.2.3",
+        ] {
+            assert_eq!(with_host(&node, host, "").await, 200, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "ward.example.evil",
+            "",
+            "[::1",
+            "a b",
+        ] {
+            assert_ne!(with_host(&node, host, "").await, 200, "{host}");
+        }
+        let own = format!("127.0.0.1:{port}");
+        let two = format!("Host: {own}\r\n");
+        assert_ne!(with_host(&node, &own, &two).await, 200, "two hosts");
+        let table = [
+            (format!("Origin: http://{own}\r\n"), 200),
+            ("Origin: http://evil.example\r\n".to_owned(), 403),
+            (format!("Origin: http://127.0.0.1:{}\r\n", port ^ 1), 403),
+            ("Origin: null\r\n".to_owned(), 403),
+            (
+                format!("Origin: http://{own}\r\nOrigin: http://evil.example\r\n"),
+                403,
+            ),
+            ("Sec-Fetch-Site: cross-site\r\n".to_owned(), 403),
+            (
+                "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n".to_owned(),
+                200,
+            ),
+            ("Sec-Fetch-Site: same-origin\r\n".to_owned(), 200),
+        ];
+        for (fields, status) in table {
+            assert_eq!(with_host(&node, &own, &fields).await, status, "{fields}");
+        }
+        let drops = get(&node, "/api/v1/drops").await.json();
+        let reasons: Vec<_> = drops["drops"].as_array().unwrap().iter().collect();
+        let counted = |reason: &str| reasons.iter().any(|drop| drop["reason"] == reason);
+        assert!(counted("host") && counted("origin"), "{drops}");
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn changing_needs_the_token_and_reading_too_when_it_is_so_configured() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        let token = node
+            .new_token()
+            .expect("the first start makes a token")
+            .to_owned();
+        let path = "/api/v1/virtual-sensors/none";
+        let answer = send(&node, "DELETE", path, &[], b"").await;
+        assert_eq!(answer.status, 401);
+        assert_eq!(answer.headers["content-type"], "application/problem+json");
+        assert!(answer.headers["www-authenticate"].starts_with("Bearer"));
+        assert!(
+            answer.json()["hint"]
+                .as_str()
+                .unwrap()
+                .contains("Authorization: Bearer")
+        );
+        let right = format!("Bearer {token}");
+        for (credential, status) in [
+            (right.as_str(), 404),
+            ("Bearer AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", 401),
+            ("Bearer ", 401),
+            ("Basic YTpi", 401),
+        ] {
+            let fields = [("Authorization", credential)];
+            let answer = send(&node, "DELETE", path, &fields, b"").await;
+            assert_eq!(answer.status, status, "{credential}");
+        }
+        let wrong = [("Authorization", "Bearer no")];
+        assert_eq!(
+            send(&node, "GET", "/api/v1/node", &wrong, b"").await.status,
+            401
+        );
+        node.shutdown().await.unwrap();
+
+        let mut config = config(directory.path());
+        config.access.read = chappe_node::config::Read::Token;
+        let node = Node::start(config).await.unwrap();
+        assert!(node.new_token().is_none(), "the token is printed once");
+        for path in ["/api/v1/node", "/api/v1/live", "/metrics"] {
+            assert_eq!(get(&node, path).await.status, 401, "{path}");
+        }
+        for path in ["/", "/health", "/ready"] {
+            assert_eq!(get(&node, path).await.status, 200, "{path}");
+        }
+        let fields = [("Authorization", right.as_str())];
+        let answer = send(&node, "GET", "/api/v1/node", &fields, b"").await;
+        assert_eq!(answer.status, 200);
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_not_there_or_not_understood_is_a_problem_with_a_hint() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        let table = [
+            ("GET", "/api/v1/streems", 404),
+            ("GET", "/../../etc/passwd", 404),
+            ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
+            ("GET", "/api/v1/streams/none", 404),
+            ("GET", "/api/v1/streams/none/elements", 404),
+            ("GET", "/api/v1/devices/urn%3Ax", 404),
+            ("GET", "/api/v1/entities/urn%3Ax", 404),
+            ("GET", "/api/v1/entities?kind=stram", 400),
+            ("GET", "/api/v1/entities?colour=red", 400),
+            ("GET", "/api/v1/entities?limit=-1", 400),
+            ("GET", "/api/v1/live?after=x", 400),
+            ("GET", "/api/v1/live?streams=../x", 400),
+            ("GET", "/api/v1/sparql", 400),
+            ("POST", "/api/v1/sparql", 415),
+            ("POST", "/api/v1/streams/query", 400),
+        ];
+        for (method, path, status) in table {
+            let answer = send(&node, method, path, &[], b"").await;
+            assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+            assert_eq!(
+                answer.headers["content-type"], "application/problem+json",
+                "{path}"
+            );
+            let problem = answer.json();
+            assert_eq!(problem["status"], status, "{path}");
+            assert!(
+                problem["detail"]
+                    .as_str()
+                    .is_some_and(|detail| !detail.is_empty())
+            );
+        }
+        let answer = send(&node, "PATCH", "/health", &[], b"").await;
+        assert_eq!(
+            answer.status, 401,
+            "changing is refused before anything else"
+        );
+        let large = vec![b' '; (1 << 20) + 1];
+        let answer = send(&node, "POST", "/api/v1/streams/query", &[], &large).await;
+        assert_eq!(answer.status, 413, "{}", answer.body);
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn hostile_queries_are_refused_or_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.limits.query_time_ms = 200;
+        let node = Node::start(config).await.unwrap();
+        let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) \
+             select count(*) from n";
+        for sql in [
+            "attach database '/etc/passwd' as x",
+            "create table x (a)",
+            "select load_extension('x')",
+            "pragma database_list",
+            "select * from sqlite_master; drop table x",
+            "select readfile('/etc/passwd')",
+            "select 1; select 2",
+            endless,
+            "",
+        ] {
+            let body = serde_json::json!({ "sql": sql }).to_string();
+            let answer = send(&node, "POST", "/api/v1/streams/query", &[], body.as_bytes()).await;
+            assert!((400..500).contains(&answer.status), "{sql}: {answer:?}");
+        }
+        let fields = [("Content-Type", "application/sparql-query")];
+        for query in [
+            "INSERT DATA { <urn:a> <urn:b> <urn:c> }",
+            "SELECT * WHERE { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }",
+            "SELECT * FROM <file:///etc/passwd> WHERE { ?s ?p ?o }",
+            "SELECT * WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r . \
+             ?s ?t ?u . ?v ?w ?x . ?y ?z ?aa . ?bb ?cc ?dd . ?ee ?ff ?gg . ?hh ?ii ?jj . ?kk ?ll ?mm}",
+            "SELECT",
+        ] {
+            let answer = send(&node, "POST", "/api/v1/sparql", &fields, query.as_bytes()).await;
+            assert!((400..500).contains(&answer.status), "{query}: {answer:?}");
+        }
+        let ask = "ASK { ?s a <https://chappe.example/ns#Node> }";
+        let answer = send(&node, "POST", "/api/v1/sparql", &fields, ask.as_bytes()).await;
+        assert_eq!(answer.json()["boolean"], true, "{answer:?}");
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        let query = b"query=ASK%20%7B%3Fs+%3Fp+%3Fo%7D";
+        let answer = send(&node, "POST", "/api/v1/sparql", &form, query).await;
+        assert_eq!(
+            answer.headers["content-type"],
+            "application/sparql-results+json"
+        );
+        assert_eq!(answer.json()["boolean"], true);
+        node.shutdown().await.unwrap();
+    });
+}
