@@ -147,6 +147,10 @@ async fn take(shared: &Arc<Shared>, event: Event) {
             shared.tell(Seen::Match { id, endpoint });
         }
         Event::ProbeEnded { id, count } => shared.tell(Seen::SearchEnded { id, count }),
+        Event::ResolveEnded { endpoint, answered } => {
+            let endpoint = endpoint.to_string();
+            shared.tell(Seen::ResolveEnded { endpoint, answered });
+        }
         Event::NotAsked { reason, .. } => {
             let what = "question not asked";
             shared.drops.record(Hop::Discovery, what, "", reason, None);
@@ -167,7 +171,7 @@ async fn take(shared: &Arc<Shared>, event: Event) {
                 drops.record_times(times, hop, label, from.ip(), detail, hint);
             }
         }
-        // Addresses are judged where they are used; the end of a Resolve is told by its answer.
+        // Addresses are judged where they are used.
         _ => {}
     }
 }

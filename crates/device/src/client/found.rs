@@ -70,6 +70,13 @@ pub enum Seen {
         /// Its endpoint.
         endpoint: String,
     },
+    /// The time of a [`resolve`](super::DeviceClient::resolve) is over, or it is answered.
+    ResolveEnded {
+        /// The endpoint that was asked for.
+        endpoint: String,
+        /// Whether an answer came.
+        answered: bool,
+    },
     /// The time of a search is over.
     SearchEnded {
         /// Of the search.
