@@ -30,13 +30,13 @@ fn each_metric_is_a_stream_with_unit_and_meaning() {
     let ecg = &mapping.offers()[1].schema.fields[0];
     assert_eq!(ecg.field_type, FieldType::Samples);
     assert_eq!(ecg.unit.as_deref(), Some("mV"));
-    let property = "urn:oid:1.2.840.10004.1.1.1.0.0.1#131330";
+    let property = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330";
     assert_eq!(ecg.observed_property.as_deref(), Some(property));
     assert_eq!(ecg.description.as_deref(), Some("ECG lead II"));
     let site = mapping.offers()[3].schema.fields[0]
         .observed_property
         .as_deref();
-    assert_eq!(site, Some("urn:chappe:test#67112960"));
+    assert_eq!(site, Some("urn:chappe:test:67112960"));
     assert_eq!(mapping.actions(), [EPISODIC_METRIC_REPORT, WAVEFORM_STREAM]);
 }
 
