@@ -1,3 +1,73 @@
-//! The program.
+//! The program `chappe`.
+//!
+//! Data goes to standard output, everything else to standard error. Exit code 0: done; 1: a negative
+//! result (nothing found, a check failed, a target missed); 2: an error, with a `hint:` when the
+//! remedy is known.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod cli;
+mod command;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use output::Outcome;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logging(cli.verbose);
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                output::note(format_args!("error: {}", failure.message));
+            }
+            if let Some(hint) = failure.hint {
+                output::note(format_args!("hint: {hint}"));
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Outcome {
+    let json = cli.json;
+    match cli.command {
+        Command::Demo(flags) => command::demo::run(flags, json),
+        Command::Serve(flags) => command::serve::run(flags, json),
+        Command::Device(cli::Device::Run(flags)) => command::device::run(flags, json),
+        Command::Find(flags) => command::find::run(flags, json),
+        Command::Doctor(flags) => command::doctor::run(flags, json),
+        Command::Describe(flags) => command::describe::run(flags, json),
+        Command::Call(flags) => command::call::run(flags, json),
+        Command::Watch(flags) => command::watch::run(flags, json),
+        Command::Query(flags) => command::query::run(flags, json),
+        Command::Trace(flags) => command::trace::run(flags, json),
+        Command::Config(verb) => command::config::run(verb, json),
+        Command::Data(cli::Data::Check { directory }) => command::data::check(&directory, json),
+        Command::Completions { shell } => {
+            command::completions(shell);
+            Ok(())
+        }
+    }
+}
+
+/// Logs go to standard error; `CHAPPE_LOG` takes the syntax of `tracing`'s filters.
+fn logging(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CHAPPE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -1,0 +1,118 @@
+//! `chappe watch DEVICE`: a device's values without a node.
+
+use chappe_stream::{StreamElement, Value};
+use chappe_wrappers::dpws::{Attachment, Yield};
+use chappe_wrappers::rules::Rules;
+use chappe_wrappers::{Offer, Trouble};
+use serde_json::json;
+
+use super::session::Session;
+use super::watch::sparkline;
+use crate::cli::Watch;
+use crate::output::{self, Failure, Outcome};
+
+/// Subscribes to a device and prints its elements until the count is reached.
+pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
+    let session = Session::start(&flags.network)?;
+    let description = session.device(device).await?;
+    let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
+    let offers = attachment.offers().to_vec();
+    output::progress(format_args!(
+        "{} has {} streams",
+        description.name(),
+        offers.len()
+    ));
+    let mut left = flags.count.unwrap_or(u64::MAX);
+    while let Some(yields) = attachment.next().await {
+        for one in yields {
+            match one {
+                Yield::Element(offer, element) => {
+                    print(&offers[offer], &element, json);
+                    left -= 1;
+                    if left == 0 {
+                        drop(attachment);
+                        session.close().await;
+                        return Ok(());
+                    }
+                }
+                Yield::Trouble(Trouble {
+                    reason,
+                    detail,
+                    hint,
+                }) => {
+                    output::note(format_args!("{reason}: {detail}"));
+                    if let Some(hint) = hint {
+                        output::note(format_args!("hint: {hint}"));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Err(Failure::new("the device gives no value")
+        .hint("see what it offers with: chappe describe DEVICE"))
+}
+
+fn print(offer: &Offer, element: &StreamElement, json: bool) {
+    let fields = offer.schema.fields.iter().zip(&element.values);
+    if json {
+        let values: serde_json::Map<_, _> = fields
+            .map(|(field, value)| (field.name.clone(), as_json(value)))
+            .collect();
+        output::json(&json!({
+            "stream": offer.name, "source_time_ns": element.source_time.0,
+            "quality": element.quality, "key": element.key, "values": values,
+        }));
+        return;
+    }
+    let words: Vec<_> = fields
+        .map(|(field, value)| {
+            let unit = field.unit.as_deref().unwrap_or_default();
+            format!("{} {} {unit}", field.name, word(value))
+                .trim_end()
+                .to_owned()
+        })
+        .collect();
+    let key = element
+        .key
+        .as_deref()
+        .map(|key| format!(" [{key}]"))
+        .unwrap_or_default();
+    output::line(super::find::clean(&format!(
+        "{}{key}  {}",
+        offer.name,
+        words.join("  ")
+    )));
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Integer(value) => value.to_string(),
+        Value::Double(value) => value.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        Value::Samples(samples) => sparkline(&samples.values),
+    }
+}
+
+fn as_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Boolean(value) => json!(value),
+        Value::Integer(value) => json!(value),
+        Value::Double(value) => json!(value),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => json!(
+            bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        ),
+        Value::Samples(samples) => json!({
+            "start_ns": samples.start.0, "period_s": samples.period_ns as f64 / 1e9,
+            "values": samples.values,
+        }),
+    }
+}

@@ -1,0 +1,116 @@
+//! `chappe config`: checked, shown, described.
+
+use std::path::Path;
+
+use chappe_node::config::{self, Flag, Layers, Loaded};
+use serde_json::json;
+
+use crate::cli::{Config, SchemaOf};
+use crate::output::{self, Failure, Outcome, Table};
+
+/// Runs a verb of `config`.
+pub(crate) fn run(verb: Config, json: bool) -> Outcome {
+    match verb {
+        Config::Check { file } => check(&file, json),
+        Config::Show { file } => show(file.as_deref(), json),
+        Config::Schema { of } => schema(of),
+        Config::Sample => {
+            output::line(config::sample().trim_end());
+            Ok(())
+        }
+    }
+}
+
+/// Loads the configuration in its layers: defaults, file, environment, flags.
+pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Failure> {
+    let file = match file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::new(format!("cannot read {}: {error}", path.display()))
+                    .hint("write one with: chappe config sample > node.toml")
+            })?;
+            Some((path.to_owned(), text))
+        }
+        None => None,
+    };
+    let environment = std::env::vars()
+        .filter(|(name, _)| name.starts_with("CHAPPE_"))
+        .collect();
+    config::load(&Layers {
+        file,
+        environment,
+        flags,
+    })
+    .map_err(failure)
+}
+
+/// Every problem on a line of its own; the hint of the first.
+pub(crate) fn failure(error: config::ConfigError) -> Failure {
+    let mut lines: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    let hint = error
+        .problems
+        .iter()
+        .find_map(|problem| problem.hint.clone());
+    let first = if lines.is_empty() {
+        error.to_string()
+    } else {
+        lines.remove(0)
+    };
+    let message = lines
+        .into_iter()
+        .fold(first, |all, line| format!("{all}\nerror: {line}"));
+    let failure = Failure::new(message);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn check(file: &Path, json: bool) -> Outcome {
+    let loaded = load(Some(file), Vec::new())?;
+    let checked = chappe_node::check(&loaded.config).map_err(failure)?;
+    if json {
+        output::json(&json!({ "valid": true, "file": file, "virtual_sensors": checked.sensors }));
+    } else {
+        let sensors = checked.sensors.len();
+        output::line(format_args!(
+            "{} is valid, with {sensors} virtual sensors",
+            file.display()
+        ));
+    }
+    Ok(())
+}
+
+fn show(file: Option<&Path>, json: bool) -> Outcome {
+    let loaded = load(file, Vec::new())?;
+    if json {
+        let setting = |setting: &config::Setting| {
+            json!({
+                "key": setting.key,
+                "value": setting.literal(),
+                "origin": setting.origin.to_string(),
+            })
+        };
+        output::json(&loaded.settings.iter().map(setting).collect::<Vec<_>>());
+        return Ok(());
+    }
+    let mut table = Table::new(["KEY", "VALUE", "FROM"]);
+    for setting in &loaded.settings {
+        table.row([
+            setting.key.clone(),
+            setting.literal(),
+            setting.origin.to_string(),
+        ]);
+    }
+    output::line(table);
+    Ok(())
+}
+
+fn schema(of: SchemaOf) -> Outcome {
+    let schema = match of {
+        SchemaOf::Node => config::schema(),
+        SchemaOf::Sensor => config::sensor_schema(),
+    };
+    output::line(serde_json::to_string_pretty(&schema)?);
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! `chappe demo`: a small plant of devices, each a process of its own on a loopback address of its
+//! own, and a node that finds them. No network, no configuration, no rights.
+
+mod files;
+mod plant;
+mod story;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use chappe_node::config::Config;
+use serde_json::json;
+
+use crate::cli::Demo;
+use crate::output::{self, Failure, Outcome};
+
+use plant::Plant;
+
+/// Runs the demonstration until it is asked to end.
+pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
+    let started = Instant::now();
+    let folder = Folder::new(flags.data.as_deref())?;
+    let devices = files::write(&folder.path)?;
+    let config = configuration(&folder.path, &flags.listen)?;
+    let runtime = chappe_node::runtime()?;
+    runtime.block_on(async {
+        let node = super::serve::start(config).await?;
+        let address = format!("http://{}", node.address());
+        let mut plant = Plant::start(&devices, json)?;
+        let story = tokio::spawn(story::tell(address.clone(), started, json));
+        let seconds = started.elapsed().as_secs_f64();
+        if json {
+            output::json(&json!({
+                "event": "ready", "address": address, "seconds": seconds, "pid": std::process::id(),
+                "folder": folder.path,
+            }));
+        } else {
+            output::line(format_args!("{} device processes started", plant.len()));
+            output::line(format_args!("console: {address}   (end with Ctrl-C)"));
+        }
+        let limit = async {
+            match flags.run_for {
+                Some(duration) => tokio::time::sleep(duration).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            result = chappe_node::end_signal() => result?,
+            () = limit => {}
+            () = plant.watch(json) => {}
+        }
+        output::progress("ending");
+        story.abort();
+        plant.stop().await;
+        node.shutdown().await?;
+        Ok(())
+    })
+}
+
+/// A node on the loopback alone.
+fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
+    let loopback = chappe_transport::interfaces()?
+        .into_iter()
+        .find(|i| i.loopback && i.usable());
+    let loopback = loopback.ok_or_else(|| {
+        Failure::new("the loopback interface is down").hint("bring it up: ip link set lo up")
+    })?;
+    let mut config = Config {
+        name: "demo".into(),
+        data_directory: folder.join("data"),
+        sensors_directory: folder.join("sensors"),
+        ..Config::default()
+    };
+    config.discovery.interfaces = vec![loopback.name];
+    config.http.listen = listen.parse().map_err(|_| {
+        Failure::new(format!("--listen {listen} is no address with a port"))
+            .hint("write it as 127.0.0.1:8470, or with port 0 for a free one")
+    })?;
+    Ok(config)
+}
+
+/// Where the demonstration keeps its files; removed at the end unless it was named.
+struct Folder {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Folder {
+    fn new(named: Option<&Path>) -> Result<Self, Failure> {
+        let (path, temporary) = match named {
+            Some(path) => (path.to_owned(), false),
+            None => {
+                let name = format!("chappe-demo-{}", std::process::id());
+                (std::env::temp_dir().join(name), true)
+            }
+        };
+        std::fs::create_dir_all(&path).map_err(|error| {
+            Failure::new(format!("cannot make {}: {error}", path.display()))
+                .hint("name a folder that you may write: --data DIR")
+        })?;
+        let path = path.canonicalize()?;
+        Ok(Self { path, temporary })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.temporary {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}

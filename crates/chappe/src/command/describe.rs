@@ -1,0 +1,158 @@
+//! `chappe describe`: what a device says of itself.
+
+use chappe_device::client::{Description, HostedService};
+use serde_json::{Value, json};
+
+use super::find::clean;
+use super::network;
+use super::session::Session;
+use crate::cli::Describe;
+use crate::output::{self, Outcome};
+
+/// Finds the device and prints its description.
+pub(crate) fn run(flags: Describe, json: bool) -> Outcome {
+    network::block_on(async move {
+        let session = Session::start(&flags.network)?;
+        let description = session.device(&flags.device).await?;
+        if json {
+            output::json(&as_json(&description, flags.wsdl));
+        } else {
+            print(&description, flags.wsdl);
+        }
+        session.close().await;
+        Ok(())
+    })
+}
+
+fn print(description: &Description, wsdl: bool) {
+    let line = |key: &str, value: &str| {
+        if !value.is_empty() {
+            output::line(format_args!("{key:<14} {}", clean(value)));
+        }
+    };
+    let first = |texts: &[chappe_dpws::metadata::LocalizedString]| {
+        texts
+            .first()
+            .map(|text| text.text.to_string())
+            .unwrap_or_default()
+    };
+    let found = &description.found;
+    line("name", description.name());
+    line("endpoint", &found.endpoint);
+    line("address", &description.contact.to_string());
+    line("dialect", network::dialect(description.dialect));
+    line("manufacturer", &first(&description.model.manufacturer));
+    line("model", &first(&description.model.model_name));
+    line(
+        "firmware",
+        description
+            .device
+            .firmware_version
+            .as_deref()
+            .unwrap_or_default(),
+    );
+    line(
+        "serial number",
+        description
+            .device
+            .serial_number
+            .as_deref()
+            .unwrap_or_default(),
+    );
+    line("scopes", &found.scopes.join(" "));
+    for name in &description.types {
+        line("type", &name.to_string());
+    }
+    for service in &description.services {
+        line("service", &service.id);
+        for (kind, name, action) in operations(service) {
+            output::line(format_args!(
+                "  {kind:<10} {:<24} {}",
+                clean(&name),
+                clean(&action)
+            ));
+        }
+    }
+    for note in &description.notes {
+        line("note", &format!("{} {}", note.reason, note.detail));
+        if let Some(hint) = &note.hint {
+            line("hint", hint);
+        }
+    }
+    if wsdl {
+        for document in description
+            .services
+            .iter()
+            .flat_map(|service| &service.documents)
+        {
+            output::line(format_args!(
+                "\n{}\n{}",
+                clean(&document.location),
+                document.text
+            ));
+        }
+    }
+}
+
+/// Kind, name and action of each operation.
+fn operations(service: &HostedService) -> Vec<(&'static str, String, String)> {
+    use chappe_soap::wsdl::OperationKind as Kind;
+    let operations = service.wsdl.operations().map(|(_, operation)| {
+        let (kind, message) = match operation.kind {
+            Kind::Notification | Kind::SolicitResponse => ("event", &operation.output),
+            Kind::OneWay => ("one-way", &operation.input),
+            Kind::RequestResponse => ("operation", &operation.input),
+        };
+        let action = message
+            .as_ref()
+            .map(|message| message.action.clone())
+            .unwrap_or_default();
+        (kind, operation.name.clone(), action)
+    });
+    operations.collect()
+}
+
+fn as_json(description: &Description, wsdl: bool) -> Value {
+    let found = &description.found;
+    let names =
+        |names: &[chappe_xml::Name]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts = |texts: &[chappe_dpws::metadata::LocalizedString]| {
+        texts
+            .iter()
+            .map(|text| json!({ "lang": text.language, "text": text.text }))
+            .collect::<Vec<_>>()
+    };
+    let service = |service: &HostedService| {
+        let operations: Vec<_> = operations(service)
+            .into_iter()
+            .map(|(kind, name, action)| json!({ "kind": kind, "name": name, "action": action }))
+            .collect();
+        let documents: Vec<_> = service
+            .documents
+            .iter()
+            .filter(|_| wsdl)
+            .map(|document| json!({ "location": document.location, "text": document.text }))
+            .collect();
+        json!({
+            "id": service.id, "types": names(&service.types), "address": service.contact.to_string(),
+            "operations": operations, "documents": documents,
+        })
+    };
+    json!({
+        "name": description.name(),
+        "endpoint": found.endpoint,
+        "address": description.contact.to_string(),
+        "dialect": network::dialect(description.dialect),
+        "types": names(&description.types),
+        "scopes": found.scopes,
+        "metadata_version": found.metadata_version,
+        "manufacturer": texts(&description.model.manufacturer),
+        "model": texts(&description.model.model_name),
+        "firmware": description.device.firmware_version,
+        "serial_number": description.device.serial_number,
+        "services": description.services.iter().map(service).collect::<Vec<_>>(),
+        "notes": description.notes.iter().map(|note| json!({
+            "reason": note.reason, "detail": note.detail, "hint": note.hint,
+        })).collect::<Vec<_>>(),
+    })
+}

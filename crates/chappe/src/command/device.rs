@@ -1,0 +1,50 @@
+//! `chappe device run`: the device that a file describes.
+
+use chappe_device::file::File;
+use chappe_device::{HostOptions, Selection};
+use chappe_transport::Drops;
+use serde_json::json;
+
+use super::network;
+use super::session::failure;
+use crate::cli::DeviceRun;
+use crate::output::{self, Failure, Outcome};
+
+/// Runs the device until it is asked to end; then its subscribers are told, and it says Bye.
+pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
+    network::block_on(async move {
+        let file = File::read(&flags.file).map_err(|error| {
+            let hint = error.hint.clone();
+            let failure = Failure::from(error);
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })?;
+        let name = file.name.clone();
+        let selection = flags
+            .address
+            .map_or(Selection::Network, |one| Selection::Addresses(vec![one]));
+        let options = HostOptions {
+            selection,
+            port: flags.port,
+            app_max_delay: flags.announce_within,
+            ..HostOptions::default()
+        };
+        let device = file.start(options, Drops::default()).map_err(failure)?;
+        let addresses = device.host().addresses();
+        if json {
+            output::json(&json!({
+                "event": "ready", "name": name, "endpoint": device.host().endpoint(),
+                "addresses": addresses, "pid": std::process::id(),
+            }));
+        } else {
+            let words: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            output::line(format_args!("{name} is ready at {}", words.join(", ")));
+            output::line(format_args!("endpoint {}", device.host().endpoint()));
+        }
+        network::interrupted().await?;
+        device.stop().await;
+        Ok(())
+    })
+}

@@ -1,0 +1,255 @@
+//! Multicast, tried: a Probe goes to the group on each interface and must be heard there.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use chappe_dpws::Dialect;
+use chappe_dpws::discovery::{Inbound, Outbound};
+use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_soap::udp::{DISCOVERY_GROUP_V4, DISCOVERY_GROUP_V6, DISCOVERY_PORT};
+use chappe_soap::{Addressing, Envelope};
+use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
+use chappe_transport::{Drops, Interface};
+use chappe_xml::Element;
+use tokio::sync::mpsc;
+
+use super::{Check, State};
+use crate::output::Failure;
+
+/// How long a loop through the kernel, or an answer of another host, may take: the 500 ms that a
+/// target service may wait, and its repeats.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// Sends one Probe and tells who is heard.
+struct Beacon {
+    message: Vec<u8>,
+    id: String,
+    outputs: VecDeque<Output<Outbound, Heard>>,
+}
+
+/// What was heard.
+enum Heard {
+    /// Our own Probe, on the group.
+    Itself,
+    /// An answer from a host.
+    Answer(IpAddr),
+}
+
+impl Machine for Beacon {
+    type Receive = Inbound;
+    type Command = Outbound;
+    type Transmit = Outbound;
+    type Event = Heard;
+
+    fn handle_input(&mut self, _: Instant, input: Input<Inbound, Outbound>) {
+        match input {
+            Input::Command(datagram) => self.outputs.push_back(Output::Transmit(datagram)),
+            Input::Receive(datagram) if datagram.multicast => {
+                if datagram.bytes == self.message {
+                    self.outputs.push_back(Output::Event(Heard::Itself));
+                }
+            }
+            Input::Receive(datagram) => {
+                if String::from_utf8_lossy(&datagram.bytes).contains(&self.id) {
+                    self.outputs
+                        .push_back(Output::Event(Heard::Answer(datagram.from.ip())));
+                }
+            }
+            Input::Timeout => {}
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<Outbound, Heard>> {
+        self.outputs.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Tries every interface, to itself and, if named, to another host.
+pub(crate) async fn multicast(
+    interfaces: &[Interface],
+    with: Option<IpAddr>,
+) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    let mut reached = Vec::new();
+    for interface in interfaces.iter().filter(|i| i.usable()) {
+        let (check, answers) = try_interface(interface, with).await?;
+        checks.push(check);
+        reached.extend(answers);
+    }
+    if checks.is_empty() {
+        let check = Check::new("multicast", State::Failed, "no interface can carry it");
+        checks.push(check.hint("bring an interface up: ip link set NAME up multicast on"));
+    }
+    if let Some(host) = with {
+        checks.push(if reached.contains(&host) {
+            Check::new(format!("with {host}"), State::Ok, "it answers a Probe")
+        } else {
+            let check = Check::new(format!("with {host}"), State::Failed, "no answer to a Probe");
+            check.hint(
+                "is a device or node running there, and do both firewalls pass UDP port 3702 and the \
+                 answers to it?",
+            )
+        });
+    }
+    Ok(checks)
+}
+
+async fn try_interface(
+    interface: &Interface,
+    with: Option<IpAddr>,
+) -> Result<(Check, Vec<IpAddr>), Failure> {
+    let name = format!("multicast on {}", interface.name);
+    let drops = Drops::default();
+    // The loopback of most systems carries no IPv6 multicast, and nothing depends on it.
+    let addresses = interface.addresses.iter().map(|(address, _)| *address);
+    let addresses = addresses.filter(|address| address.is_ipv4() || !interface.loopback);
+    let of_discovery = chappe_dpws::discovery::Interface {
+        index: interface.index,
+        addresses: addresses.collect(),
+    };
+    let sockets = match UdpSockets::bind(&[of_discovery], &UdpOptions::new(Role::Client), &drops) {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            let hint = drops.entries().into_iter().find_map(|dropped| dropped.hint);
+            let check = Check::new(name, State::Failed, error.to_string());
+            return Ok((
+                check.hint(hint.unwrap_or_else(|| "see ip address".into())),
+                Vec::new(),
+            ));
+        }
+    };
+    let families: Vec<bool> = sockets
+        .info()
+        .iter()
+        .map(|info| info.local.is_ipv4())
+        .collect();
+    let (message, id) = probe()?;
+    let beacon = Beacon {
+        message: message.clone(),
+        id,
+        outputs: VecDeque::new(),
+    };
+    let (orders, orders_rx) = mpsc::channel(8);
+    let (events_tx, mut events) = mpsc::channel(64);
+    let running = tokio::spawn(run_udp(
+        beacon,
+        sockets,
+        orders_rx,
+        events_tx,
+        drops.clone(),
+    ));
+    for v4 in &families {
+        let group: IpAddr = if *v4 {
+            DISCOVERY_GROUP_V4.into()
+        } else {
+            DISCOVERY_GROUP_V6.into()
+        };
+        send(&orders, interface.index, group, &message).await;
+    }
+    if let Some(host) = with {
+        send(&orders, interface.index, host, &message).await;
+    }
+    let mut heard = 0;
+    let mut answers = Vec::new();
+    let all = async {
+        while let Some(event) = events.recv().await {
+            match event {
+                Heard::Itself => heard += 1,
+                Heard::Answer(host) => answers.push(host),
+            }
+            if heard >= families.len() && with.is_none_or(|host| answers.contains(&host)) {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE, all).await;
+    drop(orders);
+    running.abort();
+    Ok((judge(name, interface, &families, heard, &drops), answers))
+}
+
+async fn send(orders: &mpsc::Sender<Order<Outbound>>, interface: u32, to: IpAddr, message: &[u8]) {
+    let bytes = message.to_vec();
+    let datagram = Outbound {
+        to: (to, DISCOVERY_PORT).into(),
+        interface,
+        bytes,
+    };
+    let _ = orders.send(Order::Command(datagram)).await;
+}
+
+fn judge(
+    name: String,
+    interface: &Interface,
+    families: &[bool],
+    heard: usize,
+    drops: &Drops,
+) -> Check {
+    let words: Vec<_> = families
+        .iter()
+        .map(|v4| if *v4 { "IPv4" } else { "IPv6" })
+        .collect();
+    if heard >= families.len() {
+        return Check::new(
+            name,
+            State::Ok,
+            format!("heard itself by {}", words.join(" and ")),
+        );
+    }
+    let troubles: Vec<_> = drops
+        .entries()
+        .into_iter()
+        .map(|dropped| dropped.detail)
+        .collect();
+    let detail = format!(
+        "heard itself {heard} of {} times {}",
+        families.len(),
+        troubles.join("; ")
+    );
+    let state = if heard > 0 {
+        State::Warning
+    } else {
+        State::Failed
+    };
+    let hint = match (state, interface.loopback) {
+        (State::Warning, _) => {
+            "one address family works; see ip maddress and the firewall for the other".into()
+        }
+        (_, true) => "a firewall drops UDP port 3702 on the loopback".to_owned(),
+        (_, false) => format!(
+            "add a route: ip route add 239.0.0.0/8 dev {0}; pass UDP 3702 in the firewall; check ip link show {0}",
+            interface.name
+        ),
+    };
+    Check::new(name, state, detail.trim_end().to_owned()).hint(hint)
+}
+
+/// A Probe that every target service matches, and its identifier.
+fn probe() -> Result<(Vec<u8>, String), Failure> {
+    let seed = chappe_transport::seed()?;
+    let hex: String = seed
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let id = format!(
+        "urn:uuid:{}-{}-4{}-8{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[13..16],
+        &hex[17..20],
+        &hex[20..32]
+    );
+    let dialect = Dialect::V2009;
+    let mut addressing = Addressing::new(dialect.addressing(), dialect.discovery_action("Probe"));
+    addressing.to = Some(dialect.multicast_to().into());
+    addressing.message_id = Some(id.clone().into());
+    let envelope =
+        Envelope::new(addressing).with_body(Element::new(dialect.discovery_name("Probe")));
+    Ok((envelope.to_text().into_bytes(), id))
+}

@@ -1,0 +1,238 @@
+//! What the host itself tells: interfaces, the discovery port, containers, buffers, clock, disk.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Check, State};
+
+/// 3702 in hexadecimal, as /proc writes it.
+const PORT_HEX: &str = ":0E76";
+/// Receive buffer that a client asks for (`transport::udp::UdpOptions`).
+const RECEIVE_BUFFER_BYTES: u64 = 1 << 20;
+/// A clock before this is not set: 2026-01-01.
+const CLOCK_FLOOR_S: u64 = 1_767_225_600;
+/// Free space below which a log soon stops.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+/// Syncs measured.
+const SYNCS: usize = 20;
+
+/// Each interface, with why it is not used.
+pub(crate) fn interfaces(found: &[chappe_transport::Interface]) -> Vec<Check> {
+    let check = |interface: &chappe_transport::Interface| {
+        let name = format!("interface {}", interface.name);
+        let addresses: Vec<_> = interface
+            .addresses
+            .iter()
+            .map(|(a, _)| a.to_string())
+            .collect();
+        if interface.usable() {
+            return Check::new(name, State::Ok, addresses.join(", "));
+        }
+        let (why, hint) = if !interface.up {
+            ("it is down", format!("ip link set {} up", interface.name))
+        } else if addresses.is_empty() {
+            (
+                "it has no address",
+                format!("ip address add ADDRESS/LENGTH dev {}", interface.name),
+            )
+        } else {
+            (
+                "it carries no multicast",
+                format!("ip link set {} multicast on", interface.name),
+            )
+        };
+        Check::new(name, State::Skipped, format!("not used: {why}")).hint(hint)
+    };
+    found.iter().map(check).collect()
+}
+
+/// Who holds UDP port 3702.
+pub(crate) fn discovery_port() -> Check {
+    let mut inodes = Vec::new();
+    for file in ["/proc/net/udp", "/proc/net/udp6"] {
+        let table = fs::read_to_string(file).unwrap_or_default();
+        let lines = table
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        inodes.extend(
+            lines
+                .filter(|cells| cells.get(1).is_some_and(|local| local.ends_with(PORT_HEX)))
+                .filter_map(|cells| cells.get(9).map(|inode| (*inode).to_owned())),
+        );
+    }
+    let name = "port 3702";
+    if inodes.is_empty() {
+        return Check::new(name, State::Ok, "free");
+    }
+    let holders = holders(&inodes);
+    let who = if holders.is_empty() {
+        "another user's program".into()
+    } else {
+        holders.join(", ")
+    };
+    Check::new(name, State::Ok, format!("shared with {who}")).hint(
+        "multicast reaches all of them; a unicast datagram reaches one, so devices on one host want an \
+         address each",
+    )
+}
+
+/// Programs that hold one of these sockets, as far as we may look.
+fn holders(inodes: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = process.file_name().to_string_lossy().into_owned();
+        if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let links = fs::read_dir(process.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let holds = links
+            .filter_map(|link| fs::read_link(link.path()).ok())
+            .any(|target| {
+                let target = target.to_string_lossy();
+                inodes
+                    .iter()
+                    .any(|inode| *target == format!("socket:[{inode}]"))
+            });
+        if holds {
+            let command = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(format!("{} (pid {pid})", command.trim()));
+        }
+    }
+    found
+}
+
+/// Whether a container's bridge stands between us and the network.
+pub(crate) fn container() -> Check {
+    let inside = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
+    let interfaces = chappe_transport::interfaces().unwrap_or_default();
+    let bridges: Vec<_> = interfaces
+        .iter()
+        .map(|interface| interface.name.as_str())
+        .filter(|name| {
+            ["docker", "br-", "podman", "cni", "lxcbr", "virbr"]
+                .iter()
+                .any(|p| name.starts_with(p))
+        })
+        .collect();
+    let name = "container";
+    if inside {
+        let check = Check::new(
+            name,
+            State::Warning,
+            "this is a container; its bridge passes no multicast",
+        );
+        return check
+            .hint("run it with the host's network (--network host), or name devices with --host");
+    }
+    if bridges.is_empty() {
+        return Check::new(name, State::Ok, "none, and no bridge of one");
+    }
+    let detail = format!("bridges of containers: {}", bridges.join(", "));
+    Check::new(name, State::Ok, detail)
+        .hint("devices in containers are found only on the host's network")
+}
+
+/// What the kernel grants as receive buffer.
+pub(crate) fn receive_buffers() -> Check {
+    let name = "receive buffers";
+    let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
+    match text.trim().parse::<u64>() {
+        Ok(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Check::new(
+            name,
+            State::Ok,
+            format!("net.core.rmem_max is {bytes} bytes"),
+        ),
+        Ok(bytes) => Check::new(
+            name,
+            State::Warning,
+            format!(
+                "net.core.rmem_max is {bytes} bytes: answers of many devices at once may be lost"
+            ),
+        )
+        .hint(format!(
+            "sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}"
+        )),
+        Err(_) => Check::new(name, State::Skipped, "the kernel does not tell"),
+    }
+}
+
+/// Whether the clock is plausible and kept.
+pub(crate) fn clock() -> Check {
+    let name = "clock";
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    if seconds < CLOCK_FLOOR_S {
+        let check = Check::new(name, State::Failed, "it stands before 2026");
+        return check.hint("set it, or let systemd-timesyncd, chrony or ntpd keep it");
+    }
+    let keepers = [
+        "/run/systemd/timesync/synchronized",
+        "/run/chrony",
+        "/var/lib/ntp/ntp.drift",
+    ];
+    if keepers.iter().any(|path| Path::new(path).exists()) {
+        return Check::new(name, State::Ok, "set, and kept by a time service");
+    }
+    Check::new(name, State::Warning, "set; no time service was seen")
+        .hint("source times of several nodes compare only if their clocks are kept")
+}
+
+/// Whether the directory can be written, has room, and how long a sync takes.
+pub(crate) fn disk(directory: &Path) -> Check {
+    let name = format!("disk at {}", directory.display());
+    let failed = |error: &dyn std::fmt::Display| {
+        Check::new(&name, State::Failed, error.to_string())
+            .hint("make the directory writable for this user, or name another with --data")
+    };
+    let free = match nix::sys::statvfs::statvfs(directory) {
+        Ok(stat) => stat.blocks_available() * stat.fragment_size(),
+        Err(error) => return failed(&error),
+    };
+    let path = directory.join(format!(".chappe-doctor-{}", std::process::id()));
+    let measured = sync_times(&path);
+    let _ = fs::remove_file(&path);
+    let times = match measured {
+        Ok(times) => times,
+        Err(error) => return failed(&error),
+    };
+    let median_ms = times[times.len() / 2];
+    let worst_ms = times[times.len() - 1];
+    let detail = format!(
+        "{} MiB free, a sync takes {median_ms:.2} ms, at worst {worst_ms:.2} ms",
+        free >> 20
+    );
+    if free < FREE_BYTES_MIN {
+        return Check::new(name, State::Warning, detail)
+            .hint("the log stops when the disk is full");
+    }
+    if median_ms > 20.0 {
+        let check = Check::new(name, State::Warning, detail);
+        return check
+            .hint("level \"power\" waits for each sync: a disk with a protected cache is faster");
+    }
+    Check::new(name, State::Ok, detail)
+}
+
+/// Milliseconds of each of some appends of 4 KiB with fdatasync, in order of size.
+fn sync_times(path: &Path) -> std::io::Result<Vec<f64>> {
+    let mut file = fs::OpenOptions::new()
+        .create_new(true)
+        .append(true)
+        .open(path)?;
+    let mut times = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        let start = Instant::now();
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}

@@ -1,0 +1,129 @@
+//! `chappe doctor`: what discovery and storage need on this machine, checked, with what to do.
+
+mod beacon;
+mod host;
+
+use serde::Serialize;
+
+use crate::cli::Doctor;
+use crate::output::{self, Failure, Outcome};
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// As it should be.
+    Ok,
+    /// It works, with a limit worth knowing.
+    Warning,
+    /// It does not work.
+    Failed,
+    /// It could not be checked here.
+    Skipped,
+}
+
+/// One check.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Check {
+    /// What was checked.
+    pub name: String,
+    /// How it ended.
+    pub state: State,
+    /// What was seen.
+    pub detail: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Check {
+    fn new(name: impl Into<String>, state: State, detail: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            state,
+            detail: detail.into(),
+            hint: None,
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Runs all checks and prints each as it ends.
+pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
+    let mut checks = Vec::new();
+    let mut take = |check: Check| {
+        if !json {
+            print(&check);
+        }
+        checks.push(check);
+    };
+    let interfaces: Vec<_> = chappe_transport::interfaces()?
+        .into_iter()
+        .filter(|i| flags.interfaces.is_empty() || flags.interfaces.contains(&i.name))
+        .collect();
+    host::interfaces(&interfaces)
+        .into_iter()
+        .for_each(&mut take);
+    super::network::block_on(async {
+        for check in beacon::multicast(&interfaces, flags.with).await? {
+            take(check);
+        }
+        Ok(())
+    })?;
+    take(host::discovery_port());
+    take(host::container());
+    take(host::receive_buffers());
+    take(host::clock());
+    take(host::disk(&flags.data));
+    let count = |state| checks.iter().filter(|check| check.state == state).count();
+    let (failed, warnings) = (count(State::Failed), count(State::Warning));
+    if json {
+        output::json(&serde_json::json!({
+            "checks": checks, "failed": failed, "warnings": warnings,
+        }));
+    } else {
+        output::line(format_args!(
+            "{} checks, {failed} failed, {warnings} warnings",
+            checks.len()
+        ));
+    }
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(Failure::negative())
+    }
+}
+
+/// The checks of the network alone, printed: for a search that found nothing.
+pub(crate) async fn quick(names: &[String]) -> Outcome {
+    let interfaces: Vec<_> = chappe_transport::interfaces()?
+        .into_iter()
+        .filter(|interface| names.is_empty() || names.contains(&interface.name))
+        .collect();
+    let mut checks = host::interfaces(&interfaces);
+    checks.extend(beacon::multicast(&interfaces, None).await?);
+    checks.extend([host::discovery_port(), host::container()]);
+    checks.iter().for_each(print);
+    Ok(())
+}
+
+fn print(check: &Check) {
+    let (word, colour) = match check.state {
+        State::Ok => ("ok", "32"),
+        State::Warning => ("warning", "33"),
+        State::Failed => ("FAILED", "31"),
+        State::Skipped => ("skipped", "2"),
+    };
+    let word = if output::colour() {
+        format!("\u{1b}[{colour}m{word:<8}\u{1b}[0m")
+    } else {
+        format!("{word:<8}")
+    };
+    output::line(format_args!("{word} {}: {}", check.name, check.detail));
+    if let Some(hint) = &check.hint {
+        output::line(format_args!("         hint: {hint}"));
+    }
+}

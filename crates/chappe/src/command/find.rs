@@ -1,0 +1,234 @@
+//! `chappe find`: devices as they answer, and what is wrong with those that are not usable.
+
+use chappe_device::client::{Description, Found};
+use chappe_xml::Name;
+use serde_json::{Value, json};
+
+use super::network;
+use super::session::{Answer, Session};
+use crate::cli::Find;
+use crate::output::{self, Failure, Outcome};
+
+/// Searches, prints each device as it is described, and ends with the count.
+pub(crate) fn run(flags: Find, json: bool) -> Outcome {
+    network::block_on(async move {
+        let session = Session::start(&flags.network)?;
+        let (types, local) = wanted_type(flags.device_type.as_deref())?;
+        let scopes: Vec<String> = flags.scope.into_iter().collect();
+        let wanted = |found: &Found| {
+            local
+                .as_ref()
+                .is_none_or(|local| found.types.iter().any(|t| t.local == **local))
+        };
+        let mut usable = 0;
+        let mut attention = 0;
+        let search = session.search(types, scopes, wanted, |answer| {
+            let device = Device::new(&answer);
+            if device.reason.is_none() {
+                usable += 1
+            } else {
+                attention += 1
+            }
+            device.print(json);
+            true
+        });
+        let silent = tokio::select! {
+            result = search => result?,
+            result = network::interrupted() => { result?; Vec::new() }
+        };
+        for endpoint in &silent {
+            attention += 1;
+            silent_device(endpoint, json);
+        }
+        let seen = usable + attention;
+        drops(&session, json);
+        if json {
+            output::json(&json!({
+                "event": "summary", "seen": seen, "usable": usable, "attention": attention,
+            }));
+        } else {
+            let needs = if attention == 1 { "needs" } else { "need" };
+            output::line(format_args!(
+                "seen {seen}, usable {usable}, {attention} {needs} attention"
+            ));
+        }
+        session.close().await;
+        if usable > 0 {
+            return Ok(());
+        }
+        if seen == 0 && !json {
+            output::note("nothing answered; the quick part of chappe doctor:");
+            super::doctor::quick(&flags.network.interfaces).await?;
+        }
+        Err(Failure::negative())
+    })
+}
+
+/// A whole type for the question, or a local name to filter by.
+fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failure> {
+    let Some(text) = text else {
+        return Ok((Vec::new(), None));
+    };
+    match text.strip_prefix('{') {
+        None => Ok((Vec::new(), Some(text.to_owned()))),
+        Some(rest) => match rest.split_once('}') {
+            Some((namespace, local)) if !local.is_empty() => {
+                Ok((vec![Name::owned(namespace, local)], None))
+            }
+            _ => Err(Failure::new(format!("--type {text} is no type"))
+                .hint("write it as {namespace}local or as a local name")),
+        },
+    }
+}
+
+/// What was dropped on the way, which is why some device may be missing.
+fn drops(session: &Session, json: bool) {
+    for dropped in session.client.drops().entries() {
+        // Our own questions come back, and other programs' questions are not for us.
+        if dropped.reason == "own"
+            || dropped.reason == "other_role"
+            || dropped.reason == "duplicate"
+        {
+            continue;
+        }
+        if json {
+            output::json(&json!({
+                "event": "dropped", "hop": dropped.hop.as_str(), "reason": dropped.reason,
+                "peer": dropped.peer, "count": dropped.count, "detail": dropped.detail,
+                "hint": dropped.hint,
+            }));
+            continue;
+        }
+        output::line(format_args!(
+            "dropped  {} from {}: {} ({} times)",
+            dropped.reason, dropped.peer, dropped.detail, dropped.count
+        ));
+        if let Some(hint) = dropped.hint {
+            output::line(format_args!("         hint: {hint}"));
+        }
+    }
+}
+
+/// A device as it is shown.
+struct Device {
+    json: Value,
+    head: String,
+    lines: Vec<String>,
+    reason: Option<String>,
+    hint: Option<String>,
+}
+
+impl Device {
+    fn new(answer: &Answer) -> Self {
+        let found = &answer.found;
+        let types: Vec<_> = found.types.iter().map(ToString::to_string).collect();
+        let mut json = json!({
+            "event": "device", "endpoint": found.endpoint, "dialect": network::dialect(found.dialect),
+            "types": types, "scopes": found.scopes, "addresses": found.xaddrs,
+            "from": found.from.to_string(),
+        });
+        let words: Vec<_> = found
+            .types
+            .iter()
+            .map(|name| name.local.to_string())
+            .collect();
+        let mut lines = vec![format!("{}  {}", found.endpoint, words.join(" "))];
+        let (name, reason, hint) = match &answer.description {
+            Ok(description) => {
+                json["name"] = description.name().into();
+                json["offers"] = offers(description).into();
+                lines.push(format!(
+                    "{}  {}",
+                    description.contact,
+                    offers(description)
+                ));
+                for note in &description.notes {
+                    lines.push(format!("note: {} {}", note.reason, note.detail));
+                }
+                (description.name().to_owned(), None, None)
+            }
+            Err(error) => (
+                found.endpoint.clone(),
+                Some(error.to_string()),
+                error.hint(),
+            ),
+        };
+        let (state, head) = match &reason {
+            None => ("usable", format!("usable     {name}")),
+            Some(_) => ("attention", format!("attention  {name}")),
+        };
+        json["state"] = state.into();
+        json["reason"] = reason.clone().into();
+        json["hint"] = hint.clone().into();
+        Self {
+            json,
+            head,
+            lines,
+            reason,
+            hint,
+        }
+    }
+
+    fn print(&self, json: bool) {
+        if json {
+            output::json(&self.json);
+            return;
+        }
+        output::line(clean(&self.head));
+        for line in &self.lines {
+            output::line(format_args!("           {}", clean(line)));
+        }
+        if let Some(reason) = &self.reason {
+            output::line(format_args!("           {}", clean(reason)));
+        }
+        if let Some(hint) = &self.hint {
+            output::line(format_args!("           hint: {hint}"));
+        }
+    }
+}
+
+/// A device that answers a search and tells nobody where it is.
+fn silent_device(endpoint: &str, json: bool) {
+    let reason = "it gives no transport address, and answers no Resolve";
+    let hint = "restart it; if it is behind a router, name its host with --host";
+    if json {
+        output::json(&json!({
+            "event": "device", "endpoint": endpoint, "state": "attention", "reason": reason,
+            "hint": hint,
+        }));
+    } else {
+        output::line(format_args!("attention  {}", clean(endpoint)));
+        output::line(format_args!("           {reason}\n           hint: {hint}"));
+    }
+}
+
+/// What a device gives: without events it has nothing to stream.
+fn offers(description: &Description) -> String {
+    let events: usize = description
+        .services
+        .iter()
+        .map(|service| service.events().len())
+        .sum();
+    let all: usize = description
+        .services
+        .iter()
+        .map(|service| service.wsdl.operations().count())
+        .sum();
+    let services = description.services.len();
+    let words = format!(
+        "{services} services, {events} events, {} operations",
+        all.saturating_sub(events)
+    );
+    if events == 0 {
+        format!("{words}: nothing to stream")
+    } else {
+        words
+    }
+}
+
+/// Device text on a terminal: no control characters.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}

@@ -1,0 +1,27 @@
+//! One file a verb.
+
+pub(crate) mod call;
+mod client;
+pub(crate) mod config;
+pub(crate) mod data;
+pub(crate) mod demo;
+pub(crate) mod describe;
+pub(crate) mod device;
+pub(crate) mod doctor;
+pub(crate) mod find;
+mod network;
+mod node_client;
+pub(crate) mod query;
+pub(crate) mod serve;
+mod session;
+pub(crate) mod trace;
+pub(crate) mod watch;
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+
+/// Prints the completions of `shell`.
+pub(crate) fn completions(shell: clap_complete::Shell) {
+    clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
+}

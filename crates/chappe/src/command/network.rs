@@ -1,0 +1,78 @@
+//! What the commands that look at the network share.
+
+use chappe_dpws::Dialect;
+use chappe_transport::Interface;
+
+use crate::output::{Failure, Outcome};
+
+/// Runs a command on one thread.
+pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Resolves at an interrupt or a request to end.
+pub(crate) async fn interrupted() -> Result<(), Failure> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// The named interfaces, or all that discovery can use.
+pub(crate) fn interfaces(names: &[String]) -> Result<Vec<Interface>, Failure> {
+    let all = chappe_transport::interfaces()?;
+    for name in names {
+        match all.iter().find(|interface| interface.name == *name) {
+            Some(interface) if interface.usable() => {}
+            Some(_) => {
+                return Err(Failure::new(format!("interface {name} cannot be used"))
+                    .hint(format!("see why with: chappe doctor --interface {name}")));
+            }
+            None => {
+                let known: Vec<_> = all
+                    .iter()
+                    .map(|interface| interface.name.as_str())
+                    .collect();
+                return Err(Failure::new(format!("there is no interface {name}"))
+                    .hint(format!("there are {}", known.join(", "))));
+            }
+        }
+    }
+    let wanted = |interface: &Interface| {
+        interface.usable() && (names.is_empty() || names.contains(&interface.name))
+    };
+    let found: Vec<_> = all.into_iter().filter(wanted).collect();
+    if found.is_empty() {
+        return Err(Failure::new("no interface can be used").hint("see why with: chappe doctor"));
+    }
+    Ok(found)
+}
+
+/// As discovery takes them. The loopback carries no IPv6 multicast on most systems.
+pub(crate) fn of_discovery(interfaces: &[Interface]) -> Vec<chappe_dpws::discovery::Interface> {
+    let convert = |interface: &Interface| {
+        let addresses = interface.addresses.iter().map(|(address, _)| *address);
+        chappe_dpws::discovery::Interface {
+            index: interface.index,
+            addresses: addresses
+                .filter(|a| a.is_ipv4() || !interface.loopback)
+                .collect(),
+        }
+    };
+    interfaces.iter().map(convert).collect()
+}
+
+/// A dialect as users know it.
+pub(crate) fn dialect(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::V2005 => "2005",
+        Dialect::V2009 => "2009",
+    }
+}

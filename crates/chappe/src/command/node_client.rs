@@ -1,0 +1,241 @@
+//! The node's REST interface, as the command line uses it.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::cli::NodeAddress;
+use crate::output::Failure;
+
+/// Bytes of one answer. Reason: a page of elements with waveforms is below 16 MiB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one live event.
+const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// A node to talk to.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeClient {
+    authority: String,
+    token: Option<String>,
+}
+
+impl NodeClient {
+    /// The node that the flags name.
+    pub(crate) fn new(address: &NodeAddress) -> Result<Self, Failure> {
+        let authority = address
+            .node
+            .strip_prefix("http://")
+            .map(|rest| rest.trim_end_matches('/'));
+        match authority.filter(|text| !text.is_empty() && !text.contains('/')) {
+            Some(text) => {
+                let port = if text
+                    .rsplit(':')
+                    .next()
+                    .is_some_and(|p| p.parse::<u16>().is_ok())
+                {
+                    ""
+                } else {
+                    ":80"
+                };
+                Ok(Self {
+                    authority: format!("{text}{port}"),
+                    token: address.token.clone(),
+                })
+            }
+            None => Err(
+                Failure::new(format!("{} is no address of a node", address.node))
+                    .hint("write it as http://127.0.0.1:8470"),
+            ),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<Value>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let stream = TcpStream::connect(&self.authority).await.map_err(|error| {
+            Failure::new(format!(
+                "no node answers at http://{}: {error}",
+                self.authority
+            ))
+            .hint("start one with: chappe serve   (or name another with --node)")
+        })?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &self.authority)
+            .header("accept", accept);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let bytes = match body {
+            Some(body) => {
+                request = request.header("content-type", "application/json");
+                Bytes::from(body.to_string())
+            }
+            None => Bytes::new(),
+        };
+        let response = sender.send_request(request.body(Full::new(bytes))?).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let text = read(response).await?;
+        let problem: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+        let words = ["title", "detail"]
+            .iter()
+            .filter_map(|key| problem[*key].as_str());
+        let message = words.collect::<Vec<_>>().join(": ");
+        let message = if message.is_empty() {
+            status.to_string()
+        } else {
+            message
+        };
+        match problem["hint"].as_str() {
+            Some(hint) => Err(Failure::new(message).hint(hint)),
+            None => Err(Failure::new(message)),
+        }
+    }
+
+    /// Gets a JSON document.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        let response = self
+            .send(Method::GET, path, "application/json, */*;q=0.5", None)
+            .await?;
+        Ok(serde_json::from_slice(&read(response).await?)?)
+    }
+
+    /// Posts a JSON document and gets one.
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Result<Value, Failure> {
+        let response = self
+            .send(Method::POST, path, "application/json", Some(body))
+            .await?;
+        Ok(serde_json::from_slice(&read(response).await?)?)
+    }
+
+    /// Opens a stream of server-sent events.
+    pub(crate) async fn events(&self, path: &str) -> Result<Events, Failure> {
+        let response = self
+            .send(Method::GET, path, "text/event-stream", None)
+            .await?;
+        Ok(Events {
+            body: response.into_body(),
+            buffer: Vec::new(),
+        })
+    }
+}
+
+async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
+    let limited = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+    let collected = limited.collect().await;
+    collected
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// One server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerEvent {
+    /// Its type; `message` when none is given.
+    pub name: String,
+    /// Its data.
+    pub data: String,
+}
+
+/// Server-sent events as they come.
+#[derive(Debug)]
+pub(crate) struct Events {
+    body: Incoming,
+    buffer: Vec<u8>,
+}
+
+impl Events {
+    /// The next event; `None` when the node ends the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<ServerEvent>, Failure> {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                if let Some(event) = parse(&String::from_utf8_lossy(&block)) {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            if self.buffer.len() > EVENT_BYTES_MAX {
+                return Err(Failure::new("the node sent an event without end"));
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// One block of an event stream (HTML Living Standard, section 9.2.6); `None` for a comment.
+fn parse(block: &str) -> Option<ServerEvent> {
+    let mut name = String::from("message");
+    let mut data = Vec::new();
+    for line in block.lines() {
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => name = value.to_owned(),
+            "data" => data.push(value),
+            _ => {}
+        }
+    }
+    (!data.is_empty()).then(|| ServerEvent {
+        name,
+        data: data.join("\n"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_and_comments_skipped() {
+        let event = parse("event: elements\nid: a@1:2\ndata: {\ndata: }\n\n");
+        let wanted = ServerEvent {
+            name: "elements".into(),
+            data: "{\n}".into(),
+        };
+        assert_eq!(event, Some(wanted));
+        assert_eq!(parse(": keep-alive\n\n"), None);
+    }
+
+    #[test]
+    fn addresses_of_nodes_are_checked() {
+        let address = |node: &str| NodeAddress {
+            node: node.into(),
+            token: None,
+        };
+        assert_eq!(
+            NodeClient::new(&address("http://127.0.0.1:1/"))
+                .unwrap()
+                .authority,
+            "127.0.0.1:1"
+        );
+        assert_eq!(
+            NodeClient::new(&address("http://h")).unwrap().authority,
+            "h:80"
+        );
+        for wrong in ["https://x", "x:1", "http://", "http://a/b"] {
+            assert!(NodeClient::new(&address(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `chappe query`: SQL on streams, SPARQL on the registry.
+
+use std::io::Read;
+
+use serde_json::{Value, json};
+
+use super::node_client::NodeClient;
+use crate::cli::{Format, Query};
+use crate::output::{self, Failure, Outcome, Table};
+
+/// Bytes of a query read from standard input.
+const QUERY_BYTES_MAX: u64 = 1 << 20;
+
+/// Asks the node and prints the rows.
+pub(crate) fn run(flags: Query, json: bool) -> Outcome {
+    super::network::block_on(async move {
+        let text = text(&flags.query)?;
+        let node = NodeClient::new(&flags.node)?;
+        let format = if json { Format::Json } else { flags.format };
+        if flags.sparql {
+            let path = format!("/api/v1/sparql?query={}", percent(&text));
+            let answer = node.get(&path).await?;
+            return sparql(&answer, format, flags.limit);
+        }
+        let body = json!({ "sql": text, "limit": flags.limit });
+        let answer = node.post("/api/v1/streams/query", body).await?;
+        sql(&answer, format)
+    })
+}
+
+fn text(query: &str) -> Result<String, Failure> {
+    if query != "-" {
+        return Ok(query.to_owned());
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .take(QUERY_BYTES_MAX)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Everything but unreserved characters, encoded (RFC 3986, section 2.1).
+pub(crate) fn percent(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+fn sql(answer: &Value, format: Format) -> Outcome {
+    if format == Format::Json {
+        output::json(answer);
+        return Ok(());
+    }
+    let strings = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().map(cell).collect()
+    };
+    let rows = answer["rows"].as_array().into_iter().flatten().map(strings);
+    print(strings(&answer["columns"]), rows.collect(), format);
+    if answer["truncated"] == true {
+        output::note("more rows exist: raise --limit");
+    }
+    Ok(())
+}
+
+fn sparql(answer: &Value, format: Format, limit: usize) -> Outcome {
+    if format == Format::Json {
+        output::json(answer);
+        return Ok(());
+    }
+    if let Some(truth) = answer["boolean"].as_bool() {
+        output::line(truth);
+        return if truth {
+            Ok(())
+        } else {
+            Err(Failure::negative())
+        };
+    }
+    let names: Vec<String> = answer["head"]["vars"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(cell)
+        .collect();
+    let bindings = answer["results"]["bindings"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let row = |binding: &Value| {
+        names
+            .iter()
+            .map(|name| cell(&binding[name]["value"]))
+            .collect()
+    };
+    print(
+        names.clone(),
+        bindings.iter().take(limit).map(row).collect(),
+        format,
+    );
+    if bindings.len() > limit {
+        output::note("more rows exist: raise --limit");
+    }
+    Ok(())
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn print(head: Vec<String>, rows: Vec<Vec<String>>, format: Format) {
+    if format == Format::Csv {
+        output::line(csv(&head));
+        rows.iter().for_each(|row| output::line(csv(row)));
+        return;
+    }
+    let mut table = Table::with_head(head);
+    rows.into_iter().for_each(|row| table.row(row));
+    output::line(table);
+}
+
+/// One line of RFC 4180.
+fn csv(cells: &[String]) -> String {
+    let quoted = cells.iter().map(|cell| {
+        if cell.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell.clone()
+        }
+    });
+    quoted.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_encoded_for_a_url() {
+        assert_eq!(percent("a b&c=ü"), "a%20b%26c%3D%C3%BC");
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        assert_eq!(
+            csv(&["a,b".into(), "say \"x\"".into(), "1".into()]),
+            "\"a,b\",\"say \"\"x\"\"\",1"
+        );
+    }
+}

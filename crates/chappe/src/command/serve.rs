@@ -1,0 +1,62 @@
+//! `chappe serve`: a node.
+
+use chappe_node::config::{Config, Flag};
+use chappe_node::{Node, StartError};
+use serde_json::json;
+
+use crate::cli::Serve;
+use crate::output::{self, Failure, Outcome};
+
+/// Runs a node until it is asked to end.
+pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
+    let set = flags
+        .set
+        .iter()
+        .map(|text| setting(text))
+        .collect::<Result<_, _>>()?;
+    let loaded = super::config::load(flags.file.as_deref(), set)?;
+    let runtime = chappe_node::runtime()?;
+    runtime.block_on(async {
+        let node = start(loaded.config).await?;
+        let address = format!("http://{}", node.address());
+        if json {
+            output::json(&json!({
+                "event": "ready", "address": address, "name": node.name(), "key": node.key(),
+                "pid": std::process::id(), "token": node.new_token(),
+            }));
+        } else {
+            if let Some(token) = node.new_token() {
+                output::note(format_args!("token for changes, shown only now: {token}"));
+            }
+            output::line(format_args!("{} is ready at {address}", node.name()));
+        }
+        chappe_node::end_signal().await?;
+        output::progress("draining");
+        node.shutdown().await?;
+        Ok(())
+    })
+}
+
+/// Starts a node; its errors come with their hint.
+pub(crate) async fn start(config: Config) -> Result<Node, Failure> {
+    Node::start(config).await.map_err(|error: StartError| {
+        let hint = error.hint();
+        let failure = Failure::from(error);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })
+}
+
+fn setting(text: &str) -> Result<Flag, Failure> {
+    let (key, value) = text.split_once('=').ok_or_else(|| {
+        Failure::new(format!("--set {text} has no value")).hint("write it as --set KEY=VALUE")
+    })?;
+    let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+    Ok(Flag {
+        name: "--set".into(),
+        key,
+        value,
+    })
+}

@@ -1,0 +1,200 @@
+//! A search for devices, as `find`, `describe`, `call` and `watch` do it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_device::client::{ClientOptions, Description, Found, Search, Seen};
+use chappe_device::{DeviceClient, Error, Selection};
+use chappe_dpws::Dialect;
+use chappe_soap::udp::DISCOVERY_PORT;
+use chappe_transport::Drops;
+use chappe_xml::Name;
+use tokio::task::JoinSet;
+
+use crate::cli::Network;
+use crate::output::Failure;
+
+/// A client for as long as a command runs.
+pub(crate) struct Session {
+    pub client: Arc<DeviceClient>,
+    network: Network,
+}
+
+/// What a search found: a device that describes itself, or why it does not.
+pub(crate) struct Answer {
+    pub found: Found,
+    pub description: Result<Box<Description>, Error>,
+}
+
+impl Session {
+    /// Listens on the interfaces that the flags name.
+    pub(crate) fn start(network: &Network) -> Result<Self, Failure> {
+        if !network.interfaces.is_empty() {
+            super::network::interfaces(&network.interfaces)?;
+        }
+        let selection = match network.interfaces.as_slice() {
+            [] => Selection::All,
+            names => Selection::Named(names.to_vec()),
+        };
+        let options = ClientOptions {
+            selection,
+            probe_period: None,
+            liveness_period: None,
+            ..ClientOptions::default()
+        };
+        let client = DeviceClient::start(options, Drops::default()).map_err(failure)?;
+        Ok(Self {
+            client: Arc::new(client),
+            network: network.clone(),
+        })
+    }
+
+    /// Searches once and describes what is found, as it comes. `take` says whether to go on.
+    ///
+    /// Gives the endpoints that answered and whose transport address is not known.
+    pub(crate) async fn search(
+        &self,
+        types: Vec<Name>,
+        scopes: Vec<String>,
+        wanted: impl Fn(&Found) -> bool,
+        mut take: impl FnMut(Answer) -> bool,
+    ) -> Result<Vec<String>, Failure> {
+        let mut seen = self.client.listen();
+        let search = Search {
+            types,
+            scopes,
+            timeout: self.network.timeout,
+        };
+        let mut open = vec![self.client.search(&search).await.map_err(failure)?];
+        if search.types.is_empty() {
+            // Some devices are silent when asked for everything, and answer for the type of all.
+            let types = vec![Dialect::V2009.device_type()];
+            let devices = Search {
+                types,
+                ..search.clone()
+            };
+            open.push(self.client.search(&devices).await.map_err(failure)?);
+        }
+        for host in &self.network.hosts {
+            let to = SocketAddr::new(*host, DISCOVERY_PORT);
+            open.push(self.client.search_at(to, &search).await.map_err(failure)?);
+        }
+        let mut describing = JoinSet::new();
+        // Matches come before the address is known where it has to be asked for.
+        let mut matched: Vec<String> = Vec::new();
+        let mut taken: Vec<String> = Vec::new();
+        while !open.is_empty() || !describing.is_empty() {
+            tokio::select! {
+                event = seen.next(), if !open.is_empty() => {
+                    match event {
+                        Some(Seen::SearchEnded { id, .. }) => open.retain(|other| *other != id),
+                        Some(Seen::Match { id, endpoint }) if open.contains(&id) => {
+                            matched.push(endpoint);
+                        }
+                        Some(Seen::Found(_)) => {}
+                        Some(_) => continue,
+                        None => return Err(Failure::new("the client ended")),
+                    }
+                    for found in self.client.known() {
+                        let new = matched.contains(&found.endpoint) && !taken.contains(&found.endpoint);
+                        if !new || !wanted(&found) {
+                            continue;
+                        }
+                        taken.push(found.endpoint.clone());
+                        let client = Arc::clone(&self.client);
+                        describing.spawn(async move {
+                            let description = client.describe(&found).await.map(Box::new);
+                            Answer { found, description }
+                        });
+                    }
+                }
+                Some(answer) = describing.join_next() => {
+                    if !take(answer?) {
+                        return Ok(Vec::new());
+                    }
+                }
+            }
+        }
+        let known = self.client.known();
+        matched.retain(|endpoint| known.iter().all(|found| found.endpoint != *endpoint));
+        matched.dedup();
+        Ok(matched)
+    }
+
+    /// The one device that is called so: by endpoint, by transport address, or by name.
+    pub(crate) async fn device(&self, name: &str) -> Result<Box<Description>, Failure> {
+        if name.starts_with("http://") || name.starts_with("https://") {
+            let found = at(name)?;
+            return self
+                .client
+                .describe(&found)
+                .await
+                .map(Box::new)
+                .map_err(failure);
+        }
+        let by_endpoint = name.contains(':') && !name.contains(' ');
+        let mut chosen = None;
+        let mut others = Vec::new();
+        let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
+        self.search(Vec::new(), Vec::new(), wanted, |answer| {
+            match answer.description {
+                Ok(description) if by_endpoint || is_called(&description, name) => {
+                    chosen = Some(Ok(description));
+                }
+                Ok(description) => others.push(description.name().to_owned()),
+                Err(error) if by_endpoint => chosen = Some(Err(error)),
+                Err(_) => {}
+            }
+            chosen.is_none()
+        })
+        .await?;
+        match chosen {
+            Some(Ok(description)) => Ok(description),
+            Some(Err(error)) => Err(failure(error)),
+            None if others.is_empty() => Err(Failure::new(format!("no device {name:?} was found"))
+                .hint("see why with: chappe doctor")),
+            None => Err(Failure::new(format!("no device {name:?} was found"))
+                .hint(format!("there are {}", others.join(", ")))),
+        }
+    }
+
+    /// Ends subscriptions and sockets.
+    pub(crate) async fn close(self) {
+        if let Ok(client) = Arc::try_unwrap(self.client) {
+            let _ = tokio::time::timeout(Duration::from_secs(2), client.close()).await;
+        }
+    }
+}
+
+fn is_called(description: &Description, name: &str) -> bool {
+    let names = description.device.friendly_name.iter();
+    names
+        .map(|text| text.text.to_lowercase())
+        .any(|text| text == name.to_lowercase())
+}
+
+/// A device known by its transport address alone.
+fn at(url: &str) -> Result<Found, Failure> {
+    let contact = chappe_identity::Contact::parse(url, 0)
+        .map_err(|refusal| Failure::new(format!("{url}: {refusal}")))?;
+    Ok(Found {
+        endpoint: url.to_owned(),
+        dialect: Dialect::V2009,
+        types: Vec::new(),
+        scopes: Vec::new(),
+        xaddrs: vec![url.to_owned()],
+        metadata_version: 0,
+        from: contact.address,
+    })
+}
+
+/// An error of the client, with its hint.
+pub(crate) fn failure(error: Error) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::from(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

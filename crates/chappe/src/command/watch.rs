@@ -1,0 +1,121 @@
+//! `chappe watch`: values as they come.
+
+use serde_json::Value;
+
+use super::network;
+use super::node_client::NodeClient;
+use super::query::percent;
+use crate::cli::Watch;
+use crate::output::{self, Outcome};
+
+/// Shows values until the count is reached or an interrupt.
+pub(crate) fn run(flags: Watch, json: bool) -> Outcome {
+    network::block_on(async move {
+        tokio::select! {
+            result = async {
+                match &flags.device {
+                    Some(device) => super::client::watch(device, &flags, json).await,
+                    None => streams(&flags, json).await,
+                }
+            } => result,
+            result = network::interrupted() => result,
+        }
+    })
+}
+
+async fn streams(flags: &Watch, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let path = format!("/api/v1/live?streams={}", percent(&flags.stream.join(",")));
+    let mut events = node.events(&path).await?;
+    let mut left = flags.count.unwrap_or(u64::MAX);
+    while let Some(event) = events.next().await? {
+        let data: Value = serde_json::from_str(&event.data)?;
+        if event.name == "rollback" {
+            output::note(format_args!("rollback: {data}"));
+        }
+        if event.name != "elements" {
+            continue;
+        }
+        for element in data["elements"].as_array().into_iter().flatten() {
+            if json {
+                output::json(element);
+            } else {
+                output::line(element_line(element));
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
+    output::note("the node ended the stream");
+    Ok(())
+}
+
+fn element_line(element: &Value) -> String {
+    let text = |key: &str| element[key].as_str().unwrap_or_default();
+    let values = element["values"].as_object().into_iter().flatten();
+    let values: Vec<_> = values
+        .map(|(name, value)| format!("{name} {}", short(value)))
+        .collect();
+    let quality = match text("quality") {
+        "good" | "" => String::new(),
+        other => format!("  ({other})"),
+    };
+    format!(
+        "{} {} #{}  {}{quality}",
+        text("source_time"),
+        text("stream"),
+        element["number"],
+        values.join("  ")
+    )
+}
+
+/// A value on one line; a waveform as a small picture of itself.
+pub(crate) fn short(value: &Value) -> String {
+    match value["values"].as_array() {
+        Some(samples) => sparkline(&samples.iter().filter_map(Value::as_f64).collect::<Vec<_>>()),
+        None => match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        },
+    }
+}
+
+/// Samples as bars, at most 40 of them, each the largest of its share.
+pub(crate) fn sparkline(samples: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const WIDTH: usize = 40;
+    let finite = || samples.iter().copied().filter(|value| value.is_finite());
+    let low = finite().fold(f64::INFINITY, f64::min);
+    let high = finite().fold(f64::NEG_INFINITY, f64::max);
+    let share = samples.len().div_ceil(WIDTH).max(1);
+    let bar = |values: &[f64]| {
+        let peak = values
+            .iter()
+            .copied()
+            .filter(|v| v.is_finite())
+            .fold(low, f64::max);
+        let height = if high > low {
+            (peak - low) / (high - low)
+        } else {
+            0.0
+        };
+        BARS[((height * 7.0).round() as usize).min(7)]
+    };
+    samples.chunks(share).map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waveforms_become_bars() {
+        assert_eq!(sparkline(&[0.0, 0.5, 1.0]), "▁▅█");
+        assert_eq!(sparkline(&[3.0; 2]), "▁▁");
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&vec![1.0; 1_000]).chars().count(), 40);
+        assert_eq!(sparkline(&[f64::NAN, 1.0, 2.0]).chars().count(), 3);
+    }
+}
