@@ -1,0 +1,71 @@
+"""Discovery beside others: wsdd (2005 dialect) and WSDiscovery (2005 dialect) targets are found, an
+sdc11073 client (2009 dialect) finds our device, and ours finds it too.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from network import Cable, CheckFailed, expect, main, until  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+THERMOMETER = str(HERE.parent / "sdc" / "thermometer.toml")
+
+
+def find(cable: Cable, chappe: str, end: str, *flags: str) -> list[dict]:
+    """What `chappe find` reports on one end: its last line is the summary."""
+    interface = cable.INTERFACES[end]
+    result = cable.run(end, chappe, "find", "--interface", interface, "--json", *flags)
+    if result.returncode == 2:
+        raise CheckFailed(f"find failed: {result.stderr.strip()}")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def wsdd_is_found(cable: Cable, chappe: str) -> None:
+    cable.start("B", "wsdd", shutil.which("wsdd"), "-v", "-i", "b0", "-4", "-n", "PEERBOX")
+
+    def seen() -> list[dict]:
+        lines = find(cable, chappe, "A")
+        return [d for d in lines if d.get("event") == "device" and d["dialect"] == "2005"]
+    devices = until(15, "wsdd's device", seen)
+    expect(len(devices) == 1 and devices[0]["addresses"], "wsdd is found and resolved to an address")
+    expect(devices[0]["state"] == "usable" and "PEERBOX" in json.dumps(devices[0]).upper(),
+           "wsdd's device describes itself")
+
+
+def wsdiscovery_is_found(cable: Cable, chappe: str) -> None:
+    target = cable.start("B", "wsdiscovery", sys.executable, str(HERE / "target.py"))
+    target.wait_line("ready", 20)
+
+    def seen() -> list[dict]:
+        lines = find(cable, chappe, "A")
+        return [d for d in lines if "http://example.com/camera" in json.dumps(d)]
+    device = until(15, "the target of WSDiscovery", seen)[0]
+    expect(device["state"] == "attention" and device["reason"] and device["hint"],
+           f"a target that only answers discovery needs attention: {device['reason']}")
+    target.stop()
+
+
+def ours_is_found(cable: Cable, chappe: str) -> None:
+    device = cable.start("B", "device", chappe, "device", "run", THERMOMETER, "--address", "10.77.0.2", "--json")
+    device.wait_event("ready", 20)
+    lines = find(cable, chappe, "A", "--type", "Thermometer")
+    devices = [d for d in lines if d.get("event") == "device"]
+    expect([d["name"] for d in devices] == ["Peer thermometer"], "ours is found by its type alone")
+    summary = lines[-1]
+    expect((summary["seen"], summary["usable"], summary["attention"]) == (1, 1, 0), "the summary counts it")
+    direct = find(cable, chappe, "A", "--host", "10.77.0.2", "--type", "Thermometer")
+    expect(any(d.get("event") == "device" for d in direct), "it is found when its host is asked directly")
+    device.stop()
+
+
+def check(cable: Cable, chappe: str) -> None:
+    wsdd_is_found(cable, chappe)
+    wsdiscovery_is_found(cable, chappe)
+    ours_is_found(cable, chappe)
+
+
+if __name__ == "__main__":
+    main(check)

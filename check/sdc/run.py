@@ -1,0 +1,82 @@
+"""Chappe and sdc11073, both ways.
+
+1. A provider starts beside `chappe serve`: within two seconds its metrics and its waveform are streams,
+   with units and meaning in the registry, with no configuration but the interface.
+2. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
+"""
+
+import datetime
+import json
+import pathlib
+import sys
+import urllib.parse
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from network import Cable, CheckFailed, expect, main, until  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+ECG = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330"
+
+
+def epoch_s(text: str) -> float:
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def provider_becomes_streams(cable: Cable, chappe: str) -> None:
+    node, address = cable.node(chappe)
+    provider = cable.start("B", "provider", sys.executable, str(HERE / "provider.py"), "10.77.0.2", "30")
+    ready_at, _ = provider.wait_line("ready", 20)
+    api = f"{address}/api/v1"
+
+    def stream(suffix: str) -> dict | None:
+        streams = json.loads(cable.get("A", f"{api}/streams"))["streams"]
+        found = [s for s in streams if s["name"].endswith(suffix) and s["last"]]
+        return found[0] if found else None
+
+    for suffix, unit, kind in [("heart_rate", "{beat}/min", "double"), ("ecg_lead_2", "mV", "samples"),
+                               ("body_temperature", "Cel", "double"), ("probe_site", "1", "text")]:
+        found = until(10, f"a stream {suffix}", lambda: stream(suffix))
+        url = f"{api}/streams/{found['name']}/elements?after=0000000000000000:0&limit=1"
+        elements = json.loads(cable.get("A", url))["elements"]
+        late_s = epoch_s(elements[0]["receive_time"]) - ready_at
+        field = found["fields"][0]
+        expect(field["unit"] == unit and field["type"] == kind, f"{suffix} is a stream of {kind} in {unit}")
+        expect(late_s <= 2.0, f"{suffix} had its first element {late_s:.2f} s after the provider was ready")
+    ecg = stream("ecg_lead_2")
+    expect(ecg["fields"][0]["observed_property"] == ECG, "the waveform's meaning is its 11073-10101 code")
+    query = urllib.parse.quote(f"ASK {{ ?s ?p <{ECG}> }}")
+    answer = json.loads(cable.get("A", f"{api}/sparql?query={query}"))
+    expect(answer["boolean"] is True, "the registry knows what the waveform observes")
+    until(10, "twenty stretches", lambda: stream("ecg_lead_2")["last"] >= 20)
+    page = json.loads(cable.get("A", f"{api}/streams/{ecg['name']}/elements?newest=20"))["elements"]
+    samples = [next(iter(e["values"].values())) for e in page]
+    expect(all(len(s["values"]) == 20 and abs(s["period_s"] - 0.005) < 1e-9 for s in samples),
+           "each stretch holds 20 samples 5 ms apart")
+    numbers = sorted(e["number"] for e in page)
+    expect(numbers == list(range(numbers[0], numbers[0] + 20)), "the elements are numbered without a gap")
+    device = [d for d in json.loads(cable.get("A", f"{api}/devices"))["devices"] if d["state"] == "usable"]
+    expect(len(device) == 1 and device[0]["serial_number"] == "SN-42", "the device says who it is")
+    expect(node.stop() == 0, "the node drains and ends with 0")
+    provider.stop()
+
+
+def consumer_uses_our_device(cable: Cable, chappe: str) -> None:
+    device = cable.start("A", "device", chappe, "device", "run", str(HERE / "thermometer.toml"),
+                         "--address", "10.77.0.1", "--json")
+    device.wait_event("ready", 20)
+    client = cable.run("B", sys.executable, str(HERE / "client.py"), "10.77.0.2", timeout_s=60)
+    (cable.work / "client.log").write_text(client.stdout + client.stderr)
+    if client.returncode:
+        raise CheckFailed(f"the consumer failed: {client.stderr.strip().splitlines()[-1:]}")
+    for line in client.stdout.splitlines():
+        expect(True, line)
+    device.stop()
+
+
+def check(cable: Cable, chappe: str) -> None:
+    provider_becomes_streams(cable, chappe)
+    consumer_uses_our_device(cable, chappe)
+
+
+if __name__ == "__main__":
+    main(check)
