@@ -163,7 +163,7 @@ impl UdpSockets {
         };
         let missing = || io::Error::new(io::ErrorKind::AddrNotAvailable, "no socket for it");
         let pair = pair.ok_or_else(missing)?;
-        // The runtime's own try_send_to refuses until the runtime has seen the socket writable once.
+        // The runtime's own try_send_to refuses until it has seen the socket writable once.
         let socket = socket2::SockRef::from(&pair.unicast);
         socket.send_to(&datagram.bytes, &to.into()).map(drop)
     }
@@ -274,7 +274,7 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Socket> {
 fn hint(error: &io::Error) -> Option<String> {
     match error.kind() {
         io::ErrorKind::AddrInUse => Some(format!(
-            "another program holds port {DISCOVERY_PORT} alone: see ss -ulpn sport = {DISCOVERY_PORT}"
+            "another program holds port {DISCOVERY_PORT} alone: see ss -ulpn | grep {DISCOVERY_PORT}"
         )),
         io::ErrorKind::AddrNotAvailable => {
             Some("the address has gone or never was: see ip address".to_owned())
