@@ -137,11 +137,7 @@ impl Device {
             Ok(description) => {
                 json["name"] = description.name().into();
                 json["offers"] = offers(description).into();
-                lines.push(format!(
-                    "{}  {}",
-                    description.contact,
-                    offers(description)
-                ));
+                lines.push(format!("{}  {}", description.contact, offers(description)));
                 for note in &description.notes {
                     lines.push(format!("note: {} {}", note.reason, note.detail));
                 }

@@ -70,12 +70,15 @@ pub(crate) fn ucum(code: u32) -> Option<String> {
     Some(format!("{prefix}{base}"))
 }
 
-/// A code of a coding system as one URI.
+/// A code of a coding system as one URI: an arc of an object identifier, else one more segment.
 pub(crate) fn concept(coding_system: Option<&str>, code: &str) -> String {
-    format!(
-        "{}#{code}",
-        coding_system.filter(|text| !text.is_empty()).unwrap_or(MDC)
-    )
+    let system = coding_system.filter(|text| !text.is_empty()).unwrap_or(MDC);
+    let separator = match system {
+        _ if system.starts_with("urn:oid:") => '.',
+        _ if system.starts_with("urn:") => ':',
+        _ => '/',
+    };
+    format!("{system}{separator}{code}")
 }
 
 #[cfg(test)]
