@@ -157,6 +157,49 @@ async fn a_device_that_ends_without_a_word_is_missed() {
     assert_eq!(in_time("gone", gone).await, "listens no more");
 }
 
+/// A restart that is too quick to be missed loses the subscription; the Hello brings it back.
+#[tokio::test]
+async fn a_device_that_restarts_is_subscribed_to_again() {
+    let endpoint = endpoint();
+    let options = host_options("127.0.2.7");
+    let start = |options| thermometer(&endpoint, options).start(Drops::default());
+    let host = start(options.clone()).unwrap();
+    let mut client_options = client_options();
+    client_options.liveness_period = None;
+    let client = client(client_options);
+    let description = described(&client, &endpoint).await;
+    let mut subscription = subscribed(&client, &description.services[0]).await;
+    let port = host.addresses()[0].port();
+    drop(host);
+    // The same address, as a device with a fixed port has; it is free once the old one is gone.
+    let restart = async {
+        loop {
+            let options = chappe_device::HostOptions {
+                port,
+                ..options.clone()
+            };
+            match start(options) {
+                Ok(host) => return host,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let host = in_time("restarted", restart).await;
+    let again = async {
+        loop {
+            match subscription.next().await.unwrap() {
+                Delivery::Subscribed { .. } => return,
+                other => assert!(!matches!(other, Delivery::Notification(_))),
+            }
+        }
+    };
+    in_time("subscribed again", again).await;
+    host.notify(REPORT, report(1)).await.unwrap();
+    let event = in_time("event", subscription.next()).await.unwrap();
+    assert_eq!(number(&event), 1);
+    host.stop().await;
+}
+
 #[tokio::test]
 async fn a_device_that_starts_later_is_found_by_its_hello() {
     let client = client(client_options());

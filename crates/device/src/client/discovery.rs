@@ -131,7 +131,10 @@ async fn take(shared: &Arc<Shared>, event: Event) {
                 .get(endpoint)
                 .map(|entry| entry.found.clone());
             if let Some(found) = known.filter(|_| !differs) {
+                let (shared, host) = (Arc::clone(shared), found.from.ip());
                 shared.tell(Seen::Hello(found));
+                // Not here: the queue of the sink may be full of what waits for this task.
+                tokio::spawn(async move { shared.doubt(host).await });
             }
         }
         Event::ByeHint { endpoint, .. } => {

@@ -106,7 +106,9 @@ impl Drop for Subscription {
         let command = SinkCommand::Unsubscribe { key: self.key };
         // When the queue is full, the lease ends it: nothing is renewed without a receiver.
         let _ = self.sink.inputs.try_send(Some(Input::Command(command)));
-        self.sink.state().receivers.remove(&self.key);
+        let mut state = self.sink.state();
+        state.receivers.remove(&self.key);
+        state.hosts.remove(&self.key);
     }
 }
 
@@ -131,6 +133,8 @@ type Answered = (Reply, Option<Arc<Semaphore>>);
 #[derive(Default)]
 struct State {
     receivers: HashMap<SubscriptionKey, (mpsc::UnboundedSender<Delivery>, Arc<Semaphore>)>,
+    /// The hosts that subscriptions are at.
+    hosts: HashMap<SubscriptionKey, IpAddr>,
     /// Posted messages whose answer is awaited.
     posted: HashMap<u64, oneshot::Sender<Answered>>,
     next_token: u64,
@@ -170,6 +174,7 @@ impl DeviceClient {
         {
             let mut state = sink.state();
             state.receivers.insert(key, (sender, Arc::clone(&room)));
+            state.hosts.insert(key, peer.ip());
             if let SocketAddr::V6(peer) = peer {
                 state.zones.insert(*peer.ip(), peer.scope_id());
             }
@@ -189,6 +194,24 @@ impl DeviceClient {
             room,
             sink,
         })
+    }
+}
+
+impl Shared {
+    /// Asks a host, which may have restarted, whether it still knows its subscriptions.
+    pub(super) async fn doubt(&self, host: IpAddr) {
+        let mut doubted = Vec::new();
+        {
+            let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+            for (sink, _) in sinks.of_dialect.values() {
+                let state = sink.state();
+                let keys = state.hosts.iter().filter(|(_, at)| **at == host);
+                doubted.extend(keys.map(|(key, _)| (Arc::clone(sink), *key)));
+            }
+        }
+        for (sink, key) in doubted {
+            sink.command(SinkCommand::Doubt { key }).await;
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -294,9 +295,7 @@ impl Builder {
     }
 
     fn target(&self, interfaces: discovery::Announced, seed: u64) -> Config {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        // Rises with each start as long as the clock does (WS-Discovery 1.1, appendix I).
-        let instance_id = u32::try_from(now.unwrap_or_default().as_secs()).unwrap_or(u32::MAX);
+        let instance_id = instance_id();
         let types = std::iter::once(Dialect::V2009.device_type());
         Config {
             types: types.chain(self.types.iter().cloned()).collect(),
@@ -308,5 +307,32 @@ impl Builder {
             unicast: self.options.unicast,
             ..Config::new(self.endpoint.clone(), instance_id, seed)
         }
+    }
+}
+
+/// A number that rises with each start as long as the clock does (WS-Discovery 1.1, AppSequence).
+///
+/// Quarters of a second since 2020, until 2054: a supervisor starts a device again within the second
+/// in which it ended. Starts in one process rise whatever the clock does.
+fn instance_id() -> u32 {
+    const FROM: Duration = Duration::from_secs(1_577_836_800);
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let quarters = since.unwrap_or_default().saturating_sub(FROM).as_millis() / 250;
+    let now = u32::try_from(quarters).unwrap_or(u32::MAX);
+    let rise = |last: u32| Some(now.max(last.saturating_add(1)));
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rise);
+    now.max(last.unwrap_or(0).saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_start_has_a_higher_number() {
+        let first = instance_id();
+        assert!(first > 0);
+        assert!(instance_id() > first);
     }
 }
