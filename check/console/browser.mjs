@@ -19,7 +19,7 @@ const READY_MS = 20_000;
 const DEVICES_MS = 15_000;
 const REBIND_MS = 60_000;
 const HOSTILE = '<script>alert(1)</script>';
-const ECG = 'urn:oid:1.2.840.10004.1.1.1.0.0.1#131330';
+const ECG = 'urn:oid:1.2.840.10004.1.1.1.0.0.1.131330';
 const results = { steps: [], measured: {}, faults: [] };
 
 function check(holds, what) {

@@ -117,7 +117,7 @@ test('values are written as people read them', () => {
   assert.equal(format.age(59_999), '59 s');
   assert.equal(format.age(NaN), '–');
   assert.equal(format.bytes(1536), '1.5 KiB');
-  assert.equal(format.short('urn:oid:1.2.840.10004.1.1.1.0.0.1#131330'), 'MDC 131330');
+  assert.equal(format.short('urn:oid:1.2.840.10004.1.1.1.0.0.1.131330'), 'MDC 131330');
   assert.equal(format.short('http://vocab.nerc.ac.uk/standard_name/wind_speed/'), 'wind_speed');
   assert.equal(format.local('{urn:x}Thermometer'), 'Thermometer');
   assert.equal(format.value({ values: [3, -1] }, 'uV'), '2 samples, −1 to 3 µV');

@@ -170,7 +170,7 @@ fn field(name: &str, field_type: FieldType, unit: &str, property: &str) -> Field
 fn the_heart_rate_is_what_was_counted() {
     let sensor = descriptor("heart-rate.toml");
     assert!(matches!(sensor.sources[0].window, Extent::Time(_)));
-    let property = "urn:oid:1.2.840.10004.1.1.1.0.0.1#131330";
+    let property = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330";
     let ecg = column("electrocardiogram.csv", 0);
     // Beats of these eight seconds, counted by the height of their peaks over a running mean.
     for (from_s, beats) in [(0, 15.0), (4, 17.0), (8, 17.0), (28, 15.0)] {

@@ -10,8 +10,8 @@ use chappe_stream::*;
 
 const HEART_RATE: &str = include_str!("../examples/heart-rate.toml");
 const MEAN_TEMPERATURE: &str = include_str!("../examples/mean-temperature.toml");
-const ECG: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1#131328";
-const TEMPERATURE: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1#150344";
+const ECG: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330";
+const TEMPERATURE: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1.150364";
 const SECOND: i64 = 1_000_000_000;
 
 fn schema(name: &str, field_type: FieldType, property: &str, unit: &str) -> StreamSchema {

@@ -6,7 +6,7 @@
 //!
 //! [[source]]
 //! alias = "ecg"
-//! query = { observed_property = "urn:oid:1.2.840.10004.1.1.1.0.0.1.2.131328" }
+//! query = { observed_property = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330" }
 //! window = "8s"
 //! slide = "1s"
 //!
