@@ -11,6 +11,7 @@ const folder =
 const from = (name) => import(`${folder}/${name}`);
 const { Ring } = await from('ring.js');
 const { StreamBuffer } = await from('buffer.js');
+const { EventParser } = await from('events.js');
 const format = await from('format.js');
 
 function random(seed) {
@@ -105,6 +106,28 @@ test('stretches of a waveform join, and a gap stays a gap', () => {
     15,
   );
   assert.ok(times.every((one, index) => index === 0 || one >= times[index - 1]));
+});
+
+test('events are the same however the text is cut', () => {
+  const text =
+    ': hello\r\n\r\nretry: 1000\nevent: elements\nid: s@a:1\ndata: {"a":\ndata: 1}\n\n' +
+    'data:x\r\rid: 2\n\nevent: notice\rdata: é\r\n\r\nevent: cut off\ndata: y\n';
+  const expected = [
+    { type: 'elements', id: 's@a:1', data: '{"a":\n1}' },
+    { type: 'message', id: null, data: 'x' },
+    { type: 'notice', id: null, data: 'é' },
+  ];
+  const next = random(7);
+  for (let round = 0; round < 200; round += 1) {
+    const seen = [];
+    const parser = new EventParser((event) => seen.push(event));
+    for (let at = 0; at < text.length;) {
+      const end = at + 1 + Math.floor(next() * (round === 0 ? text.length : 9));
+      parser.push(text.slice(at, end));
+      at = end;
+    }
+    assert.deepEqual(seen, expected);
+  }
 });
 
 test('values are written as people read them', () => {

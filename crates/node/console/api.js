@@ -2,6 +2,7 @@
 
 const BASE = '/api/v1';
 const PATIENCE_MS = 20_000;
+const TOKEN_KEY = 'chappe-token';
 
 /**
  * What the node answered when it did not answer with success; fields of application/problem+json.
@@ -32,11 +33,36 @@ export function query(base, values) {
   return text ? `${base}?${text}` : base;
 }
 
+let token = sessionStorage.getItem(TOKEN_KEY);
+let askForToken = () => {};
+
+/** Adds the token, if the reader gave one, to the fields of a request. */
+export function credentials(headers) {
+  return token ? { ...headers, authorization: `Bearer ${token}` } : headers;
+}
+
+/** Keeps the token until the browser's tab is closed. */
+export function useToken(text) {
+  token = text;
+  sessionStorage.setItem(TOKEN_KEY, text);
+}
+
+/** Says what is to be done when the node wants a token. */
+export function onRefused(ask) {
+  askForToken = ask;
+}
+
+/** Tells that the node wants a token, or another one. */
+export function refused() {
+  askForToken();
+}
+
 async function send(url, options) {
   const abort = new AbortController();
   const timer = setTimeout(() => abort.abort(), PATIENCE_MS);
   try {
-    const answer = await fetch(url, { ...options, signal: abort.signal });
+    const headers = credentials(options.headers);
+    const answer = await fetch(url, { ...options, headers, signal: abort.signal });
     const text = await answer.text();
     const isJson = (answer.headers.get('content-type') ?? '').includes('json');
     let body = text;
@@ -47,6 +73,7 @@ async function send(url, options) {
         throw new ApiError(answer.status, { title: 'the node answered with broken JSON' });
       }
     }
+    if (answer.status === 401) refused();
     if (!answer.ok)
       throw new ApiError(answer.status, isJson ? body : { detail: text.slice(0, 300) });
     return body;
@@ -89,6 +116,6 @@ export function sql(text, limit) {
 }
 
 /** The address of the one live event stream. */
-export function liveAddress(streams, after) {
-  return query(`${BASE}/live`, { streams, after });
+export function liveAddress(streams) {
+  return query(`${BASE}/live`, { streams });
 }

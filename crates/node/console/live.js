@@ -1,8 +1,10 @@
-// The one live event stream of the page. Everything that moves comes through it; it is taken up
-// again where it broke off, by the positions that were seen.
+// The one live event stream of the page. Everything that moves comes through it. It is taken up
+// again where it broke off, by the last event's id; after a longer break it begins with what is
+// new.
 
-import { liveAddress } from './api.js';
+import { credentials, liveAddress, refused } from './api.js';
 import { StreamBuffer } from './buffer.js';
+import { readEvents } from './events.js';
 
 const NOTICES = 200;
 const ALL_STREAMS_MOST = 64;
@@ -24,6 +26,7 @@ export const notices = [];
 let source = null;
 let timer = null;
 let wanted = '*';
+let lastId = null;
 
 /** The buffer of a stream; it is made when it is asked for first. */
 export function buffer(name) {
@@ -94,40 +97,40 @@ export function follow(all, visible) {
   if (source) open();
 }
 
-function positions() {
-  if (link.state !== 'broken' || Date.now() - link.since > RESUME_WITHIN_MS) return null;
-  const seen = [...buffers.values()].filter((one) => one.newest).slice(0, ALL_STREAMS_MOST);
-  return seen.map((one) => `${one.name}@${one.newest.epoch}:${one.newest.number}`).join(',');
-}
-
-function parse(event) {
+function parse(data) {
   try {
-    return JSON.parse(event.data);
+    return JSON.parse(data);
   } catch {
     return null;
   }
 }
 
+const TAKE = { elements: takeElements, notice: takeNotice, rollback: takeRollback };
+
 /** Opens the event stream, or opens it anew. */
 export function open() {
   source?.close();
   clearTimeout(timer);
-  const mine = new EventSource(liveAddress(wanted, positions()));
-  source = mine;
-  mine.onopen = () => {
-    link.attempt = 0;
-    link.retryAt = null;
-    become('live');
-  };
-  mine.onerror = () => {
-    become('broken');
-    // The browser itself tries again, with the last event's id, unless the node refused.
-    if (mine.readyState === EventSource.CLOSED) retry();
-    else tell('link', 'broken');
-  };
-  mine.addEventListener('elements', (event) => takeElements(parse(event)));
-  mine.addEventListener('notice', (event) => takeNotice(parse(event)));
-  mine.addEventListener('rollback', (event) => takeRollback(parse(event)));
+  const isShort = link.state === 'broken' && Date.now() - link.since < RESUME_WITHIN_MS;
+  const headers = credentials({ accept: 'text/event-stream' });
+  if (isShort && lastId) headers['last-event-id'] = lastId;
+  lastId = null;
+  source = readEvents(liveAddress(wanted), headers, {
+    opened() {
+      link.attempt = 0;
+      link.retryAt = null;
+      become('live');
+    },
+    event({ type, id, data }) {
+      if (id) lastId = id;
+      TAKE[type]?.(parse(data));
+    },
+    ended(status) {
+      if (status === 401) refused();
+      become('broken');
+      retry();
+    },
+  });
 }
 
 function retry() {

@@ -1,10 +1,11 @@
 // The frame of the console: the router, the navigation with its counts, the state of the
 // connection.
 
+import { onRefused, useToken } from './api.js';
 import { h, replace, setAttribute, setText } from './dom.js';
 import { age, perSecond } from './format.js';
 import * as live from './live.js';
-import { errors, model, start, watch } from './model.js';
+import { errors, model, refreshAll, start, watch } from './model.js';
 import * as devices from './page-devices.js';
 import * as dropped from './page-dropped.js';
 import * as node from './page-node.js';
@@ -126,6 +127,36 @@ setInterval(() => {
   showLink();
   current?.view?.tick?.();
 }, 1000);
+// A node that is not on the loopback wants its token for reading too.
+let gate = null;
+onRefused(() => {
+  if (gate) return;
+  const box = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false' });
+  const enter = (event) => {
+    event.preventDefault();
+    useToken(box.value.trim());
+    gate.remove();
+    gate = null;
+    live.open();
+    refreshAll().then(show);
+  };
+  gate = h(
+    'form',
+    { class: 'gate', onsubmit: enter },
+    h('p', null, h('b', null, 'This node wants its token.')),
+    h(
+      'p',
+      { class: 'quiet' },
+      'It was printed at the first start of the node; a new one is made when the file token in its ',
+      'data directory is removed. Here it is kept until this tab is closed.',
+    ),
+    h('label', null, h('span', null, 'Token'), box),
+    h('button', { class: 'main', type: 'submit' }, 'Enter'),
+  );
+  document.getElementById('gate').append(gate);
+  box.focus();
+});
+
 window.addEventListener('hashchange', show);
 showLink();
 show();

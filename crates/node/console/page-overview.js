@@ -78,11 +78,13 @@ function figure(label, href) {
   };
 }
 
-function column(title, href) {
+function column(title, href, nothing) {
   const list = h('ol', { class: 'stations' });
   const rest = h('a', { class: 'rest', href });
+  const none = h('p', { class: 'quiet' }, nothing);
   return {
-    node: h('section', null, h('h2', null, h('a', { href }, title)), list, rest),
+    none,
+    node: h('section', null, h('h2', null, h('a', { href }, title)), list, none, rest),
     list,
     rest,
   };
@@ -110,9 +112,9 @@ export function open(root) {
     drops: figure('dropped', '#/dropped'),
   };
   const columns = {
-    devices: column('Devices', '#/devices'),
-    streams: column('Streams', '#/streams'),
-    sensors: column('Virtual sensors', '#/sensors'),
+    devices: column('Devices', '#/devices', 'Looking for devices …'),
+    streams: column('Streams', '#/streams', 'Streams come with the devices.'),
+    sensors: column('Virtual sensors', '#/sensors', 'A file in the folder of sensors makes one.'),
   };
   const wires = svg('svg', { class: 'wires', 'aria-hidden': 'true' });
   const line = h(
@@ -153,6 +155,7 @@ export function open(root) {
       (node, item) => update(node.chappeRow, item),
     );
     const hidden = items.length - ROWS_MOST;
+    part.none.hidden = items.length > 0;
     part.rest.hidden = hidden <= 0;
     setText(part.rest, hidden > 0 ? `and ${count(hidden)} more` : '');
     for (const row of [...rows]) {
@@ -232,6 +235,7 @@ export function open(root) {
 
   function fillFigures() {
     const states = (items, state) => (items ?? []).filter((one) => one.state === state).length;
+    const all = (items, words) => (items?.length ? words : items ? 'none yet' : '');
     const list = (parts) =>
       parts
         .filter(([n]) => n > 0)
@@ -243,7 +247,7 @@ export function open(root) {
       list([
         [states(model.devices, 'attention'), attention(states(model.devices, 'attention'))],
         [states(model.devices, 'gone'), 'gone'],
-      ]) || 'all usable',
+      ]) || all(model.devices, 'all usable'),
     );
     setText(figures.streams.value, count(model.streams?.length));
     setText(figures.streams.more, perSecond(live.arrivals()));
@@ -253,11 +257,11 @@ export function open(root) {
       list([
         [states(model.sensors, 'waiting'), 'waiting'],
         [states(model.sensors, 'failed'), 'failed'],
-      ]) || 'all running',
+      ]) || all(model.sensors, 'all running'),
     );
     const drops = (model.drops ?? []).reduce((sum, one) => sum + one.count, 0);
     setText(figures.drops.value, model.drops ? count(drops) : '–');
-    setText(figures.drops.more, model.drops?.length ? `${model.drops.length} reasons` : 'nothing');
+    setText(figures.drops.more, drops === 0 ? '' : `${model.drops.length} reasons`);
   }
 
   function draw() {

@@ -365,7 +365,13 @@ function openOne(root, name) {
       rows.length
         ? table(
             'Newest elements',
-            ['time', 'number', ...(isKeyed ? ['key'] : []), ...fields.map((f) => f.name), 'quality'],
+            [
+              'time',
+              'number',
+              ...(isKeyed ? ['key'] : []),
+              ...fields.map((f) => f.name),
+              'quality',
+            ],
             rows,
             'values',
           )
