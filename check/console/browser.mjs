@@ -5,7 +5,7 @@
 // Method: the real program, Chromium by playwright-core. Screenshots of every page at both widths
 // in both schemes and results.json go to the output folder.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -157,7 +157,8 @@ async function rebinds(page, demo, extra) {
   const [before] = (await heartRate(demo)).bound;
   const source = await api(demo, `streams/${encode(before)}`);
   const { name } = await api(demo, `devices/${encode(source.source)}`);
-  const victim = demo.devices.find((one) => one.name === name);
+  const describes = (file) => readFileSync(file, 'utf8').includes(`\nname = "${name}"\n`);
+  const victim = demo.devices.find((one) => describes(one.file));
   check(victim, `the demonstration said which process ${name} is`);
   const killed = performance.now();
   process.kill(victim.pid, 'SIGKILL');

@@ -35,7 +35,9 @@ export function lives(pid) {
 
 /** Starts the demonstration and collects what it prints. */
 export function startDemo(chappe) {
-  const child = spawn(chappe, ['demo', '--json'], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(chappe, ['demo', '--json', '--listen', '127.0.0.1:0'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   const demo = {
     child,
     startedAt: performance.now(),
@@ -65,18 +67,10 @@ export function startDemo(chappe) {
   return demo;
 }
 
-/**
- * Starts one more device on a loopback address of its own. What follows the file can be said in
- * CHAPPE_DEVICE_RUN, where the program is called otherwise.
- */
+/** Starts one more device on a loopback address of its own. */
 export function startDevice(chappe, file, address) {
-  const options = (process.env.CHAPPE_DEVICE_RUN ?? '--address ADDRESS').replace(
-    'ADDRESS',
-    address,
-  );
-  const child = spawn(chappe, ['device', 'run', file, ...options.split(' ')], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  const flags = ['device', 'run', file, '--address', address, '--announce-within', '100ms'];
+  const child = spawn(chappe, flags, { stdio: ['ignore', 'ignore', 'pipe'] });
   let text = '';
   child.stderr.on('data', (data) => {
     text = (text + data).slice(-4000);

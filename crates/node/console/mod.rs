@@ -19,6 +19,7 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
     ("chart.js", JS),
     ("console.css", CSS),
     ("dom.js", JS),
+    ("events.js", JS),
     ("format.js", JS),
     ("frames.js", JS),
     ("history.js", JS),
