@@ -90,6 +90,13 @@ impl Attachment {
         &self.offers
     }
 
+    /// The device may have restarted: asks whether its subscriptions still stand.
+    pub async fn doubt(&mut self) {
+        for (subscription, _) in &self.subscriptions {
+            subscription.doubt().await;
+        }
+    }
+
     /// What came next; `None` when the client is closed, or there is nothing to wait for.
     pub async fn next(&mut self) -> Option<Vec<Yield>> {
         if !self.pending.is_empty() {
