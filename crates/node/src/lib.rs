@@ -37,5 +37,5 @@ mod shared;
 pub use data::{log_directory, registry_directory};
 pub use error::StartError;
 pub use http::openapi;
-pub use node::{Node, end_signal, runtime};
+pub use node::{Node, StoreFailure, end_signal, runtime};
 pub use sensors::{Checked, check};

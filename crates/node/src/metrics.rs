@@ -3,9 +3,12 @@
 //! Names begin with `chappe_`, times are seconds, sizes bytes, counters end in `_total`. Labels
 //! have few values: routes and peers are none, streams only up to `limits.metric_streams`.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::config::Limits;
 use axum::http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -60,6 +63,8 @@ pub(crate) struct LostLabels {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
+    /// Streams that have a label of their own.
+    named: Mutex<BTreeSet<String>>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
     /// Open HTTP connections.
@@ -102,6 +107,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("chappe"),
+            named: Mutex::default(),
             requests: Family::default(),
             request_seconds: Histogram::new(DURATION_BOUNDS),
             connections: Gauge::default(),
@@ -234,6 +240,19 @@ impl Metrics {
         };
         self.requests.get_or_create(&labels).inc();
         self.request_seconds.observe(took.as_secs_f64());
+    }
+
+    /// The label of a stream: itself while there are few, `other` beyond the limit.
+    pub(crate) fn stream_label(&self, stream: &str, limits: &Limits) -> String {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.contains(stream) {
+            return stream.to_owned();
+        }
+        if named.len() >= limits.metric_streams as usize {
+            return "other".to_owned();
+        }
+        named.insert(stream.to_owned());
+        stream.to_owned()
     }
 
     /// The text that Prometheus reads.

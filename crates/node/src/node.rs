@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use chappe_log::{Level, Options, QueueFull, Recovery, Store};
 use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
+use chappe_stream::{StreamElement, StreamSchema};
 use chappe_transport::{Drops, FileDisk, key_file};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -80,6 +81,8 @@ impl Node {
             catalogue,
             devices: Devices::new(config.discovery.max_devices as usize),
             sensors: crate::sensors::Sensors::default(),
+            registrations: crate::register::Registrations::default(),
+            rescan: tokio::sync::Notify::new(),
             drops: Drops::default(),
             notices: Notices::default(),
             metrics: Arc::new(Metrics::default()),
@@ -90,6 +93,7 @@ impl Node {
         });
         tell_recovery(&app, "log", &recovery);
         tell_recovery(&app, "registry", &registry_recovery);
+        crate::register::forget(&app).await;
         publish_node(&app).await;
         let mut tasks = JoinSet::new();
         let served = http::serve(
@@ -138,6 +142,32 @@ impl Node {
         &self.app.key
     }
 
+    /// Stores elements that a part of this program yields, as the stream `name`; they are
+    /// acknowledged when this returns. The stream is made and registered at first.
+    ///
+    /// # Errors
+    /// Why they cannot be stored, in words.
+    pub async fn store(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        elements: &[StreamElement],
+    ) -> Result<(), StoreFailure> {
+        let source = format!("urn:chappe:node:{}", self.app.key);
+        let known = self.app.catalogue.get(name).map(|entry| entry.log.schema());
+        let made = self.app.catalogue.create(name, schema, &source, None);
+        let entry = made.map_err(|error| StoreFailure(error.to_string()))?;
+        if known.as_ref() != Some(schema) {
+            let entity = crate::devices::of_stream(name, schema, &source, None);
+            crate::register::publish(&self.app, vec![entity]).await;
+        }
+        let appended = entry.append(elements).await;
+        let appended = appended.map_err(|error| StoreFailure(error.to_string()))?;
+        appended
+            .await
+            .map_err(|error| StoreFailure(error.to_string()))
+    }
+
     /// Ends it in order: takes no more, ends its subscriptions, drains and closes the log.
     ///
     /// # Errors
@@ -153,6 +183,11 @@ impl Node {
         Ok(())
     }
 }
+
+/// Why elements were not stored, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreFailure(String);
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -292,5 +327,5 @@ async fn publish_node(app: &App) {
     entity
         .triples
         .push(Triple::new(subject, vocabulary::ADDRESS, address));
-    crate::register::publish(app, entity).await;
+    crate::register::publish(app, vec![entity]).await;
 }

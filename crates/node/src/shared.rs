@@ -1,5 +1,6 @@
 //! What all parts of a running node share.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use chappe_log::{Disk, Health, Store};
 use chappe_registry::Registry;
 use chappe_stream::Timestamp;
 use chappe_transport::{Drops, Hop};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::catalogue::Catalogue;
 use crate::config::Config;
@@ -16,6 +17,7 @@ use crate::devices::Devices;
 use crate::http::Problem;
 use crate::metrics::{DropLabels, Metrics, StateLabel, StreamLabel};
 use crate::notices::Notices;
+use crate::register::Registrations;
 use crate::sensors::Sensors;
 
 /// A running node, as its parts see it.
@@ -49,6 +51,10 @@ pub(crate) struct Shared {
     pub(crate) devices: Devices,
     /// The virtual sensors.
     pub(crate) sensors: Sensors,
+    /// When each entity was registered.
+    pub(crate) registrations: Registrations,
+    /// Asks that the sensors' directory be looked at now.
+    pub(crate) rescan: Notify,
     /// What was dropped.
     pub(crate) drops: Drops,
     /// What happened.
@@ -138,25 +144,17 @@ impl Shared {
     }
 
     fn measure_streams(&self) {
-        let named = self.config.limits.metric_streams as usize;
         let entries = self.catalogue.entries();
         let streams = i64::try_from(entries.len()).unwrap_or(i64::MAX);
         self.metrics.streams.set(streams);
-        let mut other = 0;
-        for (index, entry) in entries.iter().enumerate() {
-            let last = entry.log.log().last();
-            if index >= named {
-                other += last;
-                continue;
-            }
-            let stream = entry.name.clone();
-            let counter = self.metrics.elements.get_or_create(&StreamLabel { stream });
-            counter.inner().store(last, RELAXED);
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for entry in entries {
+            let label = self.metrics.stream_label(&entry.name, &self.config.limits);
+            *counts.entry(label).or_default() += entry.log.log().last();
         }
-        if entries.len() > named {
-            let stream = "other".to_owned();
+        for (stream, count) in counts {
             let counter = self.metrics.elements.get_or_create(&StreamLabel { stream });
-            counter.inner().store(other, RELAXED);
+            counter.inner().store(count, RELAXED);
         }
     }
 }

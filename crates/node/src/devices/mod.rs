@@ -1,11 +1,169 @@
 //! Devices: found, described, registered, streamed, and let go when they leave.
+//!
+//! Discovery runs in one client; each device has a task of its own, so that a slow one keeps no
+//! other waiting. What discovery hears is a hint: a device is gone when the client has looked and
+//! it did not answer.
 
+mod entities;
+mod intake;
 mod table;
+mod task;
 
-pub(crate) use table::{Device, DeviceState, Devices, Service};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use chappe_device::client::{Found, Seen};
+use chappe_device::{ClientOptions, DeviceClient, Selection};
+use chappe_identity::{AddressPolicy, Prefix};
+use chappe_transport::Hop;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub(crate) use entities::of_stream;
+pub(crate) use intake::store;
+pub(crate) use table::{Device, Devices};
+use task::Order;
+
+use crate::config::Discovery;
+use crate::notices::NoticeKind;
 use crate::shared::{App, ended};
 
+/// Pause before discovery is tried again when it could not begin.
+const RETRY: Duration = Duration::from_secs(5);
+/// Orders that may wait for a device's task.
+const ORDERS_MAX: usize = 16;
+
+/// A device that is being followed.
+struct Followed {
+    orders: mpsc::Sender<Order>,
+    task: JoinHandle<()>,
+}
+
+/// Finds and follows devices until the node ends.
 pub(crate) async fn watch(app: App) {
-    ended(&mut app.drain.clone()).await;
+    let mut drain = app.drain.clone();
+    let mut told = String::new();
+    loop {
+        match DeviceClient::start(options(&app.config.discovery), app.drops.clone()) {
+            Ok(client) => return follow_all(&app, client).await,
+            Err(error) => {
+                let text = error.to_string();
+                if text != told {
+                    let hint = error
+                        .hint()
+                        .map_or(String::new(), |hint| format!(" ({hint})"));
+                    let notice = format!("cannot look for devices: {text}{hint}");
+                    app.notices.tell(NoticeKind::Health, "discovery", notice);
+                    told = text;
+                }
+            }
+        }
+        tokio::select! {
+            () = ended(&mut drain) => return,
+            () = tokio::time::sleep(RETRY) => {}
+        }
+    }
+}
+
+fn options(discovery: &Discovery) -> ClientOptions {
+    let selection = match discovery.interfaces.as_slice() {
+        [] => Selection::All,
+        names => Selection::Named(names.to_vec()),
+    };
+    let mut policy = AddressPolicy::default();
+    let prefixes = discovery.contact.iter();
+    for prefix in prefixes.filter_map(|prefix| prefix.parse::<Prefix>().ok()) {
+        policy = policy.allow(prefix);
+    }
+    if discovery.contact.is_empty() {
+        let interfaces = chappe_transport::interfaces().unwrap_or_default();
+        for (_, subnet) in interfaces
+            .into_iter()
+            .flat_map(|interface| interface.addresses)
+        {
+            policy = policy.allow_within(subnet);
+        }
+    }
+    ClientOptions {
+        selection,
+        policy,
+        ..ClientOptions::default()
+    }
+}
+
+async fn follow_all(app: &App, client: DeviceClient) {
+    let client = Arc::new(client);
+    let mut drain = app.drain.clone();
+    let mut followed: HashMap<String, Followed> = HashMap::new();
+    let mut seen = match client.discover().await {
+        Ok(seen) => seen,
+        Err(_) => return,
+    };
+    loop {
+        let event = tokio::select! {
+            () = ended(&mut drain) => break,
+            event = seen.next() => match event {
+                Some(event) => event,
+                None => break,
+            },
+        };
+        match event {
+            Seen::Found(found) | Seen::Changed(found) => {
+                arrived(app, &client, &mut followed, found).await;
+            }
+            Seen::Hello(found) => match followed.get(&found.endpoint) {
+                // A full queue holds an order that does as much.
+                Some(one) => drop(one.orders.try_send(Order::Doubt)),
+                None => arrived(app, &client, &mut followed, found).await,
+            },
+            Seen::Gone { endpoint, reason } => {
+                if let Some(one) = followed.remove(&endpoint) {
+                    drop(one.orders);
+                    // Its task ends with its queue of orders; a failed one has ended already.
+                    let _ = one.task.await;
+                }
+                task::leave(app, &entities::key_of(&endpoint), &reason).await;
+            }
+            _ => {}
+        }
+    }
+    let mut tasks = Vec::new();
+    for (_, one) in followed {
+        drop(one.orders);
+        tasks.push(one.task);
+    }
+    for task in tasks {
+        let _ = task.await;
+    }
+    drop(seen);
+    // All tasks have ended: nobody else holds the client.
+    if let Ok(client) = Arc::try_unwrap(client) {
+        client.close().await;
+    }
+}
+
+async fn arrived(
+    app: &App,
+    client: &Arc<DeviceClient>,
+    followed: &mut HashMap<String, Followed>,
+    found: Found,
+) {
+    if let Some(one) = followed.get(&found.endpoint)
+        && one.orders.try_send(Order::Changed(found.clone())).is_ok()
+    {
+        return;
+    }
+    let key = entities::key_of(&found.endpoint);
+    if !app.devices.update(&key, |_| {}) {
+        let detail = format!("there are {} already", app.config.discovery.max_devices);
+        let hint = Some("the limit is discovery.max_devices".to_owned());
+        app.drops
+            .record(Hop::Discovery, "too many devices", &key, detail, hint);
+        return;
+    }
+    let (orders, receiver) = mpsc::channel(ORDERS_MAX);
+    let endpoint = found.endpoint.clone();
+    let task = tokio::spawn(task::follow(app.clone(), client.clone(), found, receiver));
+    followed.insert(endpoint, Followed { orders, task });
 }

@@ -58,7 +58,9 @@ pub(super) async fn put(
         let app = app.clone();
         move || sensors::write(&app, &name, &text)
     });
-    written(done.await)
+    let done = done.await;
+    app.rescan.notify_one();
+    written(done)
 }
 
 /// Removes a virtual sensor and its file; its stream stays.
@@ -76,7 +78,9 @@ pub(super) async fn delete(
         let app = app.clone();
         move || sensors::remove(&app, &name)
     });
-    written(done.await)
+    let done = done.await;
+    app.rescan.notify_one();
+    written(done)
 }
 
 fn written(

@@ -1,0 +1,328 @@
+//! One device: described, registered, its events stored, until it leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_device::DeviceClient;
+use chappe_device::client::{Description, Found};
+use chappe_stream::{StreamElement, name_part};
+use chappe_transport::Hop;
+use chappe_wrappers::dpws::{Attachment, Yield};
+use chappe_wrappers::rules::Rules;
+use chappe_wrappers::{Offer, Trouble};
+use tokio::sync::mpsc;
+
+use super::entities;
+use super::intake;
+use super::table::{Device, DeviceState};
+use crate::catalogue::{self, CatalogueError, Entry};
+use crate::notices::NoticeKind;
+use crate::register;
+use crate::shared::App;
+
+/// First and longest pause between two attempts to describe a device.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Streams of one device; reason: a stranger's description must not fill the catalogue.
+const STREAMS_MAX: usize = 1_000;
+/// Yields taken together before they are stored.
+const BATCH_MAX: usize = 512;
+
+/// What a device's task is told.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// It describes itself otherwise.
+    Changed(Found),
+    /// It may have restarted: see whether its subscriptions still stand.
+    Doubt,
+}
+
+/// Why the work with one description ended.
+enum Ended {
+    /// The device has to be described anew.
+    Anew,
+    /// The node, or the device, is at its end.
+    Stop,
+}
+
+/// Follows one device until `orders` is closed.
+pub(super) async fn follow(
+    app: App,
+    client: Arc<DeviceClient>,
+    mut found: Found,
+    mut orders: mpsc::Receiver<Order>,
+) {
+    let key = entities::key_of(&found.endpoint);
+    let mut pause = RETRY.0;
+    loop {
+        announce(&app, &key, &found);
+        let described = tokio::select! {
+            described = client.describe(&found) => described,
+            order = orders.recv() => match order {
+                Some(Order::Changed(newer)) => { found = newer; continue }
+                Some(Order::Doubt) => continue,
+                None => return,
+            },
+        };
+        match described {
+            Ok(description) => {
+                pause = RETRY.0;
+                let ended = use_device(&app, &client, &key, &description, &mut orders, &mut found);
+                if matches!(ended.await, Ended::Stop) {
+                    return;
+                }
+            }
+            Err(error) => {
+                let (reason, hint) = (error.to_string(), error.hint());
+                let before = app.devices.get(&key).and_then(|device| device.reason);
+                if before.as_ref() != Some(&reason) {
+                    let text = format!("cannot be described: {reason}");
+                    app.notices.tell(NoticeKind::Device, &key, text);
+                }
+                trouble(&app, &key, reason, hint);
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    order = orders.recv() => match order {
+                        Some(Order::Changed(newer)) => found = newer,
+                        Some(Order::Doubt) => {}
+                        None => return,
+                    },
+                }
+                pause = (pause * 2).min(RETRY.1);
+            }
+        }
+    }
+}
+
+/// Shows what discovery says.
+fn announce(app: &App, key: &str, found: &Found) {
+    app.devices.update(key, |device| {
+        if device.name.is_empty() {
+            device.name.clone_from(&found.endpoint);
+        }
+        if device.state == DeviceState::Gone || device.dialect.is_empty() {
+            device.state = DeviceState::Attention;
+            device.reason = Some("it is being described".to_owned());
+            device.hint = None;
+        }
+        device.dialect = entities::dialect_word(found.dialect).to_owned();
+        device.types = found.types.iter().map(entities::type_name).collect();
+        device.scopes.clone_from(&found.scopes);
+        device.addresses.clone_from(&found.xaddrs);
+        device.metadata_version = u64::from(found.metadata_version);
+    });
+}
+
+fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
+    app.devices.update(key, |device| {
+        device.state = DeviceState::Attention;
+        device.reason = Some(reason);
+        device.hint = hint;
+    });
+}
+
+/// Registers a described device, subscribes to it and stores what it yields.
+async fn use_device(
+    app: &App,
+    client: &DeviceClient,
+    key: &str,
+    description: &Description,
+    orders: &mut mpsc::Receiver<Order>,
+    found: &mut Found,
+) -> Ended {
+    for note in &description.notes {
+        app.drops.record(
+            Hop::Metadata,
+            note.reason,
+            key,
+            note.detail.clone(),
+            note.hint.clone(),
+        );
+    }
+    app.devices
+        .update(key, |device| entities::describe(device, description));
+    let mut attachment = Attachment::new(client, description, &Rules::default()).await;
+    let streams = open_streams(app, key, description, attachment.offers());
+    register(app, key, &streams, attachment.offers()).await;
+    app.devices.update(key, |device| {
+        device.state = DeviceState::Usable;
+        (device.reason, device.hint) = (None, None);
+    });
+    let text = format!("{}: usable, {} streams", description.name(), streams.len());
+    app.notices.tell(NoticeKind::Device, key, text);
+    let mut silent = false;
+    loop {
+        tokio::select! {
+            order = orders.recv() => match order {
+                None => return Ended::Stop,
+                Some(Order::Doubt) => attachment.doubt().await,
+                Some(Order::Changed(newer)) => {
+                    *found = newer;
+                    return Ended::Anew;
+                }
+            },
+            yields = attachment.next(), if !silent => match yields {
+                Some(yields) => {
+                    if take(app, key, &streams, yields).await {
+                        return Ended::Anew;
+                    }
+                }
+                // Nothing to wait for: it stays as it is until discovery says otherwise.
+                None => silent = true,
+            },
+        }
+    }
+}
+
+/// Stores elements and notes troubles; says whether the device has to be described anew.
+async fn take(
+    app: &App,
+    key: &str,
+    streams: &BTreeMap<usize, Arc<Entry>>,
+    yields: Vec<Yield>,
+) -> bool {
+    let mut anew = false;
+    let mut batches: BTreeMap<usize, Vec<StreamElement>> = BTreeMap::new();
+    for (count, yielded) in yields.into_iter().enumerate() {
+        match yielded {
+            Yield::Element(offer, element) => batches.entry(offer).or_default().push(element),
+            Yield::Trouble(trouble) => note(app, key, &trouble),
+            Yield::Subscribed => {
+                app.devices.update(key, |device| {
+                    device.state = DeviceState::Usable;
+                    (device.reason, device.hint) = (None, None);
+                });
+            }
+            Yield::DescriptionChanged => anew = true,
+            _ => {}
+        }
+        if count % BATCH_MAX == BATCH_MAX - 1 {
+            flush(app, streams, std::mem::take(&mut batches)).await;
+        }
+    }
+    flush(app, streams, batches).await;
+    anew
+}
+
+async fn flush(
+    app: &App,
+    streams: &BTreeMap<usize, Arc<Entry>>,
+    batches: BTreeMap<usize, Vec<StreamElement>>,
+) {
+    let known = batches
+        .into_iter()
+        .filter_map(|(offer, elements)| Some((streams.get(&offer)?.clone(), elements)));
+    intake::store(app, known.collect()).await;
+}
+
+fn note(app: &App, key: &str, trouble: &Trouble) {
+    let of_subscription = matches!(
+        trouble.reason,
+        "subscription_ended" | "subscription_trouble" | "not_subscribed"
+    );
+    let hop = if of_subscription {
+        Hop::Event
+    } else {
+        Hop::Element
+    };
+    let hint = trouble.hint.as_ref().map(ToString::to_string);
+    let first = app.drops.total(hop, trouble.reason) == 0;
+    app.drops.record(
+        hop,
+        trouble.reason,
+        key,
+        trouble.detail.clone(),
+        hint.clone(),
+    );
+    if first {
+        let text = format!("{}: {}", trouble.reason, trouble.detail);
+        app.notices.tell(NoticeKind::Drop, key, text);
+    }
+    if of_subscription {
+        self::trouble(app, key, trouble.detail.clone(), hint);
+    }
+}
+
+/// Opens a stream for each offer, by index.
+fn open_streams(
+    app: &App,
+    key: &str,
+    description: &Description,
+    offers: &[Offer],
+) -> BTreeMap<usize, Arc<Entry>> {
+    let mut streams = BTreeMap::new();
+    let plain = name_part(description.name());
+    // A device that shares its name with another is told from it by its endpoint.
+    let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
+    let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
+    let own = format!("{plain}-{tail}");
+    let mut base = plain;
+    for (index, offer) in offers.iter().enumerate().take(STREAMS_MAX) {
+        let part = name_part(&offer.name);
+        let mut made = app
+            .catalogue
+            .create(&format!("{base}.{part}"), &offer.schema, key, None);
+        if matches!(made, Err(CatalogueError::Taken { .. })) {
+            base.clone_from(&own);
+            let name = format!("{base}.{part}");
+            made = app.catalogue.create(&name, &offer.schema, key, None);
+        }
+        match made {
+            Ok(entry) => {
+                streams.insert(index, entry);
+            }
+            Err(error) => {
+                let (reason, detail) = ("no stream", format!("{}: {error}", offer.name));
+                app.drops.record(Hop::Element, reason, key, detail, None);
+            }
+        }
+    }
+    let left_out = offers.len().saturating_sub(STREAMS_MAX);
+    if left_out > 0 {
+        let detail = format!("{left_out} streams beyond the limit of {STREAMS_MAX}");
+        app.drops
+            .record(Hop::Element, "too many streams", key, detail, None);
+    }
+    streams
+}
+
+async fn register(app: &App, key: &str, streams: &BTreeMap<usize, Arc<Entry>>, offers: &[Offer]) {
+    let names: Vec<String> = streams.values().map(|entry| entry.name.clone()).collect();
+    let mut shown = Device::default();
+    app.devices.update(key, |device| {
+        device.streams = names;
+        shown = device.clone();
+    });
+    let mut all = entities::of_device(&shown);
+    for (index, entry) in streams {
+        let offer = &offers[*index];
+        let text = offer.description.as_deref();
+        let mut entity = entities::of_stream(&entry.name, &offer.schema, key, text);
+        entity.types.clone_from(&shown.types);
+        entity.scopes.clone_from(&shown.scopes);
+        all.push(entity);
+    }
+    register::publish(app, all).await;
+}
+
+/// Takes a device that has left out of the registry; its streams keep their elements.
+pub(super) async fn leave(app: &App, key: &str, reason: &str) {
+    let Some(device) = app.devices.get(key) else {
+        return;
+    };
+    app.devices.update(key, |device| {
+        device.state = DeviceState::Gone;
+        device.reason = Some(reason.to_owned());
+        device.hint = None;
+    });
+    app.notices.tell(
+        NoticeKind::Device,
+        key,
+        format!("{}: gone, {reason}", device.name),
+    );
+    let streams = device.streams.iter().map(|stream| catalogue::key(stream));
+    let mut keys: Vec<String> = streams.collect();
+    keys.extend(entities::service_keys(key, device.services.len()));
+    keys.push(key.to_owned());
+    register::remove(app, keys).await;
+}

@@ -1,0 +1,390 @@
+//! One virtual sensor: bound to streams, fed from the log, its output stored.
+//!
+//! The machine computes on a thread that may take long; elements come from the log, so that what a
+//! sensor has seen is durable before it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use chappe_machine::{Input, Output, drain};
+use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
+use chappe_stream::binding::{BindingChangeKind, BindingLimits};
+use chappe_stream::{
+    Binding, Descriptor, Extent, Selection, SensorCommand, SensorEvent, SensorInput, SensorLimits,
+    StoreError, StreamElement, StreamFollower, VirtualSensor,
+};
+use chappe_transport::{Clock, Hop};
+use tokio::sync::watch;
+
+use super::candidates::{self, candidates, sensor_entity, sensor_key};
+use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
+use crate::catalogue::{self, Entry};
+use crate::clock::{self, rfc3339};
+use crate::devices::{of_stream, store};
+use crate::http::FieldView;
+use crate::notices::NoticeKind;
+use crate::register;
+use crate::shared::App;
+
+/// Events of a sensor's history that are shown.
+const HISTORY_MAX: usize = 100;
+
+type Given = Input<SensorInput, SensorCommand>;
+
+/// How a sensor is shown before it runs.
+pub(super) fn shown(descriptor: &Descriptor, file: &str, toml: &str) -> Sensor {
+    let extents = descriptor.sources.iter().map(|source| {
+        let (window, slide) = (extent(source.window), extent(source.slide));
+        format!("{}: {window} every {slide}", source.alias)
+    });
+    let source = |source: &chappe_stream::descriptor::Source| {
+        let (query, stream) = match &source.selection {
+            Selection::Query(query) => (Some(candidates::shown(query)), None),
+            Selection::Stream(name) => (None, Some(name.clone())),
+        };
+        Source {
+            alias: source.alias.clone(),
+            query,
+            stream,
+            ..Source::default()
+        }
+    };
+    Sensor {
+        name: descriptor.name.clone(),
+        stream: descriptor.output.stream.clone(),
+        file: file.to_owned(),
+        sql: descriptor.output.sql.clone(),
+        window: extents.collect::<Vec<_>>().join("; "),
+        fields: descriptor
+            .output
+            .schema
+            .fields
+            .iter()
+            .map(FieldView::of)
+            .collect(),
+        sources: descriptor.sources.iter().map(source).collect(),
+        toml: toml.to_owned(),
+        ..Sensor::default()
+    }
+}
+
+fn extent(extent: Extent) -> String {
+    match extent {
+        Extent::Count(1) => "1 element".to_owned(),
+        Extent::Count(count) => format!("{count} elements"),
+        Extent::Time(length) => format!("{length:?}"),
+    }
+}
+
+/// Runs a sensor until it is told to stop.
+pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Receiver<bool>) {
+    let name = descriptor.name.clone();
+    let output = &descriptor.output;
+    let made = app
+        .catalogue
+        .create(&output.stream, &output.schema, &name, Some(output.level));
+    let entry = match made {
+        Ok(entry) => entry,
+        Err(error) => return fail(&app, &name, error.to_string()),
+    };
+    let feed = app
+        .registry
+        .subscribe(app.registry.revision() + 1, Principal::Operator);
+    let text = descriptor.description.as_deref();
+    let own = sensor_key(&name);
+    let entities = vec![
+        sensor_entity(&name, &entry.name),
+        of_stream(&entry.name, &output.schema, &own, text),
+    ];
+    register::publish(&app, entities).await;
+    let bindings = descriptor.sources.iter().map(|source| {
+        let limits = BindingLimits::default();
+        Binding::new(source.alias.clone(), source.policy, limits)
+    });
+    let running = Running {
+        bindings: bindings.collect(),
+        machine: Some(VirtualSensor::new(
+            descriptor.clone(),
+            SensorLimits::default(),
+        )),
+        followers: BTreeMap::new(),
+        last: String::new(),
+        history: VecDeque::new(),
+        app: app.clone(),
+        name,
+        output: entry.clone(),
+        descriptor,
+    };
+    tokio::select! {
+        () = running.follow(feed) => {}
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    register::remove(&app, vec![own, entry.key()]).await;
+}
+
+fn fail(app: &App, name: &str, message: String) {
+    app.sensors.update(name, |sensor| {
+        sensor.state = SensorState::Failed;
+        sensor.error = Some(SensorError {
+            message,
+            ..SensorError::default()
+        });
+    });
+}
+
+struct Running {
+    app: App,
+    name: String,
+    descriptor: Descriptor,
+    output: Arc<Entry>,
+    bindings: Vec<Binding>,
+    /// Away while it computes.
+    machine: Option<VirtualSensor>,
+    followers: BTreeMap<String, StreamFollower>,
+    /// The stream that was read last.
+    last: String,
+    history: VecDeque<Event>,
+}
+
+impl Running {
+    async fn follow(mut self, mut feed: Subscription) {
+        let clock = Clock::process();
+        self.bind().await;
+        loop {
+            let deadline = self
+                .machine
+                .as_ref()
+                .and_then(chappe_machine::Machine::deadline);
+            let at = deadline.map(|deadline| clock.at(deadline));
+            let wait = at.unwrap_or_else(tokio::time::Instant::now);
+            tokio::select! {
+                biased;
+                item = feed.next() => {
+                    let mut changed = concerns_streams(&item);
+                    while let Some(item) = feed.try_next() {
+                        changed |= concerns_streams(&item);
+                    }
+                    if changed {
+                        self.bind().await;
+                    }
+                }
+                () = tokio::time::sleep_until(wait), if at.is_some() => {
+                    self.step(vec![Input::Timeout]).await;
+                }
+                (stream, batch) = next_batch(&mut self.followers, &mut self.last) => {
+                    self.feed(stream, batch).await;
+                }
+            }
+        }
+    }
+
+    /// Hands elements to the machine.
+    async fn feed(&mut self, stream: String, batch: Result<Vec<StreamElement>, StoreError>) {
+        match batch {
+            Ok(elements) => {
+                let stream: Arc<str> = stream.into();
+                let inputs = elements.into_iter().map(|element| {
+                    let (stream, element) = (stream.clone(), Arc::new(element));
+                    Input::Receive(SensorInput { stream, element })
+                });
+                self.step(inputs.collect()).await;
+            }
+            Err(StoreError::Log(error @ chappe_log::Error::Gap { .. })) => {
+                self.drop("gap", error.to_string());
+            }
+            Err(error) => {
+                self.drop("not readable", error.to_string());
+                self.followers.remove(&stream);
+            }
+        }
+    }
+
+    /// Brings the bindings up to what the registry says now.
+    async fn bind(&mut self) {
+        let now = clock::now();
+        let mut commands: Vec<Given> = Vec::new();
+        for index in 0..self.bindings.len() {
+            let source = self.descriptor.sources[index].clone();
+            let (app, own) = (self.app.clone(), self.output.name.clone());
+            let found = tokio::task::spawn_blocking(move || candidates(&app, &source, &own)).await;
+            let found = match found {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) => {
+                    self.drop("source not searched", error);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            for change in self.bindings[index].update(now, &found) {
+                let stream = change.candidate.stream.clone();
+                let (alias, schema) = (change.alias.clone(), change.candidate.schema.clone());
+                let verb = match change.kind {
+                    BindingChangeKind::Bound => "bound to",
+                    BindingChangeKind::Unbound => "unbound from",
+                };
+                let text = format!("{alias} {verb} {stream}: {}", change.reason);
+                self.app
+                    .notices
+                    .tell(NoticeKind::Binding, &self.name, text.clone());
+                self.remember(rfc3339(change.at), text);
+                let shared: Arc<str> = stream.as_str().into();
+                commands.push(Input::Command(match change.kind {
+                    BindingChangeKind::Bound => SensorCommand::Bind {
+                        alias,
+                        stream: shared,
+                        schema,
+                    },
+                    BindingChangeKind::Unbound => SensorCommand::Unbind {
+                        alias,
+                        stream: shared,
+                    },
+                }));
+            }
+        }
+        self.follow_bound();
+        self.step(commands).await;
+        self.show_bindings();
+    }
+
+    /// Follows the streams that a source is bound to, and no others; from now on.
+    fn follow_bound(&mut self) {
+        let mut wanted: Vec<String> = Vec::new();
+        for binding in &self.bindings {
+            wanted.extend(binding.bound().map(|bound| bound.candidate.stream.clone()));
+        }
+        self.followers.retain(|stream, _| wanted.contains(stream));
+        for stream in wanted {
+            if self.followers.contains_key(&stream) {
+                continue;
+            }
+            if let Some(entry) = self.app.catalogue.get(&stream) {
+                let follower = entry.log.follow(entry.log.log().last() + 1);
+                self.followers.insert(stream, follower);
+            }
+        }
+    }
+
+    /// Runs the machine on another thread, and stores what it says.
+    async fn step(&mut self, inputs: Vec<Given>) {
+        let Some(mut machine) = self.machine.take() else {
+            return;
+        };
+        if inputs.is_empty() {
+            self.machine = Some(machine);
+            return;
+        }
+        let computed = tokio::task::spawn_blocking(move || {
+            let mut events = Vec::new();
+            let clock = Clock::process();
+            for input in inputs {
+                drain(&mut machine, clock.now(), input, |output| match output {
+                    Output::Event(event) => events.push(event),
+                    Output::Transmit(never) => match never {},
+                });
+            }
+            (machine, events)
+        });
+        match computed.await {
+            Ok((machine, events)) => {
+                self.machine = Some(machine);
+                self.events(events).await;
+            }
+            Err(_) => fail(&self.app, &self.name, "the computation failed".to_owned()),
+        }
+    }
+
+    async fn events(&mut self, events: Vec<SensorEvent>) {
+        let mut outputs = Vec::new();
+        for event in events {
+            match event {
+                SensorEvent::Output(element) => outputs.push(element),
+                SensorEvent::Running => self.state(SensorState::Running, None),
+                SensorEvent::Waiting { .. } => self.state(SensorState::Waiting, None),
+                SensorEvent::Failed { reason } => self.state(SensorState::Failed, Some(reason)),
+                SensorEvent::EvaluationFailed { reason } => {
+                    self.drop("evaluation failed", reason.clone());
+                    let state = SensorState::Running;
+                    self.state(state, Some(format!("the last evaluation failed: {reason}")));
+                }
+                SensorEvent::Stopped => {}
+            }
+        }
+        if !outputs.is_empty() {
+            store(&self.app, vec![(self.output.clone(), outputs)]).await;
+        }
+    }
+
+    fn state(&self, state: SensorState, message: Option<String>) {
+        let error = message.map(|message| SensorError {
+            message,
+            ..SensorError::default()
+        });
+        self.app.sensors.update(&self.name, |sensor| {
+            sensor.state = state;
+            sensor.error = error;
+        });
+    }
+
+    fn drop(&self, reason: &'static str, detail: String) {
+        self.app
+            .drops
+            .record(Hop::Element, reason, &self.name, detail, None);
+    }
+
+    fn remember(&mut self, at: String, what: String) {
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(Event { at, what });
+    }
+
+    fn show_bindings(&self) {
+        self.app.sensors.update(&self.name, |sensor| {
+            sensor.history = self.history.iter().cloned().collect();
+            for (source, binding) in sensor.sources.iter_mut().zip(&self.bindings) {
+                let bound = binding.bound().map(|bound| Bound {
+                    stream: bound.candidate.stream.clone(),
+                    since: rfc3339(bound.since),
+                    why: bound.candidate.why.clone(),
+                });
+                source.bound = bound.collect();
+                source.unbound_reason = binding.unbound_reason();
+            }
+        });
+    }
+}
+
+fn concerns_streams(item: &FeedItem) -> bool {
+    use chappe_registry::Change;
+    match item {
+        FeedItem::Change { change, .. } => match change {
+            Change::Published { key, kind } | Change::Removed { key, kind } => {
+                *kind == EntityKind::Stream || catalogue::name_of(key).is_some()
+            }
+        },
+        FeedItem::Resync { .. } => true,
+    }
+}
+
+/// The elements that come next in any stream; the search begins behind the one that was `last`.
+async fn next_batch(
+    followers: &mut BTreeMap<String, StreamFollower>,
+    last: &mut String,
+) -> (String, Result<Vec<StreamElement>, StoreError>) {
+    poll_fn(|context| {
+        for round in [true, false] {
+            for (name, follower) in followers.iter_mut() {
+                if (*name > *last) == round
+                    && let Poll::Ready(result) = follower.poll_next(context)
+                {
+                    name.clone_into(last);
+                    return Poll::Ready((name.clone(), result));
+                }
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
