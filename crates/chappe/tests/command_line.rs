@@ -1,0 +1,136 @@
+//! Goal: the program says what it can do, ends with the right code, and names the remedy.
+//! Method: the built program is run as a user would run it, without a network.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn chappe(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_chappe"))
+        .args(arguments)
+        .env_remove("CHAPPE_NODE")
+        .output()
+        .expect("the program starts")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const VERBS: [&str; 12] = [
+    "demo", "serve", "device", "find", "doctor", "describe", "call", "watch", "query", "trace",
+    "config", "data",
+];
+
+#[test]
+fn every_verb_has_help() {
+    let help = out(&chappe(&["--help"]));
+    for verb in VERBS {
+        assert!(help.contains(verb), "{verb} in {help}");
+        let output = chappe(&[verb, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{verb}");
+        let width = out(&output).lines().map(|line| line.chars().count()).max();
+        assert!(width < Some(140), "{verb}: a line of {width:?}");
+    }
+    for verb in ["demo", "find", "watch", "query", "call", "trace"] {
+        assert!(out(&chappe(&[verb, "--help"])).contains("Example"), "{verb} has examples");
+    }
+}
+
+#[test]
+fn completions_are_printed_for_each_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = chappe(&["completions", shell]);
+        assert!(out(&output).contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_use_ends_with_2() {
+    for arguments in [&["frobnicate"][..], &["find", "--timeout", "soon"], &["serve", "a", "b"]] {
+        assert_eq!(chappe(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn errors_come_with_a_hint() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["query", "--node", "http://127.0.0.1:9", "select 1"], "chappe serve"),
+        (&["query", "--node", "ftp://x", "select 1"], "http://127.0.0.1:8470"),
+        (&["config", "check", "there-is-no-such.toml"], "config sample"),
+        (&["data", "check", "there-is-no-such-folder"], "data directory"),
+        (&["find", "--interface", "there-is-no-such"], "there are"),
+        (&["describe", "http://127.0.0.1:9/", "--interface", "lo"], "127.0.0.1:9"),
+    ];
+    for (arguments, hint) in cases {
+        let output = chappe(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", err(&output));
+        let text = err(&output);
+        let line = text.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+        assert!(line.contains(hint), "{arguments:?}: {text}");
+        assert_eq!(out(&output), "", "results alone go to standard output");
+    }
+}
+
+#[test]
+fn configuration_is_checked_with_line_key_and_hint() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let check = |text: &str| {
+        let path = folder.path().join("node.toml");
+        std::fs::write(&path, text).expect("the file is written");
+        chappe(&["config", "check", path.to_str().expect("the path is text")])
+    };
+    let right = check("name = \"ward\"\n");
+    assert_eq!(right.status.code(), Some(0), "{}", err(&right));
+    let wrong = check("name = \"ward\"\n[http]\nlissen = \"127.0.0.1:1\"\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    let text = err(&wrong);
+    assert!(text.contains("node.toml:3") && text.contains("lissen"), "{text}");
+    assert!(text.contains("hint:") && text.contains("listen"), "{text}");
+}
+
+#[test]
+fn sample_schema_and_settings_agree() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let sample = chappe(&["config", "sample"]);
+    let path = folder.path().join("node.toml");
+    std::fs::write(&path, &sample.stdout).expect("the file is written");
+    let checked = chappe(&["config", "check", path.to_str().expect("the path is text")]);
+    assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
+    for of in ["node", "sensor"] {
+        let schema: serde_json::Value =
+            serde_json::from_slice(&chappe(&["config", "schema", of]).stdout).expect("JSON");
+        assert!(schema["properties"].is_object(), "{of}");
+    }
+    let shown = chappe(&["config", "show", "--json"]);
+    let settings: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let settings = settings.as_array().expect("a list");
+    assert!(settings.iter().any(|setting| setting["key"] == "http.listen"));
+    assert!(settings.iter().all(|setting| setting["origin"].is_string()));
+}
+
+#[test]
+fn the_doctor_reports_on_the_loopback() {
+    let output = chappe(&["doctor", "--interface", "lo", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = report["checks"].as_array().expect("a list");
+    for name in ["interface lo", "multicast on lo", "port 3702", "container", "clock"] {
+        assert!(checks.iter().any(|check| check["name"] == name), "{name} in {report}");
+    }
+    let failed = checks.iter().filter(|check| check["state"] == "failed").count();
+    assert_eq!(output.status.code(), Some(i32::from(failed > 0)));
+}
+
+#[test]
+fn a_wrong_device_file_is_told_by_line() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("device.toml");
+    std::fs::write(&path, "name = \"x\"\ncolour = \"red\"\n").expect("the file is written");
+    let path: &Path = &path;
+    let output = chappe(&["device", "run", path.to_str().expect("the path is text")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("device.toml:2"), "{}", err(&output));
+}
