@@ -221,7 +221,7 @@ impl Writer {
     }
 
     /// Bytes that may be written; unknown is taken as enough, the write itself will tell.
-    fn room(&self) -> Result<u64, Fault> {
+    pub(crate) fn room(&self) -> Result<u64, Fault> {
         let Ok(free) = self.disk.free_bytes() else {
             return Ok(u64::MAX);
         };
@@ -291,6 +291,12 @@ impl Writer {
             Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
             Err(error) => failed("cut back", &name, &error),
         }
+    }
+
+    /// Makes sure that what was cut off does not come back, before somebody is told that nothing
+    /// of it was written.
+    pub(crate) fn settle(&mut self) -> Result<(), Fault> {
+        if self.roll { self.sync() } else { Ok(()) }
     }
 
     fn sync(&mut self) -> Result<(), Fault> {

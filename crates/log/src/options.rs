@@ -43,6 +43,10 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// How often a full disk is looked at again. Default 200 ms.
     pub full_poll: Duration,
+    /// How often a full disk is looked at before the batches that wait for room are refused with
+    /// [`Error::Full`] (their numbers are given out anew). Default 5, with `full_poll` one second:
+    /// nobody who waits for an acknowledgement hangs for as long as the disk is full.
+    pub full_polls: u32,
     /// Most bytes of all segments; the oldest segment is removed when they are more. Default
     /// `None`: nothing is removed.
     pub retain_bytes: Option<u64>,
@@ -59,6 +63,7 @@ impl Default for Options {
             batch_bytes: 4 * 1024 * 1024,
             reserve_bytes: 1024 * 1024,
             full_poll: Duration::from_millis(200),
+            full_polls: 5,
             retain_bytes: None,
             follow_records: 1024,
         }

@@ -6,8 +6,9 @@ use crate::frame::Kind;
 use crate::index::FrameRef;
 use crate::read::Reader;
 use crate::stream::Core;
-use crate::{Counters, Disk, Error, Health, Options, QueueFull};
-use std::collections::{BTreeMap, VecDeque};
+use crate::{Counters, Disk, Error, Health, Level, Options, QueueFull};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Most bytes taken for one commit: more gains nothing and delays the first of them.
@@ -181,6 +182,54 @@ impl Shared {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
+    /// The disk stays full: refuses what waits, gives its numbers back, and returns what must be
+    /// written all the same, because a record of level `Memory` is acknowledged already. That goes
+    /// for what comes before such a record in its stream too, lest a number be missing.
+    fn refuse_waiting(&self, group: VecDeque<Pending>, free: u64) -> VecDeque<Pending> {
+        let mut queue = self.lock();
+        let waiting = group.into_iter().chain(std::mem::take(&mut queue.pending));
+        let (mut kept, mut refused) = (VecDeque::new(), Vec::new());
+        let mut acknowledged = BTreeSet::new();
+        for pending in waiting.collect::<Vec<_>>().into_iter().rev() {
+            let draft = &pending.draft;
+            if draft.kind == Kind::Records && draft.level == Level::Memory {
+                acknowledged.insert(draft.stream);
+            }
+            if acknowledged.contains(&draft.stream) {
+                kept.push_front(pending);
+                continue;
+            }
+            queue.bytes -= draft.body.bytes.len().min(queue.bytes);
+            if draft.kind == Kind::Records {
+                // From the back: the lowest of the stream's refused numbers comes last.
+                pending
+                    .core
+                    .assigned
+                    .store(draft.first - 1, Ordering::Relaxed);
+            }
+            refused.push(pending);
+        }
+        queue.counters.refused += refused.len() as u64;
+        drop(queue);
+        let reserve = self.options.reserve_bytes;
+        for pending in refused.into_iter().rev() {
+            pending.ack.resolve(Err(Error::Full { free, reserve }));
+        }
+        kept
+    }
+
+    /// Nothing waits but the disk was full: takes records again as soon as there may be room.
+    /// Returns at once when the store is closing.
+    fn idle_while_full(&self, writer: &Writer) {
+        while self.lock().health == Health::Full {
+            match writer.room() {
+                Err(Fault::Full(free)) if self.wait_for_room(free) => {}
+                Err(_) => return,
+                Ok(_) => self.lock().health = Health::Ok,
+            }
+        }
+    }
+
     /// Waits until the disk may have room again; false when the store is closing meanwhile.
     fn wait_for_room(&self, free: u64) -> bool {
         let mut queue = self.lock();
@@ -255,6 +304,7 @@ impl Shared {
 
     fn commit_all(&self, writer: &mut Writer) -> Result<(), Error> {
         while let Some(mut group) = self.take() {
+            let mut polls = 0;
             while !group.is_empty() {
                 let drafts = group.iter().map(|pending| &pending.draft);
                 let fault = match writer.commit(drafts, true) {
@@ -268,8 +318,24 @@ impl Shared {
                     Err(fault) => Some(fault),
                 };
                 let error = match fault {
-                    None => continue,
-                    Some(Fault::Full(free)) if self.wait_for_room(free) => continue,
+                    None => {
+                        polls = 0;
+                        continue;
+                    }
+                    Some(Fault::Full(free)) if self.wait_for_room(free) => {
+                        polls += 1;
+                        if polls < self.options.full_polls {
+                            continue;
+                        }
+                        polls = 0;
+                        match writer.settle() {
+                            Err(Fault::Failed(reason)) => Error::Failed { reason },
+                            _ => {
+                                group = self.refuse_waiting(group, free);
+                                continue;
+                            }
+                        }
+                    }
                     Some(Fault::Full(free)) => Error::Full {
                         free,
                         reserve: self.options.reserve_bytes,
@@ -279,6 +345,7 @@ impl Shared {
                 self.stop(&error, group);
                 return Err(error);
             }
+            self.idle_while_full(writer);
         }
         Ok(())
     }

@@ -95,6 +95,7 @@ fn full_disk(reserve: u64, hide: bool) {
     let options = Options {
         reserve_bytes: reserve,
         full_poll,
+        full_polls: u32::MAX,
         ..options()
     };
     let (store, _) = Store::open(Box::new(disk.clone()), options.clone(), 1).unwrap();
@@ -145,4 +146,62 @@ fn a_full_disk_is_waited_for() {
 #[test]
 fn a_write_that_finds_the_disk_full_is_undone() {
     full_disk(0, true);
+}
+
+fn stays_full(hide: bool) {
+    let disk = SimDisk::new(6);
+    if hide {
+        disk.hide_free_bytes();
+    }
+    let options = Options {
+        reserve_bytes: 0,
+        full_poll: Duration::from_millis(1),
+        full_polls: 3,
+        ..options()
+    };
+    let (store, _) = Store::open(Box::new(disk.clone()), options, 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    let memory = store.stream("m", Level::Memory, b"").unwrap();
+    let one = |byte: u8| vec![(0, vec![byte; 300])];
+    stream.append(one(1)).unwrap().wait().unwrap();
+    disk.set_capacity(disk.used() + 100);
+    // Nobody makes room, yet whoever waits is answered.
+    let refused = stream.append(one(2)).and_then(|appended| appended.wait());
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    let created = store.stream("b", Level::Power, b"").err();
+    assert!(matches!(created, Some(Error::Full { .. })), "{created:?}");
+    assert_eq!(stream.last(), 1);
+    // What is acknowledged in memory waits on.
+    let kept = (0..100).find_map(|_| memory.append(one(7)).ok());
+    let refused = stream.append(one(3)).and_then(|appended| appended.wait());
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    disk.set_capacity(u64::MAX);
+    // It resumes by itself; the refused number is given to a record that is taken.
+    let appended = loop {
+        match stream
+            .append(one(4))
+            .map(|appended| (appended.first, appended.wait()))
+        {
+            Ok((first, Ok(()))) => break first,
+            Ok((_, Err(Error::Full { .. }))) | Err(Error::Full { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(appended.sequence, 2);
+    drop((stream, memory));
+    store.close().unwrap();
+    let (store, recovery) = Store::open(Box::new(disk.crash(1)), Options::default(), 2).unwrap();
+    assert_eq!((recovery.clean, recovery.corrupt), (true, vec![]));
+    let read = store.existing("a").unwrap().read(1, 10).unwrap();
+    let payloads: Vec<u8> = read.iter().map(|record| record.payload[0]).collect();
+    assert_eq!(payloads, [1, 4]);
+    let memory = store.existing("m").unwrap();
+    assert_eq!(memory.last(), u64::from(kept.is_some()));
+    assert!(store.existing("b").is_none());
+}
+
+#[test]
+fn a_disk_that_stays_full_refuses_what_waits() {
+    stays_full(false);
+    stays_full(true);
 }
