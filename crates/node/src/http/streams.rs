@@ -253,15 +253,17 @@ fn page(entry: &Entry, selection: &Selection) -> Result<String, Problem> {
 }
 
 fn after(entry: &Entry, position: Position, limit: usize) -> Result<Vec<StreamElement>, Problem> {
+    let more = limit.saturating_add(1);
+    if position.sequence == 0 {
+        // Who has nothing begins with what there is.
+        return entry.log.read(0, more).map_err(refused);
+    }
     let next = entry.log.resume(position).map_err(|rollback| {
         let epoch = chappe_stream::Epoch(entry.log.log().epoch());
         let before = rollback.next.saturating_sub(1);
         Problem::new(StatusCode::CONFLICT, rollback.to_string())
             .hint(format!("go on after {epoch}:{before}"))
     })?;
-    // Who has nothing begins with what there is; who has something is told of a gap.
-    let next = if position.sequence == 0 { 0 } else { next };
-    let more = limit.saturating_add(1);
     entry.log.read(next, more).map_err(refused)
 }
 

@@ -128,6 +128,7 @@ impl Client {
             let next = match &after {
                 None => Ok(entry.log.log().last() + 1),
                 Some(after) => match after.vector.0.get(&entry.name) {
+                    Some(have) if have.sequence == 0 => Ok(0),
                     Some(have) => entry.log.resume(*have),
                     None if after.complete => Ok(0),
                     None => Ok(entry.log.log().last() + 1),

@@ -1,0 +1,255 @@
+//! Goal: a device that appears becomes streams and entities, a virtual sensor that asks for what it
+//! observes is bound to it, is let go when it leaves and takes the replacement; a sensor's file can
+//! be written, mended and removed while the node runs.
+//! Method: real devices of this process on the loopback, found by discovery; others that live there
+//! at the same time are none of ours.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use chappe_device::file::{File, FileDevice};
+use chappe_device::{HostOptions, Selection};
+use chappe_node::Node;
+use chappe_transport::Drops;
+use common::{config, get, send};
+use serde_json::Value;
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    let runtime = chappe_node::runtime().unwrap();
+    // A test that waits for what never comes fails instead of hanging.
+    let limited = async { tokio::time::timeout(Duration::from_secs(90), future).await };
+    runtime.block_on(limited).expect("it takes far too long")
+}
+
+/// What no other test on this host observes or is called.
+fn unique() -> String {
+    let seed = chappe_transport::seed().unwrap();
+    seed[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn device(directory: &Path, name: &str, property: &str, address: &str) -> FileDevice {
+    let uuid = unique() + &unique() + &unique()[..8];
+    let uuid = format!(
+        "{}-{}-4{}-8{}-{}",
+        &uuid[..8],
+        &uuid[8..12],
+        &uuid[13..16],
+        &uuid[17..20],
+        &uuid[20..32]
+    );
+    let text = format!(
+        r#"name = "{name}"
+manufacturer = "Example"
+model = "T1"
+uuid = "{uuid}"
+namespace = "https://example.org/thermometer"
+types = ["Thermometer"]
+
+[[event]]
+name = "Reading"
+period_ms = 20
+recording = "{name}.csv"
+
+[[event.field]]
+name = "celsius"
+type = "double"
+unit = "Cel"
+property = "{property}"
+"#
+    );
+    let path = directory.join(format!("{name}.toml"));
+    std::fs::write(
+        directory.join(format!("{name}.csv")),
+        "celsius\n20.5\n21.5\n",
+    )
+    .unwrap();
+    std::fs::write(&path, text).unwrap();
+    let options = HostOptions {
+        selection: Selection::Addresses(vec![address.parse().unwrap()]),
+        app_max_delay: Duration::ZERO,
+        ..HostOptions::default()
+    };
+    let file = File::read(&path).unwrap();
+    file.start(options, Drops::default()).unwrap()
+}
+
+fn sensor(name: &str, property: &str) -> String {
+    format!(
+        r#"name = "{name}"
+[[source]]
+alias = "t"
+query = {{ observed_property = "{property}" }}
+window = 4
+slide = 2
+[output]
+sql = "select avg(value) as mean, count(*) as n from t"
+[[output.field]]
+name = "mean"
+type = "double"
+unit = "Cel"
+[[output.field]]
+name = "n"
+type = "integer"
+"#
+    )
+}
+
+/// Asks until the answer is as wanted.
+async fn until(node: &Node, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let answer = get(node, path).await;
+        if answer.status == 200 {
+            let json = answer.json();
+            if wanted(&json) {
+                return json;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn bound(sensor: &Value) -> Vec<String> {
+    let bound = sensor["sources"][0]["bound"].as_array();
+    let names = bound
+        .into_iter()
+        .flatten()
+        .map(|one| one["stream"].as_str().unwrap());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_device_becomes_streams_and_sensors_follow_it() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let (first_name, second_name) = (format!("one-{}", unique()), format!("two-{}", unique()));
+        let property = format!("urn:example:{}", unique());
+        let mut config = config(directory.path());
+        config.discovery.enabled = true;
+        config.discovery.interfaces = vec!["lo".into()];
+        std::fs::create_dir_all(&config.sensors_directory).unwrap();
+        let sensor_name = format!("mean-{}", unique());
+        let file = config.sensors_directory.join("mean.toml");
+        std::fs::write(&file, sensor(&sensor_name, &property)).unwrap();
+        let node = Node::start(config).await.unwrap();
+        let sensor_path = format!("/api/v1/virtual-sensors/{sensor_name}");
+        let waiting = until(&node, &sensor_path, |sensor| sensor["state"] == "waiting").await;
+        assert!(
+            waiting["sources"][0]["unbound_reason"].is_string(),
+            "{waiting}"
+        );
+
+        let first = device(directory.path(), &first_name, &property, "127.0.9.1");
+        let device_path = format!("/api/v1/devices/{}", first.host().endpoint().replace(':', "%3A"));
+        let shown = until(&node, &device_path, |device| device["state"] == "usable").await;
+        assert_eq!(shown["name"], first_name);
+        assert_eq!(shown["manufacturer"], "Example");
+        let stream = shown["streams"][0].as_str().unwrap().to_owned();
+        assert!(stream.starts_with(&first_name), "{stream}");
+        let stream_path = format!("/api/v1/streams/{stream}");
+        let described = until(&node, &stream_path, |stream| {
+            stream["last"].as_u64() > Some(2)
+        })
+        .await;
+        assert_eq!(described["fields"][0]["unit"], "Cel");
+        assert_eq!(described["fields"][0]["observed_property"], property);
+        assert_eq!(described["source"], first.host().endpoint());
+
+        let running = until(&node, &sensor_path, |sensor| sensor["state"] == "running").await;
+        assert_eq!(bound(&running), [stream.clone()]);
+        let output = format!("/api/v1/streams/{sensor_name}/elements?newest=1");
+        let element = until(&node, &output, |page| {
+            page["elements"][0]["values"]["n"] == 4
+        })
+        .await;
+        assert_eq!(element["elements"][0]["values"]["mean"], 21.0);
+
+        let ask = format!(
+            "ASK {{ ?s <http://www.w3.org/ns/sosa/observes> <{property}> ; \
+             <https://chappe.example/ns#producedBy> <{}> }}",
+            first.host().endpoint()
+        );
+        let fields = [("Content-Type", "application/sparql-query")];
+        let answer = send(&node, "POST", "/api/v1/sparql", &fields, ask.as_bytes()).await;
+        assert_eq!(answer.json()["boolean"], true, "{answer:?}");
+
+        first.stop().await;
+        until(&node, &device_path, |device| device["state"] == "gone").await;
+        let waiting = until(&node, &sensor_path, |sensor| sensor["state"] == "waiting").await;
+        assert_eq!(bound(&waiting), [""; 0]);
+        let entity = format!("/api/v1/entities/urn%3Achappe%3Astream%3A{stream}");
+        assert_eq!(get(&node, &entity).await.status, 404);
+        assert_eq!(
+            get(&node, &stream_path).await.status,
+            200,
+            "its elements stay"
+        );
+
+        let second = device(directory.path(), &second_name, &property, "127.0.9.2");
+        let running = until(&node, &sensor_path, |sensor| sensor["state"] == "running").await;
+        assert!(bound(&running)[0].starts_with(&second_name), "{running}");
+        assert!(
+            running["history"].as_array().unwrap().len() >= 3,
+            "{running}"
+        );
+        node.shutdown().await.unwrap();
+        second.stop().await;
+    });
+}
+
+#[test]
+fn files_of_sensors_take_effect_while_the_node_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let config = config(directory.path());
+        let sensors = config.sensors_directory.clone();
+        let node = Node::start(config).await.unwrap();
+        let token = format!("Bearer {}", node.new_token().unwrap());
+        let fields = [("Authorization", token.as_str())];
+        let path = "/api/v1/virtual-sensors/mean";
+        let right = sensor("mean", "urn:example:a");
+        let refused = send(&node, "PUT", path, &[], right.as_bytes()).await;
+        assert_eq!(refused.status, 401);
+        let wrong = right.replace("slide", "slyde");
+        let refused = send(&node, "PUT", path, &fields, wrong.as_bytes()).await;
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.json()["hint"].as_str().unwrap().contains("slide"));
+        assert!(
+            refused.json()["detail"]
+                .as_str()
+                .unwrap()
+                .contains("mean.toml:6")
+        );
+        assert!(!sensors.join("mean.toml").exists(), "nothing was written");
+        let written = send(&node, "PUT", path, &fields, right.as_bytes()).await;
+        assert_eq!(written.status, 204, "{written:?}");
+        until(&node, path, |sensor| sensor["state"] == "waiting").await;
+
+        // By hand, wrong: it is shown by line and key, and the sensor goes on.
+        std::fs::write(sensors.join("mean.toml"), &wrong).unwrap();
+        let shown = until(&node, path, |sensor| sensor["error"].is_object()).await;
+        assert_eq!(shown["error"]["line"], 6, "{shown}");
+        assert_eq!(shown["state"], "waiting");
+        std::fs::write(sensors.join("other.toml"), "name = 3").unwrap();
+        let other = "/api/v1/virtual-sensors/other";
+        let shown = until(&node, other, |sensor| sensor["state"] == "failed").await;
+        assert_eq!(shown["error"]["line"], 1);
+
+        // By hand, mended, with another query.
+        std::fs::write(sensors.join("mean.toml"), sensor("mean", "urn:example:b")).unwrap();
+        until(&node, path, |sensor| {
+            let query = sensor["sources"][0]["query"].as_str().unwrap_or_default();
+            query.contains("urn:example:b") && sensor["error"].is_null()
+        })
+        .await;
+        let removed = send(&node, "DELETE", path, &fields, b"").await;
+        assert_eq!(removed.status, 204, "{removed:?}");
+        let list = until(&node, "/api/v1/virtual-sensors", |list| {
+            list["virtual_sensors"].as_array().unwrap().len() == 1
+        })
+        .await;
+        assert_eq!(list["virtual_sensors"][0]["name"], "other");
+        node.shutdown().await.unwrap();
+    });
+}
