@@ -7,8 +7,9 @@ const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return '–';
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(3).replace('-', '−');
-  return (Number.isInteger(value) ? String(value) : precise.format(value)).replace('-', '−');
+  if (Number.isSafeInteger(value)) return String(value).replace('-', '−');
+  if (size < 1e-4 || size >= 1e9) return value.toExponential(3).replace('-', '−');
+  return precise.format(value).replace('-', '−');
 }
 
 /** A count, with separators. */

@@ -147,8 +147,8 @@ onRefused(() => {
     h(
       'p',
       { class: 'quiet' },
-      'It was printed at the first start of the node; a new one is made when the file token in its ',
-      'data directory is removed. Here it is kept until this tab is closed.',
+      'It was printed at the first start of the node; a new one is made when the file token in ',
+      'its data directory is removed. Here it is kept until this tab is closed.',
     ),
     h('label', null, h('span', null, 'Token'), box),
     h('button', { class: 'main', type: 'submit' }, 'Enter'),

@@ -68,6 +68,13 @@ function called(subject) {
   return device(subject)?.name || subject;
 }
 
+/** A notice in words; the name is not said twice. */
+function told({ subject, text }) {
+  const name = called(subject);
+  const rest = text.startsWith(name) ? text.slice(name.length).replace(/^:\s*/, '') : text;
+  return [h('b', null, name), ' ', rest];
+}
+
 function figure(label, href) {
   const value = h('b', null, '–');
   const more = h('small');
@@ -166,7 +173,9 @@ export function open(root) {
   }
 
   function fill() {
-    const devices = model.devices ?? [];
+    const devices = [...(model.devices ?? [])].sort((a, b) =>
+      (a.name || a.key).localeCompare(b.name || b.key),
+    );
     const order = new Map(devices.map((one, index) => [one.key, index]));
     const virtual = new Set((model.sensors ?? []).flatMap((one) => [one.name, one.stream]));
     const streams = (model.streams ?? [])
@@ -261,7 +270,10 @@ export function open(root) {
     );
     const drops = (model.drops ?? []).reduce((sum, one) => sum + one.count, 0);
     setText(figures.drops.value, model.drops ? count(drops) : '–');
-    setText(figures.drops.more, drops === 0 ? '' : `${model.drops.length} reasons`);
+    setText(
+      figures.drops.more,
+      drops === 0 ? '' : `${model.drops.length} reason${model.drops.length === 1 ? '' : 's'}`,
+    );
   }
 
   function draw() {
@@ -309,7 +321,7 @@ export function open(root) {
           { 'data-kind': one.kind },
           h('time', { datetime: one.at }, moment(one.at)),
           h('span', { class: 'kind' }, one.kind),
-          h('p', null, h('b', null, called(one.subject)), ' ', one.text),
+          h('p', null, told(one)),
         ),
     );
   }

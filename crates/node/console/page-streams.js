@@ -4,7 +4,7 @@
 import * as api from './api.js';
 import { Chart } from './chart.js';
 import { facts, h, keyed, problem, replace, setAttribute, setText, table } from './dom.js';
-import { age, clock, count, number, rate, short, unit, value } from './format.js';
+import { age, clock, count, moment, number, rate, short, unit, value } from './format.js';
 import { before } from './history.js';
 import * as live from './live.js';
 import { errors, model, producer, stream } from './model.js';
@@ -24,6 +24,7 @@ const SPANS = [
   [1800, '30 min'],
 ];
 const SQL_ROWS = 200;
+const LEAST_TIME_NS = 1e17;
 
 /** Opens the list, one stream, or the SQL page. */
 export function open(root, at) {
@@ -396,6 +397,18 @@ function openOne(root, name) {
   };
 }
 
+/** A cell of an answer; a column of times is in nanoseconds since 1970. */
+function cellText(column, cell) {
+  if (cell === null) return '–';
+  if (typeof cell !== 'number') return String(cell);
+  if (!/time$/.test(column) || cell < LEAST_TIME_NS) return number(cell);
+  return h(
+    'span',
+    { title: `${cell} ns` },
+    `${moment(cell / 1e6)}.${clock(cell / 1e6, 3).slice(-3)}`,
+  );
+}
+
 /** The table of a stream, as the node names it. */
 function tableName(name) {
   return name.replace(/[^A-Za-z0-9]/g, '_');
@@ -459,11 +472,7 @@ function openSql(root, given) {
         table(
           'Rows',
           columns,
-          rows.map((row) =>
-            row.map((cell) =>
-              typeof cell === 'number' ? number(cell) : cell === null ? '–' : String(cell),
-            ),
-          ),
+          rows.map((row) => row.map((cell, index) => cellText(columns[index], cell))),
         ),
       );
     } catch (error) {

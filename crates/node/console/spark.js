@@ -69,9 +69,13 @@ export function follow(edge, passed, newest, behind = 0.35) {
   return moved + error * Math.min(1, passed * 0.8);
 }
 
-/** The columns worth a line: yes and no is told by words, unless there is nothing else. */
+/** The columns worth a line: those of the first unit; yes and no is told by words. */
 function lines(buffer, [times, ...columns]) {
-  const kept = columns.filter((_, index) => buffer.scalars[index].type !== 'boolean');
+  const drawn = buffer.scalars.filter((field) => field.type !== 'boolean');
+  const kept = columns.filter(
+    (_, index) =>
+      drawn.includes(buffer.scalars[index]) && buffer.scalars[index].unit === drawn[0].unit,
+  );
   return [times, ...(kept.length ? kept : columns)];
 }
 
