@@ -43,6 +43,17 @@ impl Ack {
         }
     }
 
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut state = self.state();
+        match &state.result {
+            Some(result) => Poll::Ready(result.clone()),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
     /// Waits on this thread.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         let mut state = self.state();
@@ -90,13 +101,29 @@ impl Future for Appended {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let mut state = self.ack.state();
-        match &state.result {
-            Some(result) => Poll::Ready(result.clone()),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        self.ack.poll(context)
+    }
+}
+
+/// A trim on its way: resolves when its mark has reached the stream's level. Dropping it does not
+/// take the trim back.
+pub struct Trimmed {
+    /// The first number that is kept.
+    pub first: u64,
+    pub(crate) ack: Arc<Ack>,
+}
+
+impl Trimmed {
+    /// Waits on this thread.
+    pub fn wait(self) -> Result<(), Error> {
+        self.ack.wait()
+    }
+}
+
+impl Future for Trimmed {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.ack.poll(context)
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Draft {
     pub(crate) kind: Kind,
     pub(crate) stream: u32,
     pub(crate) epoch: u64,
-    /// First number of records; for other kinds the writer knows.
+    /// First number of records, or first number kept of a trim mark.
     pub(crate) first: u64,
     pub(crate) body: Body,
     pub(crate) level: Level,
@@ -59,6 +59,18 @@ impl Draft {
             first: 0,
             body,
             level: Level::Power,
+        }
+    }
+
+    /// The mark that a stream's records before a number count no more.
+    pub(crate) fn trim(stream: u32, epoch: u64, before: u64, level: Level) -> Draft {
+        Draft {
+            kind: Kind::Trim,
+            stream,
+            epoch,
+            first: before,
+            body: Body::of_bytes(before.to_le_bytes().to_vec()),
+            level,
         }
     }
 
@@ -108,6 +120,12 @@ pub(crate) struct Writer {
     pub(crate) roll: bool,
     pub(crate) tracks: BTreeMap<u32, Track>,
     pub(crate) definitions: BTreeMap<u32, Defined>,
+    /// Trim marks with their epochs, for the next segment.
+    pub(crate) marks: BTreeMap<u32, (u64, u64)>,
+    /// How many streams have records in a segment that are not trimmed; none: not in here.
+    pub(crate) live: BTreeMap<u32, u32>,
+    /// A segment may have become free of such records.
+    pub(crate) look_for_dead: bool,
     /// Number and length of all segments but the present one.
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
@@ -209,14 +227,40 @@ impl Writer {
         Ok(placed)
     }
 
-    /// Notes a definition that was committed.
+    /// Notes a definition or a trim mark that was committed.
     pub(crate) fn define(&mut self, draft: &Draft) {
-        if draft.kind == Kind::Definition {
-            let defined = Defined {
-                epoch: draft.epoch,
-                body: draft.body.bytes.clone(),
-            };
-            self.definitions.insert(draft.stream, defined);
+        match draft.kind {
+            Kind::Definition => {
+                let defined = Defined {
+                    epoch: draft.epoch,
+                    body: draft.body.bytes.clone(),
+                };
+                self.definitions.insert(draft.stream, defined);
+            }
+            Kind::Trim => {
+                let known = self.marks.get(&draft.stream).map_or(0, |(_, mark)| *mark);
+                let mark = (draft.epoch, draft.first.max(known));
+                self.marks.insert(draft.stream, mark);
+            }
+            Kind::Records | Kind::Open | Kind::Close => {}
+        }
+    }
+
+    /// A stream has records in a segment that it had none in before.
+    pub(crate) fn enter(&mut self, segment: u32) {
+        *self.live.entry(segment).or_default() += 1;
+    }
+
+    /// A stream has trimmed its last record in each of these segments.
+    pub(crate) fn leave(&mut self, segments: &[u32]) {
+        for segment in segments {
+            if let Some(streams) = self.live.get_mut(segment) {
+                *streams -= 1;
+                if *streams == 0 {
+                    self.live.remove(segment);
+                    self.look_for_dead = true;
+                }
+            }
         }
     }
 
@@ -246,7 +290,7 @@ impl Writer {
             epoch: draft.epoch,
             first: match draft.kind {
                 Kind::Records => draft.first,
-                Kind::Definition => track.next,
+                Kind::Definition | Kind::Trim => track.next,
                 Kind::Open | Kind::Close => 0,
             },
             time_min: body.time_min,
@@ -309,7 +353,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the segment, safe on the disk, and begins the next with all definitions.
+    /// Ends the segment, safe on the disk, and begins the next with all definitions and trim marks:
+    /// what older segments say of them is never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
         let Some(number) = self.segment.checked_add(1) else {
@@ -342,12 +387,18 @@ impl Writer {
             });
         }
         self.definitions = definitions;
+        let marks = std::mem::take(&mut self.marks);
+        for (&stream, &(epoch, before)) in &marks {
+            self.lay(&Draft::trim(stream, epoch, before, Level::Power));
+        }
+        self.marks = marks;
         match Writer::make_segment(&*self.disk, header, &self.buffer) {
             Ok(file) => {
                 self.file = file;
                 (self.base, self.synced) = (self.offset, self.offset);
                 self.roll = false;
                 self.older.push_back((before.0, before.1));
+                self.look_for_dead = true;
                 Ok(())
             }
             Err(fault) => {
@@ -373,6 +424,7 @@ impl Writer {
         let Some((number, _)) = self.older.pop_front() else {
             return Ok(());
         };
+        self.live.remove(&number);
         let name = segment_name(number);
         self.disk
             .remove(&name)
@@ -380,6 +432,29 @@ impl Writer {
         self.disk
             .sync_directory()
             .map_err(|error| failed("sync the directory for", &name, &error))
+    }
+
+    /// Removes the segments in which every record is trimmed; their numbers. The marks are safe
+    /// before: a missing segment is told from a lost one by them.
+    pub(crate) fn remove_dead(&mut self) -> Result<Vec<u32>, Fault> {
+        if !std::mem::take(&mut self.look_for_dead) {
+            return Ok(Vec::new());
+        }
+        let numbers = self.older.iter().map(|(number, _)| *number);
+        let dead: Vec<u32> = numbers.filter(|it| !self.live.contains_key(it)).collect();
+        if dead.is_empty() {
+            return Ok(dead);
+        }
+        self.sync()?;
+        for &number in &dead {
+            let name = segment_name(number);
+            let removed = self.disk.remove(&name);
+            removed.map_err(|error| failed("remove", &name, &error))?;
+        }
+        self.older.retain(|(number, _)| !dead.contains(number));
+        let synced = self.disk.sync_directory();
+        synced.map_err(|error| failed("sync", "the directory", &error))?;
+        Ok(dead)
     }
 
     /// Syncs everything, then marks the clean end and syncs that.

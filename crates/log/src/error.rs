@@ -53,8 +53,8 @@ pub enum Error {
         /// The file.
         file: String,
     },
-    /// Records are missing: a corrupt range, or the oldest were removed by the size limit. Reading
-    /// can go on at `next`.
+    /// Records are missing: a corrupt range, or the oldest were trimmed or removed by the size
+    /// limit. Reading can go on at `next`.
     #[error("records {from} to {} of stream {stream} are missing: {reason}", next - 1)]
     Gap {
         /// The stream's name.
@@ -125,8 +125,8 @@ pub enum GapReason {
     /// Their bytes do not pass the checksums, or are gone from the middle of the log.
     #[error("their bytes are corrupt or lost")]
     Corrupt,
-    /// They were the oldest and the log reached its size limit.
-    #[error("removed by the size limit")]
+    /// They were the oldest: trimmed, or the log reached its size limit.
+    #[error("trimmed by the stream's retention or removed by the log's size limit")]
     Trimmed,
 }
 

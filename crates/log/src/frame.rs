@@ -15,7 +15,8 @@
 //! | 20 | bytes of the segment known to be synced, u32 | | 64 | body's checksum, u32 |
 //! | 24 | epoch, u64 | | 68 | header's checksum, u32 |
 //!
-//! A body of records is (time i64, length u32, payload) repeated.
+//! A body of records is (time i64, length u32, payload) repeated; that of a trim mark is the first
+//! number that is kept, u64. Definitions and trim marks have the stream's next number as theirs.
 
 use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
 
@@ -25,6 +26,8 @@ pub(crate) const HEADER_BYTES: usize = 72;
 pub(crate) const MAGIC: [u8; 4] = *b"CHf1";
 /// Sequence numbers stay below this, so that counting never overflows.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
+/// Bytes of a trim mark's body.
+const MARK_BYTES: u32 = 8;
 /// Bytes of a record besides its payload.
 pub(crate) const RECORD_BYTES: usize = 12;
 
@@ -39,6 +42,8 @@ pub(crate) enum Kind {
     Open = 3,
     /// The log was closed here, with everything before it synced.
     Close = 4,
+    /// A stream's records before a number count no more.
+    Trim = 5,
 }
 
 /// A frame's header but for its checksum.
@@ -114,6 +119,7 @@ impl Header {
             2 => Kind::Definition,
             3 => Kind::Open,
             4 => Kind::Close,
+            5 => Kind::Trim,
             _ => return None,
         };
         let header = Header {
@@ -138,9 +144,10 @@ impl Header {
             Kind::Records => {
                 self.stream != 0 && self.count != 0 && self.first != 0 && self.first < MAX_SEQUENCE
             }
-            Kind::Definition => {
+            Kind::Definition | Kind::Trim => {
                 self.stream != 0
                     && self.count == 0
+                    && (self.kind == Kind::Definition || self.body_bytes == MARK_BYTES)
                     && self.first != 0
                     && self.first < MAX_SEQUENCE + u64::from(u32::MAX)
             }
@@ -218,6 +225,11 @@ impl Body {
             time_max: 0,
         }
     }
+}
+
+/// The first number kept, of a trim mark's body.
+pub(crate) fn mark(body: &[u8]) -> Option<u64> {
+    (body.len() == MARK_BYTES as usize).then(|| u64_at(body, 0))
 }
 
 /// Calls `take` for each record (sequence, time, payload) until it answers false. `None` if the body
@@ -382,7 +394,7 @@ mod tests {
             let mut bytes = fill;
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[5..8].copy_from_slice(&[0; 3]);
-            bytes[4] %= 5;
+            bytes[4] %= 6;
             let crc = checksum(salt, 5, &bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());
             if let Some((header, _)) = Header::decode(&bytes, salt, 5) {

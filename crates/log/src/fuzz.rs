@@ -84,6 +84,14 @@ fn exercise(disk: &MemoryDisk) {
                 let _ = stream.resume(Position { epoch, sequence });
             }
         }
+        let kept = stream.first() + last / 2;
+        if let Ok(trimmed) = stream.trim(kept) {
+            assert_eq!(trimmed.wait(), Ok(()));
+            assert!(
+                stream.first() >= kept.min(stream.last() + 1),
+                "a trim counts at once"
+            );
+        }
         if let Ok(appended) = stream.append(vec![(0, vec![1])]) {
             assert!(appended.first.sequence > last, "numbers are not used twice");
             assert_eq!(appended.wait(), Ok(()));

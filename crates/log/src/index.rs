@@ -63,7 +63,7 @@ pub(crate) struct Index {
     chunks: VecDeque<Chunk>,
     tail: Vec<FrameRef>,
     tail_segment: u32,
-    /// First number of the kept part; numbers below were removed by the size limit.
+    /// First number of the kept part; numbers below were trimmed or removed by the size limit.
     first: u64,
     /// Number after the last acknowledged one.
     next: u64,
@@ -106,9 +106,10 @@ impl Index {
             .collect()
     }
 
-    /// Adds the frame that continues the stream.
-    pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) {
+    /// Adds the frame that continues the stream; whether it is the only one held in its segment.
+    pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) -> bool {
         debug_assert_eq!(frame.first, self.next, "frames are pushed in order");
+        let entered = self.segments().next_back() != Some(segment);
         if segment != self.tail_segment {
             self.seal(self.tail.len());
             self.tail_segment = segment;
@@ -118,6 +119,13 @@ impl Index {
         self.next = frame.next();
         self.bytes += u64::from(frame.bytes);
         self.tail.push(frame);
+        entered
+    }
+
+    /// The segments of the held frames, ascending; one may come several times.
+    pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let tail = (!self.tail.is_empty()).then_some(self.tail_segment);
+        self.chunks.iter().map(|chunk| chunk.segment).chain(tail)
     }
 
     /// The numbers up to `next` are missing.
@@ -132,6 +140,9 @@ impl Index {
 
     /// Records that numbers turned out to be missing when they were read.
     pub(crate) fn add_gap(&mut self, from: u64, next: u64) {
+        if next <= self.first {
+            return; // trimmed while it was read
+        }
         let at = self.gaps.partition_point(|gap| gap.1 < from);
         let (mut low, mut high, mut until) = (from, next, at);
         while until < self.gaps.len() && self.gaps[until].0 <= high {
@@ -174,7 +185,43 @@ impl Index {
             self.bytes = 0;
             self.first = self.next;
         }
-        // A gap right after what was removed is no longer of interest.
+        self.trim_gaps();
+    }
+
+    /// Forgets the records before a number; the segments in which nothing is held any more.
+    pub(crate) fn trim_to(&mut self, before: u64) -> Vec<u32> {
+        let mut left = Vec::new();
+        if before <= self.first {
+            return left;
+        }
+        self.first = before.min(self.next);
+        self.trim_gaps();
+        let mut bytes = 0;
+        while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.next <= self.first) {
+            bytes += u64::from(chunk.bytes);
+            left.push(chunk.segment);
+            self.chunks.pop_front();
+        }
+        if self.chunks.is_empty() {
+            let frames = self
+                .tail
+                .partition_point(|frame| frame.next() <= self.first);
+            bytes += self
+                .tail
+                .drain(..frames)
+                .map(|frame| u64::from(frame.bytes))
+                .sum::<u64>();
+            left.extend((frames > 0).then_some(self.tail_segment));
+        }
+        self.bytes -= bytes.min(self.bytes);
+        left.dedup();
+        let stays = self.segments().next();
+        left.retain(|segment| Some(*segment) != stays);
+        left
+    }
+
+    /// A gap right after what was removed is no longer of interest.
+    fn trim_gaps(&mut self) {
         while let Some(&(from, next)) = self.gaps.first().filter(|gap| gap.0 <= self.first) {
             self.first = self.first.max(next.min(self.next));
             debug_assert!(from < next);
@@ -292,6 +339,27 @@ mod tests {
         index.trim(100);
         assert_eq!((index.first(), index.next()), (10_001, 10_001));
         assert_eq!(index.bytes(), 0);
+    }
+
+    #[test]
+    fn trimming_to_a_number_leaves_segments_one_by_one() {
+        let mut index = filled(1000);
+        let bytes = index.bytes();
+        let mut left = Vec::new();
+        for before in (0..=10_001).step_by(7).chain([10_001]) {
+            left.extend(index.trim_to(before));
+            assert_eq!(index.first(), before.max(1));
+            let kept = index.segments().next().unwrap_or(11);
+            assert!(left.iter().all(|gone| *gone < kept), "{before}: {left:?}");
+            if (2..10_001).contains(&before) {
+                assert_eq!(index.plan(before - 1), Plan::Gap(before - 1, before));
+                assert!(!matches!(index.plan(before), Plan::Gap(..) | Plan::End));
+            }
+        }
+        assert_eq!(left, Vec::from_iter(1..=10));
+        assert_eq!((index.bytes(), index.trim_to(u64::MAX)), (0, vec![]));
+        assert!(bytes > 0 && index.push(10, frame(10_001, 10, 99_999)));
+        assert!(!index.push(10, frame(10_011, 10, 100_099)));
     }
 
     #[test]

@@ -11,8 +11,13 @@
 //! with a level below `Power`, a cut tail, a corrupt end, a restored copy of the files) the stream
 //! goes on counting in a **new epoch**, and [`Stream::resume`] tells a client that is ahead.
 //!
+//! Each stream is trimmed by itself ([`Stream::trim`]): a mark in the log says from which number on
+//! records are kept, and a segment in which no stream keeps one is removed. A segment stays as long
+//! as one record in it is kept, however slow its stream; [`Options::retain_bytes`] bounds the whole
+//! by removing the oldest segments, whatever they hold.
+//!
 //! What is not done here: no clock (times are the caller's), no replication, no compression, no
-//! deletion of single records (only of whole old segments by [`Options::retain_bytes`]). A copy of
+//! deletion of single records, no moving of a slow stream's old records into newer segments. A copy of
 //! the files is noticed by their identity; one written *into* the very same files in place is not,
 //! unless a client is ahead of it.
 //!
@@ -65,7 +70,7 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
     Ok(recover::scan(disk)?.report())
 }
 
-pub use ack::Appended;
+pub use ack::{Appended, Trimmed};
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use store::{Counters, Store};
 pub use stream::Stream;

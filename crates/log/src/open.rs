@@ -8,7 +8,7 @@ use crate::commit::{Defined, Draft, Fault, Track, Writer};
 use crate::frame::Kind;
 use crate::recover::{Scanned, scan};
 use crate::segment::{
-    Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name,
+    Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name, segment_number,
 };
 use crate::{Disk, EpochReason, Error, Level, MAX_EPOCHS, NewEpoch, Options, Recovery};
 use std::collections::VecDeque;
@@ -84,6 +84,19 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
             body: draft.body.bytes,
         };
         writer.definitions.insert(id, defined);
+        if stream.trimmed > 0 {
+            writer.marks.insert(id, (draft.epoch, stream.trimmed));
+        }
+        let mut segments: Vec<u32> = stream.index.segments().collect();
+        segments.dedup();
+        segments
+            .into_iter()
+            .for_each(|segment| writer.enter(segment));
+    }
+    // A damaged segment stays for whoever wants to look at it, until the size limit takes it.
+    let damaged = scanned.corrupt.iter().filter(|range| !range.absent());
+    for number in damaged.filter_map(|range| segment_number(&range.segment)) {
+        writer.enter(number);
     }
     mark_open(&mut writer, &scanned, &recovery)?;
     if marker_needed {
@@ -202,6 +215,9 @@ fn end_of_log(
         roll,
         tracks: Default::default(),
         definitions: Default::default(),
+        marks: Default::default(),
+        live: Default::default(),
+        look_for_dead: true,
         older: VecDeque::from(std::mem::take(&mut scanned.segments)),
         buffer: Vec::new(),
         done: Default::default(),

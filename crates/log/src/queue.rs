@@ -129,6 +129,22 @@ impl Shared {
         }
     }
 
+    /// The queue's lock, for a trim mark: it makes room on a full disk, so that is no hindrance.
+    pub(crate) fn room_for_mark(&self, draft: &Draft) -> Result<MutexGuard<'_, Queue>, Error> {
+        let queue = self.lock();
+        if let Some(error) = &queue.stopped {
+            return Err(error.clone());
+        }
+        if queue.closing {
+            return Err(Error::Closed);
+        }
+        let (queued, limit) = (queue.bytes, self.options.queue_bytes);
+        if queued > 0 && queued + draft.body.bytes.len() > limit {
+            return Err(Error::QueueFull { queued, limit });
+        }
+        Ok(queue)
+    }
+
     /// The next group; `None` when the store is closing and nothing is left.
     fn take(&self) -> Option<VecDeque<Pending>> {
         let mut queue = self.lock();
@@ -156,15 +172,27 @@ impl Shared {
     }
 
     /// Makes committed frames readable and acknowledges them, in order.
-    fn acknowledge(&self, segment: u32, placed: Vec<FrameRef>, group: &mut VecDeque<Pending>) {
+    fn acknowledge(
+        &self,
+        writer: &mut Writer,
+        placed: Vec<FrameRef>,
+        group: &mut VecDeque<Pending>,
+    ) {
         let done: Vec<Pending> = group.drain(..placed.len()).collect();
         let (mut bytes, mut records) = (0, 0);
         let mut wakers = Vec::new();
         for (pending, frame) in done.iter().zip(placed) {
             bytes += pending.draft.body.bytes.len();
-            if pending.draft.kind == Kind::Records {
-                records += u64::from(frame.count);
-                pending.core.committed(segment, frame, &mut wakers);
+            writer.define(&pending.draft);
+            match pending.draft.kind {
+                Kind::Records => {
+                    records += u64::from(frame.count);
+                    if pending.core.committed(writer.segment, frame, &mut wakers) {
+                        writer.enter(writer.segment);
+                    }
+                }
+                Kind::Trim => writer.leave(&pending.core.trim_to(pending.draft.first)),
+                Kind::Definition | Kind::Open | Kind::Close => {}
             }
         }
         {
@@ -218,16 +246,24 @@ impl Shared {
         kept
     }
 
-    /// Nothing waits but the disk was full: takes records again as soon as there may be room.
-    /// Returns at once when the store is closing.
-    fn idle_while_full(&self, writer: &Writer) {
+    /// Nothing waits but the disk was full: takes records again as soon as there may be room, and
+    /// trim marks, which may make it. Returns at once when the store is closing.
+    fn idle_while_full(&self, writer: &mut Writer) -> Result<(), Fault> {
         while self.lock().health == Health::Full {
+            let mut marks = VecDeque::new();
+            let marked = self.marks_first(writer, &mut marks)?;
+            marks
+                .into_iter()
+                .rev()
+                .for_each(|mark| self.lock().pending.push_front(mark));
             match writer.room() {
+                Err(Fault::Full(_)) if marked => {}
                 Err(Fault::Full(free)) if self.wait_for_room(free) => {}
-                Err(_) => return,
+                Err(_) => return Ok(()),
                 Ok(_) => self.lock().health = Health::Ok,
             }
         }
+        Ok(())
     }
 
     /// Waits until the disk may have room again; false when the store is closing meanwhile.
@@ -275,15 +311,23 @@ impl Shared {
         queue.counters.syncs = writer.done.syncs;
     }
 
-    /// Removes the oldest segments above the size limit, from the indexes first.
+    /// Removes the segments in which every record is trimmed, then the oldest above the size limit,
+    /// from the indexes first.
     fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
+        let dead = writer.remove_dead()?;
+        for &segment in &dead {
+            self.reader.forget(segment);
+        }
+        if !dead.is_empty() {
+            self.lock().counters.trimmed_segments += dead.len() as u64;
+        }
         while let Some(segment) = writer.surplus() {
             let cores: Vec<Arc<Core>> = self.lock().streams.values().cloned().collect();
             for core in cores {
                 core.trim(segment);
             }
-            self.reader.forget(segment);
             writer.remove_oldest()?;
+            self.reader.forget(segment);
             self.lock().counters.removed_segments += 1;
         }
         Ok(())
@@ -302,50 +346,114 @@ impl Shared {
         self.lock().ended = Some(ended);
     }
 
+    /// Writes the trim marks of a group and of the queue past the reserve, for they make room; false
+    /// when there are none.
+    fn marks_first(
+        &self,
+        writer: &mut Writer,
+        group: &mut VecDeque<Pending>,
+    ) -> Result<bool, Fault> {
+        let split = |all: VecDeque<Pending>| -> (VecDeque<Pending>, VecDeque<Pending>) {
+            all.into_iter().partition(|it| it.draft.kind == Kind::Trim)
+        };
+        let (mut marks, rest) = split(std::mem::take(group));
+        *group = rest;
+        {
+            let mut queue = self.lock();
+            let (more, rest) = split(std::mem::take(&mut queue.pending));
+            queue.pending = rest;
+            marks.extend(more);
+        }
+        let any = !marks.is_empty();
+        while !marks.is_empty() {
+            match writer.commit(marks.iter().map(|pending| &pending.draft), false) {
+                Ok(placed) => self.acknowledge(writer, placed, &mut marks),
+                Err(fault) => {
+                    marks.extend(group.drain(..));
+                    *group = marks;
+                    return match fault {
+                        Fault::Full(_) => Ok(false),
+                        failed => Err(failed),
+                    };
+                }
+            }
+        }
+        self.trim(writer)?;
+        Ok(any)
+    }
+
+    /// What to do about a fault: `Ok` to try again with what is left of the group, or the end.
+    fn after_fault(
+        &self,
+        fault: Fault,
+        writer: &mut Writer,
+        group: &mut VecDeque<Pending>,
+        polls: &mut u32,
+    ) -> Result<(), Error> {
+        let Fault::Full(free) = fault else {
+            return Err(self.error_of(fault));
+        };
+        let marked = self.marks_first(writer, group);
+        if marked.map_err(|fault| self.error_of(fault))? {
+            return Ok(());
+        }
+        if !self.wait_for_room(free) {
+            return Err(self.error_of(Fault::Full(free)));
+        }
+        *polls += 1;
+        if *polls >= self.options.full_polls {
+            *polls = 0;
+            if let Err(fault @ Fault::Failed(_)) = writer.settle() {
+                return Err(self.error_of(fault));
+            }
+            *group = self.refuse_waiting(std::mem::take(group), free);
+        }
+        Ok(())
+    }
+
+    fn error_of(&self, fault: Fault) -> Error {
+        match fault {
+            Fault::Full(free) => Error::Full {
+                free,
+                reserve: self.options.reserve_bytes,
+            },
+            Fault::Failed(reason) => Error::Failed { reason },
+        }
+    }
+
     fn commit_all(&self, writer: &mut Writer) -> Result<(), Error> {
+        // What a power loss kept from being removed.
+        if let Err(fault) = self.trim(writer) {
+            let error = self.error_of(fault);
+            self.stop(&error, VecDeque::new());
+            return Err(error);
+        }
         while let Some(mut group) = self.take() {
             let mut polls = 0;
             while !group.is_empty() {
                 let drafts = group.iter().map(|pending| &pending.draft);
                 let fault = match writer.commit(drafts, true) {
                     Ok(placed) => {
-                        let defined = group.iter().take(placed.len());
-                        defined.for_each(|pending| writer.define(&pending.draft));
                         self.count(writer);
-                        self.acknowledge(writer.segment, placed, &mut group);
+                        self.acknowledge(writer, placed, &mut group);
                         self.trim(writer).err()
                     }
                     Err(fault) => Some(fault),
                 };
-                let error = match fault {
-                    None => {
-                        polls = 0;
-                        continue;
-                    }
-                    Some(Fault::Full(free)) if self.wait_for_room(free) => {
-                        polls += 1;
-                        if polls < self.options.full_polls {
-                            continue;
-                        }
-                        polls = 0;
-                        match writer.settle() {
-                            Err(Fault::Failed(reason)) => Error::Failed { reason },
-                            _ => {
-                                group = self.refuse_waiting(group, free);
-                                continue;
-                            }
-                        }
-                    }
-                    Some(Fault::Full(free)) => Error::Full {
-                        free,
-                        reserve: self.options.reserve_bytes,
-                    },
-                    Some(Fault::Failed(reason)) => Error::Failed { reason },
+                let Some(fault) = fault else {
+                    polls = 0;
+                    continue;
                 };
-                self.stop(&error, group);
+                if let Err(error) = self.after_fault(fault, writer, &mut group, &mut polls) {
+                    self.stop(&error, group);
+                    return Err(error);
+                }
+            }
+            if let Err(fault) = self.idle_while_full(writer) {
+                let error = self.error_of(fault);
+                self.stop(&error, VecDeque::new());
                 return Err(error);
             }
-            self.idle_while_full(writer);
         }
         Ok(())
     }

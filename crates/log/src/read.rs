@@ -55,10 +55,10 @@ impl Reader {
         Ok(Arc::clone(&open[open.len() - 1].1))
     }
 
-    /// Lets go of segments up to and including one.
+    /// Lets go of a segment that was removed.
     pub(crate) fn forget(&self, segment: u32) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(number, _)| *number > segment);
+        open.retain(|(number, _)| *number != segment);
     }
 
     /// The exact places of a chunk's frames, as far as they can be found.

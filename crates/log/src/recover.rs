@@ -3,8 +3,11 @@
 //! A frame counts once its successor vouches for it by the chained checksum, or nothing comes after
 //! it. Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at
 //! the very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
+//!
+//! A segment that is not there is right when it is before the first one, or when nothing is missing
+//! by it but trimmed numbers: each segment begins with all definitions and trim marks.
 
-use crate::frame::{Definition, Header, Kind};
+use crate::frame::{Definition, Header, Kind, mark};
 use crate::index::{FrameRef, Index};
 use crate::segment::{
     Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
@@ -21,6 +24,10 @@ pub(crate) struct ScannedStream {
     pub(crate) index: Index,
     pub(crate) frames: u64,
     pub(crate) records: u64,
+    /// The first number kept by the newest trim mark; 0 when there is none.
+    pub(crate) trimmed: u64,
+    /// How many ranges came before its first frame, and the first number that frame tells of.
+    born: (usize, u64),
     /// How many ranges, and how many of unknown content, came before its last frame.
     ranges_seen: usize,
     opaque_seen: usize,
@@ -45,9 +52,40 @@ pub(crate) struct Scanned {
     /// Checksum of the last frame, for the chain.
     pub(crate) last_crc: u32,
     opaque: usize,
+    /// Which of `corrupt` are missing segments.
+    holes: Vec<usize>,
 }
 
 impl Scanned {
+    /// Applies the trim marks: what they cover is neither there nor missing.
+    fn apply_marks(&mut self) {
+        let mut marks = BTreeMap::new();
+        for stream in self.streams.values_mut() {
+            let (ranges, first) = stream.born;
+            let kept = stream.trimmed.max(1);
+            // A stream that began in a missing segment may have lost its beginning with it.
+            let hole = self.holes.iter().rev().find(|hole| **hole < ranges);
+            if let Some(&hole) = hole.filter(|_| kept < first) {
+                let gap = (stream.definition.name.clone(), kept, first - 1);
+                self.corrupt[hole].gaps.push(gap);
+            }
+            stream.index.trim_to(stream.trimmed);
+            marks.insert(stream.definition.name.as_str(), kept);
+        }
+        for range in &mut self.corrupt {
+            for (name, from, _) in &mut range.gaps {
+                let kept = marks.get(name.as_str()).copied();
+                *from = kept.map_or(*from, |kept| kept.max(*from));
+            }
+            range.gaps.retain(|(_, from, last)| from <= last);
+        }
+        for hole in self.holes.drain(..).rev() {
+            if self.corrupt[hole].gaps.is_empty() {
+                self.corrupt.remove(hole);
+            }
+        }
+    }
+
     /// The newest numbers of the stream may be lost in a corrupt range.
     pub(crate) fn end_unknown(&self, stream: &ScannedStream) -> bool {
         stream.opaque_seen < self.opaque
@@ -92,12 +130,16 @@ impl Scanned {
     }
 }
 
+/// What is said of a segment that is not there.
+pub(crate) const MISSING: &str = "the segment is missing";
+
 /// A valid frame that waits for its successor.
 struct Held {
     header: Header,
     segment: u32,
     offset: u64,
     definition: Option<Definition>,
+    mark: Option<u64>,
 }
 
 /// Invalid bytes that wait for a valid frame after them.
@@ -168,6 +210,7 @@ pub(crate) fn scan(disk: &dyn Disk) -> Result<Scanned, Error> {
         scan.segment(number, &*file, length, n + 1 == last)?;
     }
     scan.settle_held();
+    scan.found.apply_marks();
     Ok(scan.found)
 }
 
@@ -210,7 +253,8 @@ impl Scan {
         let before = self.found.segments.last().copied();
         if let Some((last, _)) = before.filter(|(last, _)| last + 1 != number) {
             self.settle_held();
-            self.corrupt(last + 1, 0, 0, "the segment is missing", true);
+            self.found.holes.push(self.found.corrupt.len());
+            self.corrupt(last + 1, 0, 0, MISSING, true);
             self.chain = None;
         } else if let (Some((last, end)), Some(header)) = (before, header) {
             let whole = end == u64::from(header.previous_bytes);
@@ -254,12 +298,14 @@ impl Scan {
         loop {
             match at("read", &name, scanner.look(offset))? {
                 Found::Frame(header, crc) => {
-                    let definition = match header.kind {
-                        Kind::Definition => {
-                            Definition::decode(at("read", &name, scanner.body(offset, &header))?)
+                    let (mut definition, mut kept) = (None, None);
+                    if matches!(header.kind, Kind::Definition | Kind::Trim) {
+                        let body = at("read", &name, scanner.body(offset, &header))?;
+                        match header.kind {
+                            Kind::Definition => definition = Definition::decode(body),
+                            _ => kept = mark(body),
                         }
-                        _ => None,
-                    };
+                    }
                     self.settle_doubtful(number);
                     self.frame(
                         Held {
@@ -267,6 +313,7 @@ impl Scan {
                             segment: number,
                             offset,
                             definition,
+                            mark: kept,
                         },
                         crc,
                     );
@@ -410,6 +457,7 @@ impl Scan {
             segment,
             offset,
             definition,
+            mark,
         }) = self.held.take()
         else {
             return;
@@ -425,6 +473,7 @@ impl Scan {
                     self.corrupt(segment, offset, bytes, "a definition cannot be read", true);
                 }
             },
+            Kind::Trim => self.apply_mark(&header, mark.unwrap_or_default()),
             Kind::Open | Kind::Close => {}
         }
     }
@@ -445,6 +494,8 @@ impl Scan {
                 index: Index::new(header.first),
                 frames: 0,
                 records: 0,
+                trimmed: 0,
+                born: (ranges_seen, header.first),
                 ranges_seen,
                 opaque_seen,
             })
@@ -510,5 +561,12 @@ impl Scan {
         self.stream(header);
         self.skip(header.stream, header.first);
         self.stream(header).definition = definition;
+    }
+
+    fn apply_mark(&mut self, header: &Header, before: u64) {
+        self.stream(header);
+        self.skip(header.stream, header.first);
+        let stream = self.stream(header);
+        stream.trimmed = stream.trimmed.max(before.min(header.first));
     }
 }

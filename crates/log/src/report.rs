@@ -1,6 +1,7 @@
 //! What recovery and `check` found, as plain values that can be printed or turned into JSON.
 
 use crate::StreamInfo;
+use crate::recover::MISSING;
 
 /// What [`crate::Store::open`] found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,13 @@ pub struct CorruptRange {
     pub unsynced: bool,
     /// The numbers that are missing by it: stream name, first and last sequence number.
     pub gaps: Vec<(String, u64, u64)>,
+}
+
+impl CorruptRange {
+    /// It is a segment that is not there.
+    pub(crate) fn absent(&self) -> bool {
+        self.what == MISSING
+    }
 }
 
 /// A stream that goes on in a new epoch.

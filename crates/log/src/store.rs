@@ -30,8 +30,10 @@ pub struct Counters {
     pub syncs: u64,
     /// Appends refused because the queue or the disk was full.
     pub refused: u64,
-    /// Segments removed by the size limit.
+    /// Segments removed by the size limit, whatever they held.
     pub removed_segments: u64,
+    /// Segments removed because every record in them was trimmed.
+    pub trimmed_segments: u64,
 }
 
 /// Serializes what changes definitions.

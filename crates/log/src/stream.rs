@@ -1,6 +1,6 @@
 //! One stream of the store: appending, reading, resuming.
 
-use crate::ack::{Ack, Appended};
+use crate::ack::{Ack, Appended, Trimmed};
 use crate::commit::Draft;
 use crate::frame::{Body, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
 use crate::index::{FrameRef, Index, Plan};
@@ -54,11 +54,18 @@ impl Core {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame is safe: it can be read from now on.
-    pub(crate) fn committed(&self, segment: u32, frame: FrameRef, wakers: &mut Vec<Waker>) {
+    /// A frame is safe: it can be read from now on. Whether it is the only one that the stream has
+    /// in its segment.
+    pub(crate) fn committed(&self, segment: u32, frame: FrameRef, wakers: &mut Vec<Waker>) -> bool {
         let mut view = self.view();
-        view.index.push(segment, frame);
+        let entered = view.index.push(segment, frame);
         wakers.extend(view.wakers.drain().map(|(_, waker)| waker));
+        entered
+    }
+
+    /// Records before a number count no more; the segments in which the stream has nothing left.
+    pub(crate) fn trim_to(&self, before: u64) -> Vec<u32> {
+        self.view().index.trim_to(before)
     }
 
     /// Nothing more will come.
@@ -163,6 +170,41 @@ impl Stream {
             count,
             ack,
         })
+    }
+
+    /// Lets go of the records before a number (at most those that are acknowledged): from the
+    /// result's resolving on they are not read, and the space of segments in which nothing is kept
+    /// is freed. The mark is as safe as the stream's level; after a loss of the mark the records are
+    /// there again. What is let go already costs nothing.
+    ///
+    /// Readers and followers that come to such a record get [`Error::Gap`] with
+    /// [`GapReason::Trimmed`] and go on behind it. Numbers are not given out anew.
+    ///
+    /// # Errors
+    /// The store has stopped, or its queue is full; a full disk is no hindrance.
+    pub fn trim(&self, before_sequence: u64) -> Result<Trimmed, Error> {
+        let ack = Arc::new(Ack::default());
+        let (first, before, level) = {
+            let view = self.core.view();
+            let before = before_sequence.min(view.index.next());
+            (view.index.first(), before, view.definition.level)
+        };
+        if before <= first {
+            ack.resolve(Ok(()));
+            return Ok(Trimmed { first, ack });
+        }
+        let draft = Draft::trim(self.core.id, self.core.epoch, before, level);
+        let mut queue = self.owner.shared.room_for_mark(&draft)?;
+        queue.bytes += draft.body.bytes.len();
+        queue.pending.push_back(Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+        });
+        drop(queue);
+        self.owner.shared.work.notify_one();
+        let first = before;
+        Ok(Trimmed { first, ack })
     }
 
     /// The name.
@@ -275,7 +317,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A segment that vanished while it was read was removed by the size limit.
+    /// A segment that vanished while it was read was trimmed or removed by the size limit.
     fn trimmed<T>(&self, from: u64, error: Error) -> Result<T, Error> {
         let first = self.first();
         Err(if from < first {

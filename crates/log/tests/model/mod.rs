@@ -1,7 +1,7 @@
-//! A workload over streams of all levels, and the judge that compares a store with what was
-//! acknowledged. Kept apart from the store's own code.
+//! A workload over streams of all levels, trimmed as they grow, and the judge that compares a store
+//! with what was acknowledged. Kept apart from the store's own code.
 
-use chappe_log::{Level, Options, Position, Store};
+use chappe_log::{CorruptRange, Level, Options, Position, Store, Stream};
 use chappe_sim::SimDisk;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,10 @@ pub(crate) struct Model {
     pub(crate) acknowledged: BTreeMap<(usize, u64), (Position, Vec<u8>)>,
     /// Positions that somebody was told of; a second use of one is a fault.
     pub(crate) issued: BTreeMap<(usize, Position), Vec<u8>>,
+    /// The first number kept by the trims asked for, and by those acknowledged.
+    pub(crate) trims: BTreeMap<usize, (u64, u64)>,
+    /// Segments that the workload saw removed.
+    pub(crate) removed: u64,
 }
 
 /// Small segments, no reserve.
@@ -43,10 +47,18 @@ pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64)
     }
     let mut random = fastrand_like(seed);
     for step in 0..steps {
+        // With an even seed one stream falls silent: its only segment stays, later ones go.
+        let silent = |s: usize| s == 1 && step > 0 && seed.is_multiple_of(2);
+        if step % 3 == 2 && !trim(&streams, model, 1 + random() % 3, silent) {
+            return false;
+        }
         // Several batches at once, so that groups of several frames are torn.
         let mut waiting = Vec::new();
         for _ in 0..1 + random() % 3 {
             let s = (random() % 4) as usize;
+            if silent(s) {
+                continue;
+            }
             let batch: Vec<(i64, Vec<u8>)> = (0..1 + random() % 3)
                 .map(|n| {
                     let text = format!("{seed} {step} {n} {}", random());
@@ -81,7 +93,22 @@ pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64)
         }
     }
     drop(streams);
+    model.removed = store.counters().trimmed_segments;
     store.close().is_ok()
+}
+
+/// Trims the streams to their newest few.
+fn trim(streams: &[Stream], model: &mut Model, keep: u64, silent: impl Fn(usize) -> bool) -> bool {
+    for (s, stream) in streams.iter().enumerate().filter(|(s, _)| !silent(*s)) {
+        let before = (stream.last() + 1).saturating_sub(keep);
+        let trims = model.trims.entry(s).or_default();
+        trims.0 = trims.0.max(before);
+        match stream.trim(before).map(chappe_log::Trimmed::wait) {
+            Ok(Ok(())) => trims.1 = trims.1.max(before),
+            _ => return false,
+        }
+    }
+    true
 }
 
 fn fastrand_like(seed: u64) -> impl FnMut() -> u64 {
@@ -97,12 +124,15 @@ fn fastrand_like(seed: u64) -> impl FnMut() -> u64 {
 /// Opens the disk and compares all that can be read with the model.
 pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u64) {
     let (store, recovery) = Store::open(Box::new(disk.clone()), options(), seed).unwrap();
+    let missing = |range: &CorruptRange| range.what.contains("segment is missing");
+    assert!(!recovery.corrupt.iter().any(missing), "{recovery:?}");
     for (s, (name, level)) in STREAMS.into_iter().enumerate() {
         let wanted: Vec<_> = model
             .acknowledged
             .iter()
             .filter(|((of, _), _)| *of == s)
             .collect();
+        let trims = model.trims.get(&s).copied().unwrap_or_default();
         let Some(stream) = store.existing(name) else {
             let safe = wanted.is_empty() || level < at_least;
             assert!(safe, "stream {name} is lost: {recovery:?}");
@@ -127,10 +157,16 @@ pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u6
                 Err(error) => panic!("{name}: {error}"),
             }
         }
+        let kept = stream.first();
+        assert!(
+            kept >= trims.1 || level < at_least,
+            "{name}: {kept} {trims:?}"
+        );
+        model.trims.insert(s, (kept, kept));
         for ((_, sequence), (position, payload)) in wanted {
             let Some(record) = found.get(sequence) else {
                 assert!(
-                    level < at_least,
+                    level < at_least || *sequence < trims.0,
                     "{name} {position:?} is lost: {recovery:?}"
                 );
                 continue;
