@@ -155,9 +155,10 @@ impl Node {
     ) -> Result<(), StoreFailure> {
         let source = format!("urn:chappe:node:{}", self.app.key);
         let known = self.app.catalogue.get(name).map(|entry| entry.log.schema());
+        let registered = self.app.registrations.of(&crate::catalogue::key(name)) != u64::MAX;
         let made = self.app.catalogue.create(name, schema, &source, None);
         let entry = made.map_err(|error| StoreFailure(error.to_string()))?;
-        if known.as_ref() != Some(schema) {
+        if !registered || known.as_ref() != Some(schema) {
             let entity = crate::devices::of_stream(name, schema, &source, None);
             crate::register::publish(&self.app, vec![entity]).await;
         }

@@ -215,3 +215,165 @@ fn wrong_variables_and_flags_are_refused_by_name() {
     });
     assert!(error.unwrap_err().to_string().contains("`log.level`"));
 }
+
+/// What a JSON Schema of ours says of a value: type, members, choices; the rest is not used.
+fn accepts(
+    root: &serde_json::Value,
+    schema: &serde_json::Value,
+    value: &serde_json::Value,
+) -> bool {
+    let pointer = schema["$ref"]
+        .as_str()
+        .and_then(|target| target.strip_prefix('#'));
+    if let Some(pointer) = pointer {
+        return accepts(root, root.pointer(pointer).unwrap(), value);
+    }
+    for choice in ["anyOf", "oneOf"] {
+        if let Some(choices) = schema[choice].as_array() {
+            return choices.iter().any(|choice| accepts(root, choice, value));
+        }
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        return words.contains(value);
+    }
+    if !schema["const"].is_null() {
+        return schema["const"] == *value;
+    }
+    let is = |name: &str| match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        _ => value.is_null(),
+    };
+    let types = match &schema["type"] {
+        serde_json::Value::String(name) => vec![name.as_str()],
+        serde_json::Value::Array(names) => names.iter().filter_map(|n| n.as_str()).collect(),
+        _ => Vec::new(),
+    };
+    if !types.is_empty() && !types.into_iter().any(is) {
+        return false;
+    }
+    let number = value.as_f64().unwrap_or(0.0);
+    if schema["minimum"]
+        .as_f64()
+        .is_some_and(|least| number < least && value.is_number())
+        || schema["maximum"].as_f64().is_some_and(|most| number > most)
+        || schema["minLength"].as_u64().is_some_and(|least| {
+            value
+                .as_str()
+                .is_some_and(|text| (text.chars().count() as u64) < least)
+        })
+    {
+        return false;
+    }
+    if let Some(items) = value.as_array() {
+        let inner = &schema["items"];
+        return inner.is_null() || items.iter().all(|item| accepts(root, inner, item));
+    }
+    let Some(members) = value.as_object() else {
+        return true;
+    };
+    let known = |name: &str, member: &serde_json::Value| match &schema["properties"][name] {
+        serde_json::Value::Null => schema["additionalProperties"] != false,
+        inner => accepts(root, inner, member),
+    };
+    let required = schema["required"].as_array().into_iter().flatten();
+    let complete = required
+        .filter_map(|name| name.as_str())
+        .all(|name| members.contains_key(name));
+    complete && members.iter().all(|(name, member)| known(name, member))
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
+}
+
+#[test]
+fn the_schema_for_editors_accepts_what_the_loader_accepts() {
+    let schema = config::schema();
+    // Each key at its default, and with values of every other type.
+    let values = [
+        "\"x\"",
+        "\"\"",
+        "3",
+        "-1",
+        "true",
+        "1.5",
+        "[]",
+        "[1]",
+        "{ a = 1 }",
+        "99999999999",
+    ];
+    let mut texts = vec![
+        sample(),
+        uncommented(),
+        "colour = 1".into(),
+        "[http]\nx = 1".into(),
+    ];
+    for key in keys() {
+        for value in values {
+            let (table, name) = key.path.rsplit_once('.').unwrap_or(("", &key.path));
+            let head = if table.is_empty() {
+                String::new()
+            } else {
+                format!("[{table}]\n")
+            };
+            texts.push(format!("{head}{name} = {value}"));
+        }
+    }
+    let mut refused = 0;
+    for text in texts {
+        let loaded = load(&file(&text));
+        // How an address is written is said by `format`, which editors do not check.
+        let by_format = loaded.as_ref().is_err_and(|error| {
+            let form = |what: &str| what.contains("no address") || what.contains("no network");
+            error.problems.iter().all(|problem| form(&problem.what))
+        });
+        let accepted = accepts(&schema, &schema, &json(&text));
+        assert_eq!(accepted, loaded.is_ok() || by_format, "{text}: {loaded:?}");
+        refused += usize::from(!accepted);
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+#[test]
+fn the_schema_of_sensors_accepts_what_their_loader_accepts() {
+    let schema = config::sensor_schema();
+    let right = "name = \"a\"\n[[source]]\nalias = \"x\"\nstream = \"s\"\nwindow = \"8s\"\n\
+        slide = 2\nbind = \"all\"\nlate = \"drop\"\n[output]\nsql = \"select 1 as y\"\n\
+        level = \"process\"\n[[output.field]]\nname = \"y\"\ntype = \"integer\"\n";
+    let query = right.replace(
+        "stream = \"s\"",
+        "query = { observed_property = \"urn:a\" }",
+    );
+    let mut texts = vec![right.to_owned(), query];
+    for (from, to) in [
+        ("name = \"a\"", "name = 3"),
+        ("name = \"a\"", ""),
+        ("alias", "alais"),
+        ("\"all\"", "\"some\""),
+        ("\"drop\"", "true"),
+        ("\"process\"", "\"disk\""),
+        ("\"integer\"", "\"int\""),
+        ("[[source]]", "[source]"),
+        ("window = \"8s\"", "window = true"),
+        ("sql = \"select 1 as y\"", ""),
+        ("[output]", "[output]\ncolour = 1"),
+        ("[[output.field]]\nname = \"y\"", "[[output.field]]"),
+    ] {
+        let text = right.replace(from, to);
+        assert_ne!(text, right, "{from}");
+        texts.push(text);
+    }
+    for text in texts {
+        let loaded = chappe_stream::Descriptor::parse("a.toml", &text);
+        assert_eq!(
+            accepts(&schema, &schema, &json(&text)),
+            loaded.is_ok(),
+            "{text}: {loaded:?}"
+        );
+    }
+}

@@ -141,7 +141,10 @@ fn a_device_becomes_streams_and_sensors_follow_it() {
         );
 
         let first = device(directory.path(), &first_name, &property, "127.0.9.1");
-        let device_path = format!("/api/v1/devices/{}", first.host().endpoint().replace(':', "%3A"));
+        let device_path = format!(
+            "/api/v1/devices/{}",
+            first.host().endpoint().replace(':', "%3A")
+        );
         let shown = until(&node, &device_path, |device| device["state"] == "usable").await;
         assert_eq!(shown["name"], first_name);
         assert_eq!(shown["manufacturer"], "Example");
@@ -157,7 +160,7 @@ fn a_device_becomes_streams_and_sensors_follow_it() {
         assert_eq!(described["source"], first.host().endpoint());
 
         let running = until(&node, &sensor_path, |sensor| sensor["state"] == "running").await;
-        assert_eq!(bound(&running), [stream.clone()]);
+        assert_eq!(bound(&running), std::slice::from_ref(&stream));
         let output = format!("/api/v1/streams/{sensor_name}/elements?newest=1");
         let element = until(&node, &output, |page| {
             page["elements"][0]["values"]["n"] == 4

@@ -298,3 +298,37 @@ fn hostile_queries_are_refused_or_stopped() {
         node.shutdown().await.unwrap();
     });
 }
+
+#[test]
+fn who_sends_half_a_request_is_cut_off_and_others_are_served() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.http.request_timeout_ms = 100;
+        config.http.max_connections = 4;
+        let node = Node::start(config).await.unwrap();
+        let mut halves = Vec::new();
+        for half in ["", "GET /api/v1/no", "GET / HTTP/1.1\r\nHost: local"] {
+            let mut stream = tokio::net::TcpStream::connect(node.address())
+                .await
+                .unwrap();
+            stream.write_all(half.as_bytes()).await.unwrap();
+            halves.push(stream);
+        }
+        assert_eq!(get(&node, "/health").await.status, 200);
+        for mut stream in halves {
+            let mut rest = Vec::new();
+            // It ends, with or without a last word.
+            let _ = stream.read_to_end(&mut rest).await;
+        }
+        let head = format!(
+            "POST /api/v1/streams/query HTTP/1.1\r\nHost: {}\r\nContent-Length: 100\r\n\r\n",
+            node.address()
+        );
+        assert_eq!(raw(node.address(), &head, b"{").await.status, 408);
+        let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+        assert_eq!(raw(node.address(), &long, b"").await.status, 431);
+        node.shutdown().await.unwrap();
+    });
+}

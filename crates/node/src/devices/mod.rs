@@ -31,6 +31,8 @@ use crate::shared::{App, ended};
 
 /// Pause before discovery is tried again when it could not begin.
 const RETRY: Duration = Duration::from_secs(5);
+/// How long tasks may take to end with the node.
+const DRAIN: Duration = Duration::from_secs(2);
 /// Orders that may wait for a device's task.
 const ORDERS_MAX: usize = 16;
 
@@ -119,8 +121,8 @@ async fn follow_all(app: &App, client: DeviceClient) {
             },
             Seen::Gone { endpoint, reason } => {
                 if let Some(one) = followed.remove(&endpoint) {
-                    drop(one.orders);
-                    // Its task ends with its queue of orders; a failed one has ended already.
+                    // It may be waiting for an answer that does not come.
+                    one.task.abort();
                     let _ = one.task.await;
                 }
                 task::leave(app, &entities::key_of(&endpoint), &reason).await;
@@ -128,13 +130,23 @@ async fn follow_all(app: &App, client: DeviceClient) {
             _ => {}
         }
     }
-    let mut tasks = Vec::new();
-    for (_, one) in followed {
-        drop(one.orders);
-        tasks.push(one.task);
-    }
-    for task in tasks {
-        let _ = task.await;
+    // Without orders a task stores what it has and ends; one that waits for a device is cut.
+    let (orders, mut tasks): (Vec<_>, Vec<_>) = followed
+        .into_values()
+        .map(|one| (one.orders, one.task))
+        .unzip();
+    drop(orders);
+    let finished = async {
+        for task in &mut tasks {
+            // A failed task has ended as well.
+            let _ = task.await;
+        }
+    };
+    if tokio::time::timeout(DRAIN, finished).await.is_err() {
+        for task in &tasks {
+            task.abort();
+        }
+        tokio::task::yield_now().await;
     }
     drop(seen);
     // All tasks have ended: nobody else holds the client.
@@ -150,8 +162,10 @@ async fn arrived(
     found: Found,
 ) {
     if let Some(one) = followed.get(&found.endpoint)
-        && one.orders.try_send(Order::Changed(found.clone())).is_ok()
+        && !one.task.is_finished()
     {
+        // It takes what it is told before the next attempt; a full queue makes one anyway.
+        let _ = one.orders.try_send(Order::Changed(found));
         return;
     }
     let key = entities::key_of(&found.endpoint);

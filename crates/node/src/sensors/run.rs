@@ -48,6 +48,7 @@ pub(super) fn shown(descriptor: &Descriptor, file: &str, toml: &str) -> Sensor {
             alias: source.alias.clone(),
             query,
             stream,
+            unbound_reason: Some("it is being looked for".to_owned()),
             ..Source::default()
         }
     };
