@@ -36,7 +36,10 @@ fn every_verb_has_help() {
         assert!(width < Some(140), "{verb}: a line of {width:?}");
     }
     for verb in ["demo", "find", "watch", "query", "call", "trace"] {
-        assert!(out(&chappe(&[verb, "--help"])).contains("Example"), "{verb} has examples");
+        assert!(
+            out(&chappe(&[verb, "--help"])).contains("Example"),
+            "{verb} has examples"
+        );
     }
 }
 
@@ -50,7 +53,11 @@ fn completions_are_printed_for_each_shell() {
 
 #[test]
 fn wrong_use_ends_with_2() {
-    for arguments in [&["frobnicate"][..], &["find", "--timeout", "soon"], &["serve", "a", "b"]] {
+    for arguments in [
+        &["frobnicate"][..],
+        &["find", "--timeout", "soon"],
+        &["serve", "a", "b"],
+    ] {
         assert_eq!(chappe(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
@@ -58,18 +65,41 @@ fn wrong_use_ends_with_2() {
 #[test]
 fn errors_come_with_a_hint() {
     let cases: [(&[&str], &str); 6] = [
-        (&["query", "--node", "http://127.0.0.1:9", "select 1"], "chappe serve"),
-        (&["query", "--node", "ftp://x", "select 1"], "http://127.0.0.1:8470"),
-        (&["config", "check", "there-is-no-such.toml"], "config sample"),
-        (&["data", "check", "there-is-no-such-folder"], "data directory"),
+        (
+            &["query", "--node", "http://127.0.0.1:9", "select 1"],
+            "chappe serve",
+        ),
+        (
+            &["query", "--node", "ftp://x", "select 1"],
+            "http://127.0.0.1:8470",
+        ),
+        (
+            &["config", "check", "there-is-no-such.toml"],
+            "config sample",
+        ),
+        (
+            &["data", "check", "there-is-no-such-folder"],
+            "data directory",
+        ),
         (&["find", "--interface", "there-is-no-such"], "there are"),
-        (&["describe", "http://127.0.0.1:9/", "--interface", "lo"], "127.0.0.1:9"),
+        (
+            &["describe", "http://127.0.0.1:9/", "--interface", "lo"],
+            "127.0.0.1:9",
+        ),
     ];
     for (arguments, hint) in cases {
         let output = chappe(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", err(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            err(&output)
+        );
         let text = err(&output);
-        let line = text.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("hint: "))
+            .unwrap_or_default();
         assert!(line.contains(hint), "{arguments:?}: {text}");
         assert_eq!(out(&output), "", "results alone go to standard output");
     }
@@ -88,7 +118,10 @@ fn configuration_is_checked_with_line_key_and_hint() {
     let wrong = check("name = \"ward\"\n[http]\nlissen = \"127.0.0.1:1\"\n");
     assert_eq!(wrong.status.code(), Some(2));
     let text = err(&wrong);
-    assert!(text.contains("node.toml:3") && text.contains("lissen"), "{text}");
+    assert!(
+        text.contains("node.toml:3") && text.contains("lissen"),
+        "{text}"
+    );
     assert!(text.contains("hint:") && text.contains("listen"), "{text}");
 }
 
@@ -108,7 +141,11 @@ fn sample_schema_and_settings_agree() {
     let shown = chappe(&["config", "show", "--json"]);
     let settings: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     let settings = settings.as_array().expect("a list");
-    assert!(settings.iter().any(|setting| setting["key"] == "http.listen"));
+    assert!(
+        settings
+            .iter()
+            .any(|setting| setting["key"] == "http.listen")
+    );
     assert!(settings.iter().all(|setting| setting["origin"].is_string()));
 }
 
@@ -117,10 +154,22 @@ fn the_doctor_reports_on_the_loopback() {
     let output = chappe(&["doctor", "--interface", "lo", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let checks = report["checks"].as_array().expect("a list");
-    for name in ["interface lo", "multicast on lo", "port 3702", "container", "clock"] {
-        assert!(checks.iter().any(|check| check["name"] == name), "{name} in {report}");
+    for name in [
+        "interface lo",
+        "multicast on lo",
+        "port 3702",
+        "container",
+        "clock",
+    ] {
+        assert!(
+            checks.iter().any(|check| check["name"] == name),
+            "{name} in {report}"
+        );
     }
-    let failed = checks.iter().filter(|check| check["state"] == "failed").count();
+    let failed = checks
+        .iter()
+        .filter(|check| check["state"] == "failed")
+        .count();
     assert_eq!(output.status.code(), Some(i32::from(failed > 0)));
 }
 

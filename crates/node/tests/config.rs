@@ -36,6 +36,7 @@ fn the_sample_changes_nothing_and_names_every_key() {
     let expected = Config {
         data_directory: "/etc/chappe/chappe-data".into(),
         sensors_directory: "/etc/chappe/sensors".into(),
+        rules_directory: "/etc/chappe/rules".into(),
         ..Config::default()
     };
     assert_eq!(loaded.config, expected);

@@ -22,6 +22,7 @@
 //! match counts.
 
 use std::ops::Range;
+use std::path;
 
 use chappe_soap::schema::{ValueFamily, parse_date_time};
 use chappe_stream::{Field, FieldType, Quality, StreamSchema, Timestamp, Value};
@@ -133,6 +134,41 @@ impl Rules {
             );
         }
         Ok(Self { rules })
+    }
+
+    /// Reads every rules file (`*.toml`) of a directory, in the order of their names; says which are
+    /// wrong. A directory that is not there holds no rules.
+    #[must_use]
+    pub fn read(directory: &path::Path) -> (Self, Vec<RulesError>) {
+        let mut paths: Vec<_> = std::fs::read_dir(directory)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "toml")
+            })
+            .collect();
+        paths.sort();
+        let mut all = Self::default();
+        let mut wrong = Vec::new();
+        for path in paths {
+            let file = path.display().to_string();
+            let parsed = match std::fs::read_to_string(&path) {
+                Ok(text) => Self::parse(&file, &text),
+                Err(error) => Err(RulesError {
+                    file,
+                    line: 0,
+                    message: error.to_string(),
+                    hint: None,
+                }),
+            };
+            match parsed {
+                Ok(rules) => all.rules.extend(rules.rules),
+                Err(error) => wrong.push(error),
+            }
+        }
+        (all, wrong)
     }
 
     /// The mapping for a device with these event actions; `None` when no rule names one.
@@ -542,6 +578,21 @@ type = "boolean"
             assert_eq!(error.line, line, "{error}");
             assert!(error.to_string().contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn a_directory_gives_its_right_files_and_names_the_wrong() {
+        let folder = std::env::temp_dir().join(format!("chappe-rules-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        std::fs::write(folder.join("a.toml"), RULES).expect("written");
+        std::fs::write(folder.join("b.toml"), "[[rule]]\n").expect("written");
+        std::fs::write(folder.join("c.txt"), "no rules").expect("written");
+        let (rules, wrong) = Rules::read(&folder);
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert!(rules.names("urn:scale/Weighed"));
+        assert_eq!(wrong.len(), 1);
+        assert!(wrong[0].file.ends_with("b.toml"));
+        assert!(Rules::read(&folder).1.is_empty(), "no directory, no rules");
     }
 
     #[test]

@@ -302,7 +302,10 @@ fn problem(place: &str, line: Option<usize>, violation: Violation) -> Problem {
 
 /// Paths of the file are relative to its directory.
 fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
-    let is_path = matches!(key.path.as_str(), "data_directory" | "sensors_directory");
+    let is_path = matches!(
+        key.path.as_str(),
+        "data_directory" | "sensors_directory" | "rules_directory"
+    );
     match (value.as_str(), file.parent()) {
         (Some(text), Some(parent)) if is_path => {
             Value::from(parent.join(text).to_string_lossy().into_owned())

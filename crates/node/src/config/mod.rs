@@ -42,6 +42,10 @@ pub struct Config {
     /// Where the files of virtual sensors lie (*.toml), watched for changes. Relative to this file.
     #[schemars(length(min = 1))]
     pub sensors_directory: PathBuf,
+    /// Where the path rules lie (*.toml) for events that are not flat; read when a device is
+    /// attached. Relative to this file.
+    #[schemars(length(min = 1))]
+    pub rules_directory: PathBuf,
     /// The REST interface and the console.
     pub http: Http,
     /// Who may read and change.
@@ -184,6 +188,7 @@ impl Default for Config {
             name: String::new(),
             data_directory: "chappe-data".into(),
             sensors_directory: "sensors".into(),
+            rules_directory: "rules".into(),
             http: Http::default(),
             access: Access::default(),
             discovery: Discovery::default(),

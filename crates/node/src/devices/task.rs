@@ -121,6 +121,26 @@ fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
     });
 }
 
+/// The path rules as their files are now; wrong files are told and left out.
+async fn rules(app: &App) -> Rules {
+    let directory = app.config.rules_directory.clone();
+    let read = tokio::task::spawn_blocking(move || Rules::read(&directory)).await;
+    let Ok((rules, wrong)) = read else {
+        return Rules::default();
+    };
+    for error in wrong {
+        let hint = error.hint.clone();
+        app.drops.record(
+            Hop::Element,
+            "rules file",
+            &error.file,
+            error.to_string(),
+            hint,
+        );
+    }
+    rules
+}
+
 /// Registers a described device, subscribes to it and stores what it yields.
 async fn use_device(
     app: &App,
@@ -141,7 +161,8 @@ async fn use_device(
     }
     app.devices
         .update(key, |device| entities::describe(device, description));
-    let mut attachment = Attachment::new(client, description, &Rules::default()).await;
+    let rules = rules(app).await;
+    let mut attachment = Attachment::new(client, description, &rules).await;
     let streams = open_streams(app, key, description, attachment.offers());
     register(app, key, &streams, attachment.offers()).await;
     app.devices.update(key, |device| {

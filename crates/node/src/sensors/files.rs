@@ -8,6 +8,8 @@ use std::time::SystemTime;
 
 use chappe_stream::{Descriptor, DescriptorError, check_name};
 
+use chappe_wrappers::rules::Rules;
+
 use crate::config::{Config, ConfigError, Problem};
 
 /// Longest file in bytes; what is longer is refused unread.
@@ -22,7 +24,7 @@ pub struct Checked {
     pub sensors: Vec<String>,
 }
 
-/// Checks what a configuration refers to: the files of its virtual sensors.
+/// Checks what a configuration refers to: the files of its virtual sensors and of its path rules.
 ///
 /// # Errors
 /// Everything that is wrong, by file, line, key and hint.
@@ -54,6 +56,14 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
             },
         }
     }
+    let (_, wrong) = Rules::read(&config.rules_directory);
+    problems.extend(wrong.into_iter().map(|error| Problem {
+        place: error.file,
+        line: Some(error.line).filter(|line| *line > 0),
+        key: None,
+        what: error.message,
+        hint: error.hint,
+    }));
     if problems.is_empty() {
         let sensors = names.into_keys().collect();
         return Ok(Checked { sensors });
