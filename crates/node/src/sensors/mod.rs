@@ -5,6 +5,7 @@
 
 mod candidates;
 mod files;
+mod retention;
 mod run;
 mod table;
 
