@@ -108,7 +108,7 @@ impl StartError {
             }
             Self::Listen { address, source } => match source.kind() {
                 io::ErrorKind::AddrInUse => Some(format!(
-                    "see who has it: ss -ltnp 'sport = :{}'; or take another: --listen {}:0",
+                    "see who has it: ss -ltnp 'sport = :{}'; or take a free one: --set http.listen={}:0",
                     address.port(),
                     address.ip()
                 )),

@@ -44,26 +44,11 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
     .map_err(failure)
 }
 
-/// Every problem on a line of its own; the hint of the first.
+/// Every problem on a line of its own, with its hint.
 pub(crate) fn failure(error: config::ConfigError) -> Failure {
-    let mut lines: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
-    let hint = error
-        .problems
-        .iter()
-        .find_map(|problem| problem.hint.clone());
-    let first = if lines.is_empty() {
-        error.to_string()
-    } else {
-        lines.remove(0)
-    };
-    let message = lines
-        .into_iter()
-        .fold(first, |all, line| format!("{all}\nerror: {line}"));
-    let failure = Failure::new(message);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    // Each problem is written with its own hint.
+    let problems: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    Failure::new(problems.join("\nerror: "))
 }
 
 fn check(file: &Path, json: bool) -> Outcome {

@@ -283,8 +283,8 @@ fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
             config.http.listen
         ),
         hint: Some(
-            "add `read = \"token\"` under [access] in node.toml, or set CHAPPE_ACCESS_READ=token; \
-             to let everyone read, `insecure = true` under [access], or --insecure"
+            "add `read = \"token\"` under [access] in node.toml, or start with --set \
+             access.read=token; to let everyone read, set access.insecure=true in the same way"
                 .to_owned(),
         ),
     })
