@@ -1,8 +1,9 @@
 //! The durable journal: one stream of a [`chappe_log::Store`].
 //!
-//! The stream's metadata remembers where the newest snapshot begins. The store trims its oldest
-//! segments whatever stream they belong to: give the registry a store of its own, or a store without
-//! a size limit, else a trimmed record before the next snapshot makes the registry refuse to open.
+//! The stream's metadata remembers where the newest snapshot begins, and what is before it is
+//! trimmed. The store's size limit removes its oldest segments whatever stream they belong to: give
+//! the registry a store of its own, or a store without a size limit, else a record that is removed
+//! before the next snapshot makes the registry refuse to open.
 
 use chappe_log::{Error as LogError, Stream};
 
@@ -19,6 +20,7 @@ pub struct LogJournal {
 
 impl LogJournal {
     /// A journal on `stream`; `now` gives the time in nanoseconds that records are stamped with.
+    /// The stream must be opened with the metadata that it has: the journal keeps its own in them.
     pub fn new(stream: Stream, now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self {
             stream,
@@ -69,7 +71,10 @@ impl Journal for LogJournal {
     fn set_snapshot(&self, position: u64) -> Result<(), JournalError> {
         let mut metadata = METADATA.to_vec();
         metadata.extend_from_slice(&position.to_le_bytes());
-        self.stream.set_metadata(&metadata).map_err(refused)
+        self.stream.set_metadata(&metadata).map_err(refused)?;
+        // Not waited for: what is not trimmed now is trimmed after the next snapshot.
+        let _ = self.stream.trim(position);
+        Ok(())
     }
 }
 

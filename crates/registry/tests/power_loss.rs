@@ -14,11 +14,18 @@ use chappe_sim::SimDisk;
 type Model = BTreeMap<String, Entity>;
 
 fn open(disk: &SimDisk, seed: u64) -> Result<(Store, Registry), String> {
-    let opened = Store::open(Box::new(disk.clone()), Options::default(), seed);
+    let options = Options {
+        segment_bytes: 4096,
+        ..Options::default()
+    };
+    let opened = Store::open(Box::new(disk.clone()), options, seed);
     let (store, _) = opened.map_err(|error| error.to_string())?;
-    let stream = store
-        .stream("registry", Level::Power, b"")
-        .map_err(|error| error.to_string())?;
+    let stream = match store.existing("registry") {
+        Some(stream) => stream,
+        None => store
+            .stream("registry", Level::Power, b"")
+            .map_err(|error| error.to_string())?,
+    };
     let registry = Registry::open(LogJournal::new(stream, || 0));
     Ok((store, registry.map_err(|error| error.to_string())?))
 }
@@ -97,6 +104,8 @@ fn power_loss_at_every_boundary() {
         let whole = SimDisk::new(seed);
         let complete = workload(&whole, seed);
         assert_eq!(complete.acknowledged, 24);
+        let begun = |name: &String| name == "0000000001.segment";
+        assert!(!whole.names().iter().any(begun), "nothing was forgotten");
         for boundary in 0..=whole.boundaries() {
             let disk = SimDisk::new(seed * 1_000 + boundary);
             disk.cut_power_at(boundary);
