@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chappe_log::{Appended, Level, Store};
-use chappe_stream::{StoreError, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp};
+use chappe_stream::{
+    Retention, StoreError, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp,
+};
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -148,7 +150,12 @@ pub(crate) struct Catalogue {
 impl Catalogue {
     /// The streams that the log has; new ones get `level` unless they ask for another.
     pub(crate) fn open(store: Store, level: Level, config: &Config) -> Result<Self, StoreError> {
-        let store = StreamStore::new(store);
+        let bound = |number: u64| Some(number).filter(|number| *number > 0);
+        let retention = Retention {
+            elements: bound(config.log.keep_elements),
+            age: bound(config.log.keep_age_s).map(Duration::from_secs),
+        };
+        let store = StreamStore::with_retention(store, retention);
         let mut entries = BTreeMap::new();
         for log in store.streams() {
             let entry = Entry::new(log)?;
@@ -193,6 +200,13 @@ impl Catalogue {
         Ok(entry)
     }
 
+    /// Lets go of what the streams' retention does not keep at `now`; reads, and so may take long.
+    pub(crate) fn retain(&self, now: Timestamp) {
+        if let Err((stream, error)) = self.store.retain(now) {
+            tracing::warn!(stream, %error, "old elements could not be let go");
+        }
+    }
+
     /// The stream of this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -208,5 +222,51 @@ impl Catalogue {
     /// Changes when a stream comes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chappe_log::{MemoryDisk, Options};
+
+    #[test]
+    fn streams_are_kept_as_the_configuration_says_unless_they_say_otherwise() {
+        let disk = Box::new(MemoryDisk::new());
+        let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
+        let mut config = Config::default();
+        (config.log.keep_elements, config.log.keep_age_s) = (100, 0);
+        let catalogue = Catalogue::open(store, Level::Process, &config).unwrap();
+        let schema = StreamSchema::default();
+        let kept = |name: &str, retention: Option<Retention>| {
+            let entry = catalogue.create(name, &schema, "urn:d", None).unwrap();
+            entry.log.set_retention(retention).unwrap();
+            let element = StreamElement {
+                position: Default::default(),
+                source_time: Timestamp(0),
+                receive_time: Timestamp(0),
+                key: None,
+                values: Vec::new(),
+                quality: Default::default(),
+            };
+            entry
+                .log
+                .append(&vec![element; 1_000])
+                .unwrap()
+                .wait()
+                .unwrap();
+            catalogue.retain(Timestamp(i64::MAX));
+            // A mark is written in its turn, before this.
+            entry
+                .log
+                .log()
+                .append(vec![(0, vec![])])
+                .unwrap()
+                .wait()
+                .unwrap();
+            entry.log.log().last() - entry.log.log().first()
+        };
+        assert_eq!(kept("a", None), 100);
+        assert_eq!(kept("b", Some(Retention::default())), 1_000);
     }
 }

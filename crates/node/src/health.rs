@@ -1,18 +1,23 @@
-//! Looks after the node itself: tells when the log stops or the disk is full, compacts the registry.
+//! Looks after the node itself: tells when the log stops or the disk is full, compacts the registry,
+//! lets go of what streams are not meant to keep.
 
 use std::time::Duration;
 
+use crate::clock;
 use crate::notices::NoticeKind;
 use crate::shared::{App, ended};
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// How many looks lie between two at what streams are not meant to keep: a minute.
+const RETAIN_LOOKS: u64 = 60;
+
 /// Looks until the node ends.
 pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
     let mut told: Vec<String> = Vec::new();
-    loop {
+    for look in 1_u64.. {
         tokio::select! {
             () = ended(&mut drain) => return,
             () = tokio::time::sleep(PERIOD) => {}
@@ -32,6 +37,10 @@ pub(crate) async fn watch(app: App) {
             if let Ok(Err(error)) = compacted {
                 tracing::warn!(%error, "the registry could not be compacted");
             }
+        }
+        if look.is_multiple_of(RETAIN_LOOKS) {
+            let node = app.clone();
+            let _ = tokio::task::spawn_blocking(move || node.catalogue.retain(clock::now())).await;
         }
     }
 }

@@ -4,7 +4,8 @@
 //! says what the elements of a stream look like and mean. A [`Window`] holds the newest elements of
 //! a source, a [`Query`] turns windows into rows ([`sqlite::SqliteQuery`]), and a [`Binding`] says
 //! which streams a source takes. A [`Descriptor`] says all that of a
-//! [`VirtualSensor`], the machine that does it. A [`StreamStore`] keeps streams on the log.
+//! [`VirtualSensor`], the machine that does it. A [`StreamStore`] keeps streams on the log,
+//! each for as long as its [`Retention`] says.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod descriptor;
 mod element;
 mod name;
 mod query;
+mod retention;
 mod schema;
 mod sensor;
 pub mod sqlite;
@@ -28,6 +30,7 @@ pub use element::{
 };
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
+pub use retention::Retention;
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};
 pub use sensor::{
     SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,

@@ -16,17 +16,20 @@ use std::task::{Context, Poll, ready};
 use chappe_log::{Appended, Follower, Level, Record, Rollback, Store, Stream};
 use serde::{Deserialize, Serialize};
 
+use crate::retention::Keeper;
 use crate::{
-    CodecError, Epoch, NameError, Position, SchemaError, StreamElement, StreamSchema, Timestamp,
-    Value, check_name, decode_element, encode_element, sqlite,
+    CodecError, Epoch, NameError, Position, Retention, SchemaError, StreamElement, StreamSchema,
+    Timestamp, Value, check_name, decode_element, encode_element, sqlite,
 };
 
 /// Most versions of a stream's schema. 256: one a day would last most of a year, and the log takes
 /// 256 KiB of metadata.
 pub const SCHEMA_VERSIONS_MAX: usize = 256;
 
-/// The version of the metadata's own format.
-const FORMAT: u8 = 1;
+/// The version of the metadata's own format that is written, and the newest that is read.
+const FORMAT: u8 = 2;
+/// The version without retention.
+const FORMAT_WITHOUT_RETENTION: u8 = 1;
 
 /// What went wrong with a stored stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +71,7 @@ pub enum StoreError {
 pub struct StreamStore {
     store: Store,
     open: Arc<Mutex<BTreeMap<String, StreamLog>>>,
+    retention: Retention,
 }
 
 /// One stream of elements. Clones share it.
@@ -76,6 +80,9 @@ pub struct StreamLog {
     name: Arc<str>,
     stream: Stream,
     metadata: Arc<RwLock<Arc<Metadata>>>,
+    /// That of a stream which has none of its own.
+    default_retention: Retention,
+    keeper: Arc<Keeper>,
 }
 
 /// What the log keeps of a stream besides its records.
@@ -85,16 +92,42 @@ struct Metadata {
     origin: Option<String>,
     /// Every version of the schema; the last one counts.
     versions: Vec<StreamSchema>,
+    /// How long the elements are kept, if the stream has a say in it.
+    retention: Option<Retention>,
 }
 
 impl StreamStore {
-    /// Streams of elements on `store`, which may hold other streams too.
+    /// Streams of elements on `store`, which may hold other streams too. Elements are kept as long
+    /// as the log keeps them, unless their stream has a [`Retention`].
     #[must_use]
     pub fn new(store: Store) -> Self {
+        Self::with_retention(store, Retention::default())
+    }
+
+    /// As [`StreamStore::new`], with the retention of streams that have none of their own.
+    #[must_use]
+    pub fn with_retention(store: Store, retention: Retention) -> Self {
         Self {
             store,
             open: Arc::default(),
+            retention,
         }
+    }
+
+    /// Trims in every stream of elements what its retention does not keep at `now`. Appends do so
+    /// for bounds in elements; those in age need this call, now and then: a minute is often enough.
+    /// It reads, so it belongs on a thread that may wait for the disk.
+    ///
+    /// # Errors
+    /// The first stream that could not be looked at, by name; the others were.
+    pub fn retain(&self, now: Timestamp) -> Result<(), (String, StoreError)> {
+        let mut outcome = Ok(());
+        for log in self.streams() {
+            if let Err(error) = log.retain(now) {
+                outcome = outcome.and(Err((log.name().to_owned(), error)));
+            }
+        }
+        outcome
     }
 
     /// Creates or opens the stream `name`. A schema or an origin other than the stored one is
@@ -122,7 +155,7 @@ impl StreamStore {
             None => (Metadata::new(schema, origin), level),
         };
         let stream = self.store.stream(name, level, &metadata.encode()?)?;
-        let log = StreamLog::new(name, stream, metadata);
+        let log = StreamLog::new(name, stream, metadata, self.retention);
         log.change(schema, origin)?;
         open.insert(name.to_owned(), log.clone());
         Ok(log)
@@ -145,7 +178,7 @@ impl StreamStore {
         };
         let metadata = Metadata::decode(name, &info.metadata)?;
         let stream = self.store.stream(name, info.level, &info.metadata)?;
-        let log = StreamLog::new(name, stream, metadata);
+        let log = StreamLog::new(name, stream, metadata, self.retention);
         open.insert(name.to_owned(), log.clone());
         Ok(Some(log))
     }
@@ -167,11 +200,13 @@ impl StreamStore {
 }
 
 impl StreamLog {
-    fn new(name: &str, stream: Stream, metadata: Metadata) -> Self {
+    fn new(name: &str, stream: Stream, metadata: Metadata, default_retention: Retention) -> Self {
         Self {
             name: name.into(),
             stream,
             metadata: Arc::new(RwLock::new(Arc::new(metadata))),
+            default_retention,
+            keeper: Arc::default(),
         }
     }
 
@@ -221,6 +256,34 @@ impl StreamLog {
         self.change(schema, origin.as_deref())
     }
 
+    /// How long its elements are kept.
+    #[must_use]
+    pub fn retention(&self) -> Retention {
+        self.snapshot().retention.unwrap_or(self.default_retention)
+    }
+
+    /// Records how long its elements are kept; `None`: as the store says. It holds until another one
+    /// is recorded, also when whoever recorded it is gone.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn set_retention(&self, retention: Option<Retention>) -> Result<(), StoreError> {
+        self.alter(|metadata| {
+            metadata.retention = retention;
+            Ok(())
+        })?;
+        self.keeper.reset();
+        Ok(())
+    }
+
+    /// Trims what its retention does not keep at `now`; see [`StreamStore::retain`].
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn retain(&self, now: Timestamp) -> Result<(), StoreError> {
+        Ok(self.keeper.look(&self.stream, now, self.retention())?)
+    }
+
     /// Queues `elements`. Their positions are not looked at: the log gives them, one after another
     /// from [`Appended::first`]. They are stored when the result resolves.
     ///
@@ -238,7 +301,11 @@ impl StreamLog {
                 .map_err(|error| StoreError::Element { index, error })?;
             batch.push((element.source_time.0, encode_element(element, version)?));
         }
-        Ok(self.stream.append(batch)?)
+        let appended = self.stream.append(batch)?;
+        let retention = metadata.retention.unwrap_or(self.default_retention);
+        let last = appended.last().sequence;
+        self.keeper.appended(&self.stream, last, retention);
+        Ok(appended)
     }
 
     /// At most `count` elements from number `from` on (0: from the first kept).
@@ -296,20 +363,30 @@ impl StreamLog {
     }
 
     fn change(&self, schema: &StreamSchema, origin: Option<&str>) -> Result<(), StoreError> {
+        self.alter(|metadata| {
+            if metadata.newest() != schema {
+                if metadata.versions.len() >= SCHEMA_VERSIONS_MAX {
+                    return Err(StoreError::Versions);
+                }
+                metadata.versions.push(schema.clone());
+            }
+            if origin.is_some() {
+                metadata.origin = origin.map(str::to_owned);
+            }
+            Ok(())
+        })
+    }
+
+    fn alter(
+        &self,
+        change: impl FnOnce(&mut Metadata) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let mut shared = self
             .metadata
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let mut metadata = Metadata::clone(&shared);
-        if metadata.newest() != schema {
-            if metadata.versions.len() >= SCHEMA_VERSIONS_MAX {
-                return Err(StoreError::Versions);
-            }
-            metadata.versions.push(schema.clone());
-        }
-        if origin.is_some() {
-            metadata.origin = origin.map(str::to_owned);
-        }
+        change(&mut metadata)?;
         if metadata != **shared {
             // Before any record can name the new version.
             self.stream.set_metadata(&metadata.encode()?)?;
@@ -396,6 +473,7 @@ impl Metadata {
         Self {
             origin: origin.map(str::to_owned),
             versions: vec![schema.clone()],
+            retention: None,
         }
     }
 
@@ -414,10 +492,19 @@ impl Metadata {
     fn decode(name: &str, bytes: &[u8]) -> Result<Self, StoreError> {
         let error = || StoreError::Metadata(name.to_owned());
         let (format, bytes) = bytes.split_first().ok_or_else(error)?;
-        if *format != FORMAT {
-            return Err(error());
-        }
-        let metadata: Self = postcard::from_bytes(bytes).map_err(|_| error())?;
+        // The fields of older versions are the first ones of newer.
+        let decoded = match *format {
+            FORMAT => postcard::from_bytes(bytes),
+            FORMAT_WITHOUT_RETENTION => {
+                postcard::from_bytes(bytes).map(|(origin, versions)| Self {
+                    origin,
+                    versions,
+                    retention: None,
+                })
+            }
+            _ => return Err(error()),
+        };
+        let metadata: Self = decoded.map_err(|_| error())?;
         if metadata.versions.is_empty() {
             return Err(error());
         }

@@ -57,7 +57,7 @@ fn a_descriptor_is_read_as_it_is_meant() {
     assert_eq!(spo2.slide, Extent::Count(1));
     assert_eq!(spo2.policy, BindingPolicy::All);
     assert_eq!(descriptor.output.level, chappe_log::Level::Process);
-    assert_eq!(descriptor.output.retention.elements, Some(100_000));
+    assert_eq!(descriptor.output.retention.unwrap().elements, Some(100_000));
     assert_eq!(
         descriptor.output.schema.fields[0].field_type,
         FieldType::Double

@@ -136,7 +136,17 @@ pub struct Log {
         extend("x-unit" = "bytes")
     )]
     pub segment_bytes: u64,
-    /// Size of the whole log at which the oldest files are removed; 0: never.
+    /// Newest elements that a stream keeps, and up to a sixteenth more; 0: no bound. A virtual sensor
+    /// may say otherwise (`output.retention`). A thousand elements of a few numbers take about
+    /// 0.1 MB, a thousand seconds of a waveform of 360 samples a second about 3 MB.
+    #[schemars(range(min = 0))]
+    pub keep_elements: u64,
+    /// Age up to which a stream keeps elements, and up to a sixteenth more, by the node's clock; 0:
+    /// no bound. A virtual sensor may say otherwise (`output.retention`).
+    #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
+    pub keep_age_s: u64,
+    /// Size of the whole log at which the oldest files are removed, whatever streams are meant to
+    /// keep; 0: never.
     #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
     pub max_bytes: u64,
     /// Free space of the disk below which nothing more is accepted.
@@ -236,6 +246,8 @@ impl Default for Log {
         Self {
             level: DurabilityLevel::Power,
             segment_bytes: 64 << 20,
+            keep_elements: 1_000_000,
+            keep_age_s: 7 * 86_400,
             max_bytes: 0,
             min_free_bytes: 64 << 20,
             max_streams: 10_000,

@@ -5,7 +5,6 @@
 
 mod candidates;
 mod files;
-mod retention;
 mod run;
 mod table;
 

@@ -19,7 +19,6 @@ use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;
 
 use super::candidates::{self, candidates, sensor_entity, sensor_key};
-use super::retention::keep;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry};
 use crate::clock::{self, rfc3339};
@@ -91,6 +90,9 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         Ok(entry) => entry,
         Err(error) => return fail(&app, &name, error.to_string()),
     };
+    if let Err(error) = entry.log.set_retention(output.retention) {
+        return fail(&app, &name, error.to_string());
+    }
     let feed = app
         .registry
         .subscribe(app.registry.revision() + 1, Principal::Operator);
@@ -105,7 +107,6 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         let limits = BindingLimits::default();
         Binding::new(source.alias.clone(), source.policy, limits)
     });
-    let retention = descriptor.output.retention;
     let running = Running {
         bindings: bindings.collect(),
         machine: Some(VirtualSensor::new(
@@ -122,7 +123,6 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     };
     tokio::select! {
         () = running.follow(feed) => {}
-        () = keep(entry.clone(), retention) => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }
     register::remove(&app, vec![own, entry.key()]).await;

@@ -32,12 +32,10 @@
 mod error;
 mod raw;
 
-use std::time::Duration;
-
 pub use error::{DescriptorError, DescriptorFault};
 pub use raw::descriptor_json_schema;
 
-use crate::{BindingPolicy, Extent, LatePolicy, StreamSchema};
+use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema};
 
 /// Most sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far fewer.
 pub const SOURCES_MAX: usize = 16;
@@ -109,21 +107,13 @@ pub struct Output {
     pub stream: String,
     /// When an element counts as stored.
     pub level: chappe_log::Level,
-    /// How long elements are kept.
-    pub retention: Retention,
+    /// How long elements are kept, for [`StreamLog::set_retention`](crate::StreamLog::set_retention);
+    /// `None`: as the node keeps any stream.
+    pub retention: Option<Retention>,
     /// The statement.
     pub sql: String,
     /// What the elements look like.
     pub schema: StreamSchema,
-}
-
-/// How long elements are kept; without either bound, as long as the log keeps them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Retention {
-    /// The newest so many.
-    pub elements: Option<u64>,
-    /// Those younger than this.
-    pub age: Option<Duration>,
 }
 
 impl Descriptor {

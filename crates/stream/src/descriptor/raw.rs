@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -11,12 +12,11 @@ use toml::Spanned;
 
 use super::error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
 use super::{
-    DESCRIPTOR_BYTES_MAX, Descriptor, Output, Retention, SOURCES_MAX, Selection, Source,
-    StreamQuery,
+    DESCRIPTOR_BYTES_MAX, Descriptor, Output, SOURCES_MAX, Selection, Source, StreamQuery,
 };
 use crate::{
     BindingPolicy, Extent, Field, FieldType, LatePolicy, QueryError, QueryLimits, RESERVED_COLUMNS,
-    SchemaError, StreamSchema, check_name, sqlite,
+    Retention, SchemaError, StreamSchema, check_name, sqlite,
 };
 
 /// A virtual sensor.
@@ -103,7 +103,8 @@ struct RawOutput {
     stream: Option<Spanned<String>>,
     /// When an element counts as stored. Default: power.
     level: Option<RawLevel>,
-    /// How long elements are kept. Default: as long as the log keeps them.
+    /// How long elements are kept; `{}`: as long as the log has room. Default: as the node keeps any
+    /// stream (`log.keep_elements`, `log.keep_age_s`).
     retention: Option<RawRetention>,
     /// One SELECT over the aliases, and `<alias>_samples` for waveforms.
     #[schemars(with = "String")]
@@ -128,9 +129,10 @@ enum RawLevel {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawRetention {
-    /// The newest so many.
-    elements: Option<u64>,
-    /// Those younger than this, such as "7d".
+    /// The newest so many, and up to a sixteenth (at least 16) more.
+    #[schemars(range(min = 1))]
+    elements: Option<NonZeroU64>,
+    /// Those younger than this, such as "7d", and up to a sixteenth older.
     age: Option<RawDuration>,
 }
 
@@ -323,10 +325,6 @@ fn output(
     let aliases: Vec<&str> = sources.iter().map(|source| &*source.alias).collect();
     sqlite::check_statement(raw.sql.get_ref(), &aliases, &QueryLimits::default())
         .map_err(|error| sql_error(place, &raw.sql, &error, &aliases))?;
-    let retention = raw.retention.unwrap_or(RawRetention {
-        elements: None,
-        age: None,
-    });
     Ok(Output {
         stream: raw
             .stream
@@ -336,10 +334,10 @@ fn output(
             Some(RawLevel::Process) => chappe_log::Level::Process,
             Some(RawLevel::Power) | None => chappe_log::Level::Power,
         },
-        retention: Retention {
-            elements: retention.elements,
+        retention: raw.retention.map(|retention| Retention {
+            elements: retention.elements.map(NonZeroU64::get),
             age: retention.age.map(|age| age.0),
-        },
+        }),
         sql: raw.sql.into_inner(),
         schema,
     })
