@@ -60,7 +60,8 @@ def main() -> None:
     remaining = subscription.get_status()
     assert 0 < remaining <= granted, remaining
     print(f"renewed for {granted} s, status says {remaining} s")
-    assert subscription.unsubscribe()
+    subscription.unsubscribe()
+    assert not subscription.is_subscribed
     while not events.empty():
         events.get_nowait()
     time.sleep(1.0)
