@@ -89,6 +89,7 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("late = \"drop\"", "late = \"drp\"", (9, 8), "late", "none of insert, drop", "`drop`"),
         ("bind = \"all\"", "bind = \"each\"", (14, 8), "bind", "none of one, all", ""),
         ("level = \"process\"", "level = 3", (18, 9), "level", "wanted string", ""),
+        ("elements = 100000", "elements = 0", (19, 26), "elements", "nonzero", ""),
         ("age = \"7d\"", "age = \"7w\"", (19, 40), "age", "is no time", "ms, s, m, h, d"),
         ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "no usable alias", "a-z"),
         ("alias = \"spo2\"", "alias = \"ecg\"", (12, 9), "source[1].alias", "another source", ""),
@@ -124,6 +125,55 @@ fn each_fault_is_told_with_place_key_and_hint() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_examples_of_the_reference_are_right_and_it_names_every_key() {
+    let page = include_str!("../../../docs/virtual-sensors.md");
+    let blocks = page.split("```toml\n").skip(1);
+    let examples: Vec<&str> = blocks
+        .filter_map(|block| block.split("```").next())
+        .collect();
+    assert_eq!(examples.len(), 2);
+    for example in &examples {
+        if let Err(error) = Descriptor::parse("virtual-sensors.md", example) {
+            panic!("{error}");
+        }
+    }
+    let wrong = examples[0].replace("\"1m\"", "\"8 sec\"");
+    let error = Descriptor::parse("mean.toml", &wrong).unwrap_err();
+    assert!(
+        page.contains(&format!(
+            "    {error}\n    hint: {}\n",
+            error.hint.clone().unwrap()
+        )),
+        "{error}"
+    );
+    let schema = descriptor_json_schema().to_value();
+    let mut keys = Vec::new();
+    collect_keys(&schema, &mut keys);
+    assert!(keys.len() > 20, "{keys:?}");
+    for key in keys {
+        let named = [format!("`{key}`"), format!(".{key}`")];
+        assert!(
+            named.iter().any(|named| page.contains(named)),
+            "{key} is not in the page"
+        );
+    }
+}
+
+/// The names of all properties of a JSON Schema.
+fn collect_keys(schema: &serde_json::Value, keys: &mut Vec<String>) {
+    if let Some(properties) = schema.get("properties").and_then(|it| it.as_object()) {
+        keys.extend(properties.keys().cloned());
+    }
+    match schema {
+        serde_json::Value::Object(members) => {
+            members.values().for_each(|it| collect_keys(it, keys))
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|it| collect_keys(it, keys)),
+        _ => {}
+    }
 }
 
 #[test]
