@@ -1,5 +1,7 @@
-//! Measures elements a second through a projection with a predicate, window of one, and the time of
-//! one evaluation of the heart rate: `cargo run --release -p chappe-stream --example rate`.
+//! Measures elements a second through a projection with a predicate, window of one: the statement
+//! alone, appending and reading alone, and all of it from log to log; and the time of one evaluation
+//! of the heart rate: `cargo run --release -p chappe-stream --example rate`. The log is in memory:
+//! what the disk costs is the log's own measurement.
 //!
 //! It does not judge: the numbers are for the reader. The clock is the caller's; an example may have
 //! one, the crate has none.
@@ -8,10 +10,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chappe_log::{Appended, Level, MemoryDisk, Options, Store};
+use chappe_machine::{Input, Machine, Output};
 use chappe_stream::sqlite::SqliteQuery;
 use chappe_stream::{
-    Descriptor, Extent, Field, FieldType, LatePolicy, Position, Quality, Query, QueryLimits,
-    QuerySource, Samples, StreamElement, StreamSchema, Timestamp, Value, Window, WindowLimits,
+    Descriptor, Extent, Field, FieldType, LatePolicy, Position, Quality, Query, QueryError,
+    QueryLimits, QuerySource, Samples, SensorCommand, SensorEvent, SensorInput, SensorLimits,
+    StreamElement, StreamSchema, StreamStore, Timestamp, Value, VirtualSensor, Window,
+    WindowLimits,
 };
 
 fn field(name: &str, field_type: FieldType) -> Field {
@@ -35,20 +41,40 @@ fn element(time: i64, values: Vec<Value>) -> Arc<StreamElement> {
     })
 }
 
-fn projection() -> Result<(), chappe_stream::QueryError> {
-    const ELEMENTS: i64 = 300_000;
+const ELEMENTS: i64 = 300_000;
+/// Elements of one append and of one read.
+const BATCH: usize = 100;
+
+fn three_numbers() -> StreamSchema {
     let fields = ["a", "b", "c"].map(|name| field(name, FieldType::Double));
-    let schema = StreamSchema {
+    StreamSchema {
         fields: fields.to_vec(),
         key: None,
-    };
+    }
+}
+
+fn numbers(number: i64) -> Arc<StreamElement> {
+    let value = Value::Double((number % 100) as f64);
+    element(number, vec![value.clone(), value.clone(), value])
+}
+
+fn statement() -> Result<SqliteQuery, QueryError> {
     let source = QuerySource {
         alias: "s".into(),
-        schema: schema.clone(),
+        schema: three_numbers(),
         value: None,
     };
     let sql = "select a, b * 2 + 1 as b, c from s where a > 10";
-    let mut query = SqliteQuery::new(&[source], sql, &schema, QueryLimits::default())?;
+    SqliteQuery::new(&[source], sql, &three_numbers(), QueryLimits::default())
+}
+
+fn tell(what: &str, begin: Instant, rows: usize) {
+    let rate = ELEMENTS as f64 / begin.elapsed().as_secs_f64();
+    println!("{what}: {rate:.0} elements/s ({rows} rows)");
+}
+
+fn projection() -> Result<(), QueryError> {
+    let mut query = statement()?;
     let mut window = Window::new(
         Extent::Count(1),
         LatePolicy::Insert,
@@ -58,15 +84,87 @@ fn projection() -> Result<(), chappe_stream::QueryError> {
     let begin = Instant::now();
     let mut rows = 0;
     for number in 0..ELEMENTS {
-        let value = Value::Double((number % 100) as f64);
-        let values = vec![value.clone(), value.clone(), value];
-        window.push(stream.clone(), element(number, values));
+        window.push(stream.clone(), numbers(number));
         rows += query.evaluate(&[window.take_change()])?.len();
     }
-    let rate = ELEMENTS as f64 / begin.elapsed().as_secs_f64();
-    println!("projection and predicate, window 1: {rate:.0} elements/s ({rows} rows)");
+    tell("projection and predicate, window 1", begin, rows);
     Ok(())
 }
+
+/// Appending, reading, and log to log.
+fn stored() -> Result<(), Box<dyn std::error::Error>> {
+    let (store, _) = Store::open(Box::new(MemoryDisk::new()), Options::default(), 1)?;
+    let store = StreamStore::new(store);
+    let source = store.stream("source", Level::Process, &three_numbers(), None)?;
+    let target = store.stream("target", Level::Process, &three_numbers(), None)?;
+    let all: Vec<StreamElement> = (0..ELEMENTS)
+        .map(|number| StreamElement::clone(&numbers(number)))
+        .collect();
+    let begin = Instant::now();
+    let mut last = None;
+    for batch in all.chunks(BATCH) {
+        last = Some(source.append(batch)?);
+    }
+    last.map_or(Ok(()), Appended::wait)?;
+    tell("append, 100 at once", begin, all.len());
+    let begin = Instant::now();
+    let mut follower = source.follow(0);
+    let mut rows = 0;
+    while let Some(elements) = follower.try_next()? {
+        rows += elements.len();
+    }
+    tell("read and decode", begin, rows);
+
+    let descriptor = Descriptor::parse("projection.toml", PROJECTION)?;
+    let mut sensor = VirtualSensor::new(descriptor, SensorLimits::default());
+    let bind = SensorCommand::Bind {
+        alias: "s".into(),
+        stream: "source".into(),
+        schema: three_numbers(),
+    };
+    sensor.handle_input(chappe_machine::Instant::ZERO, Input::Command(bind));
+    let (begin, mut rows, mut last) = (Instant::now(), 0, None);
+    let name = source.shared_name();
+    let mut follower = source.follow(0);
+    while let Some(elements) = follower.try_next()? {
+        let mut out = Vec::new();
+        for element in elements {
+            let (stream, element) = (name.clone(), Arc::new(element));
+            let input = Input::Receive(SensorInput { stream, element });
+            sensor.handle_input(chappe_machine::Instant::ZERO, input);
+            while let Some(Output::Event(event)) = sensor.poll_output() {
+                if let SensorEvent::Output(element) = event {
+                    out.push(element);
+                }
+            }
+        }
+        rows += out.len();
+        if !out.is_empty() {
+            last = Some(target.append(&out)?);
+        }
+    }
+    last.map_or(Ok(()), Appended::wait)?;
+    tell("log, decode, window, statement, append", begin, rows);
+    Ok(())
+}
+
+const PROJECTION: &str = r#"
+name = "projection"
+[[source]]
+alias = "s"
+stream = "source"
+[output]
+sql = "select a, b * 2 + 1 as b, c from s where a > 10"
+[[output.field]]
+name = "a"
+type = "double"
+[[output.field]]
+name = "b"
+type = "double"
+[[output.field]]
+name = "c"
+type = "double"
+"#;
 
 fn heart_rate() -> Result<(), Box<dyn std::error::Error>> {
     let text = include_str!("heart-rate.toml");
@@ -113,5 +211,6 @@ fn heart_rate() -> Result<(), Box<dyn std::error::Error>> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     projection()?;
+    stored()?;
     heart_rate()
 }

@@ -14,6 +14,9 @@
 //! `select *` works. A double takes whole numbers; an integer takes numbers without a fraction; a
 //! boolean takes 0 and 1; every field takes null; nothing else is converted.
 //!
+//! `'now'` in a function of dates is the system's clock at the evaluation, not the time of an element:
+//! what uses it does not give the same again from the same elements.
+//!
 //! A statement is one SELECT without recursion, over these tables and listed functions. What keeps
 //! it within bounds is in [`crate::QueryLimits`] and in `sandbox.rs`.
 

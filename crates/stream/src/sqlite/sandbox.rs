@@ -29,7 +29,9 @@ pub const HEAP_BYTES_MAX: u64 = 192 << 20;
 /// Steps between two looks at the budget; reason: the look costs as much as some ten steps.
 const STEPS_A_LOOK: i32 = 500;
 
-/// Functions that a statement may call: repeatable, without effect, at most linear in their input.
+/// Functions that a statement may call: without effect, at most linear in their input, and repeatable
+/// but for those of dates: `date('now')`, and `date()` and `current_date` alike, take the system's
+/// clock. A history is asked for by it; a virtual sensor has `source_time`.
 const FUNCTIONS: &[&str] = &[
     "->",
     "->>",
