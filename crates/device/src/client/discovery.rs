@@ -190,6 +190,8 @@ pub(crate) fn is_ordinary_drop(reason: DropReason) -> bool {
             | DropReason::NoMatch
             | DropReason::OtherEndpoint
             | DropReason::NotStarted
+            // Two sockets are read in no given order, so an answer overtakes the Hello before it.
+            | DropReason::Stale
     )
 }
 
@@ -203,7 +205,6 @@ pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
         DropReason::RateLimited => Some("a host floods discovery: find it by its address"),
         DropReason::OtherInterface => Some("add the interface to the configuration"),
         DropReason::ReplyElsewhere => Some("answers go only to who asks: mend the asker's ReplyTo"),
-        DropReason::Stale => Some("the device's clock went back: its InstanceId must rise"),
         DropReason::TableFull => Some("raise the limit of known devices"),
         DropReason::DiscoveryProxy => Some("proxies are not used: devices must answer themselves"),
         DropReason::Unrelated => Some("the answer came too late: search longer"),

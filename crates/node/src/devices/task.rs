@@ -169,7 +169,11 @@ async fn use_device(
         device.state = DeviceState::Usable;
         (device.reason, device.hint) = (None, None);
     });
-    let text = format!("{}: usable, {} streams", description.name(), streams.len());
+    let count = match streams.len() {
+        1 => "1 stream".to_owned(),
+        other => format!("{other} streams"),
+    };
+    let text = format!("{}: usable, {count}", description.name());
     app.notices.tell(NoticeKind::Device, key, text);
     let mut silent = false;
     loop {
