@@ -142,6 +142,31 @@ struct Held {
     mark: Option<u64>,
 }
 
+impl Held {
+    fn read(
+        scanner: &mut Scanner<'_>,
+        header: Header,
+        segment: u32,
+        offset: u64,
+    ) -> std::io::Result<Held> {
+        let mut held = Held {
+            header,
+            segment,
+            offset,
+            definition: None,
+            mark: None,
+        };
+        match header.kind {
+            Kind::Definition => {
+                held.definition = Definition::decode(scanner.body(offset, &header)?);
+            }
+            Kind::Trim => held.mark = mark(scanner.body(offset, &header)?),
+            Kind::Records | Kind::Open | Kind::Close => {}
+        }
+        Ok(held)
+    }
+}
+
 /// Invalid bytes that wait for a valid frame after them.
 struct Doubtful {
     offset: u64,
@@ -298,47 +323,22 @@ impl Scan {
         loop {
             match at("read", &name, scanner.look(offset))? {
                 Found::Frame(header, crc) => {
-                    let (mut definition, mut kept) = (None, None);
-                    if matches!(header.kind, Kind::Definition | Kind::Trim) {
-                        let body = at("read", &name, scanner.body(offset, &header))?;
-                        match header.kind {
-                            Kind::Definition => definition = Definition::decode(body),
-                            _ => kept = mark(body),
-                        }
-                    }
+                    let held = Held::read(&mut scanner, header, number, offset);
+                    let held = at("read", &name, held)?;
                     self.settle_doubtful(number);
-                    self.frame(
-                        Held {
-                            header,
-                            segment: number,
-                            offset,
-                            definition,
-                            mark: kept,
-                        },
-                        crc,
-                    );
+                    self.frame(held, crc);
                     synced = synced.max(u64::from(header.synced));
                     offset += header.frame_bytes();
                     end = offset;
                 }
                 Found::BadBody(header, crc) => {
-                    self.settle_held();
                     let bytes = header.frame_bytes();
-                    self.doubtful.push(Doubtful {
-                        offset,
-                        bytes,
-                        header: Some(header),
-                    });
+                    self.doubt(offset, bytes, Some(header));
                     self.chain = Some(crc);
                     offset += bytes;
                 }
                 Found::Bad(bytes) => {
-                    self.settle_held();
-                    self.doubtful.push(Doubtful {
-                        offset,
-                        bytes,
-                        header: None,
-                    });
+                    self.doubt(offset, bytes, None);
                     self.chain = None;
                     offset += bytes;
                 }
@@ -356,6 +356,15 @@ impl Scan {
         }
         self.found.segments.push((number, end));
         Ok(())
+    }
+
+    fn doubt(&mut self, offset: u64, bytes: u64, header: Option<Header>) {
+        self.settle_held();
+        self.doubtful.push(Doubtful {
+            offset,
+            bytes,
+            header,
+        });
     }
 
     fn settle_torn(&mut self, name: &str, length: u64) {

@@ -265,6 +265,51 @@ fn a_full_disk_can_be_trimmed() {
     }
 }
 
+#[test]
+fn readers_beside_a_trimming_writer_see_records_or_are_told() {
+    const RECORDS: u64 = 4_000;
+    let store = open(&SimDisk::new(1));
+    let stream = store.stream("a", Level::Process, b"").unwrap();
+    fill(&stream, 1);
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let stream = stream.clone();
+            scope.spawn(move || {
+                let mut next = 1;
+                while next <= RECORDS {
+                    let read = match reader {
+                        0 => stream.read(next, 500),
+                        1 => stream.range(0, i64::MAX, 200),
+                        _ => stream.newest(300),
+                    };
+                    match read {
+                        Ok(records) => {
+                            for record in records {
+                                let number = record.position.sequence;
+                                assert_eq!(record.payload, payload(number));
+                                next = next.max(number + 1);
+                            }
+                        }
+                        Err(Error::Gap {
+                            next: on, reason, ..
+                        }) => {
+                            assert_eq!(reason, GapReason::Trimmed);
+                            next = on;
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        while stream.last() < RECORDS {
+            fill(&stream, 20);
+            drop(stream.trim(stream.last() - 10).unwrap());
+        }
+    });
+    assert!(store.counters().trimmed_segments > 50);
+    assert_eq!(stream.gaps(), vec![]);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Append(usize, u64),
