@@ -137,8 +137,10 @@ async fn one_peer_cannot_take_all_connections() {
         stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         held.push(stream);
     }
-    let mut third = TcpStream::connect(server.local_addr()).await.unwrap();
-    assert_eq!(read_all(&mut third).await, "");
+    // One that asks is answered: of those that do not, the longest waiting gives way.
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert!(answer_to(&server, request).await.ends_with("fine"));
+    assert_eq!(read_all(&mut held[0]).await, "");
     assert_eq!(
         drops.total(Hop::Http, "too many connections of one peer"),
         1
@@ -147,10 +149,35 @@ async fn one_peer_cannot_take_all_connections() {
     let other = tokio::net::TcpSocket::new_v4().unwrap();
     other.bind("127.0.1.8:0".parse().unwrap()).unwrap();
     let mut other = other.connect(server.local_addr()).await.unwrap();
-    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     other.write_all(request).await.unwrap();
     assert!(read_all(&mut other).await.ends_with("fine"));
     drop(held);
+}
+
+#[tokio::test]
+async fn slow_connections_of_many_peers_keep_nobody_out() {
+    let (server, drops) = serve(ServerLimits {
+        connections: 8,
+        requests: 1,
+        ..ServerLimits::default()
+    });
+    let mut held = Vec::new();
+    for number in 0..24_u8 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let source = SocketAddr::from(([127, 0, 2, number % 6], 0));
+        socket.bind(source).unwrap();
+        let mut stream = socket.connect(server.local_addr()).await.unwrap();
+        let begun: &[u8] = match number % 3 {
+            0 => b"",
+            1 => b"GET / HTTP/1.1\r\nHos",
+            _ => b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc",
+        };
+        stream.write_all(begun).await.unwrap();
+        held.push(stream);
+        is_answered(&server).await;
+    }
+    assert!(server.state().connections <= 9, "{:?}", server.state());
+    assert!(drops.total(Hop::Http, "too many connections") >= 16);
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct ServerLimits {
     /// Connections in all. Default 512: half the usual limit of open files.
     pub connections: usize,
-    /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 64.
+    /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 64. Beyond this and the
+    /// limit above, the connection that has waited longest for a request gives way.
     pub connections_per_peer: usize,
     /// Requests being worked on. Default 128.
     pub requests: usize,

@@ -12,6 +12,7 @@ mod connection;
 mod error;
 mod limits;
 mod message;
+mod places;
 mod server;
 mod soap;
 
@@ -20,4 +21,5 @@ pub use error::Error;
 pub use hyper::{HeaderMap, Method, StatusCode, header};
 pub use limits::{ClientLimits, ServerLimits};
 pub use message::{Answer, Request, Response};
-pub use server::{Handler, Server, ServerState};
+pub use places::{Crowd, Place, Places, Taking};
+pub use server::{Handler, Server, ServerState, prepare};

@@ -1,13 +1,12 @@
 //! The server: one handler, many connections, none of which can hold up the others.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -24,7 +23,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::body::{self, BodyError};
 use super::connection::Counted;
-use super::{Request, Response, ServerLimits};
+use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking};
 use crate::{Drops, Hop};
 
 /// Pause after the system refuses to give a connection (no file descriptors, no memory).
@@ -114,10 +113,10 @@ impl Server {
         let counters = Arc::new(Counters::default());
         let shared = Arc::new(Shared {
             requests: Semaphore::new(limits.requests),
+            places: Places::new(limits.connections, limits.connections_per_peer),
             limits,
             drops,
             handler,
-            by_peer: Mutex::default(),
             counters: Arc::clone(&counters),
         });
         let accept = tokio::spawn(async move {
@@ -181,7 +180,7 @@ struct Shared<H> {
     drops: Drops,
     handler: H,
     counters: Arc<Counters>,
-    by_peer: Mutex<HashMap<IpAddr, usize>>,
+    places: Arc<Places>,
 }
 
 impl<H> Shared<H> {
@@ -190,65 +189,45 @@ impl<H> Shared<H> {
         self.drops
             .record(Hop::Http, reason, peer.ip(), detail, None);
     }
-
-    /// The connections of each peer; every change leaves them whole.
-    fn by_peer(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The right to one connection, given back when dropped.
 struct Slot<H> {
     shared: Arc<Shared<H>>,
-    key: IpAddr,
+    place: Place,
 }
 
 impl<H> Slot<H> {
-    /// A slot for `peer`, unless there are too many connections; then that is counted.
+    /// A slot for `peer`. Who gives way for it, or that nobody does, is counted.
     fn take(shared: &Arc<Shared<H>>, peer: SocketAddr) -> Option<Self> {
-        let key = neighbourhood(peer);
-        let open = shared.counters.connections.load(Ordering::Relaxed);
-        if open >= shared.limits.connections {
-            shared.refuse("too many connections", peer, format!("{open} are open"));
-            return None;
+        let (place, crowd) = match shared.places.take(peer) {
+            Taking::Free(place) => (Some(place), None),
+            Taking::Displaced(place, crowd) => (Some(place), Some(crowd)),
+            Taking::Full(crowd) => (None, Some(crowd)),
+        };
+        if let Some(crowd) = crowd {
+            let reason = match crowd {
+                Crowd::All => "too many connections",
+                Crowd::Peer => "too many connections of one peer",
+            };
+            let detail = match place {
+                Some(_) => "one that asked for nothing gave way",
+                None => "all are being answered",
+            };
+            shared.refuse(reason, peer, detail.to_owned());
         }
-        let mut by_peer = shared.by_peer();
-        let of_peer = by_peer.entry(key).or_default();
-        if *of_peer >= shared.limits.connections_per_peer {
-            let detail = format!("{of_peer} of this peer are open");
-            shared.refuse("too many connections of one peer", peer, detail);
-            return None;
-        }
-        *of_peer += 1;
-        drop(by_peer);
+        let place = place?;
         shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(shared);
-        Some(Self { shared, key })
+        Some(Self { shared, place })
     }
 }
 
 impl<H> Drop for Slot<H> {
     fn drop(&mut self) {
-        self.shared
-            .counters
-            .connections
-            .fetch_sub(1, Ordering::Relaxed);
-        let mut by_peer = self.shared.by_peer();
-        if let Some(of_peer) = by_peer.get_mut(&self.key) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                by_peer.remove(&self.key);
-            }
-        }
-    }
-}
-
-/// Whose connections are counted together: one IPv4 address, one IPv6 /64.
-fn neighbourhood(peer: SocketAddr) -> IpAddr {
-    match peer.ip().to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & (u128::MAX << 64)).into()),
+        let counters = &self.shared.counters;
+        counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -303,7 +282,8 @@ async fn connection<H: Handler>(
     // What was read when the last request had been read whole: more means that a head has begun.
     let understood = AtomicU64::new(0);
     let service = service_fn(|request| async {
-        let response = answer(shared, request, peer, local).await;
+        let response = answer(&slot, request, peer, local).await;
+        slot.place.waits();
         understood.store(read.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok::<_, Infallible>(response)
     });
@@ -316,6 +296,7 @@ async fn connection<H: Handler>(
     let ended = tokio::select! {
         result = serving.as_mut() => Some(result),
         () = stop_asked(&mut stopped) => None,
+        () = slot.place.displaced() => return,
     };
     let result = match ended {
         Some(result) => result,
@@ -340,7 +321,12 @@ async fn connection<H: Handler>(
 }
 
 /// Sets a connection's options and says which of our addresses it came to.
-fn prepare(stream: &TcpStream, write_deadline: Duration) -> io::Result<SocketAddr> {
+///
+/// A peer that reads nothing for as long as `write_deadline` loses the connection.
+///
+/// # Errors
+/// When the system refuses them: the connection has ended already.
+pub fn prepare(stream: &TcpStream, write_deadline: Duration) -> io::Result<SocketAddr> {
     stream.set_nodelay(true)?;
     socket2::SockRef::from(stream).set_tcp_user_timeout(Some(write_deadline))?;
     stream.local_addr()
@@ -355,16 +341,16 @@ struct Refusal {
 
 /// Answers one request, by the handler or with the refusal's status.
 async fn answer<H: Handler>(
-    shared: &Shared<H>,
+    slot: &Slot<H>,
     request: hyper::Request<Incoming>,
     peer: SocketAddr,
     local: SocketAddr,
 ) -> hyper::Response<Full<Bytes>> {
     let head = request.method() == Method::HEAD;
-    let response = match handled(shared, request, peer, local).await {
+    let response = match handled(slot, request, peer, local).await {
         Ok(response) => response,
         Err(refusal) => {
-            shared.refuse(refusal.reason, peer, refusal.detail);
+            slot.shared.refuse(refusal.reason, peer, refusal.detail);
             // The rest of the request may still be on its way: the connection cannot go on.
             let close = HeaderValue::from_static("close");
             Response::empty(refusal.status).with_header(CONNECTION, close)
@@ -382,53 +368,26 @@ async fn answer<H: Handler>(
 }
 
 async fn handled<H: Handler>(
-    shared: &Shared<H>,
+    slot: &Slot<H>,
     request: hyper::Request<Incoming>,
     peer: SocketAddr,
     local: SocketAddr,
 ) -> Result<Response, Refusal> {
+    let shared = &slot.shared;
     let limits = &shared.limits;
-    let refusal = |status, reason, detail: &str| Refusal {
-        status,
+    let (parts, incoming) = request.into_parts();
+    let body = read_body(limits, &parts.headers, incoming).await?;
+    // Only now: whoever sends a body slowly keeps nobody else from being answered.
+    let unavailable = |reason, detail: String| Refusal {
+        status: StatusCode::SERVICE_UNAVAILABLE,
         reason,
-        detail: detail.to_owned(),
+        detail,
     };
     let Ok(_permit) = shared.requests.try_acquire() else {
         let detail = format!("{} are being answered", limits.requests);
-        return Err(refusal(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many requests",
-            &detail,
-        ));
+        return Err(unavailable("too many requests", detail));
     };
-    let (parts, incoming) = request.into_parts();
-    let reading = body::read(&parts.headers, incoming, limits.body_bytes);
-    let body = match tokio::time::timeout(limits.body_deadline, reading).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(BodyError::TooLarge)) => Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body too large",
-            "above the limit".to_owned(),
-        )),
-        Ok(Err(BodyError::Encoding)) => {
-            let detail = "neither plain nor sound gzip".to_owned();
-            Err((
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unreadable content encoding",
-                detail,
-            ))
-        }
-        Ok(Err(BodyError::Broken(error))) => Err((
-            StatusCode::BAD_REQUEST,
-            "body broken off",
-            error.to_string(),
-        )),
-        Err(_) => {
-            let detail = format!("not whole after {:?}", limits.body_deadline);
-            Err((StatusCode::REQUEST_TIMEOUT, "body too slow", detail))
-        }
-    };
-    let body = body.map_err(|(status, reason, detail)| refusal(status, reason, &detail))?;
+    slot.place.is_answered();
     shared.counters.requests.fetch_add(1, Ordering::Relaxed);
     let request = Request {
         method: parts.method,
@@ -442,10 +401,43 @@ async fn handled<H: Handler>(
     let answering = shared.handler.handle(request);
     match tokio::time::timeout(limits.answer_deadline, answering).await {
         Ok(response) => Ok(response),
-        Err(_) => Err(refusal(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "answer too slow",
-            parts.uri.path(),
-        )),
+        Err(_) => Err(unavailable("answer too slow", parts.uri.path().to_owned())),
     }
+}
+
+/// The body, within its limits of bytes and time.
+async fn read_body(
+    limits: &ServerLimits,
+    headers: &HeaderMap,
+    incoming: Incoming,
+) -> Result<Bytes, Refusal> {
+    let reading = body::read(headers, incoming, limits.body_bytes);
+    let (status, reason, detail) = match tokio::time::timeout(limits.body_deadline, reading).await {
+        Ok(Ok(body)) => return Ok(body),
+        Ok(Err(BodyError::TooLarge)) => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body too large",
+            "above the limit".to_owned(),
+        ),
+        Ok(Err(BodyError::Encoding)) => (
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unreadable content encoding",
+            "neither plain nor sound gzip".to_owned(),
+        ),
+        Ok(Err(BodyError::Broken(error))) => (
+            StatusCode::BAD_REQUEST,
+            "body broken off",
+            error.to_string(),
+        ),
+        Err(_) => (
+            StatusCode::REQUEST_TIMEOUT,
+            "body too slow",
+            format!("not whole after {:?}", limits.body_deadline),
+        ),
+    };
+    Err(Refusal {
+        status,
+        reason,
+        detail,
+    })
 }
