@@ -3,6 +3,7 @@
 //! A Bye is not authenticated. It is believed when nothing listens at the device's address any
 //! more, which only the device (or whoever owns its address) can bring about.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +28,14 @@ const LOOKS_AFTER_BYE: [Duration; 5] = [
     Duration::from_millis(1_500),
     Duration::from_secs(3),
 ];
+/// Looks in a row without any answer after which a Bye is believed: one may be lost.
+const SILENT_MAX: u32 = 2;
 /// Looks in a row without any answer after which a device is gone.
 const MISSED_MAX: u32 = 3;
 /// Devices looked at together.
 const LOOKS_MAX: usize = 32;
+/// Devices of which claims are looked into together; each takes one connection for some seconds.
+const CLAIMS_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
@@ -39,13 +44,25 @@ enum Look {
     Refused,
     /// Nothing is heard: the host or the network may be busy.
     Silent,
+    /// We could not look: no more open files or ports, which says nothing of the device.
+    Unknown,
 }
 
 async fn look_at(address: SocketAddr) -> Look {
     match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
         Ok(Ok(_)) => Look::Listens,
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => Look::Refused,
-        _ => Look::Silent,
+        Ok(Err(error)) => of_error(&error),
+        Err(_) => Look::Silent,
+    }
+}
+
+/// What a connection that failed says of the device.
+fn of_error(error: &io::Error) -> Look {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    match error.kind() {
+        ConnectionRefused => Look::Refused,
+        HostUnreachable | NetworkUnreachable | TimedOut => Look::Silent,
+        _ => Look::Unknown,
     }
 }
 
@@ -58,15 +75,51 @@ fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
     entry.contact.clone().or_else(announced)
 }
 
+/// The right to look into what is claimed of one device. A claim that comes meanwhile is not looked
+/// into, so that a flood of them makes no flood of connections.
+struct Claim<'a> {
+    shared: &'a Shared,
+    endpoint: &'a str,
+}
+
+impl<'a> Claim<'a> {
+    fn new(shared: &'a Shared, endpoint: &'a str) -> Option<Self> {
+        let mut claims = shared.claims();
+        if claims.len() >= CLAIMS_MAX || !claims.insert(endpoint.to_owned()) {
+            drop(claims);
+            let reason = "claim not looked into";
+            shared.drops.count(1, Hop::Discovery, reason);
+            return None;
+        }
+        drop(claims);
+        Some(Self { shared, endpoint })
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.shared.claims().remove(self.endpoint);
+    }
+}
+
 /// Believes a Bye when the device does not listen any more.
 pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str) {
+    let Some(_claim) = Claim::new(shared, endpoint) else {
+        return;
+    };
     let Some(contact) = contact_of(shared, endpoint) else {
         forget(shared, endpoint, "said Bye").await;
         return;
     };
+    let mut silent = 0;
     for pause in LOOKS_AFTER_BYE {
         tokio::time::sleep(pause).await;
-        if look_at(contact.address).await != Look::Listens {
+        match look_at(contact.address).await {
+            Look::Listens | Look::Unknown => silent = 0,
+            Look::Refused => silent = SILENT_MAX,
+            Look::Silent => silent += 1,
+        }
+        if silent >= SILENT_MAX {
             forget(shared, endpoint, "said Bye and listens no more").await;
             return;
         }
@@ -82,8 +135,14 @@ pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str) {
 /// Believes that a device moved when it does not listen at its old address any more.
 pub(super) async fn confirm_move(shared: &Shared, target: Target, from: SocketAddr) {
     let endpoint = target.endpoint.address.to_string();
+    let Some(_claim) = Claim::new(shared, &endpoint) else {
+        return;
+    };
     if let Some(contact) = contact_of(shared, &endpoint)
-        && look_at(contact.address).await == Look::Listens
+        && matches!(
+            look_at(contact.address).await,
+            Look::Listens | Look::Unknown
+        )
     {
         let detail = format!("{endpoint} still listens at {}", contact.address);
         let hint = Some("two devices share one identifier, or one of them is forged".to_owned());
@@ -161,10 +220,28 @@ async fn take(shared: &Shared, ended: Option<Result<(String, Look), tokio::task:
             Look::Listens => 0,
             Look::Refused => MISSED_MAX,
             Look::Silent => entry.missed + 1,
+            Look::Unknown => entry.missed,
         };
         entry.missed
     };
     if missed >= MISSED_MAX {
         forget(shared, &endpoint, "listens no more").await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_host_lacks_says_nothing_of_the_device() {
+        // EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, EACCES.
+        for code in [24, 23, 99, 105, 13] {
+            let look = of_error(&io::Error::from_raw_os_error(code));
+            assert_eq!(look, Look::Unknown, "error {code}");
+        }
+        // ECONNREFUSED, EHOSTUNREACH.
+        assert_eq!(of_error(&io::Error::from_raw_os_error(111)), Look::Refused);
+        assert_eq!(of_error(&io::Error::from_raw_os_error(113)), Look::Silent);
     }
 }

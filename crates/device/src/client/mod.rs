@@ -7,7 +7,7 @@ mod found;
 mod liveness;
 mod subscription;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,6 +118,8 @@ struct Shared {
     orders: mpsc::Sender<Order<Command>>,
     seen: broadcast::Sender<Seen>,
     table: Mutex<HashMap<String, Entry>>,
+    /// Devices of which a claim is looked into.
+    claims: Mutex<HashSet<String>>,
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
@@ -165,6 +167,7 @@ impl DeviceClient {
             orders,
             seen: broadcast::Sender::new(SEEN_MAX),
             table: Mutex::default(),
+            claims: Mutex::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             sinks: Mutex::default(),
             probes: AtomicU64::new(1),
@@ -292,6 +295,10 @@ impl Shared {
     fn table(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
         // Every change leaves the table whole.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claims(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn order(&self, command: Command) -> Result<(), Error> {
