@@ -17,7 +17,10 @@ use chappe_dpws::metadata::{
 };
 use chappe_identity::Contact;
 use chappe_soap::{EndpointReference, Envelope};
-use chappe_transport::http::{Client, ClientLimits, Request, Response, Server, ServerLimits};
+use chappe_transport::http::header::{CONTENT_TYPE, HeaderValue};
+use chappe_transport::http::{
+    Client, ClientLimits, HeaderMap, Method, Request, Response, Server, ServerLimits, StatusCode,
+};
 use chappe_transport::{Drops, Hop};
 use chappe_xml::{Element, Name};
 use common::*;
@@ -178,13 +181,8 @@ async fn a_forged_bye_removes_nobody() {
     let mut discovery = client.listen();
     let mut drops = client.drops().changes();
     let bye = bye_of(&endpoint);
-    let socket = std::net::UdpSocket::bind("127.0.4.6:0").unwrap();
-    let socket = socket2::SockRef::from(&socket).try_clone().unwrap();
-    socket
-        .set_multicast_if_v4(&"127.0.4.6".parse().unwrap())
-        .unwrap();
-    let group: SocketAddr = "239.255.255.250:3702".parse().unwrap();
-    socket.send_to(bye.as_bytes(), &group.into()).unwrap();
+    let socket = multicaster("127.0.4.6");
+    socket.send_to(bye.as_bytes(), &group().into()).unwrap();
     let told = async {
         while client.drops().total(Hop::Discovery, "bye not believed") == 0 {
             drops.changed().await.unwrap();
@@ -210,6 +208,85 @@ async fn a_forged_bye_removes_nobody() {
         }
     };
     in_time("gone", gone).await;
+}
+
+/// A flood of forged Byes is one look at the device, not a flood of connections to it.
+#[tokio::test]
+async fn many_forged_byes_are_looked_into_once() {
+    let endpoint = endpoint();
+    let host = thermometer(&endpoint, host_options("127.0.4.7"));
+    let host = host.start(Drops::default()).unwrap();
+    let client = client(client_options());
+    described(&client, &endpoint).await;
+    let mut drops = client.drops().changes();
+    let socket = multicaster("127.0.4.8");
+    for _ in 0..50 {
+        let bye = bye_of(&endpoint);
+        socket.send_to(bye.as_bytes(), &group().into()).unwrap();
+    }
+    let told = async {
+        while client.drops().total(Hop::Discovery, "bye not believed") == 0 {
+            drops.changed().await.unwrap();
+        }
+    };
+    in_time("told", told).await;
+    assert_eq!(client.drops().total(Hop::Discovery, "bye not believed"), 1);
+    assert!(
+        client
+            .drops()
+            .total(Hop::Discovery, "claim not looked into")
+            >= 1
+    );
+    assert!(
+        client
+            .known()
+            .iter()
+            .any(|found| found.endpoint == endpoint)
+    );
+    host.stop().await;
+}
+
+/// A page in a browser cannot make its visitor's browser command a device: what such a page may
+/// send unasked is not taken.
+#[tokio::test]
+async fn a_message_not_sent_as_soap_is_refused() {
+    let drops = Drops::default();
+    let options = host_options("127.0.4.9");
+    let host = thermometer(&endpoint(), options)
+        .start(drops.clone())
+        .unwrap();
+    let to = format!("http://{}/thermometer", host.addresses()[0]);
+    let contact = Contact::parse(&to, 0).unwrap();
+    let asker = Client::default();
+    for kind in [Some("text/plain"), Some("text/xml"), None] {
+        let mut headers = HeaderMap::new();
+        if let Some(kind) = kind {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        let body = subscribe(&to, "http://127.0.4.9:9/").to_text().into();
+        let answer = asker.request(&contact, Method::POST, headers, body);
+        let answer = answer.await.unwrap();
+        assert_eq!(
+            answer.status,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "{kind:?}"
+        );
+    }
+    assert_eq!(drops.total(Hop::Http, "not sent as SOAP"), 3);
+    host.stop().await;
+}
+
+fn group() -> SocketAddr {
+    "239.255.255.250:3702".parse().unwrap()
+}
+
+fn multicaster(address: &str) -> socket2::Socket {
+    let socket = std::net::UdpSocket::bind((address, 0)).unwrap();
+    let socket = socket2::Socket::from(socket);
+    socket
+        .set_multicast_if_v4(&address.parse().unwrap())
+        .unwrap();
+    socket
 }
 
 fn bye_of(endpoint: &str) -> String {

@@ -53,7 +53,9 @@ pub struct HostOptions {
     pub multicast: Retransmission,
     /// How answers to one host are repeated.
     pub unicast: Retransmission,
-    /// Bounds of the server.
+    /// Bounds of the server. Default those of [`ServerLimits`] with bodies of 256 KiB at most:
+    /// eight times what the profile has devices read (DPWS 1.1, MAX_ENVELOPE_SIZE), so that all
+    /// connections of a peer together cannot make it hold more than 16 MiB.
     pub server: ServerLimits,
     /// Bounds of notifications.
     pub client: ClientLimits,
@@ -74,7 +76,10 @@ impl Default for HostOptions {
             app_max_delay: Duration::from_millis(2_500),
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
-            server: ServerLimits::default(),
+            server: ServerLimits {
+                body_bytes: 256 << 10,
+                ..ServerLimits::default()
+            },
             client: ClientLimits::default(),
             eventing: SourceConfig::default(),
             metadata_version: 1,

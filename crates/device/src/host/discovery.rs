@@ -75,10 +75,10 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
     {
         at.set_scope_id(zone);
     }
-    let serving = Arc::clone(&shared.serving);
+    let (serving, drops) = (Arc::clone(&shared.serving), shared.drops.clone());
     let handler = move |request| {
-        let serving = Arc::clone(&serving);
-        async move { serving.answer(request).await }
+        let (serving, drops) = (Arc::clone(&serving), drops.clone());
+        async move { serving.answer(&drops, request).await }
     };
     let limits = shared.options.server.clone();
     Server::bind(at, limits, shared.drops.clone(), handler)

@@ -15,8 +15,9 @@ use chappe_dpws::hosting::{
 use chappe_identity::Contact;
 use chappe_machine::{Input, Output};
 use chappe_soap::{AddressingVersion, Envelope};
-use chappe_transport::Hop;
+use chappe_transport::http::header::CONTENT_TYPE;
 use chappe_transport::http::{self, Request, Response};
+use chappe_transport::{Drops, Hop};
 use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -64,7 +65,13 @@ impl Serving {
     }
 
     /// Has the machine answer a request.
-    pub(super) async fn answer(&self, request: Request) -> Response {
+    pub(super) async fn answer(&self, drops: &Drops, request: Request) -> Response {
+        if request.method == http::Method::POST && !is_soap(&request.headers) {
+            let (peer, reason) = (request.peer.ip(), "not sent as SOAP");
+            let detail = format!("its type is {:?}", request.headers.get(CONTENT_TYPE));
+            drops.record(Hop::Http, reason, peer, detail, None);
+            return Response::empty(http::StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
         self.remember_zone(request.peer);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let (reply, replied) = oneshot::channel();
@@ -128,6 +135,17 @@ impl Drop for Place<'_> {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&self.token);
     }
+}
+
+/// Whether a body says that it is a SOAP message (SOAP 1.2 part 2, section 7.5.1.1).
+///
+/// A page in a browser can send other types anywhere, and none at all, without asking first.
+fn is_soap(headers: &http::HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/soap+xml"))
 }
 
 /// The request as the machine takes it. Endpoints are told under the address that was asked, not
