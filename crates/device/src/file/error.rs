@@ -27,7 +27,15 @@ impl FileError {
             line: 0,
             key: String::new(),
             problem: error.to_string(),
-            hint: None,
+            hint: Some(match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "name a description that exists, a file of TOML".to_owned()
+                }
+                io::ErrorKind::PermissionDenied => {
+                    format!("let this user read it: ls -l {}", path.display())
+                }
+                _ => "a description is a file of TOML in UTF-8".to_owned(),
+            }),
         }
     }
 
@@ -49,6 +57,14 @@ impl FileError {
         let line = text.lines().nth(found.line - 1).unwrap_or_default();
         let key = line.split('=').next().unwrap_or_default();
         found.key = key.trim().trim_matches(['[', ']']).to_owned();
+        found.hint = Some(match missing(error.message()) {
+            // The reader stands at the beginning of the table that lacks it.
+            Some(field) => {
+                found.key.clear();
+                format!("add a line: {field} = ...")
+            }
+            None => "look for a misspelt key, a quote or a bracket on that line".to_owned(),
+        });
         found
     }
 
@@ -56,6 +72,11 @@ impl FileError {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// The key that the TOML reader misses.
+fn missing(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
 }
 
 impl fmt::Display for FileError {

@@ -251,8 +251,10 @@ impl Place<'_> {
     fn event(&self, event: &EventText, namespace: &str) -> Result<Event, FileError> {
         let period = self.period(&event.period_ms, "period_ms")?;
         let path = self.beside(event.recording.get_ref());
-        let recording = Recording::read(&path)
-            .map_err(|problem| self.error(event.recording.span(), "recording", &problem))?;
+        let recording = Recording::read(&path).map_err(|problem| {
+            let error = self.error(event.recording.span(), "recording", &problem);
+            error.with_hint("it lies beside the description: a line of column names, then rows")
+        })?;
         if event.field.is_empty() || event.field.len() > FIELDS_MAX {
             return Err(self.error(event.name.span(), "event.field", "needs 1 to 256 fields"));
         }
@@ -484,14 +486,14 @@ settable = true
             ("type = \"double\"", "type = \"boolean\"", 18, "type", false),
             ("name = \"ecg\"", "name = \"pulse\"", 17, "column", true),
             ("period_ms = 100", "period_ms = 0", 9, "period_ms", false),
-            ("\"wave.csv\"", "\"none.csv\"", 10, "recording", false),
+            ("\"wave.csv\"", "\"none.csv\"", 10, "recording", true),
             ("initial = \"3\"", "initial = \"x\"", 26, "initial", false),
             ("name = \"Wave\"", "name = \"1\"", 8, "name", true),
             ("name = \"Gain\"", "name = \"Wave\"", 24, "name", false),
             ("\"Electrocardiogram\"", "\"a b\"", 5, "types", true),
             ("https://example.org/heart", "heart", 4, "namespace", true),
-            ("settable = true", "setable = true", 27, "setable", false),
-            ("model = \"E1\"", "model = 1", 3, "model", false),
+            ("settable = true", "setable = true", 27, "setable", true),
+            ("model = \"E1\"", "model = 1", 3, "model", true),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
@@ -499,6 +501,9 @@ settable = true
             assert_eq!((error.line, error.key.as_str()), (line, key), "{error}");
             assert_eq!(error.hint.is_some(), hint, "{error}");
         }
-        assert!(parse(&GOOD.replacen("model = \"E1\"\n", "", 1)).is_err());
+        let missing = parse(&GOOD.replacen("model = \"E1\"\n", "", 1)).unwrap_err();
+        assert_eq!(missing.hint.as_deref(), Some("add a line: model = ..."));
+        let nowhere = File::read(Path::new("nowhere.toml")).unwrap_err();
+        assert!(nowhere.hint.is_some());
     }
 }

@@ -22,6 +22,9 @@ impl Recording {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let size = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
+        if !size.is_file() {
+            return Err(format!("{shown} is no file"));
+        }
         if size.len() > RECORDING_BYTES_MAX {
             return Err(format!(
                 "{shown} is larger than {RECORDING_BYTES_MAX} bytes"
