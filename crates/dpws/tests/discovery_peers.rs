@@ -379,16 +379,20 @@ fn questions_beyond_the_rate_get_silence() {
         )
     });
     assert_eq!(answered.count(), 40);
-    let limited = network.target_events.iter().filter(|(_, event)| {
-        matches!(
-            event,
-            chappe_dpws::discovery::target_service::Event::Dropped {
+    let limited = network.target_events.iter().filter_map(|(_, event)| {
+        use chappe_dpws::discovery::target_service::Event;
+        match event {
+            Event::Dropped {
                 reason: DropReason::RateLimited,
+                suppressed,
                 ..
-            }
-        )
+            } => Some(suppressed + 1),
+            _ => None,
+        }
     });
-    assert_eq!(limited.count(), 1, "the events are limited too");
+    let limited: Vec<u64> = limited.collect();
+    assert_eq!(limited.len(), 2, "one event at once, one for what followed");
+    assert_eq!(limited.iter().sum::<u64>(), 460, "and no count is lost");
     assert_eq!(
         network
             .target_machine(target)

@@ -142,6 +142,26 @@ impl Reports {
         self.last[index] = Some(now);
         Some(std::mem::take(&mut self.suppressed[index]))
     }
+
+    /// When the next count that was held back may be reported.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let held = self.suppressed.iter().zip(self.last);
+        let held = held.filter(|(suppressed, _)| **suppressed > 0);
+        held.filter_map(|(_, last)| Some(last? + REPORT_PERIOD))
+            .min()
+    }
+
+    /// A count that was held back long enough.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<(DropReason, u64)> {
+        let due = |reason: &&DropReason| {
+            let index = **reason as usize;
+            let last = self.last[index];
+            let over = last.is_some_and(|last| now.saturating_since(last) >= REPORT_PERIOD);
+            over && self.suppressed[index] > 0
+        };
+        let reason = *DropReason::ALL.iter().find(due)?;
+        Some((reason, self.pass(now, reason)?))
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +176,11 @@ mod tests {
         assert_eq!(reports.pass(at(0), DropReason::Stale), Some(0));
         assert_eq!(reports.pass(at(1), DropReason::Malformed), None);
         assert_eq!(reports.pass(at(999), DropReason::Malformed), None);
-        assert_eq!(reports.pass(at(1_000), DropReason::Malformed), Some(2));
+        assert_eq!(reports.next(), Some(at(1_000)));
+        assert_eq!(reports.due(at(999)), None);
+        assert_eq!(reports.due(at(1_000)), Some((DropReason::Malformed, 2)));
+        assert_eq!((reports.next(), reports.due(at(9_000))), (None, None));
+        assert_eq!(reports.pass(at(9_000), DropReason::Malformed), Some(0));
     }
 
     #[test]

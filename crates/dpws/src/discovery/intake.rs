@@ -1,5 +1,6 @@
 //! What both machines do first with a datagram, and their books.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use chappe_machine::Instant;
@@ -44,6 +45,8 @@ pub(crate) struct Books {
     pub(crate) seen: Seen,
     pub(crate) drops: DropCounts,
     reports: Reports,
+    /// The last message of each reason that was not reported yet.
+    held: BTreeMap<DropReason, (String, SocketAddr)>,
     received: u64,
     used: u64,
 }
@@ -54,6 +57,7 @@ impl Books {
             seen: Seen::new(seen_capacity, seed),
             drops: DropCounts::default(),
             reports: Reports::default(),
+            held: BTreeMap::new(),
             received: 0,
             used: 0,
         }
@@ -82,8 +86,25 @@ impl Books {
             return None;
         };
         self.drops.add(dropped.reason);
-        let suppressed = self.reports.pass(now, dropped.reason)?;
+        let Some(suppressed) = self.reports.pass(now, dropped.reason) else {
+            self.held.insert(dropped.reason, (dropped.detail, from));
+            return None;
+        };
+        self.held.remove(&dropped.reason);
         Some((dropped, from, suppressed))
+    }
+
+    /// When what was held back is to be reported.
+    pub(crate) fn next_report(&self) -> Option<Instant> {
+        self.reports.next()
+    }
+
+    /// What was held back long enough, told by the last message of its kind: so that every drop is
+    /// reported within [`REPORT_PERIOD`](super::drops::REPORT_PERIOD) although none follows it.
+    pub(crate) fn held_back(&mut self, now: Instant) -> Option<(Dropped, SocketAddr, u64)> {
+        let (reason, count) = self.reports.due(now)?;
+        let (detail, from) = self.held.remove(&reason)?;
+        Some((Dropped { reason, detail }, from, count - 1))
     }
 
     pub(crate) fn received(&self) -> u64 {

@@ -327,6 +327,17 @@ impl TargetService {
         self.planned.insert((at, self.plans), planned);
     }
 
+    fn report(&mut self, report: Option<(Dropped, SocketAddr, u64)>) {
+        if let Some((Dropped { reason, detail }, from, suppressed)) = report {
+            self.event(Event::Dropped {
+                reason,
+                from,
+                detail,
+                suppressed,
+            });
+        }
+    }
+
     fn event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
     }
@@ -598,17 +609,13 @@ impl Machine for TargetService {
             Input::Receive(datagram) => {
                 let result = self.receive(now, &datagram);
                 let report = self.books.enter(now, datagram.from, result);
-                if let Some((Dropped { reason, detail }, from, suppressed)) = report {
-                    self.event(Event::Dropped {
-                        reason,
-                        from,
-                        detail,
-                        suppressed,
-                    });
-                }
+                self.report(report);
             }
             Input::Command(command) => self.command(now, command),
             Input::Timeout => {}
+        }
+        while let Some(held) = self.books.held_back(now) {
+            self.report(Some(held));
         }
         self.send_due(now);
     }
@@ -619,7 +626,11 @@ impl Machine for TargetService {
 
     fn deadline(&self) -> Option<Instant> {
         let planned = self.planned.keys().next().map(|(at, _)| *at);
-        planned.into_iter().chain(self.outbox.next()).min()
+        planned
+            .into_iter()
+            .chain(self.outbox.next())
+            .chain(self.books.next_report())
+            .min()
     }
 }
 

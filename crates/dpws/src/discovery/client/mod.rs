@@ -155,6 +155,17 @@ impl Client {
         self.table.values()
     }
 
+    fn report(&mut self, report: Option<(Dropped, SocketAddr, u64)>) {
+        if let Some((Dropped { reason, detail }, from, suppressed)) = report {
+            self.event(Event::Dropped {
+                reason,
+                from,
+                detail,
+                suppressed,
+            });
+        }
+    }
+
     fn event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
     }
@@ -414,17 +425,13 @@ impl Machine for Client {
             Input::Receive(datagram) => {
                 let result = self.receive(now, &datagram);
                 let report = self.books.enter(now, datagram.from, result);
-                if let Some((Dropped { reason, detail }, from, suppressed)) = report {
-                    self.event(Event::Dropped {
-                        reason,
-                        from,
-                        detail,
-                        suppressed,
-                    });
-                }
+                self.report(report);
             }
             Input::Command(command) => self.command(now, command),
             Input::Timeout => {}
+        }
+        while let Some(held) = self.books.held_back(now) {
+            self.report(Some(held));
         }
         while let Some(question) = self.ends.pop(now) {
             self.close(question, false);
@@ -437,7 +444,10 @@ impl Machine for Client {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.ends.next().into_iter().chain(self.outbox.next()).min()
+        let ends = self.ends.next().into_iter();
+        ends.chain(self.outbox.next())
+            .chain(self.books.next_report())
+            .min()
     }
 }
 
