@@ -1,6 +1,6 @@
 //! From the machine's events to what the application sees.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,6 +14,9 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::{Entry, Found, Search, Seen, Shared, liveness};
 use crate::Error;
+
+/// Devices remembered; as many as the machine below remembers.
+const TABLE_MAX: usize = 4_096;
 
 /// What a client sees, one after the other. A reader that falls behind is given the table anew.
 pub struct Discovery {
@@ -213,12 +216,25 @@ pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
 }
 
 fn insert(shared: &Shared, found: &Found) {
+    remember(&mut shared.table(), found);
+}
+
+/// Remembers a device. In a full table one that was never described gives way, so that forged
+/// announcements neither grow it nor keep a real device out.
+fn remember(table: &mut HashMap<String, Entry>, found: &Found) {
     let entry = Entry {
         found: found.clone(),
         contact: None,
         missed: 0,
     };
-    let mut table = shared.table();
+    if !table.contains_key(&found.endpoint) && table.len() >= TABLE_MAX {
+        let mut entries = table.iter();
+        let stranger = entries.find(|(_, entry)| entry.contact.is_none());
+        let Some(endpoint) = stranger.map(|(endpoint, _)| endpoint.clone()) else {
+            return;
+        };
+        table.remove(&endpoint);
+    }
     table.insert(found.endpoint.clone(), entry);
 }
 
@@ -258,5 +274,34 @@ pub(super) async fn watch_interfaces(shared: Arc<Shared>) {
         if shared.probe_everything().await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_without_end_do_not_grow_the_table_nor_remove_a_described_device() {
+        let mut found = Found {
+            endpoint: "urn:real".to_owned(),
+            dialect: Dialect::V2009,
+            types: Vec::new(),
+            scopes: Vec::new(),
+            xaddrs: Vec::new(),
+            metadata_version: 1,
+            from: "192.0.2.7:3702".parse().unwrap(),
+        };
+        let mut table = HashMap::new();
+        remember(&mut table, &found);
+        let contact = chappe_identity::Contact::parse("http://192.0.2.7/", 0).unwrap();
+        table.get_mut("urn:real").unwrap().contact = Some(contact);
+        for forged in 0..2 * TABLE_MAX {
+            found.endpoint = format!("urn:forged:{forged}");
+            remember(&mut table, &found);
+            assert!(table.contains_key(&found.endpoint));
+        }
+        assert_eq!(table.len(), TABLE_MAX);
+        assert!(table.contains_key("urn:real"));
     }
 }
