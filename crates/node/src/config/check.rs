@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
                     hint.map(|hint| format!("did you mean {hint:?}?")),
                 );
             }
-            None => self.refuse(format!("takes one of {}", words.join(", ")), None),
+            None => self.refuse(format!("takes one of {}", words.join(", ")), sample()),
         }
     }
 
@@ -138,10 +138,8 @@ impl<'a> Walk<'a> {
             return true;
         }
         let named: Vec<&str> = wanted.iter().map(|name| type_name(name)).collect();
-        self.refuse(
-            format!("takes {}, not {}", named.join(" or "), shown(value)),
-            None,
-        );
+        let what = format!("takes {}, not {}", named.join(" or "), shown(value));
+        self.refuse(what, sample());
         false
     }
 
@@ -176,7 +174,7 @@ impl<'a> Walk<'a> {
         let required = schema.get("required").and_then(Value::as_array);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !members.contains_key(name) {
-                self.refuse(format!("`{name}` is missing"), None);
+                self.refuse(format!("`{name}` is missing"), sample());
             }
         }
     }
@@ -184,13 +182,17 @@ impl<'a> Walk<'a> {
     fn check_range(&mut self, schema: &Value, value: &Value) {
         let number = value.as_f64().unwrap_or(f64::NAN);
         let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
-        let low = bound("minimum").filter(|low| number < *low);
-        let high = bound("maximum").filter(|high| number > *high);
-        if let Some(low) = low {
-            self.refuse(format!("{value} is below the least value, {low}"), None);
+        let (least, most) = (bound("minimum"), bound("maximum"));
+        let hint = match (least, most) {
+            (Some(least), Some(most)) => Some(format!("it goes from {least} to {most}")),
+            _ => sample(),
+        };
+        if let Some(low) = least.filter(|low| number < *low) {
+            let what = format!("{value} is below the least value, {low}");
+            self.refuse(what, hint.clone());
         }
-        if let Some(high) = high {
-            self.refuse(format!("{value} is above the greatest value, {high}"), None);
+        if let Some(high) = most.filter(|high| number > *high) {
+            self.refuse(format!("{value} is above the greatest value, {high}"), hint);
         }
     }
 
@@ -198,10 +200,11 @@ impl<'a> Walk<'a> {
         let length = text.chars().count() as u64;
         let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
         if bound("minLength").is_some_and(|least| length < least) {
-            self.refuse("is empty or too short", None);
+            self.refuse("is empty or too short", sample());
         }
         if let Some(most) = bound("maxLength").filter(|most| length > *most) {
-            self.refuse(format!("has more than {most} characters"), None);
+            let hint = Some(format!("shorten it to {most} characters"));
+            self.refuse(format!("has more than {most} characters"), hint);
         }
         let format = schema.get("format").and_then(Value::as_str);
         match format {
@@ -216,6 +219,11 @@ impl<'a> Walk<'a> {
             _ => {}
         }
     }
+}
+
+/// What to do when nothing better is known.
+fn sample() -> Option<String> {
+    Some("`chappe config sample` prints every key with its meaning and its default".to_owned())
 }
 
 fn type_name(name: &str) -> &str {
