@@ -6,7 +6,7 @@
 //! is one, must be the host that was asked.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chappe_identity::{Principal, Token};
@@ -54,7 +54,7 @@ type Refused = (&'static str, Problem);
 
 fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
     let headers = request.headers();
-    let host = check_host(app, headers)?;
+    let host = check_host(app, headers, request.uri())?;
     check_origin(headers, &host)?;
     let principal = principal(app, headers)?;
     let reads = matches!(*request.method(), Method::GET | Method::HEAD)
@@ -75,10 +75,16 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
     Ok(principal)
 }
 
-fn check_host(app: &App, headers: &HeaderMap) -> Result<String, Refused> {
+fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refused> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
-    let host = host.filter(|_| hosts.next().is_none()).unwrap_or_default();
+    // A target may name a host too: there must be one name only.
+    let same = |host: &&str| {
+        let named = uri.authority().map(|named| named.as_str());
+        named.is_none_or(|named| named.eq_ignore_ascii_case(host))
+    };
+    let host = host.filter(|_| hosts.next().is_none()).filter(same);
+    let host = host.unwrap_or_default();
     let name = host_name(host);
     let known = name.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
@@ -100,12 +106,21 @@ fn check_host(app: &App, headers: &HeaderMap) -> Result<String, Refused> {
     Err(("host", problem.hint(hint)))
 }
 
-/// The name in `name:port` or `[address]:port`.
+/// The name in `name:port` or `[address]:port`; empty when it is neither.
 fn host_name(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-        None => host.split(':').next().unwrap_or_default(),
-    }
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, "")) => return name,
+            Some((name, rest)) => (name, rest.strip_prefix(':')),
+            None => return "",
+        },
+        None => match host.split_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => return host,
+        },
+    };
+    let number = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    if port.is_some_and(number) { name } else { "" }
 }
 
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
@@ -188,4 +203,27 @@ fn complete(headers: &mut HeaderMap, path: &str) {
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static(stored));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_host_is_a_name() {
+        for (host, name) in [
+            ("node.example", "node.example"),
+            ("127.0.0.1:8470", "127.0.0.1"),
+            ("[::1]", "::1"),
+            ("[::1]:8470", "::1"),
+            ("[::1].evil.example", ""),
+            ("[::1]:8470.evil.example", ""),
+            ("[::1", ""),
+            ("127.0.0.1:80@evil.example", ""),
+            ("localhost:evil", ""),
+            ("", ""),
+        ] {
+            assert_eq!(host_name(host), name, "{host}");
+        }
+    }
 }
