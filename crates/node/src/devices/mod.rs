@@ -165,19 +165,44 @@ async fn arrived(
         && !one.task.is_finished()
     {
         // It takes what it is told before the next attempt; a full queue makes one anyway.
-        let _ = one.orders.try_send(Order::Changed(found));
+        let _ = one.orders.try_send(Order::Changed(Box::new(found)));
         return;
     }
     let key = entities::key_of(&found.endpoint);
-    if !app.devices.update(&key, |_| {}) {
-        let detail = format!("there are {} already", app.config.discovery.max_devices);
-        let hint = Some("the limit is discovery.max_devices".to_owned());
-        app.drops
-            .record(Hop::Discovery, "too many devices", &key, detail, hint);
+    if !app.devices.update(&key, |_| {}) && !make_room(app, followed, &key) {
         return;
     }
     let (orders, receiver) = mpsc::channel(ORDERS_MAX);
     let endpoint = found.endpoint.clone();
     let task = tokio::spawn(task::follow(app.clone(), client.clone(), found, receiver));
     followed.insert(endpoint, Followed { orders, task });
+}
+
+/// Makes room for `key` in a full table: the device that was announced first of those that never
+/// described themselves goes, so that forged announcements keep no real device out.
+fn make_room(app: &App, followed: &mut HashMap<String, Followed>, key: &str) -> bool {
+    let stranger = app.devices.remove_stranger();
+    if let Some(stranger) = &stranger {
+        // The key is the endpoint, unless that cannot be one.
+        let of_key = || {
+            let mut endpoints = followed.keys();
+            endpoints.find(|endpoint| entities::key_of(endpoint) == *stranger)
+        };
+        let endpoint = match followed.contains_key(stranger) {
+            true => Some(stranger.clone()),
+            false => of_key().cloned(),
+        };
+        if let Some(one) = endpoint.and_then(|endpoint| followed.remove(&endpoint)) {
+            one.task.abort();
+        }
+    }
+    let made = stranger.is_some() && app.devices.update(key, |_| {});
+    let most = app.config.discovery.max_devices;
+    let dropped = stranger.as_deref().unwrap_or(key);
+    let detail = format!("{dropped}: there are {most} already");
+    let hint = Some("the limit is discovery.max_devices".to_owned());
+    // One entry for all of them: a flood must not push out the others.
+    app.drops
+        .record(Hop::Discovery, "too many devices", "", detail, hint);
+    made
 }

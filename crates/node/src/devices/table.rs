@@ -124,6 +124,20 @@ impl Devices {
         true
     }
 
+    /// Removes the device that was seen first of those that never described themselves.
+    pub(crate) fn remove_stranger(&self) -> Option<String> {
+        let mut devices = self.lock();
+        let strangers = devices.values().filter(|device| {
+            device.state == DeviceState::Attention
+                && device.manufacturer.is_none()
+                && device.services.is_empty()
+        });
+        let first = strangers.min_by(|a, b| a.first_seen.cmp(&b.first_seen));
+        let key = first.map(|device| device.key.clone())?;
+        devices.remove(&key);
+        Some(key)
+    }
+
     /// One device.
     pub(crate) fn get(&self, key: &str) -> Option<Device> {
         self.lock().get(key).cloned()
@@ -158,6 +172,13 @@ mod tests {
         assert!(devices.update("urn:a", |device| device.state = DeviceState::Gone));
         assert!(devices.update("urn:c", usable));
         assert!(devices.get("urn:a").is_none());
+        assert_eq!(devices.remove_stranger(), None);
+        devices.update("urn:b", |device| device.state = DeviceState::Gone);
+        for stranger in ["urn:d", "urn:e"] {
+            assert!(devices.update(stranger, |_| {}) || stranger == "urn:e");
+        }
+        assert_eq!(devices.remove_stranger().as_deref(), Some("urn:d"));
+        assert!(devices.update("urn:b", usable));
         assert_eq!(
             devices.counts(),
             [("usable", 2), ("attention", 0), ("gone", 0)]

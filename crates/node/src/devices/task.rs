@@ -31,8 +31,8 @@ const BATCH_MAX: usize = 512;
 /// What a device's task is told.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// It describes itself otherwise.
-    Changed(Found),
+    /// It describes itself otherwise. Boxed: a queue holds room for many of these.
+    Changed(Box<Found>),
     /// It may have restarted: see whether its subscriptions still stand.
     Doubt,
 }
@@ -56,10 +56,11 @@ pub(super) async fn follow(
     let mut pause = RETRY.0;
     loop {
         announce(&app, &key, &found);
+        // Boxed, so that a device that only waits holds no memory for what it does not do.
         let described = tokio::select! {
-            described = client.describe(&found) => described,
+            described = Box::pin(client.describe(&found)) => described,
             order = orders.recv() => match order {
-                Some(Order::Changed(newer)) => { found = newer; continue }
+                Some(Order::Changed(newer)) => { found = *newer; continue }
                 Some(Order::Doubt) => continue,
                 None => return,
             },
@@ -68,7 +69,7 @@ pub(super) async fn follow(
             Ok(description) => {
                 pause = RETRY.0;
                 let ended = use_device(&app, &client, &key, &description, &mut orders, &mut found);
-                if matches!(ended.await, Ended::Stop) {
+                if matches!(Box::pin(ended).await, Ended::Stop) {
                     return;
                 }
             }
@@ -83,7 +84,7 @@ pub(super) async fn follow(
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     order = orders.recv() => match order {
-                        Some(Order::Changed(newer)) => found = newer,
+                        Some(Order::Changed(newer)) => found = *newer,
                         Some(Order::Doubt) => {}
                         None => return,
                     },
@@ -182,7 +183,7 @@ async fn use_device(
                 None => return Ended::Stop,
                 Some(Order::Doubt) => attachment.doubt().await,
                 Some(Order::Changed(newer)) => {
-                    *found = newer;
+                    *found = *newer;
                     return Ended::Anew;
                 }
             },
