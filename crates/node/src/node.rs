@@ -101,6 +101,7 @@ impl Node {
             http::router(app.clone()),
             app.config.http.clone(),
             app.metrics.clone(),
+            app.drops.clone(),
             draining,
         );
         tasks.spawn(served);

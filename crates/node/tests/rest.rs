@@ -117,6 +117,9 @@ fn names_that_are_not_the_nodes_and_pages_of_others_are_refused() {
         let own = format!("127.0.0.1:{port}");
         let two = format!("Host: {own}\r\n");
         assert_ne!(with_host(&node, &own, &two).await, 200, "two hosts");
+        let other = "GET http://evil.example/api/v1/node HTTP/1.1";
+        let other = format!("{other}\r\nHost: {own}\r\nConnection: close\r\n\r\n");
+        assert_eq!(raw(node.address(), &other, b"").await.status, 421);
         let table = [
             (format!("Origin: http://{own}\r\n"), 200),
             ("Origin: http://evil.example\r\n".to_owned(), 403),
@@ -329,6 +332,39 @@ fn who_sends_half_a_request_is_cut_off_and_others_are_served() {
         assert_eq!(raw(node.address(), &head, b"{").await.status, 408);
         let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000));
         assert_eq!(raw(node.address(), &long, b"").await.status, 431);
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn slow_connections_keep_nobody_out() {
+    use tokio::io::AsyncWriteExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.http.max_connections = 4;
+        let node = Node::start(config).await.unwrap();
+        let mut held = Vec::new();
+        for number in 0..12 {
+            let mut stream = tokio::net::TcpStream::connect(node.address())
+                .await
+                .unwrap();
+            let begun: &[u8] = match number % 3 {
+                0 => b"",
+                1 => b"GET / HTTP/1.1\r\nHos",
+                _ => {
+                    b"POST /api/v1/sparql HTTP/1.1\r\nHost: 127.0.0.1\r\n\
+                       Content-Type: application/sparql-query\r\nContent-Length: 10\r\n\r\nA"
+                }
+            };
+            stream.write_all(begun).await.unwrap();
+            held.push(stream);
+            assert_eq!(get(&node, "/health").await.status, 200, "beside {number}");
+        }
+        let drops = get(&node, "/api/v1/drops").await.json();
+        let reasons = drops["drops"].as_array().unwrap().iter();
+        let full = reasons.filter(|row| row["reason"] == "too many connections");
+        assert_eq!(full.count(), 1);
         node.shutdown().await.unwrap();
     });
 }

@@ -69,7 +69,8 @@ pub struct Http {
     /// Further host names by which clients reach this node. A request that names another host is
     /// refused, so that a foreign page cannot reach the node through its visitor's browser.
     pub hosts: Vec<String>,
-    /// Connections served at once; one more waits.
+    /// Connections served at once; for one more, the one that has waited longest for a request
+    /// gives way.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
     /// Clients of live data at once; one more is refused with status 503.

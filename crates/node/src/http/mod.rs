@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod bodies;
 mod console;
 mod devices;
 mod element;
