@@ -19,28 +19,38 @@ const FULL_PAUSE: Duration = Duration::from_millis(500);
 /// While the disk is full it waits, so that the sender does; what cannot be stored at all is
 /// counted as lost, with the reason.
 pub(crate) async fn store(app: &App, batches: Vec<(Arc<Entry>, Vec<StreamElement>)>) {
-    let mut appended = Vec::with_capacity(batches.len());
-    for (entry, elements) in batches {
-        let count = elements.len() as u64;
-        match append(app, &entry, elements).await {
-            Some(pending) => appended.push((entry, count, pending)),
-            None => continue,
+    let mut offered = Vec::with_capacity(batches.len());
+    for (entry, mut elements) in batches {
+        if let Some(appended) = append(app, &entry, &mut elements).await {
+            offered.push((entry, elements, appended));
         }
     }
-    for (entry, count, pending) in appended {
-        if let Err(error) = pending.await {
-            lost(app, &entry, count, "not acknowledged", &error.to_string());
+    for (entry, mut elements, appended) in offered {
+        let mut appended = Some(appended);
+        while let Some(pending) = appended.take() {
+            match pending.await {
+                Ok(()) => {}
+                Err(Error::Full { .. }) if !*app.drain.borrow() => {
+                    tokio::time::sleep(FULL_PAUSE).await;
+                    appended = append(app, &entry, &mut elements).await;
+                }
+                Err(error) => {
+                    let count = elements.len() as u64;
+                    lost(app, &entry, count, "not acknowledged", &error.to_string());
+                }
+            }
         }
     }
 }
 
+/// Hands elements to the log, without those that do not fit.
 async fn append(
     app: &App,
     entry: &Entry,
-    mut elements: Vec<StreamElement>,
+    elements: &mut Vec<StreamElement>,
 ) -> Option<chappe_log::Appended> {
     while !elements.is_empty() {
-        match entry.append(&elements).await {
+        match entry.append(elements).await {
             Ok(appended) => return Some(appended),
             Err(StoreError::Element { index, error }) if index < elements.len() => {
                 elements.remove(index);
