@@ -332,7 +332,7 @@ pub(crate) enum SchemaOf {
 /// Verbs of `data`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Data {
-    /// Read every frame of a node's log and say what is damaged; changes nothing.
+    /// Read every frame of a node's log and registry and say what is damaged; changes nothing.
     Check {
         /// The node's data directory.
         #[arg(value_name = "DIR")]

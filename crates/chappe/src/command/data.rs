@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::output::{self, Failure, Outcome, Table};
 
-/// Reads every frame of the log below `directory` and says what is damaged.
+/// Reads every frame of the log and of the registry's journal below `directory` and says what is
+/// damaged.
 pub(crate) fn check(directory: &Path, json: bool) -> Outcome {
     let log = chappe_node::log_directory(directory);
     if !log.is_dir() {
@@ -15,18 +16,33 @@ pub(crate) fn check(directory: &Path, json: bool) -> Outcome {
         return Err(Failure::new(message)
             .hint("name the data directory of a node (data_directory in its configuration)"));
     }
-    let disk = chappe_transport::FileDisk::open_unlocked(&log)?;
-    let report = chappe_log::check(&disk)?;
+    let log = read(&log)?;
+    let registry = chappe_node::registry_directory(directory);
+    let registry = registry.is_dir().then(|| read(&registry)).transpose()?;
+    let healthy = log.healthy() && registry.as_ref().is_none_or(Report::healthy);
     if json {
-        output::json(&as_json(&report));
+        let mut whole = as_json(&log);
+        whole["healthy"] = healthy.into();
+        whole["registry"] = registry.as_ref().map(as_json).into();
+        output::json(&whole);
     } else {
-        print(&report);
+        print(&log);
+        if let Some(registry) = &registry {
+            output::line("the registry's journal:");
+            print_summary(registry);
+        }
+        output::line(if healthy { "healthy" } else { "damaged" });
     }
-    if report.healthy() {
+    if healthy {
         Ok(())
     } else {
         Err(Failure::negative())
     }
+}
+
+fn read(log: &Path) -> Result<Report, Failure> {
+    let disk = chappe_transport::FileDisk::open_unlocked(log)?;
+    Ok(chappe_log::check(&disk)?)
 }
 
 fn print(report: &Report) {
@@ -46,6 +62,10 @@ fn print(report: &Report) {
         ]);
     }
     output::line(table);
+    print_summary(report);
+}
+
+fn print_summary(report: &Report) {
     let ended = if report.clean {
         "closed cleanly"
     } else {
@@ -64,11 +84,6 @@ fn print(report: &Report) {
     if report.copied {
         output::line("this is a copy: the node gives every stream a new epoch when it starts here");
     }
-    output::line(if report.healthy() {
-        "healthy"
-    } else {
-        "damaged"
-    });
 }
 
 fn tail_text(tail: &TornTail) -> String {
