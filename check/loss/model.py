@@ -1,0 +1,83 @@
+"""What must hold of stored elements, whatever happened: the judge of this check.
+
+It knows nothing of the program but what was shown: an element that somebody was shown is
+acknowledged, and from then on it is there, once, under its number and with its content, and its
+number is never another's.
+"""
+
+
+class Lost(Exception):
+    """A promise was broken."""
+
+
+class Ledger:
+    """Everything that was ever seen of the elements of one node or log."""
+
+    def __init__(self):
+        self.acknowledged: dict[tuple[str, str, int], str] = {}
+        self.numbers: dict[tuple[str, int], tuple[str, str]] = {}
+        self.seen: dict[tuple[str, str, int], str] = {}
+        self.judged = 0
+
+    def _see(self, stream: str, epoch: str, number: int, content: str) -> None:
+        identity = (stream, epoch, number)
+        before = self.seen.setdefault(identity, content)
+        if before != content:
+            raise Lost(f"{identity} was {before[:80]!r} and is {content[:80]!r}")
+
+    def shown(self, stream: str, epoch: str, number: int, content: str) -> None:
+        """Somebody was shown this element."""
+        self._see(stream, epoch, number, content)
+        self.acknowledged[stream, epoch, number] = content
+        before = self.numbers.setdefault((stream, number), (epoch, content))
+        if before != (epoch, content):
+            raise Lost(f"number {number} of {stream} was used twice: {before[0]} and {epoch}")
+
+    def holds(self, stream: str, elements: list[tuple[str, int, str]]) -> None:
+        """The stream holds these elements (epoch, number, content), in this order, and no others."""
+        last = None
+        contents: dict[str, int] = {}
+        for epoch, number, content in elements:
+            self._see(stream, epoch, number, content)
+            if last is not None and number != last + 1:
+                raise Lost(f"{stream}: {number} follows {last}")
+            last = number
+            twin = contents.setdefault(content, number)
+            if twin != number:
+                raise Lost(f"{stream}: {number} and {twin} are the same element: {content[:80]!r}")
+        held = {(stream, epoch, number) for epoch, number, _ in elements}
+        missing = [key for key in self.acknowledged if key[0] == stream and key not in held]
+        if missing:
+            raise Lost(f"{len(missing)} acknowledged elements are lost, the first is {missing[0]}")
+        self.judged += len(elements)
+
+
+def prove_yourself() -> int:
+    """The judge finds each kind of loss, or it is none; gives how many it was shown."""
+    def ledger() -> Ledger:
+        one = Ledger()
+        for number in (1, 2, 3):
+            one.shown("s", "e", number, f"content {number}")
+        return one
+    whole = [("e", n, f"content {n}") for n in (1, 2, 3)]
+    ledger().holds("s", whole)
+    planted = {
+        "lost at the end": whole[:2],
+        "lost in the middle": [whole[0], whole[2]],
+        "doubled under the next number": [*whole, ("e", 4, "content 3")],
+        "doubled under its number": [*whole, whole[2]],
+        "another content": [*whole[:2], ("e", 3, "else")],
+        "in another order": [whole[1], whole[0], whole[2]],
+        "in another epoch": [*whole[:2], ("f", 3, "content 3")],
+    }
+    for name, elements in planted.items():
+        try:
+            ledger().holds("s", elements)
+        except Lost:
+            continue
+        raise AssertionError(f"the judge does not see an element {name}")
+    try:
+        ledger().shown("s", "f", 3, "another")
+    except Lost:
+        return len(planted) + 1
+    raise AssertionError("the judge does not see a number used twice")
