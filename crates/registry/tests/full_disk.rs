@@ -22,7 +22,8 @@ fn options() -> Options {
 
 fn open(disk: &SimDisk) -> (Store, Registry) {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 7).unwrap();
-    let stream = store.stream("registry", Level::Power, b"").unwrap();
+    let known = store.existing("registry");
+    let stream = known.unwrap_or_else(|| store.stream("registry", Level::Power, b"").unwrap());
     let registry = Registry::open(LogJournal::new(stream, || 0)).unwrap();
     (store, registry)
 }
