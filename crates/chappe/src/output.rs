@@ -146,6 +146,30 @@ impl fmt::Display for Table {
     }
 }
 
+/// Samples as bars, at most 40 of them, each the largest of its share.
+pub(crate) fn sparkline(samples: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const WIDTH: usize = 40;
+    let finite = || samples.iter().copied().filter(|value| value.is_finite());
+    let low = finite().fold(f64::INFINITY, f64::min);
+    let high = finite().fold(f64::NEG_INFINITY, f64::max);
+    let share = samples.len().div_ceil(WIDTH).max(1);
+    let bar = |values: &[f64]| {
+        let peak = values
+            .iter()
+            .copied()
+            .filter(|v| v.is_finite())
+            .fold(low, f64::max);
+        let height = if high > low {
+            (peak - low) / (high - low)
+        } else {
+            0.0
+        };
+        BARS[((height * 7.0).round() as usize).min(7)]
+    };
+    samples.chunks(share).map(bar).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +179,14 @@ mod tests {
         let mut table = Table::new(["name", "n"]);
         table.row(["a\u{1b}[31mb".into(), "1".into()]);
         assert_eq!(table.to_string(), "name     n\na\u{fffd}[31mb  1");
+    }
+
+    #[test]
+    fn waveforms_become_bars() {
+        assert_eq!(sparkline(&[0.0, 0.5, 1.0]), "▁▅█");
+        assert_eq!(sparkline(&[3.0; 2]), "▁▁");
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&vec![1.0; 1_000]).chars().count(), 40);
+        assert_eq!(sparkline(&[f64::NAN, 1.0, 2.0]).chars().count(), 3);
     }
 }

@@ -7,7 +7,6 @@ use chappe_wrappers::{Offer, Trouble};
 use serde_json::json;
 
 use super::session::Session;
-use super::watch::sparkline;
 use crate::cli::Watch;
 use crate::output::{self, Failure, Outcome};
 
@@ -93,7 +92,7 @@ fn word(value: &Value) -> String {
         Value::Double(value) => value.to_string(),
         Value::Text(text) => text.clone(),
         Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
-        Value::Samples(samples) => sparkline(&samples.values),
+        Value::Samples(samples) => output::sparkline(&samples.values),
     }
 }
 
