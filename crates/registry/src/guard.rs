@@ -3,6 +3,14 @@
 //! The parser and the evaluator work by recursion, as deep as the query is nested or chained. This
 //! check bounds both, by counting what nests and what chains, and says whether the stack of the
 //! calling thread is surely enough.
+//!
+//! `<` begins an IRI reference or compares. SPARQL 1.1 (section 19.8, IRIREF, and the longest match of
+//! section 19.2) decides that by the signs up to `>`; the parser decides by the place. So that both
+//! always mean the same, signs of an IRI that could be operators are handed to the parser as the
+//! grammar's `\uXXXX`, which it understands within an IRI and nowhere else but in strings.
+
+use std::borrow::Cow;
+use std::fmt::Write;
 
 use crate::sparql::SparqlError;
 
@@ -15,7 +23,7 @@ const SMALL_OPERATORS: usize = 16;
 /// Operators, groups and keywords that make the algebra one step deeper each.
 pub(crate) const MAX_OPERATORS: usize = 192;
 
-/// Hyphens of an IRI like `urn:uuid:...`, which are counted with the operators beyond this.
+/// Hyphens of an IRI like `urn:uuid:...`; with more, its signs are escaped.
 const MAX_IRI_HYPHENS: usize = 8;
 
 /// Keywords that add a step to the algebra.
@@ -24,17 +32,31 @@ const KEYWORDS: [&str; 11] = [
     "SELECT",
 ];
 
-/// Refuses text that nests or chains too much; true when it is small.
-pub(crate) fn check(query: &str) -> Result<bool, SparqlError> {
+/// Text that neither nests nor chains too much.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Checked<'a> {
+    /// The query, its IRIs written so that the parser reads them as such.
+    pub(crate) text: Cow<'a, str>,
+    /// Whether it needs little of the stack.
+    pub(crate) small: bool,
+}
+
+/// Refuses text that nests or chains too much.
+pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
     let mut rest = query.as_bytes();
+    let mut escapes = Escapes::default();
     let (mut depth, mut deepest, mut operators) = (0_usize, 0_usize, 0_usize);
     while let Some((first, tail)) = rest.split_first() {
         let mut skip = 1;
         match first {
             b'#' => skip += tail.iter().take_while(|byte| **byte != b'\n').count(),
             b'"' | b'\'' => skip = string_length(rest),
-            b'<' => match iri_length(rest)? {
-                Some(length) => skip = length,
+            b'<' => match iri_length(rest) {
+                Some(length) => {
+                    let start = query.len() - rest.len();
+                    escapes.iri(query, start + 1, start + length - 1);
+                    skip = length;
+                }
                 None => operators += 1,
             },
             b'(' | b'[' => depth += 1,
@@ -67,7 +89,10 @@ pub(crate) fn check(query: &str) -> Result<bool, SparqlError> {
         }
         rest = rest.get(skip..).unwrap_or_default();
     }
-    Ok(deepest <= SMALL_NESTING && operators <= SMALL_OPERATORS)
+    Ok(Checked {
+        text: escapes.finish(query),
+        small: deepest <= SMALL_NESTING && operators <= SMALL_OPERATORS,
+    })
 }
 
 fn over(limit: &'static str, value: usize) -> SparqlError {
@@ -86,38 +111,71 @@ fn word_length(bytes: &[u8]) -> usize {
     bytes.iter().take_while(part).count()
 }
 
-/// Length of the IRI that `bytes` begins with; `None` when the sign is an operator.
-///
-/// `<` is both, and the parser decides by its place: `?a<?b+?c>?d` is an expression. Text that could
-/// be either must not hide operators or quotes from the count, so it is refused.
-fn iri_length(bytes: &[u8]) -> Result<Option<usize>, SparqlError> {
+/// Length of the IRI reference that `bytes` begins with, both brackets counted; `None` when the sign
+/// is an operator.
+fn iri_length(bytes: &[u8]) -> Option<usize> {
     let stop = |byte: &u8| matches!(byte, b'>' | b'<' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`');
-    let inner = bytes.get(1..).unwrap_or_default();
-    let end = inner
-        .iter()
-        .position(|byte| stop(byte) || *byte <= b' ')
-        .unwrap_or(inner.len());
-    if inner.get(end) != Some(&b'>') {
-        return Ok(None);
-    }
-    let iri = inner.get(..end).unwrap_or_default();
+    let inner = bytes.get(1..)?;
+    let end = inner.iter().position(|byte| stop(byte) || *byte <= b' ')?;
+    (inner.get(end) == Some(&b'>')).then_some(end + 2)
+}
+
+/// Whether no expression looks like this IRI.
+///
+/// None has an operand that begins with two slashes. Of the plain signs only the minus is an
+/// operator, of which a name of this length has few.
+fn is_unmistakable(iri: &str) -> bool {
     let scheme = iri
-        .iter()
-        .take_while(|byte| byte.is_ascii_alphanumeric())
-        .count();
-    let with_authority = scheme > 0 && iri.get(scheme..).is_some_and(|r| r.starts_with(b"://"));
-    let plain = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'_' | b'-' | b'~' | b'%')
-    };
-    // An expression has no operand that begins with two slashes, and no operator in the second kind
-    // but the minus sign, of which a name of this length has few.
-    let minus = iri.iter().filter(|byte| **byte == b'-').count();
-    if with_authority || (iri.iter().all(plain) && minus <= MAX_IRI_HYPHENS) {
-        return Ok(Some(end + 2));
+        .find(|sign: char| !sign.is_ascii_alphanumeric())
+        .unwrap_or(0);
+    let with_authority = scheme > 0 && iri.get(scheme..).is_some_and(|r| r.starts_with("://"));
+    let hyphens = iri.matches('-').count();
+    with_authority
+        || (hyphens <= MAX_IRI_HYPHENS && iri.chars().all(|sign| sign == '-' || is_plain(sign)))
+}
+
+/// Whether a sign is neither operator, bracket, quote nor comment.
+fn is_plain(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || matches!(sign, ':' | '.' | '_' | '~' | '%') || !sign.is_ascii()
+}
+
+/// A query with the signs of some IRIs escaped.
+#[derive(Default)]
+struct Escapes {
+    /// What is written so far, of so many bytes of the query.
+    text: String,
+    done: usize,
+}
+
+impl Escapes {
+    /// Takes the IRI between two places.
+    fn iri(&mut self, query: &str, from: usize, to: usize) {
+        let iri = query.get(from..to).unwrap_or_default();
+        if is_unmistakable(iri) {
+            return;
+        }
+        self.text
+            .push_str(query.get(self.done..from).unwrap_or_default());
+        for sign in iri.chars() {
+            // A backslash begins an escape that is there already.
+            if is_plain(sign) || sign == '\\' {
+                self.text.push(sign);
+            } else {
+                // Writing to a string does not fail.
+                let _ = write!(self.text, "\\u{:04X}", u32::from(sign));
+            }
+        }
+        self.done = to;
     }
-    Err(SparqlError::NotOffered(
-        "an IRI without :// that has other signs than letters, digits and :._-~%",
-    ))
+
+    fn finish(mut self, query: &str) -> Cow<'_, str> {
+        if self.done == 0 {
+            return Cow::Borrowed(query);
+        }
+        self.text
+            .push_str(query.get(self.done..).unwrap_or_default());
+        Cow::Owned(self.text)
+    }
 }
 
 /// Length of the string that `bytes` begins with; to the end when it is not closed.
@@ -159,20 +217,32 @@ mod tests {
             "{".repeat(300),
             "(".repeat(300)
         );
-        assert_eq!(check(&text), Ok(true));
+        let checked = check(&text).unwrap();
+        assert!(checked.small);
+        assert_eq!(checked.text, text);
     }
 
     #[test]
-    fn what_may_be_an_expression_hides_nothing() {
-        assert!(check("SELECT * { ?s ?p <urn:uuid:0f2c-11-22-33-44> }").is_ok());
-        for text in [
-            "?a<?b+?b+?b>1",
-            "?a<e:b+e:b>1",
-            "?a<e:b#>\"",
-            "?a<'x://'+?b>1",
+    fn what_may_be_an_expression_is_written_as_an_iri() {
+        let as_iri = |text: &str| check(text).unwrap().text.into_owned();
+        let plain = "SELECT * { ?s ?p <urn:uuid:0f2c-11-22-33-44> , <urn:x:é> }";
+        assert_eq!(as_iri(plain), plain);
+        for (text, written) in [
+            ("?s <urn:x#y> 'a'", r"?s <urn:x\u0023y> 'a'"),
+            (
+                "<urn:a?b=c>,<urn:d@f!>",
+                r"<urn:a\u003Fb\u003Dc>,<urn:d\u0040f\u0021>",
+            ),
+            (r"<urn:a\u0023b'>", r"<urn:a\u0023b\u0027>"),
+            ("?a<?b+?c>1", r"?a<\u003Fb\u002B\u003Fc>1"),
+            ("?a<'x'+?b>1", r"?a<\u0027x\u0027\u002B\u003Fb>1"),
+            ("?a<((1))>1", r"?a<\u0028\u00281\u0029\u0029>1"),
         ] {
-            assert!(check(text).is_err(), "{text}");
+            assert_eq!(as_iri(text), written);
         }
+        // With white space or a quote before the bracket it is no IRI, and counts.
+        let chain = "?a<?b + ?c>1 ".repeat(100);
+        assert!(check(&chain).is_err());
     }
 
     #[test]

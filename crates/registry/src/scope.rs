@@ -6,6 +6,14 @@
 /// The part of `scope` the rule looks at, scheme and authority in lower case, no trailing slash;
 /// `None` when a path segment is `.` or `..`.
 pub(crate) fn normalize(scope: &str) -> Option<String> {
+    let (head, path) = parts(scope)?;
+    let mut normal = head.to_ascii_lowercase();
+    normal.push_str(path);
+    Some(normal)
+}
+
+/// Scheme with authority, and path without trailing slash; `None` when the path has dot segments.
+fn parts(scope: &str) -> Option<(&str, &str)> {
     let end = scope.find(['?', '#']).unwrap_or(scope.len());
     let scope = scope.get(..end).unwrap_or(scope);
     let (head, path) = match scope.find("://") {
@@ -16,22 +24,23 @@ pub(crate) fn normalize(scope: &str) -> Option<String> {
         }
         None => scope.split_at(scope.find(':').map_or(0, |colon| colon + 1)),
     };
-    if path
-        .split('/')
-        .any(|segment| segment == "." || segment == "..")
-    {
+    let dots = |segment: &str| segment == "." || segment == "..";
+    if path.contains("/.") && path.split('/').any(dots) || dots(path.split('/').next()?) {
         return None;
     }
-    let mut normal = head.to_ascii_lowercase();
-    normal.push_str(path.trim_end_matches('/'));
-    Some(normal)
+    Some((head, path.trim_end_matches('/')))
 }
 
-/// Whether the normal form `target` begins with all segments of the normal form `asked`.
-pub(crate) fn covers(asked: &str, target: &str) -> bool {
-    target
-        .strip_prefix(asked)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// Whether `scope` has a normal form that begins with all segments of the normal form `asked`.
+/// Nothing is allocated: a search asks this of every candidate.
+pub(crate) fn lies_under(asked: &str, scope: &str) -> bool {
+    let Some((head, path)) = parts(scope) else {
+        return false;
+    };
+    let lower = head.bytes().map(|byte| byte.to_ascii_lowercase());
+    let mut normal = lower.chain(path.bytes());
+    asked.bytes().all(|byte| normal.next() == Some(byte))
+        && normal.next().is_none_or(|byte| byte == b'/')
 }
 
 #[cfg(test)]
@@ -39,10 +48,7 @@ mod tests {
     use super::*;
 
     fn matches(asked: &str, target: &str) -> bool {
-        match (normalize(asked), normalize(target)) {
-            (Some(asked), Some(target)) => covers(&asked, &target),
-            _ => false,
-        }
+        normalize(asked).is_some_and(|asked| lies_under(&asked, target))
     }
 
     #[test]
@@ -64,6 +70,9 @@ mod tests {
             "http://example.com/a/../b",
             "http://example.com/a/../b"
         ));
+        assert!(!matches("http://example.com", "http://example.com/a/."));
+        assert!(!matches("urn:", "urn:../a"));
+        assert!(matches("http://example.com/a", "http://example.com/a/.b"));
         assert!(matches("sdc.ctxt.loc:/ward", "SDC.CTXT.LOC:/ward/bed?x=1"));
         assert!(!matches("http://example.com/a/b", "http://example.com/a"));
     }

@@ -32,6 +32,8 @@ pub struct Search {
     pub observed_property: Option<String>,
     /// It says something about the entity or thing with this IRI.
     pub about: Option<String>,
+    /// Who owns it, exactly.
+    pub owner: Option<String>,
     /// Most entities to return; [`DEFAULT_SEARCH_LIMIT`] when absent.
     pub limit: Option<usize>,
 }
@@ -57,6 +59,7 @@ struct Asked {
     scope: Option<String>,
     observed: Option<Id>,
     about: Option<Id>,
+    owner: Option<Id>,
 }
 
 /// `None` when something is asked for that no entity can have.
@@ -73,6 +76,7 @@ fn understand(state: &State, search: &Search) -> Option<Asked> {
         scope: known(search.scope.as_ref(), scope::normalize)?,
         observed: known(search.observed_property.as_ref(), |iri| dictionary.iri(iri))?,
         about: known(search.about.as_ref(), |iri| dictionary.iri(iri))?,
+        owner: known(search.owner.as_ref(), |text| dictionary.text(text))?,
     })
 }
 
@@ -90,6 +94,7 @@ impl Asked {
             (self.kind.map(|kind| kind as Id), &partition.kinds),
             (self.observed, &partition.observed),
             (self.about, &partition.about),
+            (self.owner, &partition.owners),
         ];
         for (first, set) in fields {
             let Some(first) = first else { continue };
@@ -117,6 +122,7 @@ impl Asked {
             && has(&partition.types, self.entity_type)
             && has(&partition.observed, self.observed)
             && has(&partition.about, self.about)
+            && has(&partition.owners, self.owner)
             && self
                 .scope
                 .as_ref()

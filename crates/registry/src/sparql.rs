@@ -176,14 +176,15 @@ pub(crate) fn run(
     if text.len() > limits.query_bytes {
         return Err(over("query bytes", limits.query_bytes));
     }
+    let checked = guard::check(text)?;
     let asked = Asked {
         state,
-        text,
+        text: &checked.text,
         principal,
         limits,
         interrupt,
     };
-    if guard::check(text)?
+    if checked.small
         && let Some(answer) = asked.answer(true)
     {
         return answer;

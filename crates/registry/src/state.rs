@@ -455,10 +455,8 @@ impl Fields<'_> {
     }
 
     pub(crate) fn has_scope_under(&self, asked: &str) -> bool {
-        let scopes = self.held.scopes().map(|scope| self.dictionary.value(scope));
-        scopes
-            .filter_map(scope::normalize)
-            .any(|scope| scope::covers(asked, &scope))
+        let mut scopes = self.held.scopes().map(|scope| self.dictionary.value(scope));
+        scopes.any(|scope| scope::lies_under(asked, scope))
     }
 }
 

@@ -32,3 +32,49 @@ pub fn triples_from_turtle(key: &str, text: &str) -> Result<Vec<Triple>, Error> 
     }
     Ok(triples)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary;
+
+    const KEY: &str = "http://example.com/devices/7";
+
+    #[test]
+    fn relative_iris_are_about_the_key() {
+        let text = "@prefix sosa: <http://www.w3.org/ns/sosa/> .
+            <> sosa:observes <property/heat>, [ a sosa:ObservableProperty ] .
+            <#part> sosa:isHostedBy <> .";
+        let triples = triples_from_turtle(KEY, text).unwrap();
+        assert_eq!(triples.len(), 4);
+        let observed = triples
+            .iter()
+            .find(|triple| triple.predicate == vocabulary::OBSERVES)
+            .unwrap();
+        assert_eq!(observed.subject.to_string(), format!("<{KEY}>"));
+        let objects: Vec<_> = triples.iter().map(|t| t.object.to_string()).collect();
+        assert!(objects.contains(&"<http://example.com/devices/property/heat>".to_owned()));
+        let part = format!("<{KEY}#part>");
+        assert!(triples.iter().any(|t| t.subject.to_string() == part));
+    }
+
+    #[test]
+    fn faults_name_their_place_and_limits_their_value() {
+        let fault = |key: &str, text: &str| match triples_from_turtle(key, text) {
+            Err(Error::InvalidEntity { field, reason }) => {
+                assert_eq!(field, "turtle");
+                reason
+            }
+            other => panic!("{other:?}"),
+        };
+        let place = fault(KEY, "<> a <urn:x> .\n<> a .");
+        assert!(place.contains("line 2"), "{place}");
+        assert!(fault("no iri", "").contains("base"));
+        assert!(fault(KEY, &" ".repeat(MAX_ENTITY_BYTES + 1)).contains("longer"));
+        let many: String = (0..=MAX_TRIPLES)
+            .map(|number| format!("<> a {number} ."))
+            .collect();
+        assert!(many.len() <= MAX_ENTITY_BYTES);
+        assert!(fault(KEY, &many).contains("triples"));
+    }
+}

@@ -262,3 +262,18 @@ fn answers_and_queries_are_bounded_and_the_interrupt_is_heard() {
     };
     assert_eq!(ask(many, third), SparqlError::Interrupted);
 }
+
+/// Text between `<` and `>` that the grammar takes as an IRI and the parser, after an operand, as an
+/// expression: it must not hide nesting from the check.
+#[test]
+fn what_looks_like_an_iri_hides_no_nesting() {
+    let deep = format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000));
+    for query in [
+        format!("SELECT * {{ ?s ?p ?o FILTER(?o<{deep}&&1>0) }}"),
+        format!("SELECT * {{ ?s ?p ?o FILTER(?o<'a'+{deep}>0) }}"),
+        format!("SELECT * {{ ?s ?p ?o FILTER(?o<1#>\"\"\"\n+{deep}) }}"),
+        format!("SELECT * {{ ?s ?p ?o FILTER(?o<e:b\\+{deep}>0) }}"),
+    ] {
+        assert!(ask(query.clone()).is_err(), "{}", &query[..60]);
+    }
+}

@@ -20,17 +20,21 @@ fn search() -> impl Strategy<Value = Search> {
         text(&["http://h/a", "http://h", "urn:x:y"]),
         option::weighted(0.3, (0_u8..8).prop_map(key)),
         option::weighted(0.3, (0_u8..8).prop_map(key)),
+        text(&["ada", "cleo", "nobody"]),
         option::of(0_usize..5),
     )
         .prop_map(
-            |(name_prefix, kind, entity_type, scope, observed_property, about, limit)| Search {
-                name_prefix,
-                kind,
-                entity_type,
-                scope,
-                observed_property,
-                about,
-                limit,
+            |(name_prefix, kind, entity_type, scope, observed_property, about, owner, limit)| {
+                Search {
+                    name_prefix,
+                    kind,
+                    entity_type,
+                    scope,
+                    observed_property,
+                    about,
+                    owner,
+                    limit,
+                }
             },
         )
 }

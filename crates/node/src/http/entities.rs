@@ -35,6 +35,8 @@ pub(crate) struct Wanted {
     observed_property: Option<String>,
     /// The key of an entity that it says something about.
     about: Option<String>,
+    /// Who owns it.
+    owner: Option<String>,
     /// Entities at most.
     limit: Option<usize>,
 }
@@ -145,6 +147,7 @@ pub(super) async fn search(
         scope: wanted.scope,
         observed_property: wanted.observed_property,
         about: wanted.about,
+        owner: wanted.owner,
         limit: wanted.limit,
     };
     let found = app.registry.search(&search, &who);

@@ -126,6 +126,10 @@ fn matches(entity: &Entity, search: &Search) -> bool {
         && search.scope.as_ref().is_none_or(scope)
         && search.observed_property.as_ref().is_none_or(observed)
         && search.about.as_ref().is_none_or(about)
+        && search
+            .owner
+            .as_ref()
+            .is_none_or(|owner| entity.owner == *owner)
 }
 
 pub(crate) fn node(number: u8) -> NamedNode {
