@@ -43,12 +43,24 @@ pub(crate) fn lies_under(asked: &str, scope: &str) -> bool {
         && normal.next().is_none_or(|byte| byte == b'/')
 }
 
+/// Whether the normal form `target` begins with all segments of the normal form `asked`.
+pub(crate) fn covers(asked: &str, target: &str) -> bool {
+    target
+        .strip_prefix(asked)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn matches(asked: &str, target: &str) -> bool {
-        normalize(asked).is_some_and(|asked| lies_under(&asked, target))
+        let Some(asked) = normalize(asked) else {
+            return false;
+        };
+        let covered = normalize(target).is_some_and(|target| covers(&asked, &target));
+        assert_eq!(lies_under(&asked, target), covered, "{asked} {target}");
+        covered
     }
 
     #[test]

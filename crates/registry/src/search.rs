@@ -1,7 +1,11 @@
 //! Finding entities by their fields, all of which must match.
 //!
-//! The index of the rarest field gives the candidates, the others are looked up for each. When no
-//! field is rare, names are walked in order and the walk stops at the limit.
+//! The index of the rarest field gives the candidates, which the indexes of the others thin out;
+//! of a field that far more entities have, each candidate is asked. Then the names are fetched, or
+//! walked in order up to the limit, whichever touches less. When no field is rare, names are walked
+//! at once.
+
+use std::collections::HashSet;
 
 use chappe_identity::Principal;
 
@@ -50,6 +54,11 @@ pub struct Found {
 /// Names are walked in order unless another field has fewer candidates by this factor: candidates of
 /// a field have to be sorted by name, and all of them looked at before the limit cuts.
 const RARE: usize = 8;
+/// An index is read whole to thin out candidates when it has at most so many entries for each of
+/// them: asking one candidate costs as much as reading these.
+const READ_FOR_EACH: usize = 16;
+/// Names walked in order in the time in which one is fetched.
+const WALKED_FOR_EACH: usize = 32;
 
 /// The search with its texts as numbers.
 struct Asked {
@@ -81,14 +90,8 @@ fn understand(state: &State, search: &Search) -> Option<Asked> {
 }
 
 impl Asked {
-    /// How many candidates the field with the fewest has, and who they are.
-    fn rarest(&self, partition: &Partition) -> Option<(usize, Candidates)> {
-        let mut best: Option<(usize, Candidates)> = None;
-        let mut offer = |count: usize, candidates: &dyn Fn() -> Candidates| {
-            if best.as_ref().is_none_or(|(least, _)| count < *least) {
-                best = Some((count, candidates()));
-            }
-        };
+    /// The part of an index that each asked field selects, with its number of entries.
+    fn lists<'a>(&'a self, partition: &'a Partition) -> Vec<(usize, List<'a>)> {
         let fields = [
             (self.entity_type, &partition.types),
             (self.kind.map(|kind| kind as Id), &partition.kinds),
@@ -96,19 +99,44 @@ impl Asked {
             (self.about, &partition.about),
             (self.owner, &partition.owners),
         ];
-        for (first, set) in fields {
-            let Some(first) = first else { continue };
-            let count =
-                set.rank(|key| *key <= [first, Id::MAX]) - set.rank(|key| *key < [first, 0]);
-            offer(count, &|| Box::new(pairs(set, first)));
-        }
-        if let Some(scope) = &self.scope {
-            let (from, end) = (before(scope), past(scope));
+        let pairs = fields.into_iter().filter_map(|(first, set)| {
+            let first = first?;
+            let end = set.rank(|key| *key <= [first, Id::MAX]);
+            Some((
+                end - set.rank(|key| *key < [first, 0]),
+                List::Pairs(set, first),
+            ))
+        });
+        let scopes = self.scope.iter().map(|scope| {
             let set = &partition.scopes;
-            let count = set.rank(&end) - set.rank(&from);
-            offer(count, &|| Box::new(texts(set, scope)));
+            let count = set.rank(past(scope)) - set.rank(before(scope));
+            (count, List::Scopes(set, scope))
+        });
+        pairs.chain(scopes).collect()
+    }
+
+    /// Who fits all that is asked but the name; `None` when no field is rare among `named`.
+    fn fitting(&self, state: &State, partition: &Partition, named: usize) -> Option<HashSet<Id>> {
+        let mut lists = self.lists(partition);
+        lists.sort_by_key(|(count, _)| *count);
+        let mut lists = lists.into_iter();
+        let (count, rarest) = lists.next()?;
+        if count.saturating_mul(RARE) > named {
+            return None;
         }
-        best
+        let mut fitting: HashSet<Id> = rarest.ids().collect();
+        let mut all_read = true;
+        for (count, list) in lists {
+            if count <= fitting.len().saturating_mul(READ_FOR_EACH) {
+                fitting = list.ids().filter(|id| fitting.contains(id)).collect();
+            } else {
+                all_read = false;
+            }
+        }
+        if !all_read {
+            fitting.retain(|entity| self.fits(state, partition, *entity));
+        }
+        Some(fitting)
     }
 
     fn fits(&self, state: &State, partition: &Partition, entity: Id) -> bool {
@@ -130,19 +158,31 @@ impl Asked {
     }
 }
 
-type Candidates = Box<dyn Iterator<Item = Id>>;
-
-fn pairs(set: &OrderedSet<[Id; 2]>, first: Id) -> impl Iterator<Item = Id> + use<> {
-    let keys = set.iter_from(|key| *key < [first, 0]);
-    keys.take_while(move |key| key[0] == first)
-        .map(|[_, entity]| entity)
+/// A part of an index.
+enum List<'a> {
+    /// Pairs that begin with this.
+    Pairs(&'a OrderedSet<[Id; 2]>, Id),
+    /// Normal forms that lie under this.
+    Scopes(&'a OrderedSet<Text>, &'a str),
 }
 
-fn texts(set: &OrderedSet<Text>, prefix: &str) -> impl Iterator<Item = Id> + use<> {
-    let keys = set.iter_from(before(prefix));
-    let prefix = prefix.to_owned();
-    keys.take_while(move |key| key.text.starts_with(&prefix))
-        .map(|key| key.entity)
+impl<'a> List<'a> {
+    /// The entities in it; one may come twice.
+    fn ids(&self) -> Box<dyn Iterator<Item = Id> + 'a> {
+        match *self {
+            Self::Pairs(set, first) => {
+                let keys = set.iter_from(|key| *key < [first, 0]);
+                let keys = keys.take_while(move |key| key[0] == first);
+                Box::new(keys.map(|[_, entity]| entity))
+            }
+            Self::Scopes(set, asked) => {
+                let keys = set.iter_from(before(asked));
+                let keys = keys.take_while(move |key| key.text.starts_with(asked));
+                let under = keys.filter(move |key| scope::covers(asked, &key.text));
+                Box::new(under.map(|key| key.entity))
+            }
+        }
+    }
 }
 
 fn before(prefix: &str) -> impl Fn(&Text) -> bool + '_ {
@@ -186,20 +226,26 @@ fn collect(
 ) {
     let names = &partition.names;
     let named = names.rank(past(&asked.prefix)) - names.rank(before(&asked.prefix));
-    if let Some((count, candidates)) = asked.rarest(partition)
-        && count.saturating_mul(RARE) <= named
+    let fitting = asked.fitting(state, partition, named);
+    if let Some(fitting) = &fitting
+        && fitting.len().saturating_mul(WALKED_FOR_EACH)
+            <= named.saturating_mul(limit + 1) / fitting.len().max(1)
     {
-        for entity in candidates.filter(|entity| asked.fits(state, partition, *entity)) {
-            let Some(fields) = state.fields(entity) else {
+        for entity in fitting {
+            let Some(fields) = state.fields(*entity) else {
                 continue;
             };
             let name = fields.folded_name();
             if name.starts_with(&asked.prefix) {
-                matches.push((name, fields.key().to_owned(), entity));
+                matches.push((name, fields.key().to_owned(), *entity));
             }
         }
         return;
     }
+    let fits = |entity: Id| match &fitting {
+        Some(fitting) => fitting.contains(&entity),
+        None => asked.fits(state, partition, entity),
+    };
     let start = matches.len();
     let walk = names.iter_from(before(&asked.prefix));
     for Text { text, entity } in walk.take_while(|key| key.text.starts_with(&asked.prefix)) {
@@ -208,7 +254,7 @@ fn collect(
         if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {
             return;
         }
-        if asked.fits(state, partition, entity)
+        if fits(entity)
             && let Some(fields) = state.fields(entity)
         {
             matches.push((text.to_string(), fields.key().to_owned(), entity));

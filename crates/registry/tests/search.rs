@@ -107,3 +107,49 @@ fn a_rare_field_among_many_names_is_found() {
     };
     assert_eq!(registry.search(&prefix, &anyone).entities.len(), 10);
 }
+
+/// Two fields that many have, far more than the limit lets through: in the order of names all the
+/// same, whichever way they are found.
+#[test]
+fn fields_of_many_are_intersected() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let mut expected = Vec::new();
+    for number in 0..2_000_usize {
+        let name = format!("Sensor {:04}", number * 7 % 2_000);
+        let key = format!("urn:s:{number}");
+        let mut entity = chappe_registry::Entity::new(key, EntityKind::Stream, name.clone());
+        let (typed, scoped) = (number % 10 == 3, number % 4 == 3);
+        if typed {
+            entity.types.push("{urn:t}Some".to_owned());
+        }
+        let place = if scoped { "a" } else { "ab" };
+        entity.scopes = vec![
+            format!("http://h/{place}/{number}"),
+            format!("http://h/{place}?{number}"),
+        ];
+        if typed && scoped {
+            expected.push(name);
+        }
+        registry.publish(entity).unwrap().wait().unwrap();
+    }
+    expected.sort_unstable();
+    for limit in [1, 20, expected.len(), 10_000] {
+        for prefix in ["", "sensor 00", "sensor 1"] {
+            let search = Search {
+                name_prefix: Some(prefix.into()),
+                entity_type: Some("{urn:t}Some".into()),
+                scope: Some("HTTP://h/a/".into()),
+                limit: Some(limit),
+                ..Search::default()
+            };
+            let found = registry.search(&search, &chappe_registry::Principal::Anonymous);
+            let names: Vec<&String> = found.entities.iter().map(|entity| &entity.name).collect();
+            let all = expected
+                .iter()
+                .filter(|name| name.to_lowercase().starts_with(prefix));
+            let all: Vec<&String> = all.collect();
+            assert_eq!(names, all[..limit.min(all.len())], "{prefix} {limit}");
+            assert_eq!(found.truncated, all.len() > limit);
+        }
+    }
+}
