@@ -6,8 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+mod checkout;
+mod device;
+mod floor;
 mod machine;
-
+mod memory_group;
+mod pinned;
+mod process;
+mod readiness;
+mod registry;
 mod report;
 
 pub use machine::Machine;
@@ -24,6 +31,27 @@ pub struct Settings {
     pub seed: u64,
     /// The program under test, for scenarios that run it as a process.
     pub program: std::path::PathBuf,
+    /// Takes what is being done, for whoever waits.
+    pub progress: fn(&str),
+}
+
+/// The scenarios by name.
+pub const SCENARIOS: [&str; 3] = ["readiness", "device", "registry"];
+
+/// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
+///
+/// # Errors
+/// When there is no such scenario, or it could not be run. A target that is missed is no error.
+pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
+    match scenario {
+        "readiness" => readiness::run(settings),
+        "device" => device::run(settings),
+        "registry" => registry::run(settings),
+        _ => Err(Error::Failed(format!(
+            "there is no scenario {scenario}, but {}",
+            SCENARIOS.join(", ")
+        ))),
+    }
 }
 
 /// Why a scenario could not be run.
@@ -48,6 +76,12 @@ impl Error {
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
+    }
+
+    /// Something that should have worked while doing `what`.
+    fn failed<E: std::fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let what = what.into();
+        move |error| Self::Failed(format!("{what}: {error}"))
     }
 }
 

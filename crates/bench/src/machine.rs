@@ -13,6 +13,9 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// The kernel.
     pub kernel: String,
+    /// Threads that wanted to run in the minute before, on average: above the number of processors
+    /// others disturbed the run.
+    pub load: f64,
 }
 
 impl Machine {
@@ -39,6 +42,11 @@ impl Machine {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: kibibytes * 1024,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            load: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|first| first.parse().ok())
+                .unwrap_or(0.0),
         }
     }
 }

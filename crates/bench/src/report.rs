@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{Error, Machine};
+use crate::{Error, Machine, percentile};
 
 /// The outcome of a scenario.
 #[derive(Debug, Clone, Serialize)]
@@ -94,6 +95,29 @@ impl Report {
         });
     }
 
+    /// Adds samples of a time: rows of the median and the 99th percentile in milliseconds. Gives both.
+    pub fn times(&mut self, name: &str, note: &str, samples: &[Duration]) -> (f64, f64) {
+        let mut sorted = samples.to_vec();
+        let mut at = |percent| percentile(&mut sorted, percent).as_secs_f64() * 1e3;
+        let (median, high) = (at(50.0), at(99.0));
+        let of = format!("of {}; {note}", samples.len());
+        self.row(&format!("{name}, p50"), median, "ms", of);
+        self.row(&format!("{name}, p99"), high, "ms", "");
+        let file: String = name
+            .chars()
+            .map(|sign| {
+                if sign.is_ascii_alphanumeric() {
+                    sign
+                } else {
+                    '-'
+                }
+            })
+            .collect();
+        let seconds = samples.iter().map(Duration::as_secs_f64).collect();
+        self.raw.insert(file, seconds);
+        (median, high)
+    }
+
     /// Adds a target and says whether it is met.
     pub fn target(&mut self, name: &str, measured: f64, bound: Bound, unit: &'static str) -> bool {
         let met = match bound {
@@ -154,19 +178,20 @@ impl fmt::Display for Report {
         let machine = &self.machine;
         writeln!(
             f,
-            "{} on {} x {}, {} MiB, kernel {}, commit {}, seed {}",
+            "{} on {} x {}, {} MiB, kernel {}, load {:.1}, commit {}, seed {}",
             self.scenario,
             machine.processors,
             machine.processor,
             machine.memory_bytes >> 20,
             machine.kernel,
+            machine.load,
             self.commit.as_deref().unwrap_or("unknown"),
             self.seed,
         )?;
         for row in &self.rows {
             writeln!(
                 f,
-                "  {:<44} {:>14.3} {:<12} {}",
+                "  {:<48} {:>12.3} {:<8} {}",
                 row.name, row.value, row.unit, row.note
             )?;
         }

@@ -78,6 +78,11 @@ pub(crate) enum Command {
     /// Check stored data.
     #[command(subcommand)]
     Data(Data),
+    /// Measure a part beside its peers and floors, and say which targets are met.
+    #[command(
+        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n\nExit code 1 when a target is missed."
+    )]
+    Bench(Bench),
     /// Print the completions of a shell.
     #[command(after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe")]
     Completions {
@@ -338,6 +343,23 @@ pub(crate) enum Data {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+}
+
+/// Flags of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// What to measure.
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(chappe_bench::SCENARIOS))]
+    pub scenario: String,
+    /// Fewer repeats, for a first look.
+    #[arg(long)]
+    pub quick: bool,
+    /// Write report, raw samples and figures here.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Where choices come from.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
 }
 
 /// A duration such as `500ms`, `3s`, `2m`.

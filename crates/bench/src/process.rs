@@ -1,0 +1,118 @@
+//! Programs under test as processes of their own, ended with the scenario.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::Error;
+
+/// A process whose output is read by lines. Dropping it ends it as a power cut would.
+pub(crate) struct Process {
+    what: String,
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts `command`; what it says on standard error is thrown away.
+    pub(crate) fn start(command: &mut Command, what: &str) -> Result<Self, Error> {
+        let failed = Error::io(format!("starting {what}"));
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let output = child.stdout.take();
+        let output = output.ok_or_else(|| Error::Failed(format!("{what} has no output")))?;
+        Ok(Self {
+            what: what.to_owned(),
+            child,
+            output: BufReader::new(output),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        let reading = Error::io(format!("reading from {}", self.what));
+        if self.output.read_line(&mut line).map_err(reading)? == 0 {
+            let status = self
+                .child
+                .wait()
+                .map_or_else(|error| error.to_string(), |status| status.to_string());
+            return Err(Error::Failed(format!("{} ended: {status}", self.what)));
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// A number of bytes that the operating system keeps of it, such as `VmRSS`.
+    pub(crate) fn memory(&self, field: &str) -> Result<u64, Error> {
+        let path = format!("/proc/{}/status", self.id());
+        let status =
+            std::fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))?;
+        kibibytes(&status, field)
+            .map(|kibibytes| kibibytes * 1024)
+            .ok_or_else(|| Error::Failed(format!("{path} has no {field}")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A field of /proc/PID/status.
+fn kibibytes(status: &str, field: &str) -> Option<u64> {
+    let mut lines = status.lines();
+    let rest = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// Resident bytes of this process.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kibibytes(&status, "VmRSS").unwrap_or(0) * 1024
+}
+
+/// A folder of this run, removed with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        let name = format!("chappe-bench-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).map_err(Error::io(format!("making {}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_status_are_found_by_their_whole_name() {
+        let status = "Name:\tx\nVmRSSX:\t 1 kB\nVmRSS:\t   2048 kB\n";
+        assert_eq!(kibibytes(status, "VmRSS"), Some(2048));
+        assert_eq!(kibibytes(status, "VmHWM"), None);
+        assert!(resident_bytes() > 0);
+    }
+}
