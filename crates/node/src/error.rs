@@ -88,7 +88,10 @@ impl StartError {
                     ))
                 }
                 io::ErrorKind::StorageFull => Some("make room on that disk".to_owned()),
-                _ => None,
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                    Some("a file has that name: name a directory with data_directory".to_owned())
+                }
+                _ => Some("name one that can be made and written with data_directory".to_owned()),
             },
             Self::Locked { process, .. } => Some(format!(
                 "end that node (kill {process}), or give this one another data_directory"
@@ -127,4 +130,21 @@ impl StartError {
 
 fn parent(path: &std::path::Path) -> String {
     path.parent().unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_wrong_with_the_data_directory_has_a_hint() {
+        // EACCES, EROFS, ENOSPC, EEXIST, ENOTDIR, ENOENT, EIO.
+        for code in [13, 30, 28, 17, 20, 2, 5] {
+            let error = StartError::Directory {
+                path: PathBuf::from("data"),
+                source: io::Error::from_raw_os_error(code),
+            };
+            assert!(error.hint().is_some(), "{error}");
+        }
+    }
 }
