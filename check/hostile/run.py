@@ -1,0 +1,117 @@
+"""Chappe under attack: the real programs, over real sockets, in namespaces made here.
+
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest mistakes
+
+1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
+2. forged:    Byes and Hellos that lie about a live, bound device.
+3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
+4. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+
+Standard library only; as root. Each part judges figures and prints them.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import device as device_part  # noqa: E402
+import discovery  # noqa: E402
+import forged  # noqa: E402
+import mistakes  # noqa: E402
+import rest as rest_part  # noqa: E402
+from network import Cable, CheckFailed, Process  # noqa: E402
+from wire import measured  # noqa: E402
+
+PARTS = ["discovery", "forged", "device", "rest", "mistakes"]
+THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
+
+
+def prepare(cable: Cable) -> None:
+    """Datagrams of 64 kB in one piece; answers to spoofed addresses have a way; strangers have addresses."""
+    def ip(end: str, *words: str) -> None:
+        subprocess.run(["ip", "-n", cable.names[end], *words], check=True)
+    for end in "AB":
+        ip(end, "link", "set", cable.INTERFACES[end], "mtu", "65535")
+    for n in [*range(100, 124), 250]:
+        ip("B", "addr", "add", f"10.77.0.{n}/24", "dev", "b0")
+    for network in ("10.66.0.0/16", "192.0.2.0/24"):
+        ip("A", "route", "add", network, "via", "10.77.0.2")
+    for name in ("all", "a0", "default"):
+        subprocess.run(cable.command("A", "sysctl", "-qw", f"net.ipv4.conf.{name}.rp_filter=0"), check=False)
+
+
+def start_device(cable: Cable, chappe: str, end: str, name: str, period_ms: int = 100) -> tuple[Process, dict]:
+    folder = cable.work / name
+    folder.mkdir()
+    text = THERMOMETER.read_text().replace("period_ms = 100", f"period_ms = {period_ms}")
+    (folder / "device.toml").write_text(text.replace("Peer thermometer", name))
+    shutil.copy(THERMOMETER.with_suffix(".csv"), folder)
+    process = cable.start(end, name, chappe, "device", "run", str(folder / "device.toml"), "--address",
+                          cable.ADDRESSES[end], "--announce-within", "200ms", "--json")
+    return process, process.wait_event("ready", 20)
+
+
+def start_node(cable: Cable, chappe: str, name: str) -> tuple[Process, dict, pathlib.Path]:
+    folder = cable.work / name
+    (folder / "sensors").mkdir(parents=True)
+    (folder / "node.toml").write_text(
+        f'name = "{name}"\ndata_directory = "{folder}/data"\nsensors_directory = "{folder}/sensors"\n'
+        '[http]\nlisten = "127.0.0.1:0"\n[discovery]\ninterfaces = ["a0"]\n')
+    process = cable.start("A", name, chappe, "serve", str(folder / "node.toml"), "--json")
+    return process, process.wait_event("ready", 20), folder
+
+
+def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
+    prepare(cable)
+    for part in parts:
+        print(f"-- {part}", flush=True)
+        start = time.monotonic()
+        processes = []
+        if part != "device":
+            node, told, folder = start_node(cable, chappe, f"node-{part}")
+            processes.append(node)
+        if part == "discovery":
+            device, ready = start_device(cable, chappe, "A", "device-flooded")
+            processes.append(device)
+            discovery.check(cable, device, ready, node, told["address"])
+        if part == "forged":
+            device, ready = start_device(cable, chappe, "B", "device-bound")
+            processes.append(device)
+            forged.check(cable, device, ready, node, told["address"])
+        if part == "device":
+            device, ready = start_device(cable, chappe, "A", "device-attacked")
+            quiet, quiet_ready = start_device(cable, chappe, "A", "device-quiet", 3_600_000)
+            processes += [device, quiet]
+            device_part.check(cable, device_part.Target(cable, device, ready),
+                              device_part.Target(cable, quiet, quiet_ready))
+        if part == "rest":
+            rest_part.check(cable, rest_part.Rest(cable, node, told["address"], told["token"]), folder)
+        if part == "mistakes":
+            mistakes.check(cable, chappe, told["address"])
+        for process in processes:
+            if (code := process.stop()) != 0:
+                raise CheckFailed(f"{process.name} ended with {code}, see {process.log.name}")
+        measured("time of this part", f"{time.monotonic() - start:.0f} s")
+
+
+def main() -> None:
+    chappe, work = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute()
+    parts = sys.argv[3:] or PARTS
+    if unknown := set(parts) - set(PARTS):
+        sys.exit(f"no part {', '.join(unknown)}; parts: {' '.join(PARTS)}")
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        with Cable(work) as cable:
+            attack(cable, chappe, parts)
+    except CheckFailed as failure:
+        sys.exit(f"   FAILED: {failure}\n   logs are in {work}")
+
+
+if __name__ == "__main__":
+    main()
