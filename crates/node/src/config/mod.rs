@@ -115,7 +115,7 @@ pub struct Discovery {
     /// Interfaces to look on, by name; empty: all that can multicast, and loopback.
     pub interfaces: Vec<String>,
     /// Networks in which a stranger's message may make this node contact an address, as prefixes
-    /// (`10.1.0.0/16`); empty: loopback, and the networks of the own interfaces.
+    /// (`10.1.0.0/16`); empty: only the address that the message itself came from.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
     /// Devices known at once; one more is dropped and counted.

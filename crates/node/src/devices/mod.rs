@@ -78,15 +78,6 @@ fn options(discovery: &Discovery) -> ClientOptions {
     for prefix in prefixes.filter_map(|prefix| prefix.parse::<Prefix>().ok()) {
         policy = policy.allow(prefix);
     }
-    if discovery.contact.is_empty() {
-        let interfaces = chappe_transport::interfaces().unwrap_or_default();
-        for (_, subnet) in interfaces
-            .into_iter()
-            .flat_map(|interface| interface.addresses)
-        {
-            policy = policy.allow_within(subnet);
-        }
-    }
     ClientOptions {
         selection,
         policy,
