@@ -28,17 +28,17 @@ fn uncommented() -> String {
 #[test]
 fn the_sample_changes_nothing_and_names_every_key() {
     println!("{}", sample());
-    let loaded = load(&file(&sample())).unwrap();
-    assert_eq!(loaded.config, Config::default());
-    assert!(loaded.settings.iter().all(|s| s.origin == Origin::Default));
-
-    let loaded = load(&file(&uncommented())).unwrap();
     let expected = Config {
         data_directory: "/etc/chappe/chappe-data".into(),
         sensors_directory: "/etc/chappe/sensors".into(),
         rules_directory: "/etc/chappe/rules".into(),
         ..Config::default()
     };
+    let loaded = load(&file(&sample())).unwrap();
+    assert_eq!(loaded.config, expected);
+    assert!(loaded.settings.iter().all(|s| s.origin == Origin::Default));
+
+    let loaded = load(&file(&uncommented())).unwrap();
     assert_eq!(loaded.config, expected);
     let from_file = |s: &config::Setting| matches!(s.origin, Origin::File(..));
     assert!(

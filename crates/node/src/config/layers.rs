@@ -110,6 +110,8 @@ struct Merge {
     schema: Value,
     set: BTreeMap<String, (Value, Origin)>,
     problems: Vec<Problem>,
+    /// The file, to whose directory the paths in it are relative, also those at their default.
+    file: Option<PathBuf>,
 }
 
 impl Default for Merge {
@@ -119,6 +121,7 @@ impl Default for Merge {
             schema: schema(),
             set: BTreeMap::new(),
             problems: Vec::new(),
+            file: None,
         }
     }
 }
@@ -126,6 +129,7 @@ impl Default for Merge {
 impl Merge {
     fn file(&mut self, path: &Path, text: &str) {
         let place = path.display().to_string();
+        self.file = Some(path.to_owned());
         let table = match DeTable::parse(text) {
             Ok(table) => table,
             Err(error) => {
@@ -230,7 +234,14 @@ impl Merge {
         let mut settings = Vec::new();
         for key in &self.keys {
             let set = self.set.remove(&key.path);
-            let (value, origin) = set.unwrap_or_else(|| (key.default.clone(), Origin::Default));
+            let (value, origin) = set.unwrap_or_else(|| {
+                let default = key.default.clone();
+                let default = match &self.file {
+                    Some(file) => relative_to(file, key, default),
+                    None => default,
+                };
+                (default, Origin::Default)
+            });
             insert(&mut root, &key.path, value.clone());
             settings.push(Setting {
                 key: key.path.clone(),
