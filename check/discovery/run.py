@@ -61,7 +61,21 @@ def ours_is_found(cable: Cable, chappe: str) -> None:
     device.stop()
 
 
+def doctors_meet(cable: Cable, chappe: str) -> None:
+    other = cable.start("B", "doctor", chappe, "doctor", "--answer", "--interface", "b0", "--json")
+
+    def met() -> dict | None:
+        result = cable.run("A", chappe, "doctor", "--interface", "a0", "--with", "10.77.0.2", "--json")
+        checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+        check = checks["with 10.77.0.2"]
+        return check if check["state"] == "ok" else None
+    check = until(15, "the other doctor", met)
+    expect(check["state"] == "ok", f"one doctor reaches another: {check['detail']}")
+    expect(other.stop() == 0, "the other one ends in order")
+
+
 def check(cable: Cable, chappe: str) -> None:
+    doctors_meet(cable, chappe)
     wsdd_is_found(cable, chappe)
     wsdiscovery_is_found(cable, chappe)
     ours_is_found(cable, chappe)

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Find(Find),
     /// Check what discovery and storage need on this machine, and say what to do.
     #[command(
-        after_help = "Examples:\n  chappe doctor\n  chappe doctor --interface eth0 --with 192.0.2.7\n\nExit code 1 when a check failed."
+        after_help = "Examples:\n  chappe doctor\n  chappe doctor --interface eth0 --with 192.0.2.7\n  chappe doctor --answer                       on that other host\n\nExit code 1 when a check failed."
     )]
     Doctor(Doctor),
     /// Print what a device says of itself.
@@ -176,9 +176,12 @@ pub(crate) struct Doctor {
     /// Only this interface, by name; may be repeated. Default: all.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Another node or device to reach.
+    /// Another host to reach, on which a device runs, or `chappe doctor --answer`.
     #[arg(long, value_name = "HOST")]
     pub with: Option<IpAddr>,
+    /// Answer searches until interrupted, for a doctor on another host.
+    #[arg(long, conflicts_with = "with")]
+    pub answer: bool,
     /// The data directory to check.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub data: PathBuf,

@@ -17,14 +17,18 @@ use tokio::sync::mpsc;
 use super::{Check, State};
 use crate::output::Failure;
 
-/// How long a loop through the kernel, or an answer of another host, may take: the 500 ms that a
-/// target service may wait, and its repeats.
+/// How long a loop through the kernel may take.
 const PATIENCE: Duration = Duration::from_millis(1_500);
+/// How long another host may take: the 2.5 s that a device may wait before it answers the group.
+const PATIENCE_WITH: Duration = Duration::from_millis(3_000);
 
-/// Sends one Probe and tells who is heard.
+/// Sends Probes and tells who is heard.
 struct Beacon {
+    /// To the group.
     message: Vec<u8>,
     id: String,
+    /// To one host.
+    direct_id: String,
     outputs: VecDeque<Output<Outbound, Heard>>,
 }
 
@@ -33,7 +37,15 @@ enum Heard {
     /// Our own Probe, on the group.
     Itself,
     /// An answer from a host.
-    Answer(IpAddr),
+    Answer(Answer),
+}
+
+/// An answer, and to which question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Answer {
+    host: IpAddr,
+    /// To the Probe that went to the group.
+    multicast: bool,
 }
 
 impl Machine for Beacon {
@@ -51,9 +63,14 @@ impl Machine for Beacon {
                 }
             }
             Input::Receive(datagram) => {
-                if String::from_utf8_lossy(&datagram.bytes).contains(&self.id) {
-                    self.outputs
-                        .push_back(Output::Event(Heard::Answer(datagram.from.ip())));
+                let text = String::from_utf8_lossy(&datagram.bytes);
+                let multicast = text.contains(&self.id);
+                if multicast || text.contains(&self.direct_id) {
+                    let answer = Answer {
+                        host: datagram.from.ip(),
+                        multicast,
+                    };
+                    self.outputs.push_back(Output::Event(Heard::Answer(answer)));
                 }
             }
             Input::Timeout => {}
@@ -86,14 +103,20 @@ pub(crate) async fn multicast(
         checks.push(check.hint("bring an interface up: ip link set NAME up multicast on"));
     }
     if let Some(host) = with {
-        checks.push(if reached.contains(&host) {
-            Check::new(format!("with {host}"), State::Ok, "it answers a Probe")
-        } else {
-            let check = Check::new(format!("with {host}"), State::Failed, "no answer to a Probe");
-            check.hint(
-                "is a device or node running there, and do both firewalls pass UDP port 3702 and the \
-                 answers to it?",
-            )
+        let by = |multicast| reached.contains(&Answer { host, multicast });
+        let name = format!("with {host}");
+        checks.push(match (by(true), by(false)) {
+            (true, _) => Check::new(name, State::Ok, "it answers a Probe to the group"),
+            (false, true) => {
+                Check::new(name, State::Warning, "it answers only when asked directly").hint(
+                    "multicast does not get there and back: is a router, a bridge or a wireless \
+                     access point between? Name such hosts with --host",
+                )
+            }
+            (false, false) => Check::new(name, State::Failed, "no answer to a Probe").hint(
+                "is a device running there, or chappe doctor --answer, and do both firewalls pass \
+                 UDP port 3702 and the answers to it?",
+            ),
         });
     }
     Ok(checks)
@@ -102,7 +125,7 @@ pub(crate) async fn multicast(
 async fn try_interface(
     interface: &Interface,
     with: Option<IpAddr>,
-) -> Result<(Check, Vec<IpAddr>), Failure> {
+) -> Result<(Check, Vec<Answer>), Failure> {
     let name = format!("multicast on {}", interface.name);
     let drops = Drops::default();
     // The loopback of most systems carries no IPv6 multicast, and nothing depends on it.
@@ -129,9 +152,11 @@ async fn try_interface(
         .map(|info| info.local.is_ipv4())
         .collect();
     let (message, id) = probe()?;
+    let (direct, direct_id) = probe()?;
     let beacon = Beacon {
         message: message.clone(),
         id,
+        direct_id,
         outputs: VecDeque::new(),
     };
     let (orders, orders_rx) = mpsc::channel(8);
@@ -152,7 +177,7 @@ async fn try_interface(
         send(&orders, interface.index, group, &message).await;
     }
     if let Some(host) = with {
-        send(&orders, interface.index, host, &message).await;
+        send(&orders, interface.index, host, &direct).await;
     }
     let mut heard = 0;
     let mut answers = Vec::new();
@@ -160,14 +185,27 @@ async fn try_interface(
         while let Some(event) = events.recv().await {
             match event {
                 Heard::Itself => heard += 1,
-                Heard::Answer(host) => answers.push(host),
+                Heard::Answer(answer) => answers.push(answer),
             }
-            if heard >= families.len() && with.is_none_or(|host| answers.contains(&host)) {
+            let multicast = |host| Answer {
+                host,
+                multicast: true,
+            };
+            if heard >= families.len() && with.is_none_or(|host| answers.contains(&multicast(host)))
+            {
                 break;
             }
         }
     };
-    let _ = tokio::time::timeout(PATIENCE, all).await;
+    let _ = tokio::time::timeout(
+        if with.is_some() {
+            PATIENCE_WITH
+        } else {
+            PATIENCE
+        },
+        all,
+    )
+    .await;
     drop(orders);
     running.abort();
     Ok((judge(name, interface, &families, heard, &drops), answers))

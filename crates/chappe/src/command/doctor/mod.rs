@@ -1,5 +1,6 @@
 //! `chappe doctor`: what discovery and storage need on this machine, checked, with what to do.
 
+mod answer;
 mod beacon;
 mod host;
 
@@ -53,6 +54,9 @@ impl Check {
 
 /// Runs all checks and prints each as it ends.
 pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
+    if flags.answer {
+        return answer::run(&flags.interfaces, json);
+    }
     let mut checks = Vec::new();
     let mut take = |check: Check| {
         if !json {
