@@ -2,7 +2,7 @@
 //!
 //! A machine is protocol logic without I/O: it is told what arrived and what time it is, and says
 //! what to send, what happened and when it wants to be asked again. The same machine runs on real
-//! sockets (`chappe-transport`) and on a virtual network (`chappe-sim`).
+//! sockets (`chappe-transport`) and on the virtual networks of the tests.
 //!
 //! # The contract
 //!
