@@ -2,8 +2,8 @@
 //!
 //! A [`StreamElement`] is what every wrapper yields and every exporter takes; a [`StreamSchema`]
 //! says what the elements of a stream look like and mean. A [`Window`] holds the newest elements of
-//! a source, a [`Query`] turns windows into rows ([`sqlite::SqliteQuery`]), and a [`Binding`] says
-//! which streams a source takes. A [`Descriptor`] says all that of a
+//! a source, a [`Query`] turns windows into rows ([`PlannedQuery`]: compiled, or by SQLite), and a
+//! [`Binding`] says which streams a source takes. A [`Descriptor`] says all that of a
 //! [`VirtualSensor`], the machine that does it. A [`StreamStore`] keeps streams on the log,
 //! each for as long as its [`Retention`] says.
 
@@ -11,9 +11,11 @@
 
 pub mod binding;
 mod codec;
+pub mod compiled;
 pub mod descriptor;
 mod element;
 mod name;
+mod plan;
 mod query;
 mod retention;
 mod schema;
@@ -29,6 +31,7 @@ pub use element::{
     Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
 };
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
+pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
 pub use retention::Retention;
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
-use crate::sqlite::{InterruptHandle, SqliteQuery};
+use crate::sqlite::InterruptHandle;
 use crate::{
-    Descriptor, Extent, Position, Quality, Query, QueryError, QueryLimits, QuerySource, Row,
-    Selection, Slide, StreamElement, StreamSchema, Timestamp, Window, WindowChange, WindowCounters,
-    WindowLimits,
+    Descriptor, Extent, PlannedQuery, Position, Quality, Query, QueryError, QueryLimits, QueryPlan,
+    QuerySource, Row, Selection, Slide, StreamElement, StreamSchema, Timestamp, Window,
+    WindowChange, WindowCounters, WindowLimits,
 };
 
 /// An element of a source.
@@ -132,7 +132,7 @@ pub struct VirtualSensor {
     descriptor: Descriptor,
     limits: SensorLimits,
     sources: Vec<SourceState>,
-    query: Option<SqliteQuery>,
+    query: Option<PlannedQuery>,
     state: SensorState,
     counters: SensorCounters,
     outputs: VecDeque<SensorEvent>,
@@ -208,11 +208,24 @@ impl VirtualSensor {
         Some(self.sources[index].window.counters())
     }
 
+    /// How its statement is evaluated; `None` while it does not run.
+    #[must_use]
+    pub fn plan(&self) -> Option<&QueryPlan> {
+        self.query.as_ref().map(PlannedQuery::plan)
+    }
+
+    /// Whether an evaluation is cheap: compiled, microseconds for a small window, so that a driver
+    /// may have it on its own thread. Making the statement anew, on binding, never is.
+    #[must_use]
+    pub fn is_compiled(&self) -> bool {
+        self.plan() == Some(&QueryPlan::Compiled)
+    }
+
     /// Lets another thread stop a running evaluation; ask again after each [`SensorEvent::Running`]
-    /// and each binding, which make the statement anew.
+    /// and each binding, which make the statement anew. `None` too when it is compiled.
     #[must_use]
     pub fn interrupt_handle(&self) -> Option<InterruptHandle> {
-        self.query.as_ref().map(SqliteQuery::interrupt_handle)
+        self.query.as_ref()?.interrupt_handle()
     }
 
     fn index(&self, alias: &str) -> Option<usize> {
@@ -305,7 +318,7 @@ impl VirtualSensor {
         }
     }
 
-    fn prepare(&mut self) -> Result<SqliteQuery, String> {
+    fn prepare(&mut self) -> Result<PlannedQuery, String> {
         let mut sources = Vec::new();
         for (described, state) in self.descriptor.sources.iter().zip(&mut self.sources) {
             let alias = &described.alias;
@@ -331,7 +344,7 @@ impl VirtualSensor {
             });
         }
         let output = &self.descriptor.output;
-        SqliteQuery::new(&sources, &output.sql, &output.schema, self.limits.query)
+        PlannedQuery::new(&sources, &output.sql, &output.schema, self.limits.query)
             .map_err(|error| error.to_string())
     }
 

@@ -1,0 +1,95 @@
+//! How a statement is evaluated: compiled, or by SQLite.
+//!
+//! SQLite judges every statement first, so that what is wrong is said in the same words on either
+//! path, and names the columns of the result. What is in the compiled subset is then compiled, and
+//! SQLite is let go; everything else stays with SQLite, with the reason.
+
+use std::fmt;
+
+use crate::compiled::CompiledQuery;
+use crate::sqlite::{InterruptHandle, SqliteQuery};
+use crate::{Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, WindowChange};
+
+/// How a statement is evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueryPlan {
+    /// By a compiled path: about a microsecond for a window of one element.
+    Compiled,
+    /// By SQLite, for this reason.
+    Sqlite {
+        /// What of the statement is not compiled, in words.
+        reason: String,
+    },
+}
+
+impl fmt::Display for QueryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Compiled => f.write_str("compiled"),
+            Self::Sqlite { reason } => write!(f, "SQLite: {reason}"),
+        }
+    }
+}
+
+/// A statement on the path that its plan says.
+#[derive(Debug)]
+pub struct PlannedQuery {
+    plan: QueryPlan,
+    path: Path,
+}
+
+#[derive(Debug)]
+enum Path {
+    Compiled(Box<CompiledQuery>),
+    Sqlite(Box<SqliteQuery>),
+}
+
+impl PlannedQuery {
+    /// Prepares `statement` over `sources`, for results that look like `output`.
+    ///
+    /// # Errors
+    /// As [`SqliteQuery::new`], on either path.
+    pub fn new(
+        sources: &[QuerySource],
+        statement: &str,
+        output: &StreamSchema,
+        limits: QueryLimits,
+    ) -> Result<Self, QueryError> {
+        let sqlite = SqliteQuery::new(sources, statement, output, limits)?;
+        match CompiledQuery::new(sources, statement, output, limits) {
+            Ok(compiled) => Ok(Self {
+                plan: QueryPlan::Compiled,
+                path: Path::Compiled(Box::new(compiled)),
+            }),
+            Err(reason) => Ok(Self {
+                plan: QueryPlan::Sqlite { reason },
+                path: Path::Sqlite(Box::new(sqlite)),
+            }),
+        }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &QueryPlan {
+        &self.plan
+    }
+
+    /// Lets another thread stop a running evaluation of SQLite; `None` for a compiled one, which is
+    /// short.
+    #[must_use]
+    pub fn interrupt_handle(&self) -> Option<InterruptHandle> {
+        match &self.path {
+            Path::Compiled(_) => None,
+            Path::Sqlite(query) => Some(query.interrupt_handle()),
+        }
+    }
+}
+
+impl Query for PlannedQuery {
+    fn evaluate(&mut self, changes: &[WindowChange]) -> Result<Vec<Row>, QueryError> {
+        match &mut self.path {
+            Path::Compiled(query) => query.evaluate(changes),
+            Path::Sqlite(query) => query.evaluate(changes),
+        }
+    }
+}
