@@ -1,9 +1,10 @@
 //! The acknowledgement of one batch: set once by the writer, awaited or waited for by the caller.
 
+use crate::store::Owner;
 use crate::{Error, Position};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 #[derive(Default)]
@@ -54,8 +55,19 @@ impl Ack {
         }
     }
 
-    /// Waits on this thread.
-    pub(crate) fn wait(&self) -> Result<(), Error> {
+    /// The result, if it is there.
+    pub(crate) fn result(&self) -> Option<Result<(), Error>> {
+        self.state().result.clone()
+    }
+
+    /// Waits on this thread; if the store has no thread of its own, commits until the result is
+    /// there.
+    pub(crate) fn wait(&self, driven: Option<&Weak<Owner>>) -> Result<(), Error> {
+        if let Some(owner) = driven.and_then(Weak::upgrade) {
+            while self.state().result.is_none() {
+                owner.commit()?;
+            }
+        }
         let mut state = self.state();
         loop {
             if let Some(result) = &state.result {
@@ -79,12 +91,18 @@ pub struct Appended {
     /// How many records the batch has.
     pub count: u32,
     pub(crate) ack: Arc<Ack>,
+    pub(crate) driven: Option<Weak<Owner>>,
 }
 
 impl Appended {
     /// Waits on this thread.
     pub fn wait(self) -> Result<(), Error> {
-        self.ack.wait()
+        self.ack.wait(self.driven.as_ref())
+    }
+
+    /// The result, if it is there: without waiting.
+    pub fn try_result(&self) -> Option<Result<(), Error>> {
+        self.ack.result()
     }
 
     /// The position of the batch's last record.
@@ -111,12 +129,18 @@ pub struct Trimmed {
     /// The first number that is kept.
     pub first: u64,
     pub(crate) ack: Arc<Ack>,
+    pub(crate) driven: Option<Weak<Owner>>,
 }
 
 impl Trimmed {
     /// Waits on this thread.
     pub fn wait(self) -> Result<(), Error> {
-        self.ack.wait()
+        self.ack.wait(self.driven.as_ref())
+    }
+
+    /// The result, if it is there: without waiting.
+    pub fn try_result(&self) -> Option<Result<(), Error>> {
+        self.ack.result()
     }
 }
 

@@ -53,6 +53,7 @@ mod read;
 mod recover;
 mod report;
 mod segment;
+mod step;
 mod store;
 mod stream;
 
@@ -62,7 +63,7 @@ pub use follower::Follower;
 pub use fuzz::fuzz_recover;
 pub use memory::MemoryDisk;
 pub use options::{
-    MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS,
+    Commit, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS,
     MIN_SEGMENT_BYTES, Options, QueueFull,
 };
 /// Reads a log without changing anything and says what it holds.
@@ -72,7 +73,7 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
 
 pub use ack::{Appended, Trimmed};
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
-pub use store::{Counters, Store};
+pub use store::{Committed, Counters, Store};
 pub use stream::Stream;
 
 /// What an acknowledgement of a stream's records means.

@@ -26,6 +26,17 @@ pub enum QueueFull {
     Refuse,
 }
 
+/// Who writes what is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// A thread of the store's own, as soon as something is queued.
+    Thread,
+    /// The caller, by [`crate::Store::commit`]: for a simulation, which then runs the same way each
+    /// time. Whoever waits on his thread for something to be acknowledged commits meanwhile; a full
+    /// queue refuses, and a full disk is looked at once in each call, without waiting.
+    Caller,
+}
+
 /// The limits of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -47,6 +58,8 @@ pub struct Options {
     /// [`Error::Full`] (their numbers are given out anew). Default 5, with `full_poll` one second:
     /// nobody who waits for an acknowledgement hangs for as long as the disk is full.
     pub full_polls: u32,
+    /// Who writes what is queued. Default: a thread.
+    pub commit: Commit,
     /// Most bytes of all segments; the oldest segment is removed when they are more. Default
     /// `None`: nothing is removed.
     pub retain_bytes: Option<u64>,
@@ -64,6 +77,7 @@ impl Default for Options {
             reserve_bytes: 1024 * 1024,
             full_poll: Duration::from_millis(200),
             full_polls: 5,
+            commit: Commit::Thread,
             retain_bytes: None,
             follow_records: 1024,
         }

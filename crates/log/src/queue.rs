@@ -1,4 +1,4 @@
-//! What appenders, readers and the commit thread share, and the commit thread's loop.
+//! What appenders, readers and whoever commits share.
 
 use crate::ack::Ack;
 use crate::commit::{Draft, Fault, Writer};
@@ -6,7 +6,7 @@ use crate::frame::Kind;
 use crate::index::FrameRef;
 use crate::read::Reader;
 use crate::stream::Core;
-use crate::{Counters, Disk, Error, Health, Level, Options, QueueFull};
+use crate::{Commit, Counters, Disk, Error, Health, Level, Options, QueueFull};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,23 +30,13 @@ impl Drop for Pending {
     }
 }
 
-/// Tells everybody when the commit thread ends by a panic.
-struct OnPanic<'a>(&'a Shared);
-
-impl Drop for OnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let reason = "the commit thread ended by a panic".to_owned();
-            self.0.stop(&Error::Failed { reason }, VecDeque::new());
-        }
-    }
-}
-
 /// The part under one lock.
 pub(crate) struct Queue {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) bytes: usize,
     pub(crate) closing: bool,
+    /// Nothing more is written, not even a clean end.
+    pub(crate) abandoned: bool,
     /// Why nothing is taken any more.
     pub(crate) stopped: Option<Error>,
     pub(crate) health: Health,
@@ -79,6 +69,7 @@ impl Shared {
                 pending: VecDeque::new(),
                 bytes: 0,
                 closing: false,
+                abandoned: false,
                 stopped: None,
                 health: Health::Ok,
                 free: 0,
@@ -115,7 +106,8 @@ impl Shared {
             if queue.bytes == 0 || queue.bytes + bytes <= limit {
                 return Ok(queue);
             }
-            if self.options.queue_full == QueueFull::Refuse {
+            let refuse = self.options.queue_full == QueueFull::Refuse;
+            if refuse || self.options.commit == Commit::Caller {
                 queue.counters.refused += 1;
                 return Err(Error::QueueFull {
                     queued: queue.bytes,
@@ -145,34 +137,23 @@ impl Shared {
         Ok(queue)
     }
 
-    /// The next group; `None` when the store is closing and nothing is left.
-    fn take(&self) -> Option<VecDeque<Pending>> {
+    /// The next group; empty when nothing waits.
+    pub(crate) fn take(&self) -> VecDeque<Pending> {
         let mut queue = self.lock();
-        loop {
-            if !queue.pending.is_empty() {
-                let mut bytes = 0;
-                let mut until = 0;
-                while until < queue.pending.len() && bytes < GROUP_BYTES {
-                    bytes += queue.pending[until].draft.frame_bytes();
-                    until += 1;
-                }
-                if until == queue.pending.len() {
-                    return Some(std::mem::take(&mut queue.pending));
-                }
-                return Some(queue.pending.drain(..until).collect());
-            }
-            if queue.closing {
-                return None;
-            }
-            queue = self
-                .work
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        let mut until = 0;
+        while until < queue.pending.len() && bytes < GROUP_BYTES {
+            bytes += queue.pending[until].draft.frame_bytes();
+            until += 1;
         }
+        if until == queue.pending.len() {
+            return std::mem::take(&mut queue.pending);
+        }
+        queue.pending.drain(..until).collect()
     }
 
     /// Makes committed frames readable and acknowledges them, in order.
-    fn acknowledge(
+    pub(crate) fn acknowledge(
         &self,
         writer: &mut Writer,
         placed: Vec<FrameRef>,
@@ -213,7 +194,7 @@ impl Shared {
     /// The disk stays full: refuses what waits, gives its numbers back, and returns what must be
     /// written all the same, because a record of level `Memory` is acknowledged already. That goes
     /// for what comes before such a record in its stream too, lest a number be missing.
-    fn refuse_waiting(&self, group: VecDeque<Pending>, free: u64) -> VecDeque<Pending> {
+    pub(crate) fn refuse_waiting(&self, group: VecDeque<Pending>, free: u64) -> VecDeque<Pending> {
         let mut queue = self.lock();
         let waiting = group.into_iter().chain(std::mem::take(&mut queue.pending));
         let (mut kept, mut refused) = (VecDeque::new(), Vec::new());
@@ -246,45 +227,16 @@ impl Shared {
         kept
     }
 
-    /// Nothing waits but the disk was full: takes records again as soon as there may be room, and
-    /// trim marks, which may make it. Returns at once when the store is closing.
-    fn idle_while_full(&self, writer: &mut Writer) -> Result<(), Fault> {
-        while self.lock().health == Health::Full {
-            let mut marks = VecDeque::new();
-            let marked = self.marks_first(writer, &mut marks)?;
-            marks
-                .into_iter()
-                .rev()
-                .for_each(|mark| self.lock().pending.push_front(mark));
-            match writer.room() {
-                Err(Fault::Full(_)) if marked => {}
-                Err(Fault::Full(free)) if self.wait_for_room(free) => {}
-                Err(_) => return Ok(()),
-                Ok(_) => self.lock().health = Health::Ok,
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the disk may have room again; false when the store is closing meanwhile.
-    fn wait_for_room(&self, free: u64) -> bool {
+    /// The disk has no room: refuses records until it has.
+    pub(crate) fn full(&self, free: u64) {
         let mut queue = self.lock();
         queue.health = Health::Full;
         queue.free = free;
         self.room.notify_all();
-        if !queue.closing {
-            let poll = self.options.full_poll;
-            let woken = self
-                .work
-                .wait_timeout(queue, poll)
-                .unwrap_or_else(PoisonError::into_inner);
-            queue = woken.0;
-        }
-        !queue.closing
     }
 
     /// Nothing more is taken; everything that waits is told.
-    fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
+    pub(crate) fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
         let (left, cores) = {
             let mut queue = self.lock();
             if let Error::Failed { reason } = reason {
@@ -304,7 +256,7 @@ impl Shared {
         }
     }
 
-    fn count(&self, writer: &Writer) {
+    pub(crate) fn count(&self, writer: &Writer) {
         let mut queue = self.lock();
         queue.counters.bytes = writer.done.bytes;
         queue.counters.groups = writer.done.groups;
@@ -313,7 +265,7 @@ impl Shared {
 
     /// Removes the segments in which every record is trimmed, then the oldest above the size limit,
     /// from the indexes first.
-    fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
+    pub(crate) fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
         let dead = writer.remove_dead()?;
         for &segment in &dead {
             self.reader.forget(segment);
@@ -333,85 +285,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The commit thread.
-    pub(crate) fn run(&self, mut writer: Writer) {
-        let _told = OnPanic(self);
-        let ended = self.commit_all(&mut writer);
-        let ended = ended.and_then(|()| {
-            let closed = writer.close();
-            let reason = closed.clone().err().unwrap_or(Error::Closed);
-            self.stop(&reason, VecDeque::new());
-            closed
-        });
-        self.lock().ended = Some(ended);
-    }
-
-    /// Writes the trim marks of a group and of the queue past the reserve, for they make room; false
-    /// when there are none.
-    fn marks_first(
-        &self,
-        writer: &mut Writer,
-        group: &mut VecDeque<Pending>,
-    ) -> Result<bool, Fault> {
-        let split = |all: VecDeque<Pending>| -> (VecDeque<Pending>, VecDeque<Pending>) {
-            all.into_iter().partition(|it| it.draft.kind == Kind::Trim)
-        };
-        let (mut marks, rest) = split(std::mem::take(group));
-        *group = rest;
-        {
-            let mut queue = self.lock();
-            let (more, rest) = split(std::mem::take(&mut queue.pending));
-            queue.pending = rest;
-            marks.extend(more);
-        }
-        let any = !marks.is_empty();
-        while !marks.is_empty() {
-            match writer.commit(marks.iter().map(|pending| &pending.draft), false) {
-                Ok(placed) => self.acknowledge(writer, placed, &mut marks),
-                Err(fault) => {
-                    marks.extend(group.drain(..));
-                    *group = marks;
-                    return match fault {
-                        Fault::Full(_) => Ok(false),
-                        failed => Err(failed),
-                    };
-                }
-            }
-        }
-        self.trim(writer)?;
-        Ok(any)
-    }
-
-    /// What to do about a fault: `Ok` to try again with what is left of the group, or the end.
-    fn after_fault(
-        &self,
-        fault: Fault,
-        writer: &mut Writer,
-        group: &mut VecDeque<Pending>,
-        polls: &mut u32,
-    ) -> Result<(), Error> {
-        let Fault::Full(free) = fault else {
-            return Err(self.error_of(fault));
-        };
-        let marked = self.marks_first(writer, group);
-        if marked.map_err(|fault| self.error_of(fault))? {
-            return Ok(());
-        }
-        if !self.wait_for_room(free) {
-            return Err(self.error_of(Fault::Full(free)));
-        }
-        *polls += 1;
-        if *polls >= self.options.full_polls {
-            *polls = 0;
-            if let Err(fault @ Fault::Failed(_)) = writer.settle() {
-                return Err(self.error_of(fault));
-            }
-            *group = self.refuse_waiting(std::mem::take(group), free);
-        }
-        Ok(())
-    }
-
-    fn error_of(&self, fault: Fault) -> Error {
+    pub(crate) fn error_of(&self, fault: Fault) -> Error {
         match fault {
             Fault::Full(free) => Error::Full {
                 free,
@@ -419,42 +293,5 @@ impl Shared {
             },
             Fault::Failed(reason) => Error::Failed { reason },
         }
-    }
-
-    fn commit_all(&self, writer: &mut Writer) -> Result<(), Error> {
-        // What a power loss kept from being removed.
-        if let Err(fault) = self.trim(writer) {
-            let error = self.error_of(fault);
-            self.stop(&error, VecDeque::new());
-            return Err(error);
-        }
-        while let Some(mut group) = self.take() {
-            let mut polls = 0;
-            while !group.is_empty() {
-                let drafts = group.iter().map(|pending| &pending.draft);
-                let fault = match writer.commit(drafts, true) {
-                    Ok(placed) => {
-                        self.count(writer);
-                        self.acknowledge(writer, placed, &mut group);
-                        self.trim(writer).err()
-                    }
-                    Err(fault) => Some(fault),
-                };
-                let Some(fault) = fault else {
-                    polls = 0;
-                    continue;
-                };
-                if let Err(error) = self.after_fault(fault, writer, &mut group, &mut polls) {
-                    self.stop(&error, group);
-                    return Err(error);
-                }
-            }
-            if let Err(fault) = self.idle_while_full(writer) {
-                let error = self.error_of(fault);
-                self.stop(&error, VecDeque::new());
-                return Err(error);
-            }
-        }
-        Ok(())
     }
 }

@@ -6,12 +6,14 @@ use crate::frame::Definition;
 use crate::index::Index;
 use crate::open::{Opened, draw_epoch, open};
 use crate::queue::{Pending, Shared};
+use crate::step::{Committer, Step};
 use crate::stream::Core;
 use crate::{
-    Disk, Error, Health, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS, Options, Recovery,
-    Stream, StreamInfo,
+    Commit, Disk, Error, Health, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS, Options,
+    Recovery, Stream, StreamInfo,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
 /// All definitions together may take half a segment, or this if that is more.
@@ -36,6 +38,20 @@ pub struct Counters {
     pub trimmed_segments: u64,
 }
 
+/// What a call of [`Store::commit`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// Nothing was queued.
+    Nothing,
+    /// A group was written, synced if one of its streams needs that, and acknowledged.
+    Group,
+    /// There is no room. After [`Options::full_polls`] such calls what waits is refused.
+    Full {
+        /// Bytes that are free.
+        free: u64,
+    },
+}
+
 /// Serializes what changes definitions.
 struct Definer {
     seed: u64,
@@ -47,6 +63,9 @@ pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     definer: Mutex<Definer>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// With [`Commit::Caller`], until it has ended.
+    committer: Mutex<Option<Committer>>,
+    this: Weak<Owner>,
 }
 
 impl Owner {
@@ -103,7 +122,7 @@ impl Owner {
         });
         drop(queue);
         self.shared.work.notify_one();
-        ack.wait()
+        ack.wait(self.driven().as_ref())
     }
 
     fn create(&self, name: &str, level: Level, metadata: &[u8]) -> Result<Arc<Core>, Error> {
@@ -140,8 +159,78 @@ impl Owner {
         Ok(core)
     }
 
+    /// What an acknowledgement needs to be waited for.
+    pub(crate) fn driven(&self) -> Option<Weak<Owner>> {
+        (self.shared.options.commit == Commit::Caller).then(|| Weak::clone(&self.this))
+    }
+
+    /// One group, on this thread.
+    pub(crate) fn commit(&self) -> Result<Committed, Error> {
+        let mut slot = self.committer();
+        let Some(committer) = slot.as_mut() else {
+            let stopped = self.shared.lock().stopped.clone();
+            return stopped.map_or(Ok(Committed::Nothing), Err);
+        };
+        let mut committed = Committed::Nothing;
+        loop {
+            match self.shared.step(committer) {
+                Ok(Step::Done) => committed = Committed::Group,
+                Ok(Step::Idle) => return Ok(committed),
+                Ok(Step::Full(free)) => return Ok(Committed::Full { free }),
+                Err(error) => {
+                    // What failed is never tried again.
+                    *slot = None;
+                    self.shared.lock().ended = Some(Err(error.clone()));
+                    return Err(error);
+                }
+            }
+            if committer.is_free() {
+                return Ok(committed);
+            }
+        }
+    }
+
+    fn committer(&self) -> MutexGuard<'_, Option<Committer>> {
+        self.committer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is left and marks the clean end, on this thread.
+    fn end(&self) -> Result<(), Error> {
+        let Some(mut committer) = self.committer().take() else {
+            return self.shared.lock().ended.clone().unwrap_or(Ok(()));
+        };
+        let ended = loop {
+            match self.shared.step(&mut committer) {
+                Ok(Step::Done) => {}
+                Ok(Step::Idle) => break self.shared.end(&mut committer),
+                Ok(Step::Full(_)) if committer.is_free() => break self.shared.end(&mut committer),
+                Ok(Step::Full(free)) => break Err(self.shared.give_up(&mut committer, free)),
+                Err(error) => break Err(error),
+            }
+        };
+        self.shared.lock().ended = Some(ended.clone());
+        ended
+    }
+
+    fn abandon(&self) {
+        {
+            let mut queue = self.shared.lock();
+            queue.abandoned = true;
+            queue.closing = true;
+        }
+        drop(self.committer().take());
+        // The thread ends without writing.
+        let _ = self.close();
+        self.shared.stop(&Error::Closed, VecDeque::new());
+    }
+
     fn close(&self) -> Result<(), Error> {
         self.shared.lock().closing = true;
+        if self.shared.options.commit == Commit::Caller {
+            return self.end();
+        }
         self.shared.work.notify_all();
         self.shared.room.notify_all();
         let thread = self
@@ -166,6 +255,16 @@ impl Drop for Owner {
         // Who wants to know calls `Store::close`.
         let _ = self.close();
     }
+}
+
+fn start_thread(shared: &Arc<Shared>, committer: Committer) -> Result<JoinHandle<()>, Error> {
+    let shared = Arc::clone(shared);
+    let builder = thread::Builder::new().name("chappe-log".to_owned());
+    let thread = builder.spawn(move || shared.run(committer));
+    thread.map_err(|error| Error::Io {
+        what: "start the commit thread".to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 /// A log that is open. Clones share it; the last handle (store, stream, follower) that goes closes
@@ -201,28 +300,19 @@ impl Store {
                 queue.next_id = queue.next_id.max(id.saturating_add(1));
             }
         }
-        let thread = {
-            let shared = Arc::clone(&shared);
-            let builder = thread::Builder::new().name("chappe-log".to_owned());
-            builder
-                .spawn(move || shared.run(writer))
-                .map_err(|error| Error::Io {
-                    what: "start the commit thread".to_owned(),
-                    reason: error.to_string(),
-                })?
+        let committer = Committer::new(writer);
+        let (thread, committer) = match shared.options.commit {
+            Commit::Thread => (Some(start_thread(&shared, committer)?), None),
+            Commit::Caller => (None, Some(committer)),
         };
-        let definer = Mutex::new(Definer { seed, drawn });
-        let owner = Owner {
+        let owner = Arc::new_cyclic(|this| Owner {
             shared,
-            definer,
-            thread: Mutex::new(Some(thread)),
-        };
-        Ok((
-            Store {
-                owner: Arc::new(owner),
-            },
-            recovery,
-        ))
+            definer: Mutex::new(Definer { seed, drawn }),
+            thread: Mutex::new(thread),
+            committer: Mutex::new(committer),
+            this: Weak::clone(this),
+        });
+        Ok((Store { owner }, recovery))
     }
 
     /// Opens a stream, or creates it. A changed level or changed metadata are recorded before it
@@ -278,6 +368,21 @@ impl Store {
     /// What was counted since opening.
     pub fn counters(&self) -> Counters {
         self.owner.shared.lock().counters
+    }
+
+    /// With [`Commit::Caller`]: writes one group of what is queued, syncs it if one of its streams
+    /// needs that, and acknowledges it, on this thread. With [`Commit::Thread`] it does nothing.
+    ///
+    /// # Errors
+    /// The store has stopped: a write or a sync failed. Everything that waited was told.
+    pub fn commit(&self) -> Result<Committed, Error> {
+        self.owner.commit()
+    }
+
+    /// Stops without writing anything more: what is queued is refused and the log has no clean end,
+    /// as if the process had been killed. For simulations; streams that are still held can be read.
+    pub fn abandon(self) {
+        self.owner.abandon();
     }
 
     /// Writes and syncs what is queued, marks the clean end and stops. Streams that are still held

@@ -8,7 +8,7 @@ use crate::queue::Pending;
 use crate::read::Got;
 use crate::store::Owner;
 use crate::{Error, Follower, GapReason, Level, Position, Record, Rollback};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 8 * 1024 * 1024;
 pub(crate) struct View {
     pub(crate) definition: Definition,
     pub(crate) index: Index,
-    pub(crate) wakers: HashMap<u64, Waker>,
+    pub(crate) wakers: BTreeMap<u64, Waker>,
     pub(crate) stopped: Option<Error>,
     next_follower: u64,
 }
@@ -43,7 +43,7 @@ impl Core {
             view: Mutex::new(View {
                 definition,
                 index,
-                wakers: HashMap::new(),
+                wakers: BTreeMap::new(),
                 stopped: None,
                 next_follower: 0,
             }),
@@ -59,7 +59,7 @@ impl Core {
     pub(crate) fn committed(&self, segment: u32, frame: FrameRef, wakers: &mut Vec<Waker>) -> bool {
         let mut view = self.view();
         let entered = view.index.push(segment, frame);
-        wakers.extend(view.wakers.drain().map(|(_, waker)| waker));
+        wakers.extend(std::mem::take(&mut view.wakers).into_values());
         entered
     }
 
@@ -73,7 +73,7 @@ impl Core {
         let wakers: Vec<Waker> = {
             let mut view = self.view();
             view.stopped = Some(reason.clone());
-            view.wakers.drain().map(|(_, waker)| waker).collect()
+            std::mem::take(&mut view.wakers).into_values().collect()
         };
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -169,6 +169,7 @@ impl Stream {
             },
             count,
             ack,
+            driven: self.owner.driven(),
         })
     }
 
@@ -191,7 +192,11 @@ impl Stream {
         };
         if before <= first {
             ack.resolve(Ok(()));
-            return Ok(Trimmed { first, ack });
+            return Ok(Trimmed {
+                first,
+                ack,
+                driven: None,
+            });
         }
         let draft = Draft::trim(self.core.id, self.core.epoch, before, level);
         let mut queue = self.owner.shared.room_for_mark(&draft)?;
@@ -204,7 +209,11 @@ impl Stream {
         drop(queue);
         self.owner.shared.work.notify_one();
         let first = before;
-        Ok(Trimmed { first, ack })
+        Ok(Trimmed {
+            first,
+            ack,
+            driven: self.owner.driven(),
+        })
     }
 
     /// The name.

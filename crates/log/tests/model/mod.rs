@@ -35,7 +35,18 @@ pub(crate) fn options() -> Options {
 
 /// Runs until all is done or the power is gone; true if it was all done.
 pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64) -> bool {
-    let Ok((store, _)) = Store::open(Box::new(disk.clone()), options(), seed) else {
+    workload_with(options(), disk, model, seed, steps)
+}
+
+/// As [`workload`], with other options.
+pub(crate) fn workload_with(
+    options: Options,
+    disk: &SimDisk,
+    model: &mut Model,
+    seed: u64,
+    steps: u64,
+) -> bool {
+    let Ok((store, _)) = Store::open(Box::new(disk.clone()), options, seed) else {
         return false;
     };
     let mut streams = Vec::new();

@@ -1,0 +1,244 @@
+//! Committing step by step: what the commit thread does over and over, and what a caller does that
+//! drives the store itself.
+//!
+//! A step never waits: it writes what is queued, or says that the disk has no room. Waiting between
+//! steps is the thread's affair ([`Shared::run`]), so that a simulation can take the thread's place.
+
+use crate::commit::{Fault, Writer};
+use crate::frame::Kind;
+use crate::queue::{Pending, Shared};
+use crate::{Error, Health};
+use std::collections::VecDeque;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something was written or refused; there may be more to do.
+    Done,
+    /// Nothing waits.
+    Idle,
+    /// There is no room; so many bytes are free.
+    Full(u64),
+}
+
+/// The writer, and the group that it is at.
+pub(crate) struct Committer {
+    pub(crate) writer: Writer,
+    group: VecDeque<Pending>,
+    /// How often the disk was found full since something was last written or refused.
+    polls: u32,
+    begun: bool,
+}
+
+impl Committer {
+    pub(crate) fn new(writer: Writer) -> Committer {
+        Committer {
+            writer,
+            group: VecDeque::new(),
+            polls: 0,
+            begun: false,
+        }
+    }
+
+    /// Whether the group is written.
+    pub(crate) fn is_free(&self) -> bool {
+        self.group.is_empty()
+    }
+}
+
+/// Tells everybody when the commit thread ends by a panic.
+struct OnPanic<'a>(&'a Shared);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the commit thread ended by a panic".to_owned();
+            self.0.stop(&Error::Failed { reason }, VecDeque::new());
+        }
+    }
+}
+
+impl Shared {
+    /// One step. After an error the store has stopped and everybody was told.
+    pub(crate) fn step(&self, committer: &mut Committer) -> Result<Step, Error> {
+        let step = self.try_step(committer);
+        step.inspect_err(|error| self.stop(error, std::mem::take(&mut committer.group)))
+    }
+
+    fn try_step(&self, committer: &mut Committer) -> Result<Step, Error> {
+        if !std::mem::replace(&mut committer.begun, true) {
+            // What a power loss kept from being removed.
+            let trimmed = self.trim(&mut committer.writer);
+            trimmed.map_err(|fault| self.error_of(fault))?;
+        }
+        if committer.group.is_empty() {
+            committer.group = self.take();
+        }
+        let Committer {
+            writer,
+            group,
+            polls,
+            ..
+        } = committer;
+        if group.is_empty() {
+            return self.look_for_room(writer);
+        }
+        let drafts = group.iter().map(|pending| &pending.draft);
+        let fault = match writer.commit(drafts, true) {
+            Ok(placed) => {
+                self.count(writer);
+                self.acknowledge(writer, placed, group);
+                self.trim(writer).err()
+            }
+            Err(fault) => Some(fault),
+        };
+        match fault {
+            None => {
+                *polls = 0;
+                Ok(Step::Done)
+            }
+            Some(Fault::Full(free)) => self.no_room(free, committer),
+            Some(failed) => Err(self.error_of(failed)),
+        }
+    }
+
+    /// Nothing waits; if the disk was full, takes records again as soon as there may be room.
+    fn look_for_room(&self, writer: &Writer) -> Result<Step, Error> {
+        if self.lock().health != Health::Full {
+            return Ok(Step::Idle);
+        }
+        match writer.room() {
+            Err(Fault::Full(free)) => {
+                self.full(free);
+                Ok(Step::Full(free))
+            }
+            Err(failed) => Err(self.error_of(failed)),
+            Ok(_) => {
+                self.lock().health = Health::Ok;
+                Ok(Step::Idle)
+            }
+        }
+    }
+
+    /// The group has no room: trim marks may make some; after enough looks what waits is refused.
+    fn no_room(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
+        let Committer {
+            writer,
+            group,
+            polls,
+            ..
+        } = committer;
+        let marked = self.marks_first(writer, group);
+        if marked.map_err(|fault| self.error_of(fault))? {
+            return Ok(Step::Done);
+        }
+        self.full(free);
+        *polls = polls.saturating_add(1);
+        if *polls > self.options.full_polls {
+            *polls = 0;
+            if let Err(fault @ Fault::Failed(_)) = writer.settle() {
+                return Err(self.error_of(fault));
+            }
+            *group = self.refuse_waiting(std::mem::take(group), free);
+        }
+        Ok(Step::Full(free))
+    }
+
+    /// Writes the trim marks of a group and of the queue past the reserve, for they make room; false
+    /// when there are none.
+    fn marks_first(
+        &self,
+        writer: &mut Writer,
+        group: &mut VecDeque<Pending>,
+    ) -> Result<bool, Fault> {
+        let split = |all: VecDeque<Pending>| -> (VecDeque<Pending>, VecDeque<Pending>) {
+            all.into_iter().partition(|it| it.draft.kind == Kind::Trim)
+        };
+        let (mut marks, rest) = split(std::mem::take(group));
+        *group = rest;
+        {
+            let mut queue = self.lock();
+            let (more, rest) = split(std::mem::take(&mut queue.pending));
+            queue.pending = rest;
+            marks.extend(more);
+        }
+        let any = !marks.is_empty();
+        while !marks.is_empty() {
+            match writer.commit(marks.iter().map(|pending| &pending.draft), false) {
+                Ok(placed) => self.acknowledge(writer, placed, &mut marks),
+                Err(fault) => {
+                    marks.extend(group.drain(..));
+                    *group = marks;
+                    return match fault {
+                        Fault::Full(_) => Ok(false),
+                        failed => Err(failed),
+                    };
+                }
+            }
+        }
+        self.trim(writer)?;
+        Ok(any)
+    }
+
+    /// Writes what is left, marks the clean end, tells everybody.
+    pub(crate) fn end(&self, committer: &mut Committer) -> Result<(), Error> {
+        let closed = committer.writer.close();
+        let reason = closed.clone().err().unwrap_or(Error::Closed);
+        self.stop(&reason, std::mem::take(&mut committer.group));
+        closed
+    }
+
+    /// The commit thread.
+    pub(crate) fn run(&self, mut committer: Committer) {
+        let _told = OnPanic(self);
+        let ended = self.commit_all(&mut committer);
+        let ended = ended.and_then(|abandoned| match abandoned {
+            true => Ok(()),
+            false => self.end(&mut committer),
+        });
+        self.lock().ended = Some(ended);
+    }
+
+    /// Steps and waits until the store is closing (false) or abandoned (true).
+    fn commit_all(&self, committer: &mut Committer) -> Result<bool, Error> {
+        loop {
+            if self.lock().abandoned {
+                return Ok(true);
+            }
+            match self.step(committer)? {
+                Step::Done => {}
+                Step::Idle => {
+                    let mut queue = self.lock();
+                    while queue.pending.is_empty() && !queue.closing {
+                        let woken = self.work.wait(queue);
+                        queue = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
+                    }
+                    if queue.pending.is_empty() {
+                        return Ok(queue.abandoned);
+                    }
+                }
+                Step::Full(free) => {
+                    let mut queue = self.lock();
+                    if !queue.closing {
+                        let woken = self.work.wait_timeout(queue, self.options.full_poll);
+                        queue = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                    }
+                    if queue.closing && !queue.abandoned {
+                        if committer.is_free() && queue.pending.is_empty() {
+                            return Ok(false);
+                        }
+                        drop(queue);
+                        return Err(self.give_up(committer, free));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The store is closing and the disk is full: what waits is told so.
+    pub(crate) fn give_up(&self, committer: &mut Committer, free: u64) -> Error {
+        let error = self.error_of(Fault::Full(free));
+        self.stop(&error, std::mem::take(&mut committer.group));
+        error
+    }
+}

@@ -1,0 +1,145 @@
+//! Goal: a store that its caller drives does what one with a thread does, and does the same each
+//! time, so that a simulation of it can be repeated.
+//! Method: the same workload twice on two simulated disks must leave the same bytes and the same
+//! boundaries; power losses at every boundary are judged as for the thread; what is queued moves
+//! only by `commit`; a full disk is counted by calls.
+
+mod model;
+
+use chappe_log::{Commit, Committed, Error, Health, Level, MemoryDisk, Options, QueueFull, Store};
+use chappe_sim::{Operation, SimDisk};
+use model::{Model, judge, options, workload, workload_with};
+
+fn driven() -> Options {
+    Options {
+        commit: Commit::Caller,
+        ..options()
+    }
+}
+
+#[test]
+fn the_same_calls_leave_the_same_bytes() {
+    for seed in 1..=4 {
+        let run = || {
+            let disk = SimDisk::new(seed);
+            let mut model = Model::default();
+            assert!(workload_with(driven(), &disk, &mut model, seed, 40));
+            assert!(model.removed > 1);
+            let files: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
+            (disk.names(), files, disk.boundaries())
+        };
+        let (first, second) = (run(), run());
+        assert!(first == second, "seed {seed}");
+        // A thread acknowledges the same, if in other groups.
+        let (mut one, mut other) = (Model::default(), Model::default());
+        assert!(workload(&SimDisk::new(seed), &mut one, seed, 40));
+        let disk = SimDisk::new(seed);
+        assert!(workload_with(driven(), &disk, &mut other, seed, 40));
+        assert!(one.issued == other.issued, "seed {seed}");
+    }
+}
+
+#[test]
+fn power_loss_at_every_boundary() {
+    let mut cuts = 0;
+    for seed in 1..=2 {
+        for boundary in 0.. {
+            let disk = SimDisk::new(seed * 1000 + boundary);
+            let mut model = Model::default();
+            disk.cut_power_at(boundary);
+            let done = workload_with(driven(), &disk, &mut model, seed, 25);
+            for image in 0..4 {
+                let image_seed = seed << 40 | boundary << 8 | image;
+                let found = disk.crash(image_seed);
+                judge(&found, &mut model.clone(), Level::Power, image_seed);
+            }
+            if done {
+                break;
+            }
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 100, "{cuts} cuts");
+}
+
+#[test]
+fn what_is_queued_moves_only_by_commit() {
+    let disk = MemoryDisk::new();
+    let (store, _) = Store::open(Box::new(disk.clone()), driven(), 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    let groups = store.counters().groups;
+    let one = |n: u8| stream.append(vec![(0, vec![n])]).unwrap();
+    let appended = [one(1), one(2), one(3)];
+    assert!(appended.iter().all(|one| one.try_result().is_none()));
+    assert_eq!(stream.last(), 0);
+    assert_eq!(store.commit(), Ok(Committed::Group));
+    assert!(appended.iter().all(|one| one.try_result() == Some(Ok(()))));
+    assert_eq!((stream.last(), store.counters().groups), (3, groups + 1));
+    assert_eq!(store.commit(), Ok(Committed::Nothing));
+    // Who waits, commits.
+    assert_eq!(one(4).wait(), Ok(()));
+    let trimmed = stream.trim(2).unwrap();
+    assert_eq!(trimmed.try_result(), None);
+    assert_eq!(trimmed.wait(), Ok(()));
+    // What is queued when the store is abandoned is not there.
+    let lost = one(5);
+    let handle = stream.clone();
+    store.abandon();
+    assert!(matches!(lost.try_result(), Some(Err(_))));
+    assert_eq!(handle.read(2, 9).unwrap().len(), 3);
+    assert_eq!(handle.append(vec![(0, vec![])]).err(), Some(Error::Closed));
+    let (store, recovery) = Store::open(Box::new(disk), driven(), 2).unwrap();
+    assert!(!recovery.clean);
+    assert_eq!(store.existing("a").unwrap().last(), 4);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_store_with_a_thread_is_abandoned_too() {
+    let disk = SimDisk::new(1);
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    stream.append(vec![(0, vec![1])]).unwrap().wait().unwrap();
+    let boundaries = disk.boundaries();
+    store.abandon();
+    assert_eq!(disk.boundaries(), boundaries);
+    drop(stream);
+    assert_eq!(disk.boundaries(), boundaries);
+    let (_, recovery) = Store::open(Box::new(disk), options(), 2).unwrap();
+    assert!(!recovery.clean && recovery.records == 1);
+}
+
+#[test]
+fn a_full_disk_is_counted_by_calls() {
+    let disk = SimDisk::new(1);
+    let options = Options {
+        full_polls: 3,
+        queue_full: QueueFull::Wait,
+        ..driven()
+    };
+    let (store, _) = Store::open(Box::new(disk.clone()), options, 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    stream.append(vec![(0, vec![1])]).unwrap().wait().unwrap();
+    disk.set_capacity(disk.used() + 10);
+    let waits = stream.append(vec![(0, vec![2])]).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(store.commit(), Ok(Committed::Full { .. })));
+        assert_eq!(waits.try_result(), None);
+    }
+    assert!(matches!(store.commit(), Ok(Committed::Full { .. })));
+    assert!(matches!(waits.try_result(), Some(Err(Error::Full { .. }))));
+    assert_eq!(store.health(), Health::Full);
+    disk.set_capacity(u64::MAX);
+    assert_eq!(store.commit(), Ok(Committed::Nothing));
+    let appended = stream.append(vec![(0, vec![3])]).unwrap();
+    assert_eq!(appended.first.sequence, 2);
+    appended.wait().unwrap();
+    // A failed sync ends it, and nothing is written after that.
+    disk.fail(Operation::Sync, 0, false);
+    let failed = stream.append(vec![(0, vec![4])]).unwrap();
+    assert!(matches!(failed.wait(), Err(Error::Failed { .. })));
+    let boundaries = disk.boundaries();
+    assert!(matches!(store.commit(), Err(Error::Failed { .. })));
+    assert!(matches!(store.close(), Err(Error::Failed { .. })));
+    assert_eq!(disk.boundaries(), boundaries);
+}
