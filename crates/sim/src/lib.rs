@@ -1,7 +1,9 @@
-//! A simulated disk that loses what was not synced, tears writes, fails and rots, from a seed.
+//! Networks and disks on one virtual clock, from a seed.
 //!
-//! Networks are not simulated here: the machines' own tests do that.
+//! [`network`] is the network: links, connections, nodes that die, stand still and lose their power.
+//! [`SimDisk`] is the disk: it loses what was not synced, tears writes, fails, fills up and rots.
 
 mod disk;
+pub mod network;
 
 pub use disk::{Operation, SimDisk};

@@ -1,0 +1,119 @@
+//! Machines on the raw network: one on each node, run by the one drain loop.
+
+use chappe_machine::{Input, Instant, Machine, Output, drain};
+
+use super::{Network, Node, Step};
+
+/// What a machine's messages are on a network.
+pub trait Wire: Machine {
+    /// What is sent.
+    type Payload: Clone;
+    /// What the machine is given for a message.
+    fn receive(from: Node, payload: Self::Payload) -> Self::Receive;
+    /// Where a message goes, how many bytes it has, and the message.
+    fn transmit(transmit: Self::Transmit) -> (Node, u32, Self::Payload);
+}
+
+struct Slot<M> {
+    machine: Option<M>,
+    /// The earliest timer that is set for it.
+    timer: Option<Instant>,
+}
+
+/// A machine on each node of a raw network.
+pub struct Nodes<M: Wire> {
+    /// The network; its links and nodes may be changed at any time.
+    pub network: Network<M::Payload>,
+    slots: Vec<Slot<M>>,
+}
+
+impl<M: Wire> Nodes<M> {
+    /// Nodes on a network that has none yet.
+    #[must_use]
+    pub fn new(network: Network<M::Payload>) -> Self {
+        Self {
+            network,
+            slots: Vec::new(),
+        }
+    }
+
+    /// A new node with its machine. The machine is asked for its deadline; it acts by an input.
+    pub fn add(&mut self, machine: M) -> Node {
+        let node = self.network.add_node();
+        self.slots.push(Slot {
+            machine: None,
+            timer: None,
+        });
+        self.put(node, machine);
+        node
+    }
+
+    /// Gives a node another machine: a restart.
+    pub fn put(&mut self, node: Node, machine: M) {
+        let deadline = machine.deadline();
+        let slot = &mut self.slots[node.0 as usize];
+        slot.machine = Some(machine);
+        slot.timer = None;
+        self.set_deadline(node, deadline);
+    }
+
+    /// A node's machine.
+    #[must_use]
+    pub fn machine(&self, node: Node) -> Option<&M> {
+        self.slots.get(node.0 as usize)?.machine.as_ref()
+    }
+
+    /// Gives a node's machine an input, and hands its events to `heard`.
+    pub fn input(
+        &mut self,
+        node: Node,
+        input: Input<M::Receive, M::Command>,
+        mut heard: impl FnMut(Instant, Node, M::Event),
+    ) {
+        let now = self.network.now();
+        let Some(machine) = &mut self.slots[node.0 as usize].machine else {
+            return;
+        };
+        let network = &mut self.network;
+        let deadline = drain(machine, now, input, |output| match output {
+            Output::Transmit(transmit) => {
+                let (to, bytes, payload) = M::transmit(transmit);
+                network.send(node, to, bytes, payload);
+            }
+            Output::Event(event) => heard(now, node, event),
+        });
+        self.set_deadline(node, deadline);
+    }
+
+    fn set_deadline(&mut self, node: Node, deadline: Option<Instant>) {
+        let Some(at) = deadline else { return };
+        let slot = &mut self.slots[node.0 as usize];
+        // An early timeout is harmless; a later timer is set when the earlier one has passed.
+        if slot.timer.is_none_or(|timer| at < timer) {
+            slot.timer = Some(at);
+            self.network.set_timer(node, at, at.as_nanos());
+        }
+    }
+
+    /// Lets time pass; events of the machines are handed to `heard`.
+    pub fn run_until(&mut self, until: Instant, mut heard: impl FnMut(Instant, Node, M::Event)) {
+        while let Some(step) = self.network.next(until) {
+            match step {
+                Step::Arrived {
+                    node,
+                    from,
+                    payload,
+                } => self.input(node, Input::Receive(M::receive(from, payload)), &mut heard),
+                Step::Timer { node, key } => {
+                    let slot = &mut self.slots[node.0 as usize];
+                    if slot.timer != Some(Instant::from_nanos(key)) {
+                        continue;
+                    }
+                    slot.timer = None;
+                    self.input(node, Input::Timeout, &mut heard);
+                }
+                _ => {}
+            }
+        }
+    }
+}

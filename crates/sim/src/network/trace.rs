@@ -1,0 +1,85 @@
+//! The last things that happened, kept while a run goes on and printed when it fails.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use chappe_machine::Instant;
+
+use super::Node;
+
+/// Default of how many notes are kept: some seconds of a busy run, 200 kB.
+pub const TRACE_NOTES: usize = 4_096;
+
+/// Something that happened. Small and without text of its own, so that noting costs next to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// When.
+    pub at: Instant,
+    /// At which node.
+    pub node: Node,
+    /// What.
+    pub what: &'static str,
+    /// Numbers that belong to it, as `what` says.
+    pub numbers: [u64; 3],
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.at.as_nanos() as f64 / 1e9;
+        let [a, b, c] = self.numbers;
+        write!(
+            f,
+            "{seconds:>14.6} s  node {:<4} {} {a} {b} {c}",
+            self.node.0, self.what
+        )
+    }
+}
+
+/// The last notes.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    notes: VecDeque<Note>,
+    limit: usize,
+    noted: u64,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self::new(TRACE_NOTES)
+    }
+}
+
+impl Trace {
+    /// A trace of so many notes; 0 keeps none.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            notes: VecDeque::new(),
+            limit,
+            noted: 0,
+        }
+    }
+
+    /// Notes something.
+    pub fn note(&mut self, note: Note) {
+        self.noted += 1;
+        if self.limit == 0 {
+            return;
+        }
+        if self.notes.len() == self.limit {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(note);
+    }
+
+    /// The notes that are still there, oldest first.
+    pub fn notes(&self) -> impl Iterator<Item = &Note> {
+        self.notes.iter()
+    }
+
+    /// How much was noted in all.
+    #[must_use]
+    pub fn noted(&self) -> u64 {
+        self.noted
+    }
+}
