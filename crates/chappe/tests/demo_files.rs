@@ -153,6 +153,7 @@ fn element(sequence: u64, nanoseconds: i64, values: Vec<Value>) -> StreamElement
         key: None,
         values,
         quality: Quality::Good,
+        origin: None,
     }
 }
 

@@ -248,6 +248,7 @@ mod tests {
                 key: None,
                 values: Vec::new(),
                 quality: Default::default(),
+                origin: None,
             };
             entry
                 .log

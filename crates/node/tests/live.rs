@@ -44,6 +44,7 @@ async fn store(node: &Node, stream: &str, numbers: std::ops::Range<i64>) {
                 key: None,
                 values: vec![Value::Integer(*n)],
                 quality: Quality::Good,
+                origin: None,
             })
             .collect();
         node.store(stream, &schema(), &elements).await.unwrap();

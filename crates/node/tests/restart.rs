@@ -33,6 +33,7 @@ fn element(text: &str) -> StreamElement {
         key: Some("bed 1".into()),
         values: vec![Value::Text(text.into())],
         quality: Default::default(),
+        origin: None,
     }
 }
 

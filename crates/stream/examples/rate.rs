@@ -38,6 +38,7 @@ fn element(time: i64, values: Vec<Value>) -> Arc<StreamElement> {
         key: None,
         values,
         quality: Quality::Good,
+        origin: None,
     })
 }
 

@@ -1,20 +1,33 @@
 //! Elements as bytes, for the log.
 //!
-//! A record is the version of the schema, then the element without its position and source time
-//! (the log keeps both), in `postcard`. The receive time is written as its distance from the source
-//! time, which is short. Bytes after the element are an error: a record is read whole or not at all.
+//! A record is a varint, then the element without its position and source time (the log keeps
+//! both), in `postcard`. The varint's low eight bits are the version of the schema; its ninth bit
+//! says that the element came over a link, and that its position there follows (epoch, sequence
+//! number, both as varints). The receive time is written as its distance from the source time, which
+//! is short. Bytes after the element are an error: a record is read whole or not at all.
+
+mod validate;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Position, Quality, StreamElement, Timestamp, Value};
+pub(crate) use validate::validate_body;
+pub use validate::validate_record;
+use validate::{read_varint, write_varint};
 
-/// Largest record in bytes; reason: a reader holds one whole, and the longest honest waveform
-/// stretch (100,000 samples) takes 800 kB.
+use crate::{Epoch, Position, Quality, SCHEMA_VERSIONS_MAX, StreamElement, Timestamp, Value};
+
+/// Largest record in bytes, without the origin; reason: a reader holds one whole, and the longest
+/// honest waveform stretch (100,000 samples) takes 800 kB.
 pub const RECORD_BYTES_MAX: usize = 2 << 20;
+
+/// Most bytes that an origin adds: two for the flag in the leading varint, ten a number.
+const ORIGIN_BYTES_MAX: usize = 22;
+
+/// Set in the leading varint when an origin follows.
+const ORIGIN_FOLLOWS: u64 = 1 << 8;
 
 #[derive(Serialize)]
 struct BodyRef<'a> {
-    schema_version: u32,
     delay_ns: i64,
     quality: Quality,
     key: Option<&'a str>,
@@ -23,7 +36,6 @@ struct BodyRef<'a> {
 
 #[derive(Deserialize)]
 struct Body {
-    schema_version: u32,
     delay_ns: i64,
     quality: Quality,
     key: Option<String>,
@@ -40,23 +52,84 @@ pub enum CodecError {
     /// The element takes more than [`RECORD_BYTES_MAX`].
     #[error("the element takes {0} bytes, more than {RECORD_BYTES_MAX}")]
     TooLarge(usize),
+    /// The version of the schema is beyond [`SCHEMA_VERSIONS_MAX`].
+    #[error("schema version {0} is beyond the limit of {SCHEMA_VERSIONS_MAX}")]
+    Version(u32),
+}
+
+/// What stands before the body of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordHead {
+    /// The version of the schema.
+    pub(crate) schema_version: u32,
+    /// Where the element stands at the node that it came from.
+    pub(crate) origin: Option<Position>,
+}
+
+impl RecordHead {
+    /// The head of a record and the body behind it.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
+        let cut = || CodecError::Malformed("it ends within its head".into());
+        let (lead, mut rest) = read_varint(bytes).ok_or_else(cut)?;
+        if lead >= ORIGIN_FOLLOWS << 1 {
+            let why = format!("its head is {lead:#x}, which a newer program may know");
+            return Err(CodecError::Malformed(why));
+        }
+        let mut origin = None;
+        if lead & ORIGIN_FOLLOWS != 0 {
+            let (epoch, after_epoch) = read_varint(rest).ok_or_else(cut)?;
+            let (sequence, after) = read_varint(after_epoch).ok_or_else(cut)?;
+            rest = after;
+            let epoch = Epoch(epoch);
+            origin = Some(Position { epoch, sequence });
+        }
+        let schema_version = (lead & (ORIGIN_FOLLOWS - 1)) as u32;
+        let head = Self {
+            schema_version,
+            origin,
+        };
+        Ok((head, rest))
+    }
+
+    /// Appends the head to `bytes`.
+    pub(crate) fn encode(self, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        if self.schema_version as usize >= SCHEMA_VERSIONS_MAX {
+            return Err(CodecError::Version(self.schema_version));
+        }
+        let version = u64::from(self.schema_version);
+        match self.origin {
+            None => write_varint(version, bytes),
+            Some(origin) => {
+                write_varint(version | ORIGIN_FOLLOWS, bytes);
+                write_varint(origin.epoch.0, bytes);
+                write_varint(origin.sequence, bytes);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The record of `element` under version `schema_version` of its stream's schema.
 ///
 /// # Errors
-/// An element that is too large.
+/// An element that is too large, or a version beyond the limit.
 pub fn encode_element(element: &StreamElement, schema_version: u32) -> Result<Vec<u8>, CodecError> {
     let body = BodyRef {
-        schema_version,
         delay_ns: element.receive_time.0.wrapping_sub(element.source_time.0),
         quality: element.quality,
         key: element.key.as_deref(),
         values: &element.values,
     };
-    let bytes =
-        postcard::to_allocvec(&body).map_err(|error| CodecError::Malformed(error.to_string()))?;
-    if bytes.len() > RECORD_BYTES_MAX {
+    let head = RecordHead {
+        schema_version,
+        origin: element.origin,
+    };
+    let mut bytes = Vec::with_capacity(64);
+    head.encode(&mut bytes)?;
+    let head_bytes = bytes.len();
+    let bytes = postcard::to_extend(&body, bytes)
+        .map_err(|error| CodecError::Malformed(error.to_string()))?;
+    if bytes.len() - head_bytes >= RECORD_BYTES_MAX {
         return Err(CodecError::TooLarge(bytes.len()));
     }
     Ok(bytes)
@@ -72,10 +145,11 @@ pub fn decode_element(
     position: Position,
     source_time: Timestamp,
 ) -> Result<(StreamElement, u32), CodecError> {
-    if bytes.len() > RECORD_BYTES_MAX {
+    if bytes.len() > RECORD_BYTES_MAX + ORIGIN_BYTES_MAX {
         return Err(CodecError::TooLarge(bytes.len()));
     }
-    let (body, rest) = postcard::take_from_bytes::<Body>(bytes)
+    let (head, body) = RecordHead::decode(bytes)?;
+    let (body, rest) = postcard::take_from_bytes::<Body>(body)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     if !rest.is_empty() {
         let rest = rest.len();
@@ -88,6 +162,7 @@ pub fn decode_element(
         key: body.key,
         values: body.values,
         quality: body.quality,
+        origin: head.origin,
     };
-    Ok((element, body.schema_version))
+    Ok((element, head.schema_version))
 }

@@ -46,6 +46,9 @@ pub struct StreamElement {
     pub values: Vec<Value>,
     /// How far the values may be trusted.
     pub quality: Quality,
+    /// Where it stands at the node that it came from, for an element that came over a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Position>,
 }
 
 /// How far an element's values may be trusted.

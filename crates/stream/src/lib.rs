@@ -25,7 +25,7 @@ mod store;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
-pub use codec::{CodecError, RECORD_BYTES_MAX, decode_element, encode_element};
+pub use codec::{CodecError, RECORD_BYTES_MAX, decode_element, encode_element, validate_record};
 pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
 pub use element::{
     Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
@@ -39,7 +39,10 @@ pub use sensor::{
     SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,
     VirtualSensor,
 };
-pub use store::{SCHEMA_VERSIONS_MAX, StoreError, StreamFollower, StreamLog, StreamStore};
+pub use store::{
+    Intake, IntakeError, RawRecords, SCHEMA_VERSIONS_MAX, StoreError, StreamFollower, StreamLog,
+    StreamStore,
+};
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
 };

@@ -458,6 +458,7 @@ impl VirtualSensor {
             key: row.key,
             values: row.values,
             quality: row.quality.unwrap_or(worst),
+            origin: None,
         }
     }
 

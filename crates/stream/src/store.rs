@@ -8,10 +8,14 @@
 //! The log's time of a record is the element's source time, so that a range of time is one of the
 //! source's clock.
 
+mod exchange;
+
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
+
+pub use exchange::{Intake, IntakeError, RawRecords};
 
 use chappe_log::{Appended, Follower, Level, Record, Rollback, Store, Stream};
 use serde::{Deserialize, Serialize};
@@ -61,6 +65,9 @@ pub enum StoreError {
     /// A stored element names a version of the schema that is not stored.
     #[error("the stored element is of version {0} of the schema, which is not stored")]
     UnknownVersion(u32),
+    /// What another node sent does not fit.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
     /// The log refused or failed.
     #[error(transparent)]
     Log(#[from] chappe_log::Error),
@@ -231,7 +238,7 @@ impl StreamLog {
     /// The number of the schema's newest version, from 0.
     #[must_use]
     pub fn schema_version(&self) -> u32 {
-        u32::try_from(self.snapshot().versions.len().saturating_sub(1)).unwrap_or(u32::MAX)
+        self.snapshot().newest_version()
     }
 
     /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
@@ -291,8 +298,7 @@ impl StreamLog {
     /// The first element that does not fit the schema, or what the log says; then none is queued.
     pub fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
         let metadata = self.snapshot();
-        let version =
-            u32::try_from(metadata.versions.len() - 1).map_err(|_| StoreError::Versions)?;
+        let version = metadata.newest_version();
         let mut batch = Vec::with_capacity(elements.len());
         for (index, element) in elements.iter().enumerate() {
             metadata
@@ -301,6 +307,14 @@ impl StreamLog {
                 .map_err(|error| StoreError::Element { index, error })?;
             batch.push((element.source_time.0, encode_element(element, version)?));
         }
+        self.queue(batch, &metadata)
+    }
+
+    fn queue(
+        &self,
+        batch: Vec<(i64, Vec<u8>)>,
+        metadata: &Metadata,
+    ) -> Result<Appended, StoreError> {
         let appended = self.stream.append(batch)?;
         let retention = metadata.retention.unwrap_or(self.default_retention);
         let last = appended.last().sequence;
@@ -480,6 +494,11 @@ impl Metadata {
     fn newest(&self) -> &StreamSchema {
         // `new` and `decode` give at least one.
         &self.versions[self.versions.len() - 1]
+    }
+
+    /// The number of the newest version.
+    fn newest_version(&self) -> u32 {
+        u32::try_from(self.versions.len() - 1).unwrap_or(u32::MAX)
     }
 
     fn encode(&self) -> Result<Vec<u8>, StoreError> {

@@ -32,6 +32,7 @@ fn change(count: u64) -> WindowChange {
             key: None,
             values: vec![Value::Text(format!("{number}/{}", "x".repeat(1_000)))],
             quality: Quality::Good,
+            origin: None,
         }),
     };
     WindowChange {

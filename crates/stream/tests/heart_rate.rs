@@ -47,6 +47,7 @@ fn element(number: u64, time: i64, value: Value) -> StreamElement {
         key: None,
         values: vec![Value::Text("on".into()), value],
         quality: Quality::Good,
+        origin: None,
     }
 }
 

@@ -65,6 +65,7 @@ fn change() -> WindowChange {
                 }),
             ],
             quality: Quality::Good,
+            origin: None,
         }),
     };
     WindowChange {

@@ -34,6 +34,7 @@ fn element(received: i64) -> StreamElement {
         key: None,
         values: vec![Value::Integer(received)],
         quality: Quality::Good,
+        origin: None,
     }
 }
 

@@ -37,6 +37,7 @@ fn element(number: u64, time: i64, values: Vec<Value>) -> Arc<StreamElement> {
         key: Some(format!("k{}", number % 3)),
         values,
         quality: Quality::Good,
+        origin: None,
     })
 }
 

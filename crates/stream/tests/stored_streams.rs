@@ -33,6 +33,7 @@ fn element(time: i64, values: Vec<Value>) -> StreamElement {
         key: Some("bed 1".into()),
         values,
         quality: Quality::Questionable,
+        origin: None,
     }
 }
 
@@ -252,7 +253,8 @@ proptest! {
         times in any::<(i64, i64)>(),
         key in prop::option::of(".{0,20}"),
         quality in prop_oneof![Just(Quality::Good), Just(Quality::Questionable), Just(Quality::Bad)],
-        version in any::<u32>(),
+        version in 0..SCHEMA_VERSIONS_MAX as u32,
+        origin in prop::option::of(any::<(u64, u64)>()),
     ) {
         let position = Position { epoch: Epoch(9), sequence: 4 };
         let element = StreamElement {
@@ -262,6 +264,7 @@ proptest! {
             key,
             values,
             quality,
+            origin: origin.map(|(epoch, sequence)| Position { epoch: Epoch(epoch), sequence }),
         };
         let bytes = encode_element(&element, version).expect("small");
         prop_assert_eq!(

@@ -110,6 +110,7 @@ fn receive(stream: &str, time_ms: i64, values: Vec<Value>) -> Input<SensorInput,
                 true => Quality::Questionable,
                 false => Quality::Good,
             },
+            origin: None,
         }),
     })
 }

@@ -21,6 +21,7 @@ fn element(time: i64, text: usize) -> Arc<StreamElement> {
             1 => Quality::Questionable,
             _ => Quality::Good,
         },
+        origin: None,
     })
 }
 

@@ -75,6 +75,7 @@ pub(crate) fn element(
         key: None,
         values,
         quality,
+        origin: None,
     }
 }
 

@@ -48,12 +48,14 @@ pub(crate) struct ElementShape {
     /// One member a field: a number, a text, true or false, null, base64 for bytes, and for samples
     /// `{start, period_s, values}`.
     values: serde_json::Map<String, serde_json::Value>,
+    /// `epoch:number` at the node that it came from; only for elements that came over a link.
+    origin: Option<String>,
 }
 
 impl Serialize for ElementView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let element = self.element;
-        let mut object = serializer.serialize_struct("Element", 8)?;
+        let mut object = serializer.serialize_struct("Element", 9)?;
         if let Some(stream) = self.stream {
             object.serialize_field("stream", stream)?;
         }
@@ -65,6 +67,9 @@ impl Serialize for ElementView<'_> {
         object.serialize_field("quality", quality(element.quality))?;
         let values = Values(&self.schema.fields, &element.values);
         object.serialize_field("values", &values)?;
+        if let Some(origin) = element.origin {
+            object.serialize_field("origin", &origin.to_string())?;
+        }
         object.end()
     }
 }
@@ -155,6 +160,10 @@ mod tests {
             key: None,
             values,
             quality: Quality::Questionable,
+            origin: Some(Position {
+                epoch: Epoch(11),
+                sequence: 4,
+            }),
         };
         let view = ElementView {
             stream: Some("a.b"),
@@ -169,6 +178,7 @@ mod tests {
                 "key": null, "quality": "questionable",
                 "values": {"a": null, "b": true, "c": -7, "d": null, "e": "<script>", "f": "AP8=",
                     "g": {"start": "1970-01-01T00:00:00Z", "period_s": 0.004, "values": [1.5]}},
+                "origin": "000000000000000b:4",
             })
         );
     }

@@ -1,0 +1,202 @@
+//! Records as they travel between nodes: read without making elements of them, stored after a check
+//! of their bytes.
+
+use std::sync::Arc;
+
+use chappe_log::Appended;
+
+use super::{Metadata, StoreError, StreamLog, decode_record};
+use crate::codec::{RecordHead, validate_body};
+use crate::{CodecError, Epoch, Position, StreamSchema, Timestamp, encode_element};
+
+/// How many records are read at once at most; reason: what does not fit the bytes asked for is read
+/// again.
+const READ_RECORDS_MAX: usize = 1024;
+
+/// Consecutive records of one epoch, all in the shape of one version of the schema.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawRecords {
+    /// Where the first one stands.
+    pub first: Position,
+    /// The version of the schema that all of them have: the newest one.
+    pub schema_version: u32,
+    /// Source time and bytes: the version and the element's body, without any origin.
+    pub records: Vec<(Timestamp, Vec<u8>)>,
+}
+
+impl StreamLog {
+    /// Where the newest element stands at the node that it came from: where a link goes on. None
+    /// when there is no element, or the newest one did not come over a link.
+    ///
+    /// # Errors
+    /// What the log says; a record that does not decode.
+    pub fn newest_origin(&self) -> Result<Option<Position>, StoreError> {
+        let newest = self.stream.newest(1)?;
+        let Some(record) = newest.first() else {
+            return Ok(None);
+        };
+        let (head, _) = RecordHead::decode(&record.payload)?;
+        Ok(head.origin)
+    }
+
+    /// Consecutive records from number `from` on (0: from the first kept), for sending: at most
+    /// `count`, and one more than fits `bytes` at most. Fewer where an epoch ends; none at the end of
+    /// the stream. A record of an older version of the schema is given in the shape of the newest,
+    /// as [`StreamLog::read`] gives it.
+    ///
+    /// # Errors
+    /// A gap, with where to go on; a record of an older version that does not decode.
+    pub fn read_raw(
+        &self,
+        from: u64,
+        count: usize,
+        bytes: usize,
+    ) -> Result<RawRecords, StoreError> {
+        let records = self.stream.read(from, count.min(READ_RECORDS_MAX))?;
+        // After the read: its newest version is that of the newest record at least.
+        let metadata = self.snapshot();
+        let schema_version = metadata.newest_version();
+        let mut raw = RawRecords {
+            schema_version,
+            ..RawRecords::default()
+        };
+        let mut gathered = 0;
+        for record in records {
+            let epoch = Epoch(record.position.epoch);
+            let sequence = record.position.sequence;
+            if raw.records.is_empty() {
+                raw.first = Position { epoch, sequence };
+            } else if epoch != raw.first.epoch || gathered >= bytes {
+                break;
+            }
+            let time = Timestamp(record.time);
+            let (head, body) = RecordHead::decode(&record.payload)?;
+            let payload = if head.schema_version != schema_version {
+                let mut element = decode_record(&metadata, record)?;
+                element.origin = None;
+                encode_element(&element, schema_version)?
+            } else if head.origin.is_some() {
+                with_head(schema_version, None, body)?
+            } else {
+                record.payload
+            };
+            gathered += payload.len();
+            raw.records.push((time, payload));
+        }
+        Ok(raw)
+    }
+
+    /// Prepares for storing what another node sends under `schema`, which becomes the newest version
+    /// here if it is not already.
+    ///
+    /// # Errors
+    /// A schema that is none, too many versions, or what the log says.
+    pub fn intake(&self, schema: &StreamSchema) -> Result<Intake, StoreError> {
+        self.set_schema(schema)?;
+        let metadata = self.snapshot();
+        Ok(Intake {
+            log: self.clone(),
+            version: metadata.newest_version(),
+            metadata,
+        })
+    }
+}
+
+/// Stores what another node sent, record by record as [`StreamLog::read_raw`] gave it there.
+///
+/// Made by [`StreamLog::intake`] for one version of the sender's schema.
+#[derive(Clone)]
+pub struct Intake {
+    log: StreamLog,
+    metadata: Arc<Metadata>,
+    /// The version of the schema here.
+    version: u32,
+}
+
+/// A record that was not taken, with all of its batch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {index}: {error}")]
+pub struct IntakeError {
+    /// Its index in the batch.
+    pub index: usize,
+    /// What does not fit.
+    pub error: CodecError,
+}
+
+impl Intake {
+    /// The stream that it stores in.
+    #[must_use]
+    pub fn log(&self) -> &StreamLog {
+        &self.log
+    }
+
+    /// The schema that records are checked against.
+    #[must_use]
+    pub fn schema(&self) -> &StreamSchema {
+        &self.metadata.versions[self.version as usize]
+    }
+
+    /// What is to be stored for a record that stands at `origin` at the sender, of the sender's
+    /// version `sent_version`.
+    ///
+    /// # Errors
+    /// Bytes that are no record, one of another version, or values that do not fit the schema.
+    pub fn check(
+        &self,
+        origin: Position,
+        sent_version: u32,
+        record: &[u8],
+    ) -> Result<Vec<u8>, CodecError> {
+        if record.len() > crate::RECORD_BYTES_MAX {
+            return Err(CodecError::TooLarge(record.len()));
+        }
+        let (head, body) = RecordHead::decode(record)?;
+        if head.schema_version != sent_version || head.origin.is_some() {
+            let found = head.schema_version;
+            let why = format!("it is of version {found} of the schema, not {sent_version}");
+            return Err(CodecError::Malformed(why));
+        }
+        validate_body(body, self.schema())?;
+        with_head(self.version, Some(origin), body)
+    }
+
+    /// Queues consecutive records whose first one stands at `origin` at the sender. Storing them and
+    /// remembering how far the sender was read is one: each record carries its origin.
+    ///
+    /// # Errors
+    /// The first record that does not fit ([`StoreError::Intake`]), or what the log says; then none
+    /// is queued.
+    pub fn append<T: AsRef<[u8]>>(
+        &self,
+        origin: Position,
+        sent_version: u32,
+        records: impl ExactSizeIterator<Item = (Timestamp, T)>,
+    ) -> Result<Appended, StoreError> {
+        let mut batch = Vec::with_capacity(records.len());
+        for (index, (time, record)) in records.enumerate() {
+            let sequence = origin.sequence + index as u64;
+            let at = Position { sequence, ..origin };
+            let stored = self
+                .check(at, sent_version, record.as_ref())
+                .map_err(|error| IntakeError { index, error })?;
+            batch.push((time.0, stored));
+        }
+        self.log.queue(batch, &self.metadata)
+    }
+}
+
+/// A record of a head and a body.
+fn with_head(
+    schema_version: u32,
+    origin: Option<Position>,
+    body: &[u8],
+) -> Result<Vec<u8>, CodecError> {
+    let head = RecordHead {
+        schema_version,
+        origin,
+    };
+    let mut bytes = Vec::with_capacity(body.len() + 24);
+    head.encode(&mut bytes)?;
+    bytes.extend_from_slice(body);
+    Ok(bytes)
+}
