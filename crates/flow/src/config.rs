@@ -1,0 +1,164 @@
+//! The named limits and times of a session, their defaults and the reasons.
+
+use core::time::Duration;
+
+/// The oldest version of the protocol that this program speaks.
+pub const VERSION_MIN: u32 = 1;
+/// The newest version of the protocol that this program speaks.
+pub const VERSION_MAX: u32 = 1;
+
+/// Most bytes of a stream's name, as in the log.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Most bytes of a schema, as in the log.
+pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of a text for people in a refusal; longer ones are cut.
+pub const TEXT_BYTES_MAX: usize = 512;
+/// Most bytes of the name of a serialization.
+pub const SERIALIZATION_BYTES_MAX: usize = 64;
+/// Channel numbers are below this, within one session: ended ones are remembered in a bit each.
+pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
+/// Most schemas announced on one channel in one session. A stream whose schema changes more often
+/// ends the channel; the subscriber subscribes anew.
+pub const SCHEMAS_MAX: u32 = 1_024;
+/// Most schemas that are sent and not confirmed, on one channel.
+pub const SCHEMAS_UNCONFIRMED_MAX: usize = 8;
+/// Most repairs asked for and not answered, each way. A peer that asks for more at once is not
+/// answered; it asks again.
+pub const FETCHES_MAX: usize = 16;
+/// How often a repair is asked for before it counts as unavailable.
+pub const FETCH_ATTEMPTS_MAX: u32 = 8;
+/// Frames with a wrong checksum, without a sound one between, that end a session.
+pub const DAMAGED_FRAMES_MAX: u32 = 64;
+/// Runs of records that one channel holds because an earlier one is missing.
+pub const AHEAD_RUNS_MAX: usize = 1_024;
+/// Frames a receiver may be sent beyond a window: the last one may begin below the limit.
+pub const FRAME_BYTES_MIN: usize = 1_024;
+
+/// What both ends need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// Versions offered. Default: all that are known. For tests and for refusing old peers.
+    pub versions: (u32, u32),
+    /// Bytes up to which what is there is put into one frame. Default 64 KiB: the frame's own cost
+    /// is below a thousandth, and it is written in half a millisecond at a gigabit.
+    pub frame_bytes: usize,
+    /// The largest frame that is taken. Default 2 MiB and 64 KiB: the largest element of a stream in
+    /// a frame of its own. A larger record is named lost (`too_large`).
+    pub frame_bytes_max: usize,
+    /// After so much silence of this side the peer is told that it is there. Default 5 s. It is told
+    /// more often if the peer wants that.
+    pub keep_alive: Duration,
+    /// After so much silence of the peer the session fails. Default 20 s.
+    pub dead_after: Duration,
+    /// How long the handshake may take. Default 10 s.
+    pub handshake: Duration,
+    /// The bounds of the time after which an answer counts as missing. Default 200 ms to 10 s.
+    pub retry: (Duration, Duration),
+    /// How long an orderly end may take. Default 2 s.
+    pub close: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            versions: (VERSION_MIN, VERSION_MAX),
+            frame_bytes: 64 * 1024,
+            frame_bytes_max: (2 << 20) + 64 * 1024,
+            keep_alive: Duration::from_secs(5),
+            dead_after: Duration::from_secs(20),
+            handshake: Duration::from_secs(10),
+            retry: (Duration::from_millis(200), Duration::from_secs(10)),
+            close: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The limits of a [`crate::Sender`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// What both ends need.
+    pub session: SessionConfig,
+    /// Most channels at a time. Default 4,096: each costs about 400 bytes and its schema.
+    pub channels_max: usize,
+    /// How long an element may wait for others to share its frame. Default none. An element that
+    /// fills the frame ends the wait. Costs this much latency, saves a frame an element.
+    pub linger: Duration,
+    /// A channel that lags by more elements than this catches up; it is live again at a tenth.
+    /// Default 1,000.
+    pub live_lag: u64,
+    /// Bytes on the way, over all channels that catch up. Default 512 KiB: so much may lie before
+    /// live data in the connection's buffers.
+    pub catch_up_bytes: u64,
+    /// Reads asked of the caller and not answered, over all channels. Default 16.
+    pub reads_max: usize,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self {
+            session: SessionConfig::default(),
+            channels_max: 4_096,
+            linger: Duration::ZERO,
+            live_lag: 1_000,
+            catch_up_bytes: 512 * 1024,
+            reads_max: 16,
+        }
+    }
+}
+
+/// The limits of a [`crate::Receiver`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceiverConfig {
+    /// What both ends need.
+    pub session: SessionConfig,
+    /// Most channels at a time. Default 4,096.
+    pub channels_max: usize,
+    /// Packed bytes that may be unstored over all channels. Default 8 MiB.
+    pub window_bytes: u64,
+    /// The credit of a channel unless its subscription says otherwise. Default 1 MiB and 16,384
+    /// elements.
+    pub credit: Credit,
+    /// Acknowledge after so many stored elements of a channel. Default 1,024.
+    pub acknowledge_elements: u64,
+    /// Acknowledge after so many stored bytes of a channel. Default 128 KiB.
+    pub acknowledge_bytes: u64,
+    /// Acknowledge at the latest so long after something arrived. Default 50 ms: twenty
+    /// acknowledgements a second, each for all channels of the session.
+    pub acknowledge_delay: Duration,
+    /// How long a hole may be open before its numbers are asked for again. Default 20 ms; on a
+    /// connection that keeps order there are no holes.
+    pub reorder: Duration,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self {
+            session: SessionConfig::default(),
+            channels_max: 4_096,
+            window_bytes: 8 << 20,
+            credit: Credit::default(),
+            acknowledge_elements: 1_024,
+            acknowledge_bytes: 128 * 1024,
+            acknowledge_delay: Duration::from_millis(50),
+            reorder: Duration::from_millis(20),
+        }
+    }
+}
+
+/// How much of a channel may be sent and not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credit {
+    /// Packed bytes ([`crate::Records::packed_bytes`]). One element may go beyond.
+    pub bytes: u64,
+    /// Elements.
+    pub elements: u64,
+}
+
+impl Default for Credit {
+    fn default() -> Self {
+        Self {
+            bytes: 1 << 20,
+            elements: 16_384,
+        }
+    }
+}

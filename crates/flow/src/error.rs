@@ -1,0 +1,320 @@
+//! What can go wrong in a session, and whose fault it is.
+//!
+//! A [`Failure`] ends the session, never more than that: the next connection goes on where storage
+//! ended. Its code goes to the peer in the `Goodbye` frame, so that both sides say the same.
+
+use alloc::string::String;
+use core::fmt;
+
+/// Whose fault a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// The peer broke the protocol.
+    Peer,
+    /// This side broke it, as the peer says.
+    Here,
+    /// The program that drives this machine asked for something that makes no sense.
+    Caller,
+    /// Nobody's: the connection is silent, or the two sides do not fit.
+    Connection,
+}
+
+/// Why a session ended, as a number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Code {
+    /// In order: one side wanted to end.
+    Closed,
+    /// No version of the protocol is known to both.
+    Version,
+    /// A frame does not decode.
+    Malformed,
+    /// Too many frames with a wrong checksum.
+    Damaged,
+    /// A frame or a field is beyond its limit.
+    TooLarge,
+    /// A frame that has no place at this point, such as data before Hello.
+    Unexpected,
+    /// A channel that was never subscribed.
+    UnknownChannel,
+    /// More channels than the limit.
+    TooManyChannels,
+    /// An acknowledgement of what was never sent.
+    AcknowledgedUnsent,
+    /// A credit or an acknowledgement went back.
+    WentBack,
+    /// More was sent than the credit allows.
+    CreditExceeded,
+    /// The peer says two different things of the same thing.
+    Contradiction,
+    /// Nothing was heard for too long.
+    Silent,
+    /// The handshake was not finished in time.
+    Handshake,
+    /// The caller's misuse.
+    Misuse,
+    /// A code of a newer version.
+    Other(u8),
+}
+
+impl Code {
+    /// All codes with their numbers on the wire and their names in metrics.
+    const TABLE: [(Self, u8, &'static str); 15] = [
+        (Self::Closed, 0, "closed"),
+        (Self::Version, 1, "version"),
+        (Self::Malformed, 2, "malformed"),
+        (Self::Damaged, 3, "damaged"),
+        (Self::TooLarge, 4, "too_large"),
+        (Self::Unexpected, 5, "unexpected"),
+        (Self::UnknownChannel, 6, "unknown_channel"),
+        (Self::TooManyChannels, 7, "too_many_channels"),
+        (Self::AcknowledgedUnsent, 8, "acknowledged_unsent"),
+        (Self::WentBack, 9, "went_back"),
+        (Self::CreditExceeded, 10, "credit_exceeded"),
+        (Self::Contradiction, 11, "contradiction"),
+        (Self::Silent, 12, "silent"),
+        (Self::Handshake, 13, "handshake"),
+        (Self::Misuse, 14, "misuse"),
+    ];
+
+    /// The number on the wire.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        if let Self::Other(number) = self {
+            return number;
+        }
+        let found = Self::TABLE.iter().find(|(code, ..)| *code == self);
+        found.map_or(u8::MAX, |(_, number, _)| *number)
+    }
+
+    /// The code of a number on the wire.
+    #[must_use]
+    pub fn from_number(number: u8) -> Self {
+        let found = Self::TABLE.iter().find(|(_, known, _)| *known == number);
+        found.map_or(Self::Other(number), |(code, ..)| *code)
+    }
+
+    /// The word for metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::TABLE.iter().find(|(code, ..)| *code == self);
+        found.map_or("other", |(_, _, name)| name)
+    }
+
+    /// What to do about it, where that is known.
+    #[must_use]
+    pub fn hint(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Version => "update the node with the older version",
+            Self::Damaged => "look at the network between the nodes: it changes bytes",
+            Self::TooLarge => "make the limits of both nodes equal",
+            Self::TooManyChannels => "use a second link, or raise channels_max at the origin",
+            Self::Silent => "look whether the peer runs and the network passes data both ways",
+            Self::Handshake => "look whether a node, and not another program, listens there",
+            Self::Misuse => "this is a defect of this program: please report it",
+            Self::Closed | Self::Other(_) => return None,
+            _ => "this is a defect of the program on the side named: please report it",
+        })
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other(number) => write!(f, "other_{number}"),
+            _ => f.write_str(self.name()),
+        }
+    }
+}
+
+/// Why a session has failed. The machine takes nothing more after it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {text}")]
+pub struct Failure {
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// Which kind of failure.
+    pub code: Code,
+    /// What happened, with the values that show it.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure in words.
+    pub fn new(fault: Fault, code: Code, text: impl Into<String>) -> Self {
+        Self {
+            fault,
+            code,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn peer(code: Code, text: impl Into<String>) -> Self {
+        Self::new(Fault::Peer, code, text)
+    }
+
+    /// What to do about it, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        self.code.hint()
+    }
+}
+
+/// Why numbers of a stream never come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The origin's retention or size limit took them before they were read.
+    Trimmed,
+    /// Their bytes are corrupt at the origin.
+    Corrupt,
+    /// A record is larger than the receiver takes.
+    TooLarge,
+    /// The origin went on at a later number and did not say why.
+    Skipped,
+    /// A reason of a newer version.
+    Other(u8),
+}
+
+impl LossReason {
+    /// The number on the wire.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Trimmed => 0,
+            Self::Corrupt => 1,
+            Self::TooLarge => 2,
+            Self::Skipped => 3,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The reason of a number on the wire.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Trimmed,
+            1 => Self::Corrupt,
+            2 => Self::TooLarge,
+            3 => Self::Skipped,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The word for metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trimmed => "trimmed",
+            Self::Corrupt => "corrupt",
+            Self::TooLarge => "too_large",
+            Self::Skipped => "skipped",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// Why a subscription is refused or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// No stream of this name.
+    UnknownStream,
+    /// The subscriber may not read it.
+    Forbidden,
+    /// The serialization or level is not offered.
+    Unsupported,
+    /// The origin has no room for one more.
+    Busy,
+    /// The schema does not fit what the subscriber has.
+    Schema,
+    /// The stream was removed.
+    Removed,
+    /// The side that says so no longer wants it.
+    Ended,
+    /// A reason of a newer version.
+    Other(u8),
+}
+
+impl RefusalReason {
+    /// The number on the wire.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::UnknownStream => 0,
+            Self::Forbidden => 1,
+            Self::Unsupported => 2,
+            Self::Busy => 3,
+            Self::Schema => 4,
+            Self::Removed => 5,
+            Self::Ended => 6,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The reason of a number on the wire.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::UnknownStream,
+            1 => Self::Forbidden,
+            2 => Self::Unsupported,
+            3 => Self::Busy,
+            4 => Self::Schema,
+            5 => Self::Removed,
+            6 => Self::Ended,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The word for metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnknownStream => "unknown_stream",
+            Self::Forbidden => "forbidden",
+            Self::Unsupported => "unsupported",
+            Self::Busy => "busy",
+            Self::Schema => "schema",
+            Self::Removed => "removed",
+            Self::Ended => "ended",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// Why the subscriber put an element among the dead letters instead of into its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DeadLetterReason {
+    /// It does not fit the schema.
+    Schema,
+    /// It is larger than the stream takes.
+    TooLarge,
+    /// Its bytes are no element.
+    Unreadable,
+    /// Another reason of the application.
+    Other,
+}
+
+impl DeadLetterReason {
+    /// All of them, in the order of [`DeadLetterReason::index`].
+    pub const ALL: [Self; 4] = [Self::Schema, Self::TooLarge, Self::Unreadable, Self::Other];
+
+    /// Where its counter is.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word for metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::TooLarge => "too_large",
+            Self::Unreadable => "unreadable",
+            Self::Other => "other",
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Link sessions: a stream's elements from one node's log into another's, each exactly once.
+//!
+//! ```text
+//! origin node                                              subscribing node
+//! log --Read/Records--> Sender ==frames==> connection ==frames==> Receiver --Store--> log
+//!                       Sender <==acknowledgements, credit====== Receiver <--Stored--
+//! ```
+//!
+//! The subscriber dials. One *session* is one connection with one [`Sender`] at the origin and one
+//! [`Receiver`] at the subscriber; it carries many *channels*, one for each stream. A node that wants
+//! streams both ways has two sessions. When a connection is lost, both machines are dropped, and the
+//! next session goes on from the newest element that the subscriber has stored: an element carries
+//! its origin's [`Position`], so that storing it and remembering it is one step. [`Reconnect`] says
+//! when to dial again.
+//!
+//! # The contract
+//!
+//! Both ends are machines by [`chappe_machine`]: one input, then drain the outputs, then read the
+//! deadline. What is transmitted is one frame ([`Bytes`](bytes::Bytes)); the connection keeps frame
+//! boundaries and is used for one session only. It may lose, double, delay and reorder frames, and it
+//! may change them: each carries a checksum.
+//!
+//! The origin's program
+//! 1. answers each [`SenderEvent::Subscribe`] with [`SenderCommand::Answer`]. It compares the position
+//!    of [`Start::After`] with its log; what the log does not remember is an [`Offer::Rollback`];
+//! 2. says [`SenderCommand::Appended`] (or [`SenderCommand::Live`], with the records) when the stream
+//!    grew; only what it acknowledges itself at its own level may be said;
+//! 3. answers each [`SenderEvent::Read`] once, with [`SenderCommand::Records`] or
+//!    [`SenderCommand::Gap`]; at once or later, while other inputs go on;
+//! 4. may trim behind [`SenderEvent::Acknowledged`].
+//!
+//! The subscriber's program
+//! 1. gives [`ReceiverCommand::Subscribe`] with the newest position it has stored;
+//! 2. stores what each [`ReceiverEvent::Store`] hands out, in order, and says
+//!    [`ReceiverCommand::Stored`] when it has reached the level; only then is it acknowledged;
+//! 3. puts what it cannot store among its dead letters and says [`ReceiverCommand::Refused`];
+//! 4. tells [`ReceiverEvent::Lost`] and [`ReceiverEvent::Rollback`] loudly.
+//!
+//! After [`SenderEvent::Failed`], [`SenderEvent::Closed`] and their like a machine takes no more
+//! input. What it still has to transmit is transmitted before.
+//!
+//! # What is promised
+//!
+//! - Elements of a channel are handed out in order, each once, or are named in an event: `Lost` or
+//!   `Rollback`. Numbers that repeat are dropped and counted.
+//! - Nothing is acknowledged that was not said to be stored.
+//! - Live channels go before those that catch up, each kind round robin. What catches up has at most
+//!   [`SenderConfig::catch_up_bytes`] on the way.
+//! - Memory is bounded by the named limits, whatever arrives. A sender holds no records at all; a
+//!   receiver holds what its windows allow.
+//! - Whatever breaks the protocol ends the session with a [`Failure`] that says whose fault it is.
+//!
+//! What is not done here: no sockets, no storage, no XML, no encryption and no authentication (the
+//! connection's, CURVE or TLS), no choice of pace beyond a [`Pacer`].
+//!
+//! The protocol is written down for other implementations in `docs/exchange.md`.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![allow(dead_code)] // until the machines are filled in
+
+extern crate alloc;
+
+mod config;
+mod error;
+mod message;
+mod pacer;
+mod receiver;
+mod reconnect;
+mod records;
+mod sender;
+mod status;
+mod types;
+mod wire;
+
+pub use config::{
+    AHEAD_RUNS_MAX, CHANNEL_NUMBERS_MAX, Credit, DAMAGED_FRAMES_MAX, FETCH_ATTEMPTS_MAX,
+    FETCHES_MAX, FRAME_BYTES_MIN, NAME_BYTES_MAX, ReceiverConfig, SCHEMA_BYTES_MAX, SCHEMAS_MAX,
+    SCHEMAS_UNCONFIRMED_MAX, SERIALIZATION_BYTES_MAX, SenderConfig, SessionConfig, TEXT_BYTES_MAX,
+    VERSION_MAX, VERSION_MIN,
+};
+pub use error::{Code, DeadLetterReason, Failure, Fault, LossReason, RefusalReason};
+pub use pacer::{FixedWindow, InFlight, Pace, Pacer};
+pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent, ReceiverReceive};
+pub use reconnect::{Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent};
+pub use records::{Iter, Record, Records, RecordsBuilder};
+pub use sender::{Sender, SenderCommand, SenderEvent, SenderReceive};
+pub use status::{Counters, ReceiverChannel, SenderChannel};
+pub use types::{Channel, Grant, Level, Offer, Position, Schema, SchemaId, Start, Subscription};

@@ -1,0 +1,95 @@
+//! What a session tells of itself: counters that only rise, and the present state of a channel.
+
+use crate::{DeadLetterReason, Position};
+
+/// Counters of one end of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Frames sent.
+    pub frames_sent: u64,
+    /// Frames received.
+    pub frames_received: u64,
+    /// Bytes of frames sent.
+    pub bytes_sent: u64,
+    /// Bytes of frames received.
+    pub bytes_received: u64,
+    /// Elements sent for the first time (sender), or handed out to be stored (receiver).
+    pub elements: u64,
+    /// Elements sent again.
+    pub sent_again: u64,
+    /// Elements acknowledged.
+    pub acknowledged: u64,
+    /// Acknowledgement frames, sent or received.
+    pub acknowledgements: u64,
+    /// Elements that came again and were dropped.
+    pub duplicates: u64,
+    /// Elements dropped because they came before their turn and there was no room to hold them.
+    pub dropped_ahead: u64,
+    /// Frames dropped for their checksum.
+    pub damaged: u64,
+    /// Messages that came too late or again, and changed nothing.
+    pub stale: u64,
+    /// Times that an answer did not come in time and was asked for.
+    pub probes: u64,
+    /// Holes noticed, or told by the peer.
+    pub holes: u64,
+    /// Numbers that never come, with the reason told in an event.
+    pub lost: u64,
+    /// Rollbacks.
+    pub rollbacks: u64,
+    /// Times that a channel had records and no room.
+    pub stalls: u64,
+    /// Elements put among the dead letters, by reason; see [`DeadLetterReason::index`]. A sender only
+    /// knows the sum, under `Other`.
+    pub refused: [u64; DeadLetterReason::ALL.len()],
+    /// Repairs asked for by this side.
+    pub fetches: u64,
+    /// Repairs asked for by the peer and not passed on, since too many were open.
+    pub fetches_dropped: u64,
+    /// Answers of the caller that nobody waited for any more.
+    pub answers_unused: u64,
+}
+
+/// A channel of a sender at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderChannel {
+    /// The epoch that is being sent.
+    pub epoch: u64,
+    /// The newest number here.
+    pub last: u64,
+    /// The next number to be sent for the first time.
+    pub next: u64,
+    /// The last one that the subscriber has stored.
+    pub acknowledged: u64,
+    /// Elements on the way: sent and not stored.
+    pub in_flight_elements: u64,
+    /// Packed bytes on the way.
+    pub in_flight_bytes: u64,
+    /// How much may be on the way.
+    pub window_bytes: u64,
+    /// Whether it catches up.
+    pub catching_up: bool,
+    /// Whether it has records and no room.
+    pub stalled: bool,
+    /// Elements among the subscriber's dead letters.
+    pub refused: u64,
+}
+
+/// A channel of a receiver at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverChannel {
+    /// Whether the origin has accepted it.
+    pub accepted: bool,
+    /// The last element handed out to be stored.
+    pub delivered: Position,
+    /// The last number stored.
+    pub stored: u64,
+    /// How many elements are at the origin and not yet here, as last heard.
+    pub behind: u64,
+    /// Packed bytes handed out and not stored, or waiting for an earlier one.
+    pub held_bytes: u64,
+    /// The credit, bytes.
+    pub window_bytes: u64,
+    /// Elements among the dead letters.
+    pub refused: u64,
+}

@@ -1,0 +1,172 @@
+//! The words of both machines: positions, levels, schemas, subscriptions, offers.
+
+use alloc::string::String;
+use core::fmt;
+
+use bytes::Bytes;
+
+use crate::{Credit, RefusalReason};
+
+/// The number of a channel: one stream within one session. The subscriber chooses it, below
+/// [`crate::CHANNEL_NUMBERS_MAX`], and uses none twice in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Channel(pub u32);
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "channel {}", self.0)
+    }
+}
+
+/// An element's identity within its stream at the origin.
+///
+/// Numbers begin at 1 and rise by one, on through epochs. A new epoch says that the origin may have
+/// gone back: what it numbers from then on is not what it once numbered so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The epoch.
+    pub epoch: u64,
+    /// The sequence number; 0 stands before the first.
+    pub sequence: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {} number {}", self.epoch, self.sequence)
+    }
+}
+
+/// What *stored* means at the subscriber: elements are acknowledged when they have reached it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// In memory.
+    Memory,
+    /// Survives the death of the process.
+    Process,
+    /// Survives the loss of power.
+    Power,
+}
+
+impl Level {
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Memory,
+            1 => Self::Process,
+            2 => Self::Power,
+            _ => return None,
+        })
+    }
+}
+
+/// Which schema, whoever wrote it: the first eight bytes of the SHA-256 of its bytes, or whatever
+/// both callers agree upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SchemaId(pub [u8; 8]);
+
+/// The structure of a stream's elements, as bytes that only the callers understand.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Schema {
+    /// Which one.
+    pub id: SchemaId,
+    /// The origin's version of it.
+    pub version: u32,
+    /// The schema; at most [`crate::SCHEMA_BYTES_MAX`]. Empty in an event when the subscriber said
+    /// that it knows this one.
+    pub bytes: Bytes,
+}
+
+/// Where a subscription begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// With the oldest element that the origin keeps.
+    First,
+    /// With the next new element.
+    New,
+    /// Behind this one, which is the newest that the subscriber has stored.
+    After(Position),
+}
+
+impl Start {
+    /// What the subscriber has.
+    #[must_use]
+    pub const fn have(self) -> Option<Position> {
+        match self {
+            Self::After(position) => Some(position),
+            Self::First | Self::New => None,
+        }
+    }
+}
+
+/// What a subscriber wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// The stream's global name.
+    pub stream: String,
+    /// Where to begin.
+    pub start: Start,
+    /// What an acknowledgement will mean.
+    pub level: Level,
+    /// How payloads are written, such as `postcard`.
+    pub serialization: String,
+    /// The schema that the subscriber already has: it is not sent again.
+    pub known: Option<SchemaId>,
+    /// How much may be sent and not stored; `None`: [`crate::ReceiverConfig::credit`]. In the
+    /// sender's event it is always there.
+    pub credit: Option<Credit>,
+}
+
+impl Subscription {
+    /// All of a stream, in `postcard`, at level `power`.
+    pub fn new(stream: impl Into<String>, start: Start) -> Self {
+        Self {
+            stream: stream.into(),
+            start,
+            level: Level::Power,
+            serialization: String::from("postcard"),
+            known: None,
+            credit: None,
+        }
+    }
+}
+
+/// What a subscriber is granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The epoch of the element numbered `next` (or of the next to be written).
+    pub epoch: u64,
+    /// The number with which the channel begins.
+    pub next: u64,
+    /// The newest number of the stream now; `next - 1` when there is nothing to catch up.
+    pub last: u64,
+    /// The origin's own level.
+    pub level: Level,
+    /// The stream's schema.
+    pub schema: Schema,
+}
+
+/// The origin's answer to a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Offer {
+    /// Granted.
+    Accept(Grant),
+    /// The subscriber has more than the origin remembers: the origin went back. It goes on with
+    /// `grant`; the last that both have is `kept`.
+    Rollback {
+        /// The last element that the subscriber has and the origin too; `None`: the origin does not
+        /// know the subscriber's epoch.
+        kept: Option<Position>,
+        /// How it goes on.
+        grant: Grant,
+    },
+    /// Not granted, or no longer.
+    Refuse {
+        /// Why.
+        reason: RefusalReason,
+        /// Why, in words for people.
+        text: String,
+    },
+}
