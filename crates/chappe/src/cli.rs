@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Finds devices, learns what they are and mean, streams their data and never loses what it
@@ -78,6 +79,9 @@ pub(crate) enum Command {
     /// Check stored data.
     #[command(subcommand)]
     Data(Data),
+    /// Show what others recognize this node by.
+    #[command(subcommand)]
+    Key(Key),
     /// Measure a part beside its peers and floors, and say which targets are met.
     #[command(
         after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n\nExit code 1 when a target is missed."
@@ -257,6 +261,29 @@ pub(crate) struct NodeAddress {
         value_name = "TOKEN"
     )]
     pub token: Option<String>,
+    /// Trust the certificate with this fingerprint, as `chappe key show` prints it on the node's host.
+    #[arg(long, env = "CHAPPE_FINGERPRINT", value_name = "SHA256")]
+    pub fingerprint: Option<Fingerprint>,
+    /// Trust certificates that the authorities in this file have signed.
+    #[arg(
+        long,
+        env = "CHAPPE_AUTHORITIES",
+        value_name = "PEM",
+        conflicts_with = "fingerprint"
+    )]
+    pub authorities: Option<PathBuf>,
+}
+
+impl NodeAddress {
+    /// A node at this address.
+    pub(crate) fn at(node: impl Into<String>) -> Self {
+        Self {
+            node: node.into(),
+            token: None,
+            fingerprint: None,
+            authorities: None,
+        }
+    }
 }
 
 /// Flags of `query`.
@@ -301,6 +328,21 @@ pub(crate) struct Trace {
     /// End after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u64>,
+}
+
+/// Verbs of `key`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Print the public key of the node and the fingerprint of its certificate, to give to those who
+    /// are to trust it. Secrets are not printed.
+    #[command(
+        after_help = "Examples:\n  chappe key show\n  chappe key show node.toml --json\n\nTo be run on the node's host, as its user."
+    )]
+    Show {
+        /// The node's configuration, which says where its data directory is.
+        #[arg(value_name = "NODE.TOML")]
+        file: Option<PathBuf>,
+    },
 }
 
 /// Verbs of `config`.

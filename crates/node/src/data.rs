@@ -3,6 +3,7 @@
 //! ```text
 //! lock        the process that has it
 //! key.pem     the node's key, 0600
+//! http.pem    the certificate of its own making with its key, 0600, where one is asked for
 //! token       what recognizes the token, 0600; removed, it is made anew
 //! log/        all streams
 //! registry/   the registry's journal, which the log's size limit must not cut
@@ -13,9 +14,11 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use chappe_identity::{Token, TokenHash};
+use chappe_identity::{Key, Token, TokenHash};
+use chappe_transport::{key_file, tls};
 
 use crate::StartError;
+use crate::config::Config;
 
 /// Where the log of a node lies under its data directory.
 #[must_use]
@@ -101,6 +104,67 @@ pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), Star
         }
         Err(error) => Err(refused(error)),
     }
+}
+
+/// TLS as the configuration wants it.
+pub(crate) fn tls(
+    config: &Config,
+    name: &str,
+    key: &Key,
+) -> Result<Option<tls::Server>, StartError> {
+    let wanted = &config.http.tls;
+    if !wanted.enabled() {
+        return Ok(None);
+    }
+    if !wanted.self_signed {
+        let server = tls::Server::from_files(&wanted.certificate, &wanted.key)?;
+        return Ok(Some(server));
+    }
+    let mut names = config.http.hosts.clone();
+    names.extend([host(), config.http.listen.ip().to_string()]);
+    names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    let path = config.data_directory.join("http.pem");
+    let uri = format!("urn:chappe:node:{}", key.public());
+    let (server, _) = tls::Server::self_signed(&path, name, &uri, &names)?;
+    Ok(Some(server))
+}
+
+/// What others recognize a node by: nothing of it is secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recognized {
+    /// Its public key, hexadecimal.
+    pub key: String,
+    /// The fingerprint of its certificate (SHA-256, hexadecimal), if it speaks TLS.
+    pub fingerprint: Option<String>,
+}
+
+/// What others recognize the node of this configuration by, whether it runs or not; `None` when it
+/// has no key yet.
+///
+/// # Errors
+/// When its files cannot be read.
+pub fn recognized(config: &Config) -> Result<Option<Recognized>, StartError> {
+    let Some(key) = key_file::read(&config.data_directory.join("key.pem"))? else {
+        return Ok(None);
+    };
+    let made = !config.http.tls.self_signed || config.data_directory.join("http.pem").exists();
+    let tls = match made {
+        true => tls(config, "", &key)?,
+        false => None,
+    };
+    Ok(Some(Recognized {
+        key: key.public().to_string(),
+        fingerprint: tls.map(|tls| tls.fingerprint().to_string()),
+    }))
+}
+
+/// The name of this host; empty where the system does not say.
+pub(crate) fn host() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    host.trim().to_owned()
 }
 
 #[cfg(test)]

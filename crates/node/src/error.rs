@@ -27,6 +27,9 @@ pub enum StartError {
     /// The key file cannot be used.
     #[error(transparent)]
     Key(#[from] chappe_transport::key_file::Error),
+    /// The certificate of HTTP cannot be used.
+    #[error("TLS of HTTP: {0}")]
+    Tls(#[from] chappe_transport::tls::FileError),
     /// The file that recognizes the token cannot be used.
     #[error("token file {}: {source}", path.display())]
     Token {
@@ -97,6 +100,7 @@ impl StartError {
                 "end that node (kill {process}), or give this one another data_directory"
             )),
             Self::Key(error) => error.hint(),
+            Self::Tls(error) => error.hint(),
             Self::Token { path, .. } => Some(format!(
                 "chmod 600 {0}; or remove {0}: a new token is made and printed",
                 path.display()

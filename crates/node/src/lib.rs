@@ -7,7 +7,7 @@
 //! One thread serves ([`runtime`]); the log has a thread of its own, and what reads the disk or
 //! computes for long runs on a few others.
 //!
-//! Not here: TLS, several nodes, users other than the operator.
+//! Not here: users other than the operator.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -34,7 +34,7 @@ mod register;
 mod sensors;
 mod shared;
 
-pub use data::{log_directory, registry_directory};
+pub use data::{Recognized, log_directory, recognized, registry_directory};
 pub use error::StartError;
 pub use http::openapi;
 pub use node::{Node, StoreFailure, end_signal, runtime};

@@ -46,6 +46,7 @@ impl Node {
         let lock = Lock::take(&directory)?;
         let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
         let (token, new_token) = data::token(&directory)?;
+        let tls = data::tls(&config, &name(&config), &key)?;
         let listener = listen(config.http.listen).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen {
             address: config.http.listen,
@@ -73,6 +74,7 @@ impl Node {
             key: key.public().to_string(),
             started_at: clock::now(),
             address,
+            tls,
             token,
             disk: Box::new(disk),
             store,
@@ -96,15 +98,15 @@ impl Node {
         crate::register::forget(&app).await;
         publish_node(&app).await;
         let mut tasks = JoinSet::new();
-        let served = http::serve(
-            listener,
-            http::router(app.clone()),
-            app.config.http.clone(),
-            app.metrics.clone(),
-            app.drops.clone(),
-            draining,
-        );
-        tasks.spawn(served);
+        let serving = http::Serving {
+            router: http::router(app.clone()),
+            tls: app.tls.clone(),
+            limits: app.config.http.clone(),
+            metrics: app.metrics.clone(),
+            drops: app.drops.clone(),
+            drain: draining,
+        };
+        tasks.spawn(http::serve(listener, serving));
         tasks.spawn(crate::sensors::watch(app.clone()));
         if app.config.discovery.enabled {
             tasks.spawn(crate::devices::watch(app.clone()));
@@ -123,6 +125,18 @@ impl Node {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.app.address
+    }
+
+    /// The address of its REST interface and its console, with the scheme.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.app.url()
+    }
+
+    /// The fingerprint of its certificate, if it speaks TLS.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<String> {
+        self.app.fingerprint()
     }
 
     /// The token that changing needs, if it was made at this start: to be shown once.
@@ -237,8 +251,7 @@ fn name(config: &Config) -> String {
     if !config.name.is_empty() {
         return config.name.clone();
     }
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match host.trim() {
+    match data::host().trim() {
         "" => "chappe".to_owned(),
         host => host.chars().take(63).collect(),
     }
@@ -324,7 +337,7 @@ async fn publish_node(app: &App) {
     use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
     let key = format!("urn:chappe:node:{}", app.key);
     let mut entity = Entity::new(key.clone(), EntityKind::Node, app.name.clone());
-    let address = Literal::new_simple_literal(format!("http://{}/", app.address));
+    let address = Literal::new_simple_literal(format!("{}/", app.url()));
     let subject = NamedNode::new_unchecked(key);
     entity
         .triples

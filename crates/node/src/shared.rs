@@ -8,7 +8,7 @@ use chappe_identity::TokenHash;
 use chappe_log::{Disk, Health, Store};
 use chappe_registry::Registry;
 use chappe_stream::Timestamp;
-use chappe_transport::{Drops, Hop};
+use chappe_transport::{Drops, Hop, tls};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::catalogue::Catalogue;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) started_at: Timestamp,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
+    /// TLS of its HTTP, if it is spoken.
+    pub(crate) tls: Option<tls::Server>,
     /// What recognizes its token.
     pub(crate) token: TokenHash,
     /// The disk of its log, for its free space.
@@ -70,6 +72,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The address of its REST interface and its console, with the scheme.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The fingerprint of its certificate, if it speaks TLS.
+    pub(crate) fn fingerprint(&self) -> Option<String> {
+        let tls = self.tls.as_ref();
+        tls.map(|tls| tls.fingerprint().to_string())
+    }
+
     /// Bytes that can still be written under the data directory.
     pub(crate) fn disk_free_bytes(&self) -> u64 {
         self.disk.free_bytes().unwrap_or(0)

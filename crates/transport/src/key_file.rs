@@ -76,6 +76,18 @@ impl Error {
 /// # Errors
 /// When the file is not its owner's alone, or holds no key.
 pub fn read(path: &Path) -> Result<Option<Key>, Error> {
+    let Some(text) = read_text(path)? else {
+        return Ok(None);
+    };
+    let key = Key::from_pem(&text).map_err(|source| Error::Key {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Some(key))
+}
+
+/// Reads a file that must be its owner's alone, or says that there is none.
+pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     let io = |source| Error::Io {
         path: path.to_owned(),
         source,
@@ -104,11 +116,7 @@ pub fn read(path: &Path) -> Result<Option<Key>, Error> {
     file.take(KEY_FILE_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(io)?;
-    let key = Key::from_pem(&text).map_err(|source| Error::Key {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(Some(key))
+    Ok(Some(text))
 }
 
 /// Writes a new key file with mode 0600, durably. An existing file is not replaced.

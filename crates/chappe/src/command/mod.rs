@@ -10,6 +10,7 @@ pub(crate) mod describe;
 pub(crate) mod device;
 pub(crate) mod doctor;
 pub(crate) mod find;
+pub(crate) mod key;
 mod network;
 mod node_client;
 pub(crate) mod query;

@@ -1,5 +1,8 @@
 //! The node's REST interface, as the command line uses it.
 
+use std::time::Duration;
+
+use chappe_transport::tls;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -16,41 +19,74 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one live event.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 
+/// Time for the connection to a node.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
 /// A node to talk to.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeClient {
+    scheme: &'static str,
     authority: String,
+    tls: Option<tls::Client>,
     token: Option<String>,
 }
 
 impl NodeClient {
     /// The node that the flags name.
     pub(crate) fn new(address: &NodeAddress) -> Result<Self, Failure> {
-        let authority = address
-            .node
-            .strip_prefix("http://")
-            .map(|rest| rest.trim_end_matches('/'));
-        match authority.filter(|text| !text.is_empty() && !text.contains('/')) {
-            Some(text) => {
-                let port = if text
-                    .rsplit(':')
-                    .next()
-                    .is_some_and(|p| p.parse::<u16>().is_ok())
-                {
-                    ""
-                } else {
-                    ":80"
-                };
-                Ok(Self {
-                    authority: format!("{text}{port}"),
-                    token: address.token.clone(),
-                })
-            }
-            None => Err(
-                Failure::new(format!("{} is no address of a node", address.node))
-                    .hint("write it as http://127.0.0.1:8470"),
-            ),
-        }
+        let (scheme, default_port) = match address.node.split_once("://") {
+            Some(("https", _)) => ("https", "443"),
+            _ => ("http", "80"),
+        };
+        let rest = address.node.strip_prefix(scheme);
+        let rest = rest.and_then(|rest| rest.strip_prefix("://"));
+        let authority = rest.map(|rest| rest.trim_end_matches('/'));
+        let authority = authority.filter(|text| !text.is_empty() && !text.contains('/'));
+        let authority = authority.ok_or_else(|| {
+            Failure::new(format!("{} is no address of a node", address.node))
+                .hint("write it as http://127.0.0.1:8470")
+        })?;
+        let port = authority.rsplit(':').next();
+        let authority = match port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+            true => authority.to_owned(),
+            false => format!("{authority}:{default_port}"),
+        };
+        let tls = match scheme {
+            "https" => Some(trust(address, &authority)?),
+            _ => None,
+        };
+        Ok(Self {
+            scheme,
+            authority,
+            tls,
+            token: address.token.clone(),
+        })
+    }
+
+    async fn connect(&self) -> Result<tls::Stream, Failure> {
+        let connecting = TcpStream::connect(&self.authority);
+        let connected = tokio::time::timeout(CONNECT_DEADLINE, connecting).await;
+        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let stream = connected.map_err(|error| {
+            let (scheme, authority) = (self.scheme, &self.authority);
+            Failure::new(format!(
+                "no node answers at {scheme}://{authority}: {error}"
+            ))
+            .hint("start one with: chappe serve   (or name another with --node)")
+        })?;
+        let Some(tls) = &self.tls else {
+            return Ok(tls::Stream::Plain(stream));
+        };
+        tls.connect(stream, CONNECT_DEADLINE)
+            .await
+            .map_err(|error| {
+                let hint = error.hint();
+                let failure = Failure::from(error);
+                match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            })
     }
 
     async fn send(
@@ -60,13 +96,7 @@ impl NodeClient {
         accept: &str,
         body: Option<Value>,
     ) -> Result<Response<Incoming>, Failure> {
-        let stream = TcpStream::connect(&self.authority).await.map_err(|error| {
-            Failure::new(format!(
-                "no node answers at http://{}: {error}",
-                self.authority
-            ))
-            .hint("start one with: chappe serve   (or name another with --node)")
-        })?;
+        let stream = self.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let mut request = Request::builder()
@@ -132,6 +162,31 @@ impl NodeClient {
             buffer: Vec::new(),
         })
     }
+}
+
+/// Whom an https address is trusted by.
+fn trust(address: &NodeAddress, authority: &str) -> Result<tls::Client, Failure> {
+    let client = match (&address.fingerprint, &address.authorities) {
+        (Some(fingerprint), _) => tls::Client::with_fingerprint(*fingerprint),
+        (None, Some(path)) => tls::Client::with_authorities(path).map_err(|error| {
+            let hint = error.hint();
+            let failure = Failure::from(error);
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })?,
+        (None, None) => {
+            let text = format!("nothing says which certificate of {authority} is trusted");
+            let hint = "give --fingerprint, which `chappe key show` prints on the node's host, or \
+                        --authorities FILE";
+            return Err(Failure::new(text).hint(hint));
+        }
+    };
+    let host = authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host);
+    Ok(client.named(host.trim_matches(['[', ']'])))
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
@@ -220,10 +275,7 @@ mod tests {
 
     #[test]
     fn addresses_of_nodes_are_checked() {
-        let address = |node: &str| NodeAddress {
-            node: node.into(),
-            token: None,
-        };
+        let address = |node: &str| NodeAddress::at(node);
         assert_eq!(
             NodeClient::new(&address("http://127.0.0.1:1/"))
                 .unwrap()
@@ -234,7 +286,10 @@ mod tests {
             NodeClient::new(&address("http://h")).unwrap().authority,
             "h:80"
         );
-        for wrong in ["https://x", "x:1", "http://", "http://a/b"] {
+        let mut trusted = address("https://h");
+        trusted.fingerprint = Some("ab".repeat(32).parse().unwrap());
+        assert_eq!(NodeClient::new(&trusted).unwrap().authority, "h:443");
+        for wrong in ["https://x", "x:1", "http://", "http://a/b", "httpx://a"] {
             assert!(NodeClient::new(&address(wrong)).is_err(), "{wrong}");
         }
     }

@@ -18,15 +18,19 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
     let runtime = chappe_node::runtime()?;
     runtime.block_on(async {
         let node = start(loaded.config).await?;
-        let address = format!("http://{}", node.address());
+        let address = node.url();
         if json {
             output::json(&json!({
                 "event": "ready", "address": address, "name": node.name(), "key": node.key(),
                 "pid": std::process::id(), "token": node.new_token(),
+                "fingerprint": node.fingerprint(),
             }));
         } else {
             if let Some(token) = node.new_token() {
                 output::note(format_args!("token for changes, shown only now: {token}"));
+            }
+            if let Some(fingerprint) = node.fingerprint() {
+                output::note(format_args!("certificate: {fingerprint}"));
             }
             output::line(format_args!("{} is ready at {address}", node.name()));
         }

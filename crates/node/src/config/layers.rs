@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::Config;
 use super::check::{Violation, violations};
+use super::contradictions::contradictions;
 use super::error::{ConfigError, Problem, nearest};
 use super::schema::{Key, keys, schema};
-use super::{Config, Read};
 
 /// What a configuration is made from.
 #[derive(Debug, Clone, Default)]
@@ -252,7 +253,7 @@ impl Merge {
         if self.problems.is_empty() {
             match serde_json::from_value::<Config>(Value::Object(root)) {
                 Ok(config) => {
-                    self.problems.extend(exposed(&config, &settings));
+                    self.problems.extend(contradictions(&config, &settings));
                     if self.problems.is_empty() {
                         return Ok(Loaded { config, settings });
                     }
@@ -272,35 +273,6 @@ impl Merge {
     }
 }
 
-/// Refuses to listen beyond loopback while everyone may read.
-fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
-    let open = config.access.read == Read::Open && !config.access.insecure;
-    if config.http.listen.ip().is_loopback() || !open {
-        return None;
-    }
-    let setting = settings
-        .iter()
-        .find(|setting| setting.key == "http.listen")?;
-    let (place, line) = match &setting.origin {
-        Origin::File(path, line) => (path.display().to_string(), Some(*line)),
-        other => (other.to_string(), None),
-    };
-    Some(Problem {
-        place,
-        line,
-        key: Some("http.listen".to_owned()),
-        what: format!(
-            "{} can be reached from other machines, and access.read is \"open\"",
-            config.http.listen
-        ),
-        hint: Some(
-            "add `read = \"token\"` under [access] in node.toml, or start with --set \
-             access.read=token; to let everyone read, set access.insecure=true in the same way"
-                .to_owned(),
-        ),
-    })
-}
-
 fn problem(place: &str, line: Option<usize>, violation: Violation) -> Problem {
     Problem {
         place: place.to_owned(),
@@ -315,10 +287,14 @@ fn problem(place: &str, line: Option<usize>, violation: Violation) -> Problem {
 fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
     let is_path = matches!(
         key.path.as_str(),
-        "data_directory" | "sensors_directory" | "rules_directory"
+        "data_directory"
+            | "sensors_directory"
+            | "rules_directory"
+            | "http.tls.certificate"
+            | "http.tls.key"
     );
     match (value.as_str(), file.parent()) {
-        (Some(text), Some(parent)) if is_path => {
+        (Some(text), Some(parent)) if is_path && !text.is_empty() => {
             Value::from(parent.join(text).to_string_lossy().into_owned())
         }
         _ => value,

@@ -9,6 +9,7 @@
 //! file holds one).
 
 mod check;
+mod contradictions;
 mod error;
 mod layers;
 mod sample;
@@ -82,6 +83,30 @@ pub struct Http {
     /// Time a client has for sending the head of a request, and again for its body.
     #[schemars(range(min = 100, max = 600_000), extend("x-unit" = "milliseconds"))]
     pub request_timeout_ms: u32,
+    /// TLS; without it plain HTTP is spoken.
+    pub tls: HttpTls,
+}
+
+/// TLS of the REST interface and the console: with files, or with a certificate of the node's own
+/// making.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpTls {
+    /// File of the certificate (PEM), the chain behind it; empty: none. Relative to this file.
+    pub certificate: PathBuf,
+    /// File of its key (PEM), which only its owner may read; empty: none. Relative to this file.
+    pub key: PathBuf,
+    /// Make a certificate instead, once, for this host's names and `http.hosts`. Who trusts it is
+    /// told its fingerprint, which is printed at the start and by `chappe key show`.
+    pub self_signed: bool,
+}
+
+impl HttpTls {
+    /// Whether TLS is spoken.
+    #[must_use]
+    pub fn enabled(&self) -> bool {
+        self.self_signed || !self.certificate.as_os_str().is_empty()
+    }
 }
 
 /// Who may read and change.
@@ -218,6 +243,7 @@ impl Default for Http {
             max_live_clients: 64,
             max_body_bytes: 1 << 20,
             request_timeout_ms: 10_000,
+            tls: HttpTls::default(),
         }
     }
 }

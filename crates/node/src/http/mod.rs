@@ -23,7 +23,7 @@ use axum::routing::get;
 pub(crate) use element::ElementView;
 pub use openapi::openapi;
 pub(crate) use problem::Problem;
-pub(crate) use server::serve;
+pub(crate) use server::{Serving, serve};
 pub(crate) use streams::Field as FieldView;
 
 use crate::shared::App;

@@ -25,6 +25,10 @@ pub(crate) struct Node {
     started_at: String,
     /// The address it listens on.
     address: String,
+    /// The address of its REST interface and its console, with the scheme.
+    url: String,
+    /// The fingerprint of its certificate (SHA-256, hexadecimal), if it speaks TLS.
+    fingerprint: Option<String>,
     /// Free bytes under its data directory.
     data_directory_free_bytes: u64,
     /// Its resident memory.
@@ -40,6 +44,8 @@ pub(super) async fn node(State(app): State<App>) -> Json<Node> {
         version: env!("CARGO_PKG_VERSION"),
         started_at: clock::rfc3339(app.started_at),
         address: app.address.to_string(),
+        url: app.url(),
+        fingerprint: app.fingerprint(),
         data_directory_free_bytes: app.disk_free_bytes(),
         resident_bytes: crate::shared::resident_bytes(),
     })

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use chappe_transport::http::{Place, Places, Taking, prepare};
-use chappe_transport::{Drops, Hop};
+use chappe_transport::{Drops, Hop, tls};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,33 +35,43 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// Pause after the system refused a connection (no more file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What every connection needs.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    /// What answers.
+    pub(crate) router: Router,
+    /// TLS, if it is spoken.
+    pub(crate) tls: Option<tls::Server>,
+    /// The limits.
+    pub(crate) limits: config::Http,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
+    /// What is refused.
+    pub(crate) drops: Drops,
+    /// Becomes true when the node ends.
+    pub(crate) drain: watch::Receiver<bool>,
+}
+
 /// Serves until `drain` becomes true, then lets what is under way finish.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    router: Router,
-    limits: config::Http,
-    metrics: Arc<Metrics>,
-    drops: Drops,
-    mut drain: watch::Receiver<bool>,
-) {
+pub(crate) async fn serve(listener: TcpListener, serving: Serving) {
+    let limits = &serving.limits;
+    let mut drain = serving.drain.clone();
     let most = limits.max_connections as usize;
     let places = Places::new(most, most);
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places, &drops) => accepted,
+            accepted = accept(&listener, &places, &serving.drops) => accepted,
             () = ended(&mut drain) => break,
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
             Ok((stream, peer, place)) => {
-                let router = router.clone();
-                let timeout = Duration::from_millis(u64::from(limits.request_timeout_ms));
-                let (metrics, drain) = (metrics.clone(), drain.clone());
+                let serving = serving.clone();
                 connections.spawn(async move {
-                    metrics.connections.inc();
-                    connection(stream, peer, place, router, timeout, drain).await;
-                    metrics.connections.dec();
+                    serving.metrics.connections.inc();
+                    serving.connection(stream, peer, place).await;
+                    serving.metrics.connections.dec();
                 });
             }
             Err(error) => {
@@ -98,44 +108,73 @@ async fn accept(
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    place: Place,
-    router: Router,
-    timeout: Duration,
-    mut drain: watch::Receiver<bool>,
-) {
-    // Without it, small answers wait for the client's acknowledgement.
-    let _ = prepare(&stream, WRITE_DEADLINE);
-    let router = TowerToHyperService::new(router);
-    let place = Arc::new(place);
-    let telling = place.clone();
-    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let (router, place) = (router.clone(), telling.clone());
-        let request = request.map(|body| Body::new(Arriving::new(body, place.clone())));
-        async move {
-            let answer = hyper::service::Service::call(&router, request).await;
-            let answer = answer.unwrap_or_else(|never| match never {});
-            Ok::<_, Infallible>(answer.map(|body| Leaving::new(body, place)))
+impl Serving {
+    async fn connection(&self, stream: TcpStream, peer: SocketAddr, place: Place) {
+        // Without it, small answers wait for the client's acknowledgement.
+        let _ = prepare(&stream, WRITE_DEADLINE);
+        let mut drain = self.drain.clone();
+        let stream = tokio::select! {
+            stream = self.secured(stream, peer) => stream,
+            () = place.displaced() => return,
+            () = ended(&mut drain) => return,
+        };
+        if let Some(stream) = stream {
+            self.requests(stream, peer, place).await;
         }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(timeout)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = place.displaced() => return,
-        () = ended(&mut drain) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_millis(u64::from(self.limits.request_timeout_ms))
+    }
+
+    /// The connection with TLS where it is spoken; `None` when the handshake failed.
+    async fn secured(&self, stream: TcpStream, peer: SocketAddr) -> Option<tls::Stream> {
+        let Some(server) = &self.tls else {
+            return Some(tls::Stream::Plain(stream));
+        };
+        match server.accept(stream, peer, self.timeout()).await {
+            Ok(stream) => Some(stream),
+            Err(error) => {
+                let (reason, hint) = (error.reason(), error.hint());
+                let detail = error.to_string();
+                self.drops
+                    .record(Hop::Http, reason, peer.ip(), detail, hint);
+                None
+            }
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "a connection ended early");
+    }
+
+    async fn requests(&self, stream: tls::Stream, peer: SocketAddr, place: Place) {
+        let router = TowerToHyperService::new(self.router.clone());
+        let place = Arc::new(place);
+        let telling = place.clone();
+        let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let (router, place) = (router.clone(), telling.clone());
+            let request = request.map(|body| Body::new(Arriving::new(body, place.clone())));
+            async move {
+                let answer = hyper::service::Service::call(&router, request).await;
+                let answer = answer.unwrap_or_else(|never| match never {});
+                Ok::<_, Infallible>(answer.map(|body| Leaving::new(body, place)))
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.timeout())
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut drain = self.drain.clone();
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = place.displaced() => return,
+            () = ended(&mut drain) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "a connection ended early");
+        }
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use super::body::{self, BodyError};
 use super::{Answer, ClientLimits, Error};
+use crate::tls;
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -31,8 +32,12 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     limits: ClientLimits,
-    idle: Mutex<HashMap<SocketAddr, Vec<(Instant, Sender)>>>,
+    tls: Option<tls::Client>,
+    idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
 }
+
+/// Where a connection leads, with or without TLS.
+type Place = (SocketAddr, Scheme);
 
 impl Client {
     /// A client with these limits.
@@ -40,6 +45,18 @@ impl Client {
     pub fn new(limits: ClientLimits) -> Self {
         Self(Arc::new(Inner {
             limits,
+            tls: None,
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// A client that speaks TLS to https addresses. The handshake belongs to the time for the
+    /// connection.
+    #[must_use]
+    pub fn with_tls(limits: ClientLimits, tls: tls::Client) -> Self {
+        Self(Arc::new(Inner {
+            limits,
+            tls: Some(tls),
             idle: Mutex::default(),
         }))
     }
@@ -80,7 +97,8 @@ impl Client {
         body: Bytes,
     ) -> Result<Answer, Error> {
         let peer = contact.address;
-        if contact.scheme == Scheme::Https {
+        let place = (peer, contact.scheme);
+        if contact.scheme == Scheme::Https && self.0.tls.is_none() {
             return Err(Error::Https(peer));
         }
         let mut request = hyper::Request::builder()
@@ -90,7 +108,7 @@ impl Client {
             .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
             .body(Full::new(body))?;
         request.headers_mut().extend(headers);
-        let (response, sender) = self.exchange(peer, request).await?;
+        let (response, sender) = self.exchange(place, request).await?;
         let limits = &self.0.limits;
         let (parts, incoming) = response.into_parts();
         let reading = body::read(&parts.headers, incoming, limits.body_bytes);
@@ -104,7 +122,7 @@ impl Client {
             BodyError::Encoding => Error::Encoding { peer },
             BodyError::Broken(source) => Error::Exchange { peer, source },
         })?;
-        self.keep(peer, sender);
+        self.keep(place, sender);
         Ok(Answer {
             status: parts.status,
             headers: parts.headers,
@@ -120,10 +138,11 @@ impl Client {
     /// Sends over an idle connection, or a new one when there is none that still lives.
     async fn exchange(
         &self,
-        peer: SocketAddr,
+        place: Place,
         mut request: hyper::Request<Full<Bytes>>,
     ) -> Result<(hyper::Response<Incoming>, Sender), Error> {
-        while let Some(mut sender) = self.take(peer) {
+        let (peer, _) = place;
+        while let Some(mut sender) = self.take(place) {
             if sender.ready().await.is_err() {
                 continue;
             }
@@ -133,7 +152,7 @@ impl Client {
                 Sent::Unsent(unsent, _) => request = unsent,
             }
         }
-        let mut sender = self.connect(peer).await?;
+        let mut sender = self.connect(place).await?;
         match self.send(peer, &mut sender, request).await? {
             Sent::Answered(response) => Ok((response, sender)),
             Sent::Unsent(_, source) => Err(Error::Exchange { peer, source }),
@@ -163,14 +182,22 @@ impl Client {
         }
     }
 
-    async fn connect(&self, peer: SocketAddr) -> Result<Sender, Error> {
+    async fn connect(&self, (peer, scheme): Place) -> Result<Sender, Error> {
         let limits = &self.0.limits;
+        let started = Instant::now();
         let stream = match timeout(limits.connect_deadline, self.open(peer)).await {
             Ok(stream) => stream.map_err(|source| Error::Connect { peer, source })?,
             Err(_) => {
                 let what = "take the connection";
                 return Err(Error::Late { peer, what });
             }
+        };
+        let stream = match (&self.0.tls, scheme) {
+            (Some(tls), Scheme::Https) => {
+                let left = limits.connect_deadline.saturating_sub(started.elapsed());
+                tls.connect(stream, left).await?
+            }
+            _ => tls::Stream::Plain(stream),
         };
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -202,9 +229,9 @@ impl Client {
     }
 
     /// The idle connection that was used last: the likeliest to live.
-    fn take(&self, peer: SocketAddr) -> Option<Sender> {
+    fn take(&self, place: Place) -> Option<Sender> {
         let mut idle = self.idle();
-        let senders = idle.get_mut(&peer)?;
+        let senders = idle.get_mut(&place)?;
         let found = loop {
             match senders.pop() {
                 Some((since, sender)) if self.usable(since, &sender) => break Some(sender),
@@ -213,12 +240,12 @@ impl Client {
             }
         };
         if senders.is_empty() {
-            idle.remove(&peer);
+            idle.remove(&place);
         }
         found
     }
 
-    fn keep(&self, peer: SocketAddr, sender: Sender) {
+    fn keep(&self, place: Place, sender: Sender) {
         let limits = &self.0.limits;
         if sender.is_closed() {
             return;
@@ -231,13 +258,13 @@ impl Client {
             });
         }
         let kept = idle.values().map(Vec::len).sum::<usize>();
-        let senders = idle.entry(peer).or_default();
+        let senders = idle.entry(place).or_default();
         senders.retain(|(since, sender)| self.usable(*since, sender));
         if senders.len() < limits.idle_per_authority && kept < limits.idle {
             senders.push((Instant::now(), sender));
         }
         if senders.is_empty() {
-            idle.remove(&peer);
+            idle.remove(&place);
         }
     }
 
@@ -245,7 +272,7 @@ impl Client {
         !sender.is_closed() && since.elapsed() < self.0.limits.idle_time
     }
 
-    fn idle(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<(Instant, Sender)>>> {
+    fn idle(&self) -> MutexGuard<'_, HashMap<Place, Vec<(Instant, Sender)>>> {
         // Every change leaves the pool whole.
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

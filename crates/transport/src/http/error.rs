@@ -10,9 +10,12 @@ use hyper::StatusCode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// TLS is not spoken.
-    #[error("{0} wants https, which is not spoken yet")]
+    /// The address wants TLS, and nobody said whom to trust.
+    #[error("{0} wants https, and no certificate is trusted here")]
     Https(SocketAddr),
+    /// The TLS handshake failed.
+    #[error("{0}")]
+    Tls(Box<crate::tls::Error>),
     /// No connection.
     #[error("no connection to {peer}: {source}")]
     Connect {
@@ -80,12 +83,19 @@ pub enum Error {
     Request(#[from] hyper::http::Error),
 }
 
+impl From<crate::tls::Error> for Error {
+    fn from(error: crate::tls::Error) -> Self {
+        Self::Tls(Box::new(error))
+    }
+}
+
 impl Error {
     /// A few words that are always the same, for counting.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Https(_) => "https is not spoken",
+            Self::Https(_) => "https without trust",
+            Self::Tls(error) => error.reason(),
             Self::Connect { .. } => "no connection",
             Self::Late { .. } => "too slow",
             Self::Exchange { .. } => "connection broken",
@@ -112,6 +122,7 @@ impl Error {
                 _ => format!("a firewall may stand before {peer}"),
             }),
             Self::Late { peer, .. } => Some(format!("a firewall or load may hold up {peer}")),
+            Self::Tls(error) => error.hint(),
             Self::Https(_) => Some("let the device offer an http address too".to_owned()),
             Self::TooLarge { .. } => Some("raise the limit of body bytes".to_owned()),
             _ => None,

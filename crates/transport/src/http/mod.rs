@@ -4,7 +4,7 @@
 //! two small writes with Nagle on cost 40 ms a call. Everything that a peer can stretch has a limit
 //! or a deadline, and each refusal is counted in [`Drops`](crate::Drops) with its reason.
 //!
-//! Deliberately absent: HTTP/2, TLS, redirects, cookies, proxies, names instead of addresses.
+//! Deliberately absent: HTTP/2, redirects, cookies, proxies, names instead of addresses.
 
 mod body;
 mod client;

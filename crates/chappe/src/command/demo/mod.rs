@@ -25,7 +25,7 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
     let runtime = chappe_node::runtime()?;
     runtime.block_on(async {
         let node = super::serve::start(config).await?;
-        let address = format!("http://{}", node.address());
+        let address = node.url();
         let mut plant = Plant::start(&devices, json)?;
         let story = tokio::spawn(story::tell(address.clone(), started, json));
         let seconds = started.elapsed().as_secs_f64();

@@ -12,10 +12,7 @@ use crate::output::{self, Failure};
 /// Tells until the node ends.
 pub(crate) async fn tell(address: String, started: Instant, json: bool) {
     let story = async {
-        let node = NodeClient::new(&NodeAddress {
-            node: address,
-            token: None,
-        })?;
+        let node = NodeClient::new(&NodeAddress::at(address))?;
         let mut events = node.events("/api/v1/live?streams=*").await?;
         let mut teller = Teller {
             started,

@@ -1,0 +1,65 @@
+//! What no single key shows: keys that do not go together, and what is open without being meant to.
+
+use super::error::Problem;
+use super::layers::{Origin, Setting};
+use super::{Config, Read};
+
+/// All that does not go together.
+pub(super) fn contradictions(config: &Config, settings: &[Setting]) -> Vec<Problem> {
+    let mut found = Vec::new();
+    found.extend(exposed(config, settings));
+    found.extend(tls(config, settings));
+    found
+}
+
+/// A problem at the place that sets `key`.
+fn at(settings: &[Setting], key: &str, what: String, hint: &str) -> Problem {
+    let origin = settings.iter().find(|setting| setting.key == key);
+    let (place, line) = match origin.map(|setting| &setting.origin) {
+        Some(Origin::File(path, line)) => (path.display().to_string(), Some(*line)),
+        Some(other) => (other.to_string(), None),
+        None => ("configuration".to_owned(), None),
+    };
+    Problem {
+        place,
+        line,
+        key: Some(key.to_owned()),
+        what,
+        hint: Some(hint.to_owned()),
+    }
+}
+
+/// Refuses to listen beyond loopback while everyone may read.
+fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let open = config.access.read == Read::Open && !config.access.insecure;
+    if config.http.listen.ip().is_loopback() || !open {
+        return None;
+    }
+    let what = format!(
+        "{} can be reached from other machines, and access.read is \"open\"",
+        config.http.listen
+    );
+    let hint = "add `read = \"token\"` under [access] in node.toml, or start with --set \
+                access.read=token; to let everyone read, set access.insecure=true in the same way";
+    Some(at(settings, "http.listen", what, hint))
+}
+
+/// A certificate comes from files or is made, and files come in pairs.
+fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let tls = &config.http.tls;
+    let (certificate, key) = (
+        !tls.certificate.as_os_str().is_empty(),
+        !tls.key.as_os_str().is_empty(),
+    );
+    let (place, what) = match (certificate, key, tls.self_signed) {
+        (true, false, _) => ("http.tls.certificate", "there is no http.tls.key to it"),
+        (false, true, _) => ("http.tls.key", "there is no http.tls.certificate to it"),
+        (true, true, true) => (
+            "http.tls.self_signed",
+            "there is an http.tls.certificate too",
+        ),
+        _ => return None,
+    };
+    let hint = "set certificate and key under [http.tls], or self_signed = true alone";
+    Some(at(settings, place, what.to_owned(), hint))
+}

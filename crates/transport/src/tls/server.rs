@@ -1,0 +1,230 @@
+//! The end that is called, and its certificate.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider};
+use crate::key_file;
+
+/// Bytes of a file of certificates that are read; reason: a chain has below 20 kB.
+const CHAIN_BYTES_MAX: u64 = 256 << 10;
+/// The first byte of a TLS handshake (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
+/// What a client is told that speaks plain HTTP.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    content-length: 54\r\nconnection: close\r\n\r\nhere TLS is spoken: write https:// instead of http://\n";
+
+/// The end that is called. Clones share the sessions.
+#[derive(Clone)]
+pub struct Server {
+    acceptor: TlsAcceptor,
+    fingerprint: Fingerprint,
+}
+
+impl Server {
+    /// With the certificate (its chain behind it) and the key of these PEM files. The file of the
+    /// key must be readable by its owner alone.
+    ///
+    /// # Errors
+    /// When a file cannot be used, or the key is not that of the certificate.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, FileError> {
+        let chain = read(certificate, CHAIN_BYTES_MAX)?;
+        let secret = key_file::read_text(key)?.ok_or_else(|| FileError::Io {
+            path: key.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        })?;
+        Self::from_pem(&chain, secret.as_bytes(), certificate, key)
+    }
+
+    /// With a certificate of its own making, which lies with its key in the file `path`, and is made
+    /// there when there is none: for `name`, for the node named by `uri`, for host names and
+    /// addresses. Says whether it was made.
+    ///
+    /// # Errors
+    /// When the file cannot be used or made.
+    pub fn self_signed(
+        path: &Path,
+        name: &str,
+        uri: &str,
+        hosts: &[String],
+    ) -> Result<(Self, bool), FileError> {
+        if let Some(text) = key_file::read_text(path)? {
+            let server = Self::from_pem(text.as_bytes(), text.as_bytes(), path, path)?;
+            return Ok((server, false));
+        }
+        let failed = |source| FileError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let text = certificate::make(name, uri, hosts, certificate::FOREVER)
+            .map_err(|_| failed(io::Error::other("the system gives no randomness")))?;
+        write_whole(path, &text).map_err(failed)?;
+        let server = Self::from_pem(text.as_bytes(), text.as_bytes(), path, path)?;
+        Ok((server, true))
+    }
+
+    fn from_pem(
+        chain: &[u8],
+        secret: &[u8],
+        certificate: &Path,
+        key: &Path,
+    ) -> Result<Self, FileError> {
+        let wrong = |path: &Path, what: String| FileError::Content {
+            path: path.to_owned(),
+            what,
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|error| wrong(certificate, error.to_string()))?;
+        let first = chain.first();
+        let fingerprint = first
+            .map(Fingerprint::of)
+            .ok_or_else(|| wrong(certificate, "there is no certificate in it".to_owned()))?;
+        let secret = PrivateKeyDer::from_pem_slice(secret)
+            .map_err(|error| wrong(key, format!("no private key: {error}")))?;
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = match builder.with_safe_default_protocol_versions() {
+            Ok(builder) => builder,
+            Err(_) => unreachable!("ring has suites for TLS 1.2 and 1.3"),
+        };
+        let config = builder
+            .with_no_client_auth()
+            .with_single_cert(chain, secret);
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                wrong(key, "it is not the key of the certificate".to_owned())
+            }
+            other => wrong(certificate, other.to_string()),
+        })?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self {
+            acceptor: Arc::new(config).into(),
+            fingerprint,
+        })
+    }
+
+    /// The fingerprint of its certificate.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Makes the handshake on a connection that was accepted, within `deadline`. Who speaks plain
+    /// HTTP is told so in HTTP.
+    ///
+    /// # Errors
+    /// When the peer does not speak TLS, takes too long or breaks off.
+    pub async fn accept(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        deadline: Duration,
+    ) -> Result<Stream, Error> {
+        match tokio::time::timeout(deadline, self.handshake(stream, peer)).await {
+            Ok(done) => done,
+            Err(_) => Err(Error::Late { peer }),
+        }
+    }
+
+    async fn handshake(&self, mut stream: TcpStream, peer: SocketAddr) -> Result<Stream, Error> {
+        let failed = |source| Error::Io { peer, source };
+        let mut first = [0];
+        if stream.peek(&mut first).await.map_err(failed)? == 1 && first[0] != HANDSHAKE {
+            // Whether it arrives is the peer's affair.
+            let _ = stream.write_all(PLAIN).await;
+            let _ = stream.shutdown().await;
+            return Err(Error::NotTls { peer });
+        }
+        let accepted = self.acceptor.accept(stream).await;
+        let accepted = accepted.map_err(|error| Error::of(peer, error))?;
+        Ok(Stream::Server(Box::new(accepted)))
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Server");
+        shown
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a file that may be known to all.
+pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(bytes_max).read_to_end(&mut bytes))
+        .map_err(|source| FileError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+    Ok(bytes)
+}
+
+/// Writes a secret file so that it is there whole or not at all.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let made = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&made)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&made, path)?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Client;
+    use super::*;
+
+    /// The error at the calling end, when one end has the certificate `shown` and the other trusts
+    /// the file `trusted`.
+    async fn refused(shown: &str, trusted: &Path) -> Error {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let path = Path::new("shown.pem");
+        let server = Server::from_pem(shown.as_bytes(), shown.as_bytes(), path, path).unwrap();
+        let deadline = Duration::from_secs(10);
+        let accepting = async {
+            let (stream, peer) = listener.accept().await.unwrap();
+            server.accept(stream, peer, deadline).await
+        };
+        let stream = TcpStream::connect(address).await.unwrap();
+        let client = Client::with_authorities(trusted).unwrap();
+        let (_, connected) = tokio::join!(accepting, client.connect(stream, deadline));
+        connected.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn expired_and_strange_certificates_are_named_as_such() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts = ["127.0.0.1".to_owned()];
+        let make = |until| certificate::make("node", "urn:n", &hosts, until).unwrap();
+        let (expired, other) = (make("20200102000000Z"), make(certificate::FOREVER));
+        let path = directory.path().join("trusted.pem");
+        write_whole(&path, &expired).unwrap();
+        let error = refused(&expired, &path).await;
+        assert!(error.to_string().contains("it has expired"), "{error}");
+        assert!(error.hint().unwrap().contains("clock"));
+        let error = refused(&other, &path).await;
+        let text = error.to_string();
+        assert!(text.contains("no authority that is trusted"), "{text}");
+        assert!(error.hint().unwrap().contains("pin the fingerprint"));
+    }
+}
