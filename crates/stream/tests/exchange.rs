@@ -110,6 +110,28 @@ fn elements_keep_their_origin_and_the_reader_knows_where_to_go_on() {
 }
 
 #[test]
+fn elements_of_here_do_not_hide_how_far_the_origin_was_read() {
+    let store = open(SimDisk::new(1), 1);
+    let [a, b] = ["a", "b"].map(|name| stream(&store, name, &[FieldType::Integer]));
+    a.append(&integers(0..4))
+        .expect("queued")
+        .wait()
+        .expect("stored");
+    move_all(&a, &b);
+    b.append(&integers(0..9))
+        .expect("queued")
+        .wait()
+        .expect("stored");
+    let newest = a
+        .newest(1)
+        .expect("reads")
+        .pop()
+        .map(|element| element.position);
+    assert_eq!(b.newest_origin(), Ok(newest));
+    assert_eq!(a.newest_origin(), Ok(None));
+}
+
+#[test]
 fn a_relay_sends_its_own_positions_only() {
     let store = open(SimDisk::new(1), 1);
     let [a, b, c] = ["a", "b", "c"].map(|name| stream(&store, name, &[FieldType::Integer]));

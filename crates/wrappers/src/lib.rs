@@ -2,12 +2,13 @@
 //!
 //! A [`Mapping`] turns the events of one device into elements: [`flat`] types by their schema,
 //! others by path [`rules`], medical devices by [`sdc`]. [`dpws`] attaches a described device to the
-//! mappings that fit it.
+//! mappings that fit it. [`links`] bring the streams of other nodes.
 
 #![forbid(unsafe_code)]
 
 pub mod dpws;
 pub mod flat;
+pub mod links;
 mod mapping;
 mod plan;
 pub mod rules;

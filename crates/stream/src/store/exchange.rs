@@ -13,6 +13,9 @@ use crate::{CodecError, Epoch, Position, StreamSchema, Timestamp, encode_element
 /// again.
 const READ_RECORDS_MAX: usize = 1024;
 
+/// How many records are looked through for one with an origin.
+const LOOK_BACK: [usize; 3] = [1, 1024, 65_536];
+
 /// Consecutive records of one epoch, all in the shape of one version of the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawRecords {
@@ -25,18 +28,26 @@ pub struct RawRecords {
 }
 
 impl StreamLog {
-    /// Where the newest element stands at the node that it came from: where a link goes on. None
-    /// when there is no element, or the newest one did not come over a link.
+    /// Where the newest element that came over a link stands at the node that it came from: where the
+    /// link goes on. None when there is none among the newest 65,536.
     ///
     /// # Errors
     /// What the log says; a record that does not decode.
     pub fn newest_origin(&self) -> Result<Option<Position>, StoreError> {
-        let newest = self.stream.newest(1)?;
-        let Some(record) = newest.first() else {
-            return Ok(None);
-        };
-        let (head, _) = RecordHead::decode(&record.payload)?;
-        Ok(head.origin)
+        // Nearly always it is the very newest.
+        for count in LOOK_BACK {
+            let newest = self.stream.newest(count)?;
+            for record in newest.iter().rev() {
+                let (head, _) = RecordHead::decode(&record.payload)?;
+                if head.origin.is_some() {
+                    return Ok(head.origin);
+                }
+            }
+            if newest.len() < count {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// Consecutive records from number `from` on (0: from the first kept), for sending: at most

@@ -1,0 +1,402 @@
+//! What a link is configured to do, and the bounds of all links.
+
+use std::time::Duration;
+
+use chappe_log::Level;
+use chappe_stream::{NAME_BYTES_MAX, check_name};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::LinkError;
+
+/// Most selections of a link; reason: each is looked at for each stream of the origin.
+pub const SELECTIONS_MAX: usize = 256;
+/// Longest address in bytes.
+pub const ADDRESS_BYTES_MAX: usize = 512;
+
+/// A link: where to read, what, and how.
+///
+/// ```
+/// use chappe_wrappers::links::{LinkConfig, LinkKind};
+/// let link: LinkConfig = toml::from_str(r#"
+///     name = "ward-3"
+///     kind = "zeromq"
+///     address = "tcp://192.0.2.7:7403"
+///     streams = ["ward.*", "lab.temperature"]
+/// "#)?;
+/// assert_eq!(link.kind, LinkKind::Zeromq);
+/// link.check()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkConfig {
+    /// What it is called here: one part of a stream's name, such as `ward-3`.
+    pub name: String,
+    /// How it is spoken.
+    pub kind: LinkKind,
+    /// Where the origin listens: `tcp://HOST:PORT` (ZeroMQ) or `http://HOST:PORT` (HTTP).
+    pub address: String,
+    /// Which streams: names, or beginnings of names with `*` behind them.
+    pub streams: Vec<String>,
+    /// How elements are written. Default: `postcard`; `xml` for the HTTP kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serialization: Option<Serialization>,
+    /// How safely they are stored here before they are acknowledged. Default: as the node says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LinkLevel>,
+    /// Put before the names of the streams here, with a dot. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_prefix: Option<String>,
+    /// Where a stream begins that was never read. Default: with the oldest element.
+    #[serde(default)]
+    pub start: LinkStart,
+    /// Where the origin's directory answers, for `zeromq_best_effort`: `tcp://HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// The origin's public key (CURVE), 64 hexadecimal digits or 40 characters of Z85. Needed
+    /// beyond loopback for the ZeroMQ kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_key: Option<String>,
+    /// The address at which the origin reaches this node, for `http_push`: `http://HOST:PORT`.
+    /// Default: where this node listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contact: Option<String>,
+    /// The token that the origin asks of readers, for the HTTP kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Its bounds.
+    #[serde(default)]
+    pub limits: LinkLimits,
+}
+
+/// How a link is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkKind {
+    /// Reliable sessions over ZeroMQ DEALER and ROUTER.
+    Zeromq,
+    /// ZeroMQ PUB and SUB: what a slow or absent subscriber misses is counted, not sent again.
+    ZeromqBestEffort,
+    /// An endless answer to an HTTP GET.
+    HttpPull,
+    /// The origin sends each element in an HTTP request to this node.
+    HttpPush,
+}
+
+impl LinkKind {
+    /// The word in configuration and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Zeromq => "zeromq",
+            Self::ZeromqBestEffort => "zeromq_best_effort",
+            Self::HttpPull => "http_pull",
+            Self::HttpPush => "http_push",
+        }
+    }
+
+    /// Whether its address is one of HTTP.
+    #[must_use]
+    pub const fn is_http(self) -> bool {
+        matches!(self, Self::HttpPull | Self::HttpPush)
+    }
+}
+
+/// How elements are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Serialization {
+    /// XML, one document an element, as in the exchange experiment.
+    Xml,
+    /// Postcard: compact, as in the log.
+    Postcard,
+    /// MessagePack, for programs in other languages.
+    MessagePack,
+}
+
+/// Where a stream begins that was never read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkStart {
+    /// With the oldest element that the origin keeps.
+    #[default]
+    First,
+    /// With the next new element.
+    New,
+}
+
+/// A level of durability, as written in configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkLevel {
+    /// In memory.
+    Memory,
+    /// Survives `kill -9`.
+    Process,
+    /// Survives power loss.
+    Power,
+}
+
+impl From<LinkLevel> for Level {
+    fn from(level: LinkLevel) -> Self {
+        match level {
+            LinkLevel::Memory => Self::Memory,
+            LinkLevel::Process => Self::Process,
+            LinkLevel::Power => Self::Power,
+        }
+    }
+}
+
+impl From<Level> for LinkLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Memory => Self::Memory,
+            Level::Process => Self::Process,
+            Level::Power => Self::Power,
+        }
+    }
+}
+
+/// The bounds of one link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkLimits {
+    /// Most streams. Default 1,024: each costs about a kilobyte and one subscription.
+    pub streams: usize,
+    /// Bytes that may be on their way and not stored, over all streams. Default 8 MiB.
+    pub window_bytes: u64,
+    /// Bytes of one stream that may be on their way and not stored. Default 1 MiB.
+    pub stream_window_bytes: u64,
+    /// Dead letters that are kept. Default 10,000; the oldest go first.
+    pub dead_letters: u64,
+    /// Seconds between looks at the origin's directory, for new streams that fit. Default 10.
+    pub directory_s: u64,
+}
+
+impl Default for LinkLimits {
+    fn default() -> Self {
+        Self {
+            streams: 1_024,
+            window_bytes: 8 << 20,
+            stream_window_bytes: 1 << 20,
+            dead_letters: 10_000,
+            directory_s: 10,
+        }
+    }
+}
+
+/// The bounds of all links of a node, both ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinksConfig {
+    /// Most links. Default 256.
+    pub links: usize,
+    /// Most sessions that other nodes have here. Default 1,024.
+    pub sessions: usize,
+    /// Most sessions, subscriptions and pulls of one peer (its key, or its address). Default 64.
+    pub sessions_per_peer: usize,
+    /// How long an element waits at the origin for others to travel with. Default 5 ms: at a
+    /// thousand elements a second five share a frame, for 5 ms of latency.
+    pub linger: Duration,
+    /// HTTP: most subscriptions by contact point. Default 1,024.
+    pub subscriptions: usize,
+    /// HTTP: how long a subscription lives without being renewed. Default 60 s, and most.
+    pub lease: Duration,
+    /// HTTP: after so much silence a pull is told that it lives. Default 15 s.
+    pub keep_alive: Duration,
+    /// HTTP: most bytes of elements in one request of other serializations than XML. Default
+    /// 64 KiB.
+    pub batch_bytes: usize,
+}
+
+impl Default for LinksConfig {
+    fn default() -> Self {
+        Self {
+            links: 256,
+            sessions: 1_024,
+            sessions_per_peer: 64,
+            linger: Duration::from_millis(5),
+            subscriptions: 1_024,
+            lease: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            batch_bytes: 64 << 10,
+        }
+    }
+}
+
+impl LinkConfig {
+    /// How elements are written.
+    #[must_use]
+    pub fn serialization(&self) -> Serialization {
+        self.serialization.unwrap_or(match self.kind.is_http() {
+            true => Serialization::Xml,
+            false => Serialization::Postcard,
+        })
+    }
+
+    /// Which streams.
+    ///
+    /// # Errors
+    /// The first selection that is none.
+    pub fn selections(&self) -> Result<Vec<Selection>, LinkError> {
+        self.streams.iter().map(|text| text.parse()).collect()
+    }
+
+    /// The name here of the stream that the origin calls `name`.
+    #[must_use]
+    pub fn local_name(&self, name: &str) -> String {
+        match &self.as_prefix {
+            Some(prefix) => format!("{prefix}.{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Checks what can be checked without the origin.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the key that is to be changed.
+    pub fn check(&self) -> Result<(), LinkError> {
+        let wrong = |key: &'static str, why: String| Err(LinkError::Config { key, why });
+        if check_name(&self.name).is_err() || self.name.contains('.') || self.name.len() > 64 {
+            let why = "use a-z, 0-9, `_` and `-`, at most 64".to_owned();
+            return wrong("name", why);
+        }
+        let schemes: &[&str] = match self.kind.is_http() {
+            true => &["http://", "https://"],
+            false => &["tcp://"],
+        };
+        let fits = |address: &str, schemes: &[&str]| {
+            let rest = schemes
+                .iter()
+                .find_map(|scheme| address.strip_prefix(scheme));
+            address.len() <= ADDRESS_BYTES_MAX && rest.is_some_and(|rest| !rest.is_empty())
+        };
+        if !fits(&self.address, schemes) {
+            let why = format!("for {} it begins with {}", self.kind.as_str(), schemes[0]);
+            return wrong("address", why);
+        }
+        if self.streams.is_empty() || self.streams.len() > SELECTIONS_MAX {
+            return wrong("streams", format!("give one to {SELECTIONS_MAX}"));
+        }
+        self.selections()?;
+        if let Some(prefix) = self.as_prefix.as_deref()
+            && (check_name(prefix).is_err() || prefix.len() > NAME_BYTES_MAX / 2)
+        {
+            return wrong("as_prefix", "it is no stream name, or too long".into());
+        }
+        if let Some(directory) = self.directory.as_deref()
+            && !fits(directory, &["tcp://"])
+        {
+            return wrong("directory", "it begins with tcp://".into());
+        }
+        if self.kind == LinkKind::ZeromqBestEffort && self.directory.is_none() {
+            return wrong(
+                "directory",
+                "zeromq_best_effort needs it for the schemas".into(),
+            );
+        }
+        if self.kind == LinkKind::Zeromq && self.serialization() != Serialization::Postcard {
+            return wrong("serialization", "zeromq speaks postcard only".into());
+        }
+        if self.limits.streams == 0 || self.limits.stream_window_bytes == 0 {
+            return wrong("limits", "none may be 0".into());
+        }
+        Ok(())
+    }
+}
+
+/// Which streams: one name, or all that begin so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// This one.
+    Exact(String),
+    /// Those whose names begin so.
+    Prefix(String),
+}
+
+impl Selection {
+    /// Whether it takes the stream of this name.
+    #[must_use]
+    pub fn takes(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == name,
+            Self::Prefix(prefix) => name.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+impl std::str::FromStr for Selection {
+    type Err = LinkError;
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        let error = || LinkError::Config {
+            key: "streams",
+            why: format!("{text:?} is neither a stream's name nor a beginning with `*` behind it"),
+        };
+        let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
+        match text.strip_suffix('*') {
+            Some(prefix) if prefix.len() <= NAME_BYTES_MAX && prefix.chars().all(known) => {
+                Ok(Self::Prefix(prefix.to_owned()))
+            }
+            None if check_name(text).is_ok() => Ok(Self::Exact(text.to_owned())),
+            _ => Err(error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> LinkConfig {
+        LinkConfig {
+            name: "a".into(),
+            kind: LinkKind::Zeromq,
+            address: "tcp://127.0.0.1:1".into(),
+            streams: vec!["a.*".into()],
+            serialization: None,
+            level: None,
+            as_prefix: None,
+            start: LinkStart::First,
+            directory: None,
+            server_key: None,
+            contact: None,
+            token: None,
+            limits: LinkLimits::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_key() {
+        assert!(link().check().is_ok());
+        type Change = fn(&mut LinkConfig);
+        let cases: [(&str, Change); 8] = [
+            ("name", |link| link.name = "a.b".into()),
+            ("address", |link| link.address = "http://127.0.0.1".into()),
+            ("address", |link| link.address = "tcp://".into()),
+            ("streams", |link| link.streams.clear()),
+            ("streams", |link| link.streams = vec!["A*".into()]),
+            ("as_prefix", |link| link.as_prefix = Some("a..b".into())),
+            ("directory", |link| link.kind = LinkKind::ZeromqBestEffort),
+            ("serialization", |link| {
+                link.serialization = Some(Serialization::Xml)
+            }),
+        ];
+        for (wanted, change) in cases {
+            let mut link = link();
+            change(&mut link);
+            match link.check() {
+                Err(LinkError::Config { key, .. }) => assert_eq!(key, wanted),
+                other => panic!("{wanted}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_selection_takes_a_name_or_a_beginning() {
+        let prefix: Selection = "ward.*".parse().expect("one");
+        assert!(prefix.takes("ward.bed1") && !prefix.takes("wards"));
+        let exact: Selection = "ward".parse().expect("one");
+        assert!(exact.takes("ward") && !exact.takes("ward.bed1"));
+        assert!("*".parse::<Selection>().expect("all").takes("x"));
+    }
+}

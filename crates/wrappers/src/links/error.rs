@@ -1,0 +1,87 @@
+//! What can be wrong with a link, and whose fault it is.
+
+use chappe_stream::StoreError;
+
+/// A link that cannot be made, or one of its letters that cannot be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The configuration is wrong.
+    #[error("{key}: {why}")]
+    Config {
+        /// The key that is to be changed.
+        key: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is a link of this name.
+    #[error("there is a link {0:?} already")]
+    Exists(String),
+    /// There is none of this name.
+    #[error("there is no link {0:?}")]
+    Unknown(String),
+    /// There are as many as allowed.
+    #[error("there are {0} links already, which is the limit")]
+    TooMany(usize),
+    /// There is no dead letter of this number.
+    #[error("there is no dead letter {0}")]
+    NoLetter(u64),
+    /// The dead letter still does not fit.
+    #[error("dead letter {number} still does not fit: {why}")]
+    StillDead {
+        /// Its number.
+        number: u64,
+        /// Why.
+        why: String,
+    },
+    /// The host refuses a stream.
+    #[error(transparent)]
+    Host(#[from] super::HostError),
+    /// The log refuses or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// This program was built or started without what the link needs.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl LinkError {
+    /// What can be done, when that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Exists(_) => Some("take another name, or remove that one first".to_owned()),
+            Self::Unknown(_) => Some("see `chappe link list`".to_owned()),
+            Self::TooMany(_) => Some("remove one; a link may carry many streams".to_owned()),
+            Self::StillDead { .. } => {
+                Some("make the stream's schema fit, or leave the letter".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An HTTP request that is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {text}")]
+pub struct HttpRefusal {
+    /// The status.
+    pub status: u16,
+    /// A few words that are always the same, for counting.
+    pub reason: &'static str,
+    /// What is wrong.
+    pub text: String,
+    /// What can be done, when that is known.
+    pub hint: Option<String>,
+}
+
+impl HttpRefusal {
+    pub(crate) fn new(status: u16, reason: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            reason,
+            text: text.into(),
+            hint: None,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What links need of the node that they belong to.
+
+use std::net::SocketAddr;
+
+use chappe_identity::AddressPolicy;
+use chappe_log::Level;
+use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+
+use super::LossReason;
+
+/// The node, as its links see it. All calls return soon; none is made for each element.
+pub trait LinkHost: Send + Sync + 'static {
+    /// Creates or opens the stream `name` for what comes over `link`, and registers it. Called when
+    /// the origin has said what its elements look like, and when that changed.
+    ///
+    /// # Errors
+    /// Another source has a stream of this name, or there are too many.
+    fn open(
+        &self,
+        link: &str,
+        name: &str,
+        schema: &StreamSchema,
+        level: Option<Level>,
+    ) -> Result<StreamLog, HostError>;
+
+    /// The stream of this name, if `reader` may read it.
+    fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog>;
+
+    /// All streams that `reader` may read, by name.
+    fn directory(&self, reader: &Reader) -> Vec<DirectoryEntry>;
+
+    /// Elements of `stream` came and are queued for storing.
+    fn received(&self, stream: &str, elements: u64, newest: Timestamp);
+
+    /// Elements of `stream` will never come.
+    fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64);
+
+    /// Something happened that people should know.
+    fn notice(&self, notice: LinkNotice);
+
+    /// Something received was not used.
+    fn dropped(&self, reason: &'static str, peer: &str, detail: String, hint: Option<String>);
+
+    /// The policy on addresses that strangers give.
+    fn address_policy(&self) -> AddressPolicy;
+
+    /// The wall clock.
+    fn now(&self) -> Timestamp;
+
+    /// Random bytes.
+    fn random(&self) -> u64;
+}
+
+/// Who reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reader {
+    /// Where from, if it is a connection over the network.
+    pub address: Option<SocketAddr>,
+    /// Its proven public key (CURVE).
+    pub key: Option<[u8; 32]>,
+}
+
+impl Reader {
+    /// How it is shown and counted: by its key, or its address without the port.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match (self.key, self.address) {
+            (Some(key), _) => key.iter().map(|byte| format!("{byte:02x}")).collect(),
+            (None, Some(address)) => address.ip().to_string(),
+            (None, None) => "this process".to_owned(),
+        }
+    }
+}
+
+/// A stream of the directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// Its name.
+    pub name: String,
+    /// What its elements look like.
+    pub schema: StreamSchema,
+    /// The version of that.
+    pub schema_version: u32,
+    /// How safely its elements are stored.
+    pub level: Level,
+    /// What brings it forth.
+    pub source: Option<String>,
+}
+
+impl DirectoryEntry {
+    /// The entry of a stream.
+    #[must_use]
+    pub fn of(log: &StreamLog) -> Self {
+        Self {
+            name: log.name().to_owned(),
+            schema: log.schema(),
+            schema_version: log.schema_version(),
+            level: log.log().level(),
+            source: log.origin(),
+        }
+    }
+}
+
+/// The host does not give a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct HostError {
+    /// Why.
+    pub text: String,
+    /// Whether another try may succeed without anything being changed.
+    pub transient: bool,
+}
+
+/// Something that people should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkNotice {
+    /// The link carries elements.
+    Connected {
+        /// The link.
+        link: String,
+    },
+    /// The link is down; it is tried again.
+    Disconnected {
+        /// The link.
+        link: String,
+        /// Why.
+        why: String,
+        /// What can be done.
+        hint: Option<String>,
+    },
+    /// The origin refuses a stream.
+    Refused {
+        /// The link.
+        link: String,
+        /// The stream, as the origin calls it.
+        stream: String,
+        /// Why.
+        why: String,
+    },
+    /// The origin went back behind what is stored here: a restored backup, or lost data.
+    Rollback {
+        /// The link.
+        link: String,
+        /// The stream here.
+        stream: String,
+        /// What is stored here.
+        have: String,
+        /// The last that both have.
+        kept: Option<String>,
+        /// How it goes on.
+        next: String,
+    },
+    /// Elements will never come.
+    Lost {
+        /// The link.
+        link: String,
+        /// The stream here.
+        stream: String,
+        /// Why.
+        reason: LossReason,
+        /// How many.
+        elements: u64,
+    },
+    /// An element is among the dead letters.
+    DeadLetter {
+        /// The link.
+        link: String,
+        /// The stream here.
+        stream: String,
+        /// Why.
+        why: String,
+    },
+}

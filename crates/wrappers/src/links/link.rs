@@ -1,0 +1,130 @@
+//! One link: what it is configured to do, how it does, and its run.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::dead_letters::DeadLetters;
+use super::handle::Shared;
+use super::meter::Meter;
+use super::{LinkConfig, LinkError, LinkNotice, LinkState, LinkStatus, StreamStatus};
+
+/// One link.
+pub(crate) struct Link {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) config: LinkConfig,
+    pub(crate) letters: DeadLetters,
+    live: Mutex<Live>,
+}
+
+/// How it does.
+#[derive(Default)]
+pub(crate) struct Live {
+    state: LinkState,
+    last_error: Option<String>,
+    connections: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) streams: BTreeMap<String, StreamLive>,
+}
+
+/// How one of its streams does.
+#[derive(Default)]
+pub(crate) struct StreamLive {
+    pub(crate) status: StreamStatus,
+    pub(crate) meter: Meter,
+}
+
+impl Link {
+    pub(crate) fn new(shared: Arc<Shared>, config: LinkConfig, letters: DeadLetters) -> Self {
+        Self {
+            shared,
+            config,
+            letters,
+            live: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known of one of its streams.
+    pub(crate) fn stream(&self, name: &str, change: impl FnOnce(&mut StreamLive)) {
+        let mut live = self.live();
+        if let Some(stream) = live.streams.get_mut(name) {
+            return change(stream);
+        }
+        let mut stream = StreamLive::default();
+        stream.status.name = name.to_owned();
+        stream.status.local_name = self.config.local_name(name);
+        change(&mut stream);
+        live.streams.insert(name.to_owned(), stream);
+    }
+
+    /// It carries elements.
+    pub(crate) fn connected(&self) {
+        {
+            let mut live = self.live();
+            live.state = LinkState::Connected;
+            live.last_error = None;
+            live.connections += 1;
+        }
+        let link = self.config.name.clone();
+        self.shared.host.notice(LinkNotice::Connected { link });
+    }
+
+    /// It is down.
+    pub(crate) fn disconnected(&self, why: String, hint: Option<String>) {
+        let told = {
+            let mut live = self.live();
+            let told = live.state == LinkState::Waiting && live.last_error.as_ref() == Some(&why);
+            live.state = LinkState::Waiting;
+            live.last_error = Some(why.clone());
+            told
+        };
+        if !told {
+            let link = self.config.name.clone();
+            let notice = LinkNotice::Disconnected { link, why, hint };
+            self.shared.host.notice(notice);
+        }
+    }
+
+    /// It is ended, or about to be connected.
+    pub(crate) fn end(&self, state: LinkState) {
+        self.live().state = state;
+    }
+
+    pub(crate) fn status(&self) -> LinkStatus {
+        let dead_letters = self.letters.count();
+        let mut live = self.live();
+        let mut streams = Vec::with_capacity(live.streams.len());
+        for stream in live.streams.values_mut() {
+            stream.status.rate_per_s = stream.meter.rate_per_s();
+            streams.push(stream.status.clone());
+        }
+        let mut config = self.config.clone();
+        config.token = None;
+        LinkStatus {
+            config,
+            state: live.state,
+            last_error: live.last_error.clone(),
+            reconnects: live.connections.saturating_sub(1),
+            rate_per_s: streams.iter().map(|it| it.rate_per_s).sum(),
+            lag_elements: streams.iter().map(|it| it.lag_elements).sum(),
+            lag_s: streams.iter().map(|it| it.lag_s).fold(0.0, f64::max),
+            held_bytes: streams.iter().map(|it| it.held_bytes).sum(),
+            bytes_received: live.bytes_received,
+            dead_letters,
+            streams,
+        }
+    }
+
+    pub(crate) async fn send_again(&self, number: u64) -> Result<(), LinkError> {
+        self.letters.send_again(&self.shared, number).await
+    }
+}
+
+/// Runs a link until it is removed.
+pub(crate) async fn run(link: Arc<Link>) {
+    let why = format!("{} is not spoken yet", link.config.kind.as_str());
+    link.disconnected(why, None);
+}

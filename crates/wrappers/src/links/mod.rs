@@ -1,0 +1,38 @@
+//! Links: streams of other nodes, stored here as this node's own.
+//!
+//! A link lives at the subscriber, which dials, so that it works from behind a NAT. What it brings is
+//! stored in streams of this node, each element with its origin; the newest stored element says where
+//! the link goes on after any crash of either side, so that each element is stored exactly once.
+//!
+//! | kind | how | loss |
+//! |---|---|---|
+//! | [`LinkKind::Zeromq`] | sessions of `chappe-flow` over DEALER and ROUTER | none that is not named |
+//! | [`LinkKind::ZeromqBestEffort`] | PUB and SUB, topic = stream | counted |
+//! | [`LinkKind::HttpPull`] | an endless answer to GET | none that is not named |
+//! | [`LinkKind::HttpPush`] | the origin puts each element to a contact point | none that is not named |
+//!
+//! [`Links`] is the handle: the links of a node and its serving of other nodes' links. Whoever runs
+//! it implements [`LinkHost`].
+
+#![allow(dead_code)] // until all kinds are spoken
+
+mod config;
+mod dead_letters;
+mod error;
+mod handle;
+mod host;
+mod link;
+mod meter;
+mod status;
+
+pub use config::{
+    ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, LinksConfig,
+    SELECTIONS_MAX, Selection, Serialization,
+};
+pub use error::{HttpRefusal, LinkError};
+pub use handle::Links;
+pub use host::{DirectoryEntry, HostError, LinkHost, LinkNotice, Reader};
+pub use status::{
+    Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PeerStatus,
+    StreamStatus,
+};

@@ -1,0 +1,193 @@
+//! What links tell of themselves.
+
+use std::collections::BTreeMap;
+
+use chappe_stream::Position;
+use serde::{Deserialize, Serialize};
+
+use super::{LinkConfig, LinkKind};
+
+/// Whether a link carries elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    /// It is being connected, for the first time or again.
+    #[default]
+    Connecting,
+    /// It carries elements.
+    Connected,
+    /// It waits before it tries again.
+    Waiting,
+    /// It was ended.
+    Ended,
+}
+
+/// Why elements never come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The origin's retention took them before they were read.
+    Trimmed,
+    /// They are corrupt at the origin.
+    Corrupt,
+    /// They are larger than is taken here.
+    TooLarge,
+    /// Their numbers were passed over and nobody said why.
+    Skipped,
+}
+
+impl LossReason {
+    /// The word in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Trimmed => "trimmed",
+            Self::Corrupt => "corrupt",
+            Self::TooLarge => "too_large",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// Why an element is among the dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DeadLetterReason {
+    /// It does not fit the schema.
+    Schema,
+    /// It is larger than a stream takes.
+    TooLarge,
+    /// Its bytes are no element.
+    Unreadable,
+}
+
+impl DeadLetterReason {
+    /// The word in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::TooLarge => "too_large",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// What was counted since the link was added.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Elements stored, or on their way to the log.
+    pub received: u64,
+    /// Elements stored at their level and acknowledged.
+    pub acknowledged: u64,
+    /// Elements that came again and were dropped.
+    pub repeated: u64,
+    /// Elements among the dead letters, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Elements that never come, by reason.
+    pub lost: BTreeMap<String, u64>,
+    /// How often the origin went back.
+    pub rollbacks: u64,
+}
+
+/// A stream of a link.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// Its name at the origin.
+    pub name: String,
+    /// Its name here.
+    pub local_name: String,
+    /// Why the origin refuses it, if it does.
+    pub refusal: Option<String>,
+    /// The origin's position of the newest element that is stored here.
+    pub stored: Option<Position>,
+    /// Elements a second, lately.
+    pub rate_per_s: f64,
+    /// Elements that are at the origin and not here, as last heard.
+    pub lag_elements: u64,
+    /// Seconds from the newest element's source time to its arrival.
+    pub lag_s: f64,
+    /// How full the window is, 0 to 1.
+    pub occupation: f64,
+    /// Bytes that are here and not stored.
+    pub held_bytes: u64,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// A link at a glance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// How it is configured; without its token.
+    pub config: LinkConfig,
+    /// Whether it carries elements.
+    pub state: LinkState,
+    /// The last error, with a hint where there is one.
+    pub last_error: Option<String>,
+    /// How often it was connected again.
+    pub reconnects: u64,
+    /// Elements a second, lately.
+    pub rate_per_s: f64,
+    /// The sum of its streams' lags in elements.
+    pub lag_elements: u64,
+    /// The largest of its streams' lags in seconds.
+    pub lag_s: f64,
+    /// Bytes that are here and not stored.
+    pub held_bytes: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Dead letters that are kept.
+    pub dead_letters: u64,
+    /// Its streams, by name.
+    pub streams: Vec<StreamStatus>,
+}
+
+/// Somebody who reads streams of this node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its address.
+    pub address: String,
+    /// Its key, if it proved one.
+    pub key: Option<String>,
+    /// How it reads.
+    pub kind: LinkKind,
+    /// The streams that it reads.
+    pub streams: Vec<String>,
+    /// Elements sent.
+    pub sent: u64,
+    /// Elements sent again.
+    pub sent_again: u64,
+    /// Elements acknowledged.
+    pub acknowledged: u64,
+    /// Elements on the way.
+    pub in_flight: u64,
+    /// How full its windows are, 0 to 1: the fullest.
+    pub occupation: f64,
+    /// Elements that are not acknowledged, over all streams.
+    pub lag_elements: u64,
+    /// How often it had no room.
+    pub stalls: u64,
+    /// Elements that it refused.
+    pub refused: u64,
+}
+
+/// What a link could not store in its stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Its number in the link's stream of dead letters.
+    pub number: u64,
+    /// The stream here that it was for.
+    pub stream: String,
+    /// Its position at the origin.
+    pub origin: Option<Position>,
+    /// Why it is here.
+    pub reason: DeadLetterReason,
+    /// Why, in words.
+    pub text: String,
+    /// When it came, nanoseconds since 1970.
+    pub received_ns: i64,
+    /// Its bytes.
+    pub bytes: u64,
+}
