@@ -255,6 +255,7 @@ function openOne(root, name) {
                 ? shown.window
                 : shown.window && JSON.stringify(shown.window),
             ],
+            ['evaluation', shown.plan],
             ['file', h('code', null, shown.file ?? '–')],
             ['stream', h('a', { href: `#/streams/${encodeURIComponent(output)}` }, output)],
           ]),

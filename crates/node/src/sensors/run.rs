@@ -1,12 +1,14 @@
 //! One virtual sensor: bound to streams, fed from the log, its output stored.
 //!
-//! The machine computes on a thread that may take long; elements come from the log, so that what a
-//! sensor has seen is durable before it.
+//! A compiled statement is evaluated where the elements come in, since another thread would cost more
+//! than the evaluation; what may take long (SQLite, a large window, binding) is computed on another
+//! thread. Elements come from the log, so that what a sensor has seen is durable before it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use chappe_machine::{Input, Output, drain};
 use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
@@ -28,6 +30,9 @@ use crate::notices::NoticeKind;
 use crate::register;
 use crate::shared::App;
 
+/// Time that a sensor may take of the thread that serves, before the rest of a batch goes to another;
+/// reason: a tenth of what a reader of live data notices.
+const INLINE_MAX: Duration = Duration::from_millis(2);
 /// Events of a sensor's history that are shown.
 const HISTORY_MAX: usize = 100;
 
@@ -113,6 +118,7 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
             descriptor.clone(),
             SensorLimits::default(),
         )),
+        slow: false,
         followers: BTreeMap::new(),
         last: String::new(),
         history: VecDeque::new(),
@@ -146,6 +152,8 @@ struct Running {
     bindings: Vec<Binding>,
     /// Away while it computes.
     machine: Option<VirtualSensor>,
+    /// An evaluation took long although it is compiled: its window is large.
+    slow: bool,
     followers: BTreeMap<String, StreamFollower>,
     /// The stream that was read last.
     last: String,
@@ -270,33 +278,66 @@ impl Running {
         }
     }
 
-    /// Runs the machine on another thread, and stores what it says.
+    /// Runs the machine, here as long as that is cheap, and stores what it says.
     async fn step(&mut self, inputs: Vec<Given>) {
+        let mut events = Vec::new();
+        let mut inputs = VecDeque::from(inputs);
+        if let Some(machine) = &mut self.machine
+            && machine.is_compiled()
+            && !self.slow
+        {
+            let started = Instant::now();
+            // Binding makes the statement anew, which is not cheap.
+            while inputs.front().is_some_and(|input| !is_command(input))
+                && let Some(input) = inputs.pop_front()
+            {
+                let before = started.elapsed();
+                evaluate(machine, input, &mut events);
+                self.slow = started.elapsed() - before > INLINE_MAX;
+                if started.elapsed() > INLINE_MAX {
+                    break;
+                }
+            }
+        }
+        if !inputs.is_empty() {
+            self.compute(inputs, &mut events).await;
+        }
+        self.events(events).await;
+    }
+
+    /// Runs the machine on another thread.
+    async fn compute(&mut self, inputs: VecDeque<Given>, events: &mut Vec<SensorEvent>) {
         let Some(mut machine) = self.machine.take() else {
             return;
         };
-        if inputs.is_empty() {
-            self.machine = Some(machine);
-            return;
+        if inputs.iter().any(is_command) {
+            self.slow = false;
         }
         let computed = tokio::task::spawn_blocking(move || {
             let mut events = Vec::new();
-            let clock = Clock::process();
             for input in inputs {
-                drain(&mut machine, clock.now(), input, |output| match output {
-                    Output::Event(event) => events.push(event),
-                    Output::Transmit(never) => match never {},
-                });
+                evaluate(&mut machine, input, &mut events);
             }
             (machine, events)
         });
         match computed.await {
-            Ok((machine, events)) => {
+            Ok((machine, computed)) => {
+                self.show_plan(&machine);
                 self.machine = Some(machine);
-                self.events(events).await;
+                events.extend(computed);
             }
             Err(_) => fail(&self.app, &self.name, "the computation failed".to_owned()),
         }
+    }
+
+    /// Shows how the statement is evaluated.
+    fn show_plan(&self, machine: &VirtualSensor) {
+        let plan = machine.plan().map(ToString::to_string);
+        self.app.sensors.update(&self.name, |sensor| {
+            if sensor.plan != plan {
+                sensor.plan = plan;
+            }
+        });
     }
 
     async fn events(&mut self, events: Vec<SensorEvent>) {
@@ -358,6 +399,22 @@ impl Running {
             }
         });
     }
+}
+
+fn is_command(input: &Given) -> bool {
+    matches!(input, Input::Command(_))
+}
+
+fn evaluate(machine: &mut VirtualSensor, input: Given, events: &mut Vec<SensorEvent>) {
+    drain(
+        machine,
+        Clock::process().now(),
+        input,
+        |output| match output {
+            Output::Event(event) => events.push(event),
+            Output::Transmit(never) => match never {},
+        },
+    );
 }
 
 fn concerns_streams(item: &FeedItem) -> bool {

@@ -23,6 +23,8 @@ pub(crate) struct Sensor {
     pub(crate) error: Option<SensorError>,
     /// Its statement.
     pub(crate) sql: String,
+    /// How the statement is evaluated: `compiled`, or `SQLite` and why; none before it is bound.
+    pub(crate) plan: Option<String>,
     /// Its window, in words, one source after the other.
     pub(crate) window: String,
     /// What its elements consist of.
