@@ -243,6 +243,53 @@ fn a_certificate_has_its_key_or_is_made() {
     assert_eq!(tls.key, Path::new("/k.pem"));
 }
 
+#[test]
+fn beyond_loopback_only_known_keys_read() {
+    let key = "ab".repeat(32);
+    let z85 = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6";
+    let right = [
+        "listen = \"127.0.0.1:0\"\npublish = \"[::1]:1\"".to_owned(),
+        format!("listen = \"192.0.2.1:1\"\nallowed_keys = [\"{key}\", \"{z85}\"]"),
+        "listen = \"192.0.2.1:1\"\ninsecure = true".to_owned(),
+        "listen = \"192.0.2.1:1\"\n[access]\ninsecure = true".to_owned(),
+    ];
+    for text in right {
+        load(&file(&format!("[exchange]\n{text}"))).unwrap();
+    }
+    let wrong = [
+        (
+            "listen = \"192.0.2.1:1\"",
+            "exchange.listen",
+            "allowed_keys",
+        ),
+        (
+            "directory = \"0.0.0.0:1\"",
+            "exchange.directory",
+            "allowed_keys",
+        ),
+        (
+            "publish = \"localhost:1\"",
+            "exchange.publish",
+            "127.0.0.1:8471",
+        ),
+        (
+            "allowed_keys = [\"ab\"]",
+            "exchange.allowed_keys.0",
+            "chappe key show",
+        ),
+    ];
+    for (text, key, hint) in wrong {
+        let error = load(&file(&format!("[exchange]\n{text}"))).unwrap_err();
+        let problem = &error.problems[0];
+        assert_eq!(problem.key.as_deref(), Some(key), "{error}");
+        assert_eq!(problem.line, Some(2), "{error}");
+        assert!(problem.hint.as_ref().unwrap().contains(hint), "{error}");
+    }
+    let both = format!("[exchange]\ninsecure = true\nallowed_keys = [\"{key}\"]");
+    let error = load(&file(&both)).unwrap_err();
+    assert!(error.to_string().contains("nobody proves a key"), "{error}");
+}
+
 /// What a JSON Schema of ours says of a value: type, members, choices; the rest is not used.
 fn accepts(
     root: &serde_json::Value,
@@ -357,7 +404,7 @@ fn the_schema_for_editors_accepts_what_the_loader_accepts() {
         // How an address is written is said by `format`, which editors do not check; what goes
         // together is said by no schema.
         let beyond = loaded.as_ref().is_err_and(|error| {
-            let words = ["no address", "no network", "to it"];
+            let words = ["no address", "no network", "no public key", "to it"];
             let is_beyond = |what: &str| words.iter().any(|word| what.contains(word));
             error
                 .problems

@@ -212,12 +212,34 @@ impl<'a> Walk<'a> {
                 format!("{text:?} is no address with a port"),
                 Some("write it as 127.0.0.1:8470 or [::1]:8470".to_owned()),
             ),
+            Some("socket-address-or-empty")
+                if !text.is_empty() && text.parse::<SocketAddr>().is_err() =>
+            {
+                self.refuse(
+                    format!("{text:?} is no address with a port"),
+                    Some("write it as 127.0.0.1:8471 or [::1]:8471, or leave it empty".to_owned()),
+                )
+            }
+            Some("curve-key") if !is_curve_key(text) => self.refuse(
+                format!("{text:?} is no public key"),
+                Some("write what `chappe key show` prints on that node's host".to_owned()),
+            ),
             Some("ip-prefix") if text.parse::<Prefix>().is_err() => self.refuse(
                 format!("{text:?} is no network prefix"),
                 Some("write it as 10.1.0.0/16 or fd00::/8".to_owned()),
             ),
             _ => {}
         }
+    }
+}
+
+/// Whether a text has the form of a CURVE key: hexadecimal digits or Z85 (ZeroMQ RFC 32).
+fn is_curve_key(text: &str) -> bool {
+    let z85 = |byte: u8| byte.is_ascii_alphanumeric() || b".-:+=^!/*?&<>()[]{}@%$#".contains(&byte);
+    match text.len() {
+        64 => text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        40 => text.bytes().all(z85),
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ pub(super) fn contradictions(config: &Config, settings: &[Setting]) -> Vec<Probl
     let mut found = Vec::new();
     found.extend(exposed(config, settings));
     found.extend(tls(config, settings));
+    found.extend(exchange(config, settings));
     found
 }
 
@@ -62,4 +63,29 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     };
     let hint = "set certificate and key under [http.tls], or self_signed = true alone";
     Some(at(settings, place, what.to_owned(), hint))
+}
+
+/// Beyond loopback only those read whose key is named, unless reading is open on purpose.
+fn exchange(config: &Config, settings: &[Setting]) -> Vec<Problem> {
+    let exchange = &config.exchange;
+    let keys = !exchange.allowed_keys.is_empty();
+    if keys && exchange.insecure {
+        let what = "without CURVE nobody proves a key".to_owned();
+        let hint = "remove exchange.insecure, or exchange.allowed_keys";
+        return vec![at(settings, "exchange.insecure", what, hint)];
+    }
+    let hint = "name the nodes that may read: allowed_keys = [\"...\"] under [exchange], with what \
+                `chappe key show` prints there; to let every node read, set exchange.insecure = true \
+                (in plain) or access.insecure = true (encrypted)";
+    let open = keys || exchange.insecure || config.access.insecure;
+    let exposed = exchange
+        .addresses()
+        .filter(|(_, address)| !address.ip().is_loopback() && !open);
+    let told = exposed.map(|(key, address)| {
+        let what = format!(
+            "{address} can be reached from other machines, and exchange.allowed_keys is empty"
+        );
+        at(settings, key, what, hint)
+    });
+    told.collect()
 }

@@ -55,6 +55,8 @@ pub struct Config {
     pub discovery: Discovery,
     /// How streams are stored.
     pub log: Log,
+    /// What other nodes can read here.
+    pub exchange: Exchange,
     /// What one request may cost.
     pub limits: Limits,
 }
@@ -196,6 +198,44 @@ pub enum DurabilityLevel {
     Power,
 }
 
+/// What other nodes can read here over ZeroMQ. Over HTTP they read as everyone does, by `http.listen`
+/// and `access.read`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Exchange {
+    /// Address and port for sessions, in which nothing acknowledged is lost (links of the kind
+    /// `zeromq`); port 0 takes a free one, which is printed; empty: none. Beyond loopback CURVE is
+    /// spoken, with the key that `chappe key show` prints.
+    #[schemars(extend("format" = "socket-address-or-empty"))]
+    pub listen: String,
+    /// Address and port for PUB, best effort (links of the kind `zeromq_best_effort`); empty: none.
+    #[schemars(extend("format" = "socket-address-or-empty"))]
+    pub publish: String,
+    /// Address and port for the directory (REP): which streams there are, with their structure;
+    /// empty: none.
+    #[schemars(extend("format" = "socket-address-or-empty"))]
+    pub directory: String,
+    /// Public keys of the nodes that may read, as `chappe key show` prints them there (64
+    /// hexadecimal digits or 40 characters of Z85). With keys, CURVE is spoken on loopback too.
+    #[schemars(extend("items" = {"type": "string", "format": "curve-key"}))]
+    pub allowed_keys: Vec<String>,
+    /// Speak without CURVE beyond loopback: whoever reaches the addresses reads every stream, and
+    /// whoever is on the way reads along.
+    pub insecure: bool,
+    /// Links of this node at once, those of the file and those added while it runs.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_links: u32,
+    /// Sessions that other nodes have here at once.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_sessions: u32,
+    /// Sessions and subscriptions of one peer (its key, or its address) at once.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_sessions_per_peer: u32,
+    /// How long an element waits for others to travel with; more costs latency and saves work.
+    #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
+    pub linger_ms: u32,
+}
+
 /// What one request may cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -229,6 +269,7 @@ impl Default for Config {
             access: Access::default(),
             discovery: Discovery::default(),
             log: Log::default(),
+            exchange: Exchange::default(),
             limits: Limits::default(),
         }
     }
@@ -279,6 +320,41 @@ impl Default for Log {
             min_free_bytes: 64 << 20,
             max_streams: 10_000,
         }
+    }
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            listen: String::new(),
+            publish: String::new(),
+            directory: String::new(),
+            allowed_keys: Vec::new(),
+            insecure: false,
+            max_links: 256,
+            max_sessions: 1_024,
+            max_sessions_per_peer: 64,
+            linger_ms: 5,
+        }
+    }
+}
+
+impl Exchange {
+    /// The addresses that are listened on, by key.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let named = [
+            ("exchange.listen", &self.listen),
+            ("exchange.publish", &self.publish),
+            ("exchange.directory", &self.directory),
+        ];
+        named
+            .into_iter()
+            .filter_map(|(key, text)| Some((key, text.parse().ok()?)))
+    }
+
+    /// Whether CURVE is spoken at this address.
+    pub(crate) fn curve(&self, address: SocketAddr) -> bool {
+        !self.allowed_keys.is_empty() || !(self.insecure || address.ip().is_loopback())
     }
 }
 
