@@ -1,5 +1,5 @@
 //! Measures elements a second through a projection with a predicate, window of one: the statement
-//! alone, appending and reading alone, and all of it from log to log; and the time of one evaluation
+//! alone on either path, appending and reading alone, and all of it from log to log; and the time of one evaluation
 //! of the heart rate: `cargo run --release -p chappe-stream --example rate`. The log is in memory:
 //! what the disk costs is the log's own measurement.
 //!
@@ -14,10 +14,10 @@ use chappe_log::{Appended, Level, MemoryDisk, Options, Store};
 use chappe_machine::{Input, Machine, Output};
 use chappe_stream::sqlite::SqliteQuery;
 use chappe_stream::{
-    Descriptor, Extent, Field, FieldType, LatePolicy, Position, Quality, Query, QueryError,
-    QueryLimits, QuerySource, Samples, SensorCommand, SensorEvent, SensorInput, SensorLimits,
-    StreamElement, StreamSchema, StreamStore, Timestamp, Value, VirtualSensor, Window,
-    WindowLimits,
+    Descriptor, Extent, Field, FieldType, LatePolicy, PlannedQuery, Position, Quality, Query,
+    QueryError, QueryLimits, QuerySource, Samples, SensorCommand, SensorEvent, SensorInput,
+    SensorLimits, StreamElement, StreamSchema, StreamStore, Timestamp, Value, VirtualSensor,
+    Window, WindowLimits,
 };
 
 fn field(name: &str, field_type: FieldType) -> Field {
@@ -59,14 +59,14 @@ fn numbers(number: i64) -> Arc<StreamElement> {
     element(number, vec![value.clone(), value.clone(), value])
 }
 
-fn statement() -> Result<SqliteQuery, QueryError> {
-    let source = QuerySource {
+const STATEMENT: &str = "select a, b * 2 + 1 as b, c from s where a > 10";
+
+fn source() -> [QuerySource; 1] {
+    [QuerySource {
         alias: "s".into(),
         schema: three_numbers(),
         value: None,
-    };
-    let sql = "select a, b * 2 + 1 as b, c from s where a > 10";
-    SqliteQuery::new(&[source], sql, &three_numbers(), QueryLimits::default())
+    }]
 }
 
 fn tell(what: &str, begin: Instant, rows: usize) {
@@ -74,8 +74,15 @@ fn tell(what: &str, begin: Instant, rows: usize) {
     println!("{what}: {rate:.0} elements/s ({rows} rows)");
 }
 
-fn projection() -> Result<(), QueryError> {
-    let mut query = statement()?;
+fn projections() -> Result<(), QueryError> {
+    let (source, output, limits) = (source(), three_numbers(), QueryLimits::default());
+    let mut sqlite = SqliteQuery::new(&source, STATEMENT, &output, limits)?;
+    projection("SQLite, window 1", &mut sqlite)?;
+    let mut planned = PlannedQuery::new(&source, STATEMENT, &output, limits)?;
+    projection(&format!("{}, window 1", planned.plan()), &mut planned)
+}
+
+fn projection(what: &str, query: &mut dyn Query) -> Result<(), QueryError> {
     let mut window = Window::new(
         Extent::Count(1),
         LatePolicy::Insert,
@@ -88,7 +95,7 @@ fn projection() -> Result<(), QueryError> {
         window.push(stream.clone(), numbers(number));
         rows += query.evaluate(&[window.take_change()])?.len();
     }
-    tell("projection and predicate, window 1", begin, rows);
+    tell(what, begin, rows);
     Ok(())
 }
 
@@ -211,7 +218,7 @@ fn heart_rate() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    projection()?;
+    projections()?;
     stored()?;
     heart_rate()
 }

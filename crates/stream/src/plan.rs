@@ -55,8 +55,8 @@ impl PlannedQuery {
         output: &StreamSchema,
         limits: QueryLimits,
     ) -> Result<Self, QueryError> {
-        let sqlite = SqliteQuery::new(sources, statement, output, limits)?;
-        match CompiledQuery::new(sources, statement, output, limits) {
+        let mut sqlite = SqliteQuery::new(sources, statement, output, limits)?;
+        match CompiledQuery::new(sources, statement, output, limits, &mut sqlite) {
             Ok(compiled) => Ok(Self {
                 plan: QueryPlan::Compiled,
                 path: Path::Compiled(Box::new(compiled)),
@@ -72,6 +72,15 @@ impl PlannedQuery {
     #[must_use]
     pub fn plan(&self) -> &QueryPlan {
         &self.plan
+    }
+
+    /// How many evaluations of a compiled statement were beyond it, and made by SQLite.
+    #[must_use]
+    pub fn asked_sqlite(&self) -> u64 {
+        match &self.path {
+            Path::Compiled(query) => query.asked_sqlite(),
+            Path::Sqlite(_) => 0,
+        }
     }
 
     /// Lets another thread stop a running evaluation of SQLite; `None` for a compiled one, which is

@@ -1,28 +1,377 @@
-//! The compiled path: the common statements without SQLite, with SQLite's results.
+//! The compiled path: the common statements without SQLite, with SQLite's results to the letter.
+//!
+//! Most statements of virtual sensors project, test and compute over one source, or add it up. These
+//! are parsed (`syntax.rs`), resolved against the source's fields (`resolve.rs`) and evaluated directly
+//! on the elements of the window (`expression.rs`, `aggregate.rs`). The parser is our own, small and of
+//! the subset only: SQLite's order of precedence is its own, and a general parser would have to be
+//! checked against it at every operator.
+//!
+//! What keeps it exact:
+//!
+//! - SQLite prepares every statement first; what it refuses never comes here.
+//! - The kinds of value of each expression follow from the schema. What would need a conversion whose
+//!   outcome is SQLite's own (texts as numbers, reals as texts, the affinity of casts) is refused.
+//! - SQLite reads the numbers that the statement has.
+//! - What SQLite may answer with an error, and roundings at the edge, are not decided here: the same
+//!   window is then evaluated by SQLite, which is opened for it and counted
+//!   ([`CompiledQuery::asked_sqlite`]).
+//! - A property test compares both paths (`tests/compiled_like_sqlite.rs`).
+//!
+//! Aggregates are added up anew at each evaluation: a sum of doubles that was carried on would not be
+//! SQLite's.
 
-use crate::{Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, WindowChange};
+mod aggregate;
+mod datum;
+mod expression;
+mod like;
+mod resolve;
+mod syntax;
+mod token;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::sqlite::{SqliteQuery, Targets, limit, row_bytes};
+use crate::{
+    Arrival, Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, WindowChange,
+};
+use aggregate::Accumulator;
+use datum::{Beyond, Datum};
+use expression::{Expression, Scope};
+use resolve::Program;
+
+/// SQLite's steps for one node of an expression and one row, at most; reason: what might reach the
+/// limit of steps is left to SQLite, which counts them.
+const STEPS_A_NODE: u64 = 8;
+
+/// Bytes that an element takes in a table beyond those that it counts itself, at most; reason: what
+/// might be longer than SQLite takes is left to SQLite.
+const TABLE_ROW_BYTES: usize = 8 << 10;
 
 /// A compiled statement over the window of one source.
-#[derive(Debug)]
-pub struct CompiledQuery {}
+pub struct CompiledQuery {
+    program: Program,
+    /// Parts that SQLite might refuse to evaluate, wherever they stand.
+    uncertain: Vec<Expression>,
+    /// Those over aggregates.
+    uncertain_totals: Vec<Expression>,
+    targets: Targets,
+    limits: QueryLimits,
+    steps_a_row: u64,
+    fields: usize,
+    /// The window, by arrival.
+    held: VecDeque<Arrival>,
+    sqlite: Beside,
+}
+
+/// SQLite beside, for windows that are beyond the compiled path.
+struct Beside {
+    sources: Vec<QuerySource>,
+    statement: String,
+    output: StreamSchema,
+    query: Option<Box<SqliteQuery>>,
+    /// The numbers that its table holds.
+    fed: BTreeSet<u64>,
+    asked: u64,
+}
+
+impl std::fmt::Debug for CompiledQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompiledQuery")
+            .field("statement", &self.sqlite.statement)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
 
 impl CompiledQuery {
-    /// Compiles `statement`, which SQLite has accepted.
+    /// Compiles `statement`, which `sqlite` has prepared over `sources` for `output`.
     ///
     /// # Errors
     /// In words, what of it is not compiled.
-    pub fn new(
-        _sources: &[QuerySource],
-        _statement: &str,
-        _output: &StreamSchema,
-        _limits: QueryLimits,
+    pub(crate) fn new(
+        sources: &[QuerySource],
+        statement: &str,
+        output: &StreamSchema,
+        limits: QueryLimits,
+        sqlite: &mut SqliteQuery,
     ) -> Result<Self, String> {
-        Err("nothing is compiled yet".to_owned())
+        let [source] = sources else {
+            return Err("it has several sources".into());
+        };
+        let select = syntax::parse(statement)?;
+        let mut read_number = |text: &str| sqlite.constant(text).map_err(|error| error.to_string());
+        let program = resolve::resolve(&select, source, &mut read_number)?;
+        let targets = sqlite.targets().clone();
+        if targets.len() != program.columns.len() {
+            return Err("its columns are not as SQLite counts them".into());
+        }
+        let (mut nodes, mut uncertain) = (0_u64, Vec::new());
+        program.visit(&mut |expression| {
+            nodes += 1;
+            if expression.may_fail() {
+                uncertain.push(expression.clone());
+            }
+        });
+        if uncertain.iter().any(is_constant) {
+            return Err("it computes with constants alone what may fail".into());
+        }
+        let (uncertain_totals, uncertain) = uncertain.into_iter().partition(has_aggregate);
+        Ok(Self {
+            program,
+            uncertain,
+            uncertain_totals,
+            targets,
+            limits,
+            steps_a_row: (nodes + 4) * STEPS_A_NODE,
+            fields: source.schema.fields.len(),
+            held: VecDeque::new(),
+            sqlite: Beside {
+                sources: sources.to_vec(),
+                statement: statement.to_owned(),
+                output: output.clone(),
+                query: None,
+                fed: BTreeSet::new(),
+                asked: 0,
+            },
+        })
+    }
+
+    /// How many evaluations were beyond the compiled path and made by SQLite.
+    #[must_use]
+    pub fn asked_sqlite(&self) -> u64 {
+        self.sqlite.asked
+    }
+
+    /// Whether an element might be longer than SQLite takes, or is none of the source.
+    fn is_odd(&self, arrival: &Arrival) -> bool {
+        let bytes = arrival.element.size_bytes() + arrival.stream.len() + TABLE_ROW_BYTES;
+        let most = usize::try_from(self.limits.length).unwrap_or(0);
+        arrival.element.values.len() != self.fields || bytes > most
+    }
+
+    fn apply(&mut self, change: &WindowChange) {
+        for number in &change.removed {
+            match self.held.front() {
+                Some(first) if first.number == *number => {
+                    self.held.pop_front();
+                }
+                _ => {
+                    if let Ok(at) = self.held.binary_search_by_key(number, |a| a.number) {
+                        self.held.remove(at);
+                    }
+                }
+            }
+        }
+        for arrival in &change.added {
+            let at = match self.held.back() {
+                Some(last) if last.number >= arrival.number => {
+                    self.held.partition_point(|a| a.number < arrival.number)
+                }
+                _ => self.held.len(),
+            };
+            match self.held.get_mut(at) {
+                // A window that is shown anew.
+                Some(known) if known.number == arrival.number => *known = arrival.clone(),
+                _ => self.held.insert(at, arrival.clone()),
+            }
+        }
+    }
+
+    /// The rows of what is held.
+    fn rows(&self) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
+        let rows = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
+        if rows.saturating_add(1).saturating_mul(self.steps_a_row) > self.limits.steps {
+            return Err(Beyond);
+        }
+        match &self.program.aggregates {
+            None => self.plain_rows(),
+            Some(_) => self.aggregated_row(),
+        }
+    }
+
+    fn plain_rows(&self) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
+        let mut rows = Vec::new();
+        let mut bytes = 0_usize;
+        for arrival in &self.held {
+            let scope = self.scope(Some(arrival), &[]);
+            if !self.counts(scope)? {
+                continue;
+            }
+            if rows.len() >= self.limits.rows {
+                return Ok(Err(limit("rows", self.limits.rows)));
+            }
+            let row = match self.row(scope)? {
+                Ok(row) => row,
+                Err(error) => return Ok(Err(error)),
+            };
+            bytes = bytes.saturating_add(row_bytes(&row));
+            if bytes > self.limits.result_bytes {
+                return Ok(Err(limit("result_bytes", self.limits.result_bytes)));
+            }
+            rows.push(row);
+        }
+        Ok(Ok(rows))
+    }
+
+    fn aggregated_row(&self) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
+        let aggregates = self.program.aggregates.as_deref().unwrap_or_default();
+        let made = aggregates.iter().map(|one| Accumulator::new(one.kind));
+        let mut accumulators: Vec<Accumulator<'_>> = made.collect();
+        for arrival in &self.held {
+            let scope = self.scope(Some(arrival), &[]);
+            if !self.counts(scope)? {
+                continue;
+            }
+            for (accumulator, aggregate) in accumulators.iter_mut().zip(aggregates) {
+                match &aggregate.argument {
+                    None => accumulator.row(),
+                    Some(argument) => accumulator.add(argument.evaluate(scope)?)?,
+                }
+            }
+        }
+        let results = accumulators.into_iter().map(Accumulator::finish);
+        let results = results.collect::<Result<Vec<_>, _>>()?;
+        let scope = self.scope(None, &results);
+        for expression in &self.uncertain_totals {
+            expression.evaluate(scope)?;
+        }
+        let row = match self.row(scope)? {
+            Ok(row) => row,
+            Err(error) => return Ok(Err(error)),
+        };
+        if row_bytes(&row) > self.limits.result_bytes {
+            return Ok(Err(limit("result_bytes", self.limits.result_bytes)));
+        }
+        if self.limits.rows == 0 {
+            return Ok(Err(limit("rows", 0)));
+        }
+        Ok(Ok(vec![row]))
+    }
+
+    fn scope<'s>(&self, row: Option<&'s Arrival>, aggregates: &'s [Datum<'s>]) -> Scope<'s> {
+        Scope {
+            row,
+            aggregates,
+            length: usize::try_from(self.limits.length).unwrap_or(0),
+        }
+    }
+
+    /// Whether the condition lets the row pass.
+    fn counts(&self, scope: Scope<'_>) -> Result<bool, Beyond> {
+        // SQLite may evaluate them before what would spare it.
+        for expression in &self.uncertain {
+            expression.evaluate(scope)?;
+        }
+        match &self.program.condition {
+            None => Ok(true),
+            Some(condition) => Ok(condition.truth(scope)? == Some(true)),
+        }
+    }
+
+    fn row(&self, scope: Scope<'_>) -> Result<Result<Row, QueryError>, Beyond> {
+        let mut row = self.targets.empty_row();
+        for (index, expression) in self.program.columns.iter().enumerate() {
+            let set = match expression.evaluate(scope)? {
+                Datum::Samples(samples) => self.targets.set_samples(&mut row, index, samples),
+                other => self
+                    .targets
+                    .set(&mut row, index, other.value_ref().ok_or(Beyond)?),
+            };
+            if let Err(error) = set {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(row))
     }
 }
 
 impl Query for CompiledQuery {
-    fn evaluate(&mut self, _changes: &[WindowChange]) -> Result<Vec<Row>, QueryError> {
-        Ok(Vec::new())
+    fn evaluate(&mut self, changes: &[WindowChange]) -> Result<Vec<Row>, QueryError> {
+        let [change] = changes else {
+            let why = "the statement has one source".to_owned();
+            return Err(QueryError::Engine(why));
+        };
+        if change.added.iter().any(|arrival| self.is_odd(arrival)) {
+            let result = self.sqlite.ask(&self.held, change, self.limits);
+            if !matches!(
+                result,
+                Err(QueryError::Element { .. } | QueryError::Engine(_))
+            ) {
+                self.apply(change);
+            }
+            return result;
+        }
+        self.apply(change);
+        match self.rows() {
+            Ok(rows) => rows,
+            Err(Beyond) => self
+                .sqlite
+                .ask(&self.held, &WindowChange::default(), self.limits),
+        }
     }
+}
+
+impl Beside {
+    /// Evaluates `held` with a change that `held` has not had yet.
+    fn ask(
+        &mut self,
+        held: &VecDeque<Arrival>,
+        change: &WindowChange,
+        limits: QueryLimits,
+    ) -> Result<Vec<Row>, QueryError> {
+        self.asked += 1;
+        let query = match &mut self.query {
+            Some(query) => query,
+            none => {
+                let made = SqliteQuery::new(&self.sources, &self.statement, &self.output, limits)?;
+                none.insert(Box::new(made))
+            }
+        };
+        let gone = |number: &u64| change.removed.binary_search(number).is_ok();
+        let wanted = held.iter().filter(|arrival| !gone(&arrival.number));
+        let wanted: Vec<&Arrival> = wanted.chain(&change.added).collect();
+        let numbers: BTreeSet<u64> = wanted.iter().map(|arrival| arrival.number).collect();
+        let step = WindowChange {
+            added: wanted
+                .into_iter()
+                .filter(|arrival| !self.fed.contains(&arrival.number))
+                .cloned()
+                .collect(),
+            removed: self.fed.difference(&numbers).copied().collect(),
+        };
+        let result = query.evaluate(&[step]);
+        match &result {
+            Err(QueryError::Element { .. } | QueryError::Engine(_)) => {
+                // What its table holds now is not certain.
+                self.query = None;
+                self.fed.clear();
+            }
+            _ => self.fed = numbers,
+        }
+        result
+    }
+}
+
+impl Program {
+    /// Calls `visit` with every expression and all in them.
+    fn visit(&self, visit: &mut dyn FnMut(&Expression)) {
+        let arguments = self.aggregates.iter().flatten();
+        let arguments = arguments.filter_map(|aggregate| aggregate.argument.as_ref());
+        let all = self.columns.iter().chain(&self.condition);
+        all.chain(arguments).for_each(|one| one.visit(visit));
+    }
+}
+
+fn is_constant(expression: &Expression) -> bool {
+    let mut constant = true;
+    expression.visit(&mut |part| {
+        constant &= !matches!(part, Expression::Column(_) | Expression::Aggregate(_));
+    });
+    constant
+}
+
+fn has_aggregate(expression: &Expression) -> bool {
+    let mut found = false;
+    expression.visit(&mut |part| found |= matches!(part, Expression::Aggregate(_)));
+    found
 }

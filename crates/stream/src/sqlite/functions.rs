@@ -13,34 +13,39 @@ const TRIM_SET_MAX: usize = 64;
 type Unary = fn(f64) -> f64;
 type Binary = fn(f64, f64) -> f64;
 
+/// Functions of one number.
+pub(crate) const MATHEMATICS: [(&str, Unary); 14] = [
+    ("sqrt", f64::sqrt),
+    ("exp", f64::exp),
+    ("ln", f64::ln),
+    ("log10", f64::log10),
+    ("floor", f64::floor),
+    ("ceil", f64::ceil),
+    ("sin", f64::sin),
+    ("cos", f64::cos),
+    ("tan", f64::tan),
+    ("asin", f64::asin),
+    ("acos", f64::acos),
+    ("atan", f64::atan),
+    ("degrees", f64::to_degrees),
+    ("radians", f64::to_radians),
+];
+
+/// Functions of two numbers.
+pub(crate) const MATHEMATICS_OF_TWO: [(&str, Binary); 2] =
+    [("pow", f64::powf), ("atan2", f64::atan2)];
+
 /// Registers them; `length` bounds what they return.
 pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
-    let one: [(&str, Unary); 14] = [
-        ("sqrt", f64::sqrt),
-        ("exp", f64::exp),
-        ("ln", f64::ln),
-        ("log10", f64::log10),
-        ("floor", f64::floor),
-        ("ceil", f64::ceil),
-        ("sin", f64::sin),
-        ("cos", f64::cos),
-        ("tan", f64::tan),
-        ("asin", f64::asin),
-        ("acos", f64::acos),
-        ("atan", f64::atan),
-        ("degrees", f64::to_degrees),
-        ("radians", f64::to_radians),
-    ];
-    for (name, function) in one {
+    for (name, function) in MATHEMATICS {
         connection.create_scalar_function(name, 1, flags, move |context| {
             Ok(number(context, 0).map(function))
         })?;
     }
-    let two: [(&str, Binary); 2] = [("pow", f64::powf), ("atan2", f64::atan2)];
-    for (name, function) in two {
+    for (name, function) in MATHEMATICS_OF_TWO {
         connection.create_scalar_function(name, 2, flags, move |context| {
             let arguments = number(context, 0).zip(number(context, 1));
             Ok(arguments.map(|(first, second)| function(first, second)))

@@ -30,14 +30,15 @@ use std::collections::BTreeSet;
 
 pub use rusqlite::InterruptHandle;
 
+pub(crate) use functions::{MATHEMATICS, MATHEMATICS_OF_TWO};
 pub use history::{
     Answer, History, HistoryLimits, HistoryQuery, Loaded, query_streams, table_name,
 };
+pub(crate) use rows::{Targets, row_bytes};
 pub use sandbox::HEAP_BYTES_MAX;
 pub use tables::SAMPLES_MAX;
 
-use crate::{Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, WindowChange};
-use rows::Targets;
+use crate::{Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, Value, WindowChange};
 use sandbox::Sandbox;
 use tables::SourceTable;
 
@@ -87,6 +88,22 @@ impl SqliteQuery {
             targets,
             limits,
         })
+    }
+
+    /// What becomes of the columns of its result.
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// The value that SQLite reads from the text of a number.
+    pub(crate) fn constant(&mut self, text: &str) -> Result<Value, QueryError> {
+        let mut value = Value::Null;
+        let statement = format!("select {text}");
+        self.sandbox.run(&statement, self.limits.steps, |row| {
+            value = rows::plain(row.get_ref(0).map_err(sandbox::engine)?);
+            Ok(false)
+        })?;
+        Ok(value)
     }
 
     /// Lets another thread stop a running evaluation, which then fails as interrupted: the bound
@@ -177,7 +194,7 @@ fn check_single(sandbox: &mut Sandbox, statement: &str) -> Result<(), QueryError
     }
 }
 
-fn limit(limit: &'static str, bound: usize) -> QueryError {
+pub(crate) fn limit(limit: &'static str, bound: usize) -> QueryError {
     QueryError::Limit {
         limit,
         bound: bound as u64,

@@ -5,7 +5,8 @@ use rusqlite::types::ValueRef;
 use crate::{FieldType, Quality, QueryError, Row, Samples, StreamSchema, Timestamp, Value};
 
 /// What becomes of each column of a result.
-pub(super) struct Targets {
+#[derive(Clone)]
+pub(crate) struct Targets {
     columns: Vec<(String, Target)>,
     width: usize,
 }
@@ -48,52 +49,88 @@ impl Targets {
         })
     }
 
+    /// How many columns the result has.
+    pub(crate) fn len(&self) -> usize {
+        self.columns.len()
+    }
+
     /// Reads one row.
     pub(super) fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, QueryError> {
-        let mut out = Row {
+        let mut out = self.empty_row();
+        for index in 0..self.columns.len() {
+            let value = row.get_ref(index).map_err(super::sandbox::engine)?;
+            self.set(&mut out, index, value)?;
+        }
+        Ok(out)
+    }
+
+    /// A row in which every field is null.
+    pub(crate) fn empty_row(&self) -> Row {
+        Row {
             values: vec![Value::Null; self.width],
             source_time: None,
             key: None,
             quality: None,
+        }
+    }
+
+    /// Puts the value of column `index` where it belongs.
+    pub(crate) fn set(
+        &self,
+        out: &mut Row,
+        index: usize,
+        value: ValueRef<'_>,
+    ) -> Result<(), QueryError> {
+        let (column, target) = &self.columns[index];
+        let wrong = |wanted| QueryError::Type {
+            column: column.clone(),
+            wanted,
+            found: kind(value),
         };
-        for (index, (column, target)) in self.columns.iter().enumerate() {
-            let value = row.get_ref(index).map_err(super::sandbox::engine)?;
-            let wrong = |wanted| QueryError::Type {
-                column: column.clone(),
-                wanted,
-                found: kind(value),
-            };
-            match *target {
-                Target::Nothing => {}
-                Target::Field(field, wanted) => {
-                    out.values[field] = coerce(value, wanted).ok_or_else(|| wrong(wanted))?;
+        match *target {
+            Target::Nothing => {}
+            Target::Field(field, wanted) => {
+                out.values[field] = coerce(value, wanted).ok_or_else(|| wrong(wanted))?;
+            }
+            Target::SourceTime => {
+                out.source_time = match coerce(value, FieldType::Integer) {
+                    Some(Value::Integer(time)) => Some(Timestamp(time)),
+                    Some(_) => None,
+                    None => return Err(wrong(FieldType::Integer)),
                 }
-                Target::SourceTime => {
-                    out.source_time = match coerce(value, FieldType::Integer) {
-                        Some(Value::Integer(time)) => Some(Timestamp(time)),
-                        Some(_) => None,
-                        None => return Err(wrong(FieldType::Integer)),
-                    }
+            }
+            Target::Key => {
+                out.key = match coerce(value, FieldType::Text) {
+                    Some(Value::Text(key)) => Some(key),
+                    Some(_) => None,
+                    None => return Err(wrong(FieldType::Text)),
                 }
-                Target::Key => {
-                    out.key = match coerce(value, FieldType::Text) {
-                        Some(Value::Text(key)) => Some(key),
-                        Some(_) => None,
-                        None => return Err(wrong(FieldType::Text)),
-                    }
-                }
-                Target::Quality => {
-                    out.quality = match value {
-                        ValueRef::Null => None,
-                        ValueRef::Text(b"good") => Some(Quality::Good),
-                        ValueRef::Text(b"questionable") => Some(Quality::Questionable),
-                        ValueRef::Text(b"bad") => Some(Quality::Bad),
-                        _ => return Err(wrong(FieldType::Text)),
-                    }
+            }
+            Target::Quality => {
+                out.quality = match value {
+                    ValueRef::Null => None,
+                    ValueRef::Text(b"good") => Some(Quality::Good),
+                    ValueRef::Text(b"questionable") => Some(Quality::Questionable),
+                    ValueRef::Text(b"bad") => Some(Quality::Bad),
+                    _ => return Err(wrong(FieldType::Text)),
                 }
             }
         }
-        Ok(out)
+        Ok(())
+    }
+
+    /// As [`Self::set`] with the blob that stands for `samples`, made only where it is needed.
+    pub(crate) fn set_samples(
+        &self,
+        out: &mut Row,
+        index: usize,
+        samples: &Samples,
+    ) -> Result<(), QueryError> {
+        if let (_, Target::Field(field, FieldType::Samples)) = self.columns[index] {
+            out.values[field] = Value::Samples(samples.clone());
+            return Ok(());
+        }
+        self.set(out, index, ValueRef::Blob(&encode_samples(samples)))
     }
 }
 
@@ -168,7 +205,7 @@ pub(super) fn plain(value: ValueRef<'_>) -> Value {
 }
 
 /// About how many bytes a row takes.
-pub(super) fn row_bytes(row: &Row) -> usize {
+pub(crate) fn row_bytes(row: &Row) -> usize {
     let key = row.key.as_ref().map_or(0, String::len);
     size_of::<Row>()
         + key
