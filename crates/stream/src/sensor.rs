@@ -126,12 +126,17 @@ pub struct SensorLimits {
     pub query: QueryLimits,
 }
 
+/// Room for so many changes of a window is kept between evaluations.
+const CHANGES_KEPT: usize = 64;
+
 /// The machine.
 #[derive(Debug)]
 pub struct VirtualSensor {
     descriptor: Descriptor,
     limits: SensorLimits,
     sources: Vec<SourceState>,
+    /// What changed in each window, kept for its memory.
+    changes: Vec<WindowChange>,
     query: Option<PlannedQuery>,
     state: SensorState,
     counters: SensorCounters,
@@ -155,6 +160,8 @@ struct BoundSchema {
     given: StreamSchema,
     /// With the names that the statement knows; or why it does not fit, in words.
     offered: Result<StreamSchema, String>,
+    /// Whether its elements have the shape of the source's schema as they are.
+    fits: bool,
 }
 
 impl VirtualSensor {
@@ -169,6 +176,7 @@ impl VirtualSensor {
         });
         let mut sensor = Self {
             sources: sources.collect(),
+            changes: vec![WindowChange::default(); descriptor.sources.len()],
             descriptor,
             limits,
             query: None,
@@ -278,7 +286,14 @@ impl VirtualSensor {
             // Elements of the old shape do not fit the new one.
             source.window.remove_stream(&stream);
         }
-        source.bound.insert(stream, BoundSchema { given, offered });
+        source.bound.insert(
+            stream,
+            BoundSchema {
+                given,
+                offered,
+                fits: false,
+            },
+        );
         self.rebuild();
     }
 
@@ -303,10 +318,13 @@ impl VirtualSensor {
         self.query = None;
         let unbound = self.unbound();
         if !unbound.is_empty() {
+            self.compare_shapes();
             self.set_state(SensorState::Waiting(unbound));
             return;
         }
-        match self.prepare() {
+        let prepared = self.prepare();
+        self.compare_shapes();
+        match prepared {
             Ok(query) => {
                 self.query = Some(query);
                 for source in &mut self.sources {
@@ -315,6 +333,16 @@ impl VirtualSensor {
                 self.set_state(SensorState::Running);
             }
             Err(reason) => self.set_state(SensorState::Failed(reason)),
+        }
+    }
+
+    /// Remembers which streams' elements are in the shape of their source.
+    fn compare_shapes(&mut self) {
+        for source in &mut self.sources {
+            for bound in source.bound.values_mut() {
+                let offered = bound.offered.as_ref();
+                bound.fits = offered.is_ok_and(|offered| offered.fields == source.schema.fields);
+            }
         }
     }
 
@@ -365,7 +393,10 @@ impl VirtualSensor {
                 self.counters.misfits += 1;
                 continue;
             };
-            let element = shaped(&input.element, offered, &source.schema);
+            let element = match bound.fits {
+                true => input.element.clone(),
+                false => shaped(&input.element, offered, &source.schema),
+            };
             if !source.window.push(input.stream.clone(), element) {
                 continue;
             }
@@ -416,10 +447,11 @@ impl VirtualSensor {
         let Some(query) = &mut self.query else {
             return;
         };
-        let windows = self.sources.iter_mut();
-        let changes: Vec<WindowChange> = windows.map(|s| s.window.take_change()).collect();
+        for (source, change) in self.sources.iter_mut().zip(&mut self.changes) {
+            source.window.take_change_into(change);
+        }
         self.counters.evaluations += 1;
-        match query.evaluate(&changes) {
+        match query.evaluate(&self.changes) {
             Ok(rows) => {
                 self.last_failure = None;
                 for row in rows {
@@ -429,6 +461,12 @@ impl VirtualSensor {
                 }
             }
             Err(error) => self.failed(&error),
+        }
+        for change in &mut self.changes {
+            change.removed.clear();
+            change.added.clear();
+            change.added.shrink_to(CHANGES_KEPT);
+            change.removed.shrink_to(CHANGES_KEPT);
         }
     }
 
@@ -511,9 +549,6 @@ fn shaped(
     from: &StreamSchema,
     to: &StreamSchema,
 ) -> Arc<StreamElement> {
-    if from.fields == to.fields {
-        return element.clone();
-    }
     let mut shaped = StreamElement::clone(element);
     shaped.values = to.project(from, shaped.values);
     Arc::new(shaped)

@@ -566,7 +566,10 @@ fn decode_record(metadata: &Metadata, record: Record) -> Result<StreamElement, S
     schema
         .check(&element)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
-    element.values = metadata.newest().project(schema, element.values);
+    let newest = metadata.newest();
+    if !std::ptr::eq(schema, newest) {
+        element.values = newest.project(schema, element.values);
+    }
     Ok(element)
 }
 

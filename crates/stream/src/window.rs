@@ -97,6 +97,9 @@ pub struct WindowChange {
     pub removed: Vec<u64>,
 }
 
+/// Places of elements that are remembered without a look at which are still held.
+const FRESH_MIN: usize = 64;
+
 /// A window over one source.
 #[derive(Debug, Clone)]
 pub struct Window {
@@ -110,6 +113,8 @@ pub struct Window {
     /// The first number of arrival that the last look did not see.
     seen: u64,
     removed: Vec<u64>,
+    /// Where the elements stand that took a place since the last look; some may be gone again.
+    fresh: Vec<(Timestamp, u64)>,
     late_in_a_row: u32,
     counters: WindowCounters,
     /// How many of the held are questionable, and how many bad.
@@ -136,6 +141,7 @@ impl Window {
             next: 0,
             seen: 0,
             removed: Vec::new(),
+            fresh: Vec::new(),
             late_in_a_row: 0,
             counters: WindowCounters::default(),
             doubtful: [0; 2],
@@ -170,6 +176,7 @@ impl Window {
         };
         self.held.insert((time, number), Held { arrival, bytes });
         self.shrink();
+        self.remember_fresh((time, number));
         let stays = self.held.contains_key(&(time, number));
         self.counters.accepted += u64::from(stays);
         self.counters.late_inserted += u64::from(stays && late && self.newest != Some(time));
@@ -178,18 +185,25 @@ impl Window {
 
     /// What changed since the last call.
     pub fn take_change(&mut self) -> WindowChange {
+        let mut change = WindowChange::default();
+        self.take_change_into(&mut change);
+        change
+    }
+
+    /// As [`Self::take_change`], in place of what `change` says.
+    pub fn take_change_into(&mut self, change: &mut WindowChange) {
         let seen = std::mem::replace(&mut self.seen, self.next);
-        let mut removed = std::mem::take(&mut self.removed);
-        removed.retain(|number| *number < seen);
-        removed.sort_unstable();
-        let mut added: Vec<_> = self
-            .held
-            .iter()
-            .filter(|((_, number), _)| *number >= seen)
-            .map(|(_, held)| held.arrival.clone())
-            .collect();
-        added.sort_unstable_by_key(|arrival| arrival.number);
-        WindowChange { added, removed }
+        change.removed.clear();
+        change.removed.append(&mut self.removed);
+        change.removed.retain(|number| *number < seen);
+        change.removed.sort_unstable();
+        change.added.clear();
+        let held = &self.held;
+        let arrivals = self.fresh.drain(..).filter_map(|at| held.get(&at));
+        change
+            .added
+            .extend(arrivals.map(|held| held.arrival.clone()));
+        change.added.sort_unstable_by_key(|arrival| arrival.number);
     }
 
     /// Makes the next [`Self::take_change`] report everything that is held as added, for a query
@@ -197,6 +211,18 @@ impl Window {
     pub fn show_all(&mut self) {
         self.seen = 0;
         self.removed.clear();
+        self.fresh.clear();
+        self.fresh.extend(self.held.keys());
+    }
+
+    /// Nobody may look for long: those that are gone are forgotten when they are as many as those
+    /// that are held.
+    fn remember_fresh(&mut self, at: (Timestamp, u64)) {
+        self.fresh.push(at);
+        if self.fresh.len() > 2 * self.held.len() + FRESH_MIN {
+            let held = &self.held;
+            self.fresh.retain(|at| held.contains_key(at));
+        }
     }
 
     /// Puts everything out, and forgets the source's time.

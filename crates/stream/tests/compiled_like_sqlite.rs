@@ -9,6 +9,9 @@ use std::time::Duration;
 use chappe_stream::sqlite::SqliteQuery;
 use chappe_stream::*;
 
+/// Statements. A few seconds; 60,000 from seed 100,000 on were run once.
+const CASES: u64 = 2_000;
+
 /// SplitMix64.
 struct Seed(u64);
 
@@ -481,6 +484,7 @@ fn element(seed: &mut Seed, schema: &StreamSchema, number: u64) -> Arc<StreamEle
             .iter()
             .map(|f| value(seed, f.field_type))
             .collect(),
+        origin: None,
         quality: *seed.one(&[Quality::Good, Quality::Questionable, Quality::Bad]),
     })
 }
@@ -549,16 +553,8 @@ fn run(number: u64, reasons: &mut BTreeMap<String, u32>) {
 
 #[test]
 fn both_paths_agree() {
-    let first = std::env::var("CHAPPE_FIRST_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
-    let cases = std::env::var("CHAPPE_CASES")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(3_000);
     let mut reasons = BTreeMap::new();
-    for number in first..first + cases {
+    for number in 0..CASES {
         run(number, &mut reasons);
     }
     let compiled = reasons.get("compiled").copied().unwrap_or(0);
@@ -569,7 +565,7 @@ fn both_paths_agree() {
     }
     // Else nothing much was compared.
     assert!(
-        u64::from(compiled) * 5 > cases * 2,
-        "{compiled} of {cases}: {reasons:?}"
+        u64::from(compiled) * 2 > CASES,
+        "{compiled} of {CASES}: {reasons:?}"
     );
 }
