@@ -10,6 +10,9 @@ pub enum Error {
     /// Not 64 hexadecimal digits.
     #[error("{0} is written as 64 hexadecimal digits")]
     Hex(&'static str),
+    /// Not a CURVE key. The text itself is never repeated.
+    #[error("a CURVE {0} key is written as 40 characters of Z85 or 64 hexadecimal digits")]
+    Curve(&'static str),
     /// The signature is not that of this key over these bytes.
     #[error("the signature does not fit the key and the bytes")]
     Signature,

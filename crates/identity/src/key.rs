@@ -86,6 +86,10 @@ impl Key {
         format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", STANDARD.encode(der))
     }
 
+    pub(crate) const fn seed(&self) -> &[u8; SEED_BYTES] {
+        &self.seed
+    }
+
     /// The public half.
     #[must_use]
     pub fn public(&self) -> PublicKey {

@@ -1,7 +1,7 @@
 //! Who somebody is, and whom we may contact on a stranger's word.
 //!
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
-//! openssl reads (RFC 8410); [`Token`] is a bearer secret stored only as its hash; [`Principal`] is
+//! openssl reads (RFC 8410); [`CurveSecret`] is the ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`Principal`] is
 //! who asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages.
 //!
 //! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
@@ -10,12 +10,15 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod curve;
 mod error;
 mod key;
 mod principal;
 mod token;
+mod z85;
 
 pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
+pub use curve::{CURVE_KEY_BYTES, CurvePublic, CurveSecret};
 pub use error::Error;
 pub use key::{Key, PublicKey, SEED_BYTES, id_of};
 pub use principal::Principal;

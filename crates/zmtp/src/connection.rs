@@ -1,0 +1,676 @@
+//! One end of a connection, from the greeting on: the machine.
+//!
+//! Memory before the peer is authenticated is bounded by
+//! [`handshake_command_bytes`](crate::Limits::handshake_command_bytes), and a frame's size is only
+//! believed as far as its bytes have come: a size alone reserves nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use chappe_machine::{Input, Instant, Machine, Output};
+
+use crate::command::{self, Properties};
+use crate::config::{Config, KEY_BYTES, Mechanism};
+use crate::curve::{self, ClientHello, Randomness, ServerWelcome, Session};
+use crate::error::Error;
+use crate::frame::{COMMAND, Header, MORE};
+use crate::greeting::{self, GREETING_BYTES};
+use crate::{Message, SocketType, Subscriptions};
+
+/// Frames up to this size are copied out of what was received, so that keeping one does not keep
+/// all that came with it; larger ones share the memory. Likewise for sending: smaller frames are
+/// gathered into one buffer.
+pub const COPY_BYTES_MAX: usize = 4 << 10;
+/// Bytes of a command after the handshake that is no subscription: room for what later versions add.
+const COMMAND_BYTES_MAX: usize = 8 << 10;
+/// Bytes of gathered frames that become one piece to send.
+const GATHER_BYTES: usize = 64 << 10;
+
+/// What the owner asks of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Send these messages in order. Only after [`Event::Ready`].
+    Send(Vec<Message>),
+    /// Subscribe to a prefix. Only sockets that subscribe, after [`Event::Ready`].
+    Subscribe(Bytes),
+    /// Undo one subscription to this prefix.
+    Cancel(Bytes),
+}
+
+/// Who the peer is, known after the handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its socket type, which fits ours.
+    pub socket_type: SocketType,
+    /// The identity it gave itself: a name, not a proof.
+    pub identity: Bytes,
+    /// The public key that it proved to have, with CURVE.
+    pub key: Option<[u8; KEY_BYTES]>,
+    /// Its minor version of ZMTP 3.
+    pub minor_version: u8,
+}
+
+/// What a connection tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The handshake is done.
+    Ready(Peer),
+    /// A message came.
+    Message(Message),
+    /// The peer wants what begins so, which it did not before.
+    Subscribed(Bytes),
+    /// The peer does not want it any more.
+    Cancelled(Bytes),
+    /// The connection is over: send what is left to send, and close. Nothing follows.
+    Failed(Error),
+}
+
+enum State {
+    Greeting,
+    Null,
+    CurveHello,
+    CurveInitiate(Box<ServerWelcome>),
+    CurveWelcome(Box<ClientHello>),
+    CurveReady(Box<Session>),
+    Ready(Option<Box<Session>>),
+    Ended,
+}
+
+/// One end of a ZMTP connection.
+///
+/// Receives what was read, in pieces of any size; transmits what is to be written, in order.
+pub struct Connection {
+    config: Config,
+    random: Randomness,
+    state: State,
+    minor_version: u8,
+    /// Received, not understood yet.
+    buffer: BytesMut,
+    /// Bytes understood so far, for errors.
+    offset: u64,
+    /// Frames of a message whose last has not come.
+    partial: Option<Message>,
+    partial_bytes: usize,
+    /// Gathered to send.
+    gather: BytesMut,
+    outputs: VecDeque<Output<Bytes, Event>>,
+    subscriptions: Subscriptions,
+    idle_budget: IdleBudget,
+    handshake_until: Instant,
+    heard_at: Instant,
+    pinged: bool,
+    /// The time to live of the peer's last PING.
+    ttl: Option<Duration>,
+}
+
+impl Connection {
+    /// Begins at `now`. The seed must be unpredictable and used once: the keys of a CURVE
+    /// connection come from it. The greeting is the first output.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32], now: Instant) -> Self {
+        let mut gather = BytesMut::new();
+        gather.extend_from_slice(&greeting::write(&config.mechanism));
+        Self {
+            random: Randomness::new(&seed),
+            state: State::Greeting,
+            minor_version: 0,
+            buffer: BytesMut::new(),
+            offset: 0,
+            partial: None,
+            partial_bytes: 0,
+            gather,
+            outputs: VecDeque::new(),
+            subscriptions: Subscriptions::default(),
+            idle_budget: IdleBudget::new(config.limits.idle_commands_per_s, now),
+            handshake_until: now + config.limits.handshake_timeout,
+            heard_at: now,
+            pinged: false,
+            ttl: None,
+            config,
+        }
+    }
+
+    /// Whether the handshake is done and the connection lives.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready(_))
+    }
+
+    /// What the peer has subscribed to.
+    #[must_use]
+    pub const fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.state = State::Ended;
+        self.buffer = BytesMut::new();
+        self.partial = None;
+        self.flush();
+        self.outputs.push_back(Output::Event(Event::Failed(error)));
+    }
+
+    /// Refuses the peer's handshake in words, where the protocol has words for it.
+    fn refuse(&mut self, error: Error) {
+        match &error {
+            // The status code of 27/ZAP that libzmq and its kin understand.
+            Error::NotAllowed { .. } => self.put_command(&command::error_body("400")),
+            Error::SocketTypes { .. } => {
+                let reason = error.to_string();
+                self.put_command(&command::error_body(&reason));
+            }
+            _ => {}
+        }
+        self.fail(error);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn protocol<T>(&self, what: &'static str) -> Result<T, Error> {
+        let offset = self.offset;
+        Err(Error::Protocol { what, offset })
+    }
+
+    // -- receiving ------------------------------------------------------------------------------
+
+    fn receive(&mut self, now: Instant, bytes: BytesMut) {
+        if matches!(self.state, State::Ended) || bytes.is_empty() {
+            return;
+        }
+        self.heard_at = now;
+        self.pinged = false;
+        self.buffer.unsplit(bytes);
+        loop {
+            match self.step(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.refuse(error),
+            }
+        }
+    }
+
+    /// Takes the greeting or one frame; whether there was one.
+    fn step(&mut self, now: Instant) -> Result<bool, Error> {
+        if matches!(self.state, State::Greeting) {
+            let Some(minor) = greeting::read(&self.buffer, &self.config.mechanism)? else {
+                return Ok(false);
+            };
+            self.consume(GREETING_BYTES);
+            self.minor_version = minor;
+            self.begin_handshake();
+            return Ok(true);
+        }
+        let Some(header) = Header::read(&self.buffer, self.offset)? else {
+            return Ok(false);
+        };
+        let size = self.admit(header)?;
+        if self.buffer.len() < header.bytes + size {
+            return Ok(false);
+        }
+        self.consume(header.bytes);
+        if let State::Ready(None) = self.state {
+            let body = self.take(size);
+            self.take_frame(now, header.flags, body)?;
+            return Ok(true);
+        }
+        let mut body = self.buffer.split_to(size);
+        self.offset += size as u64;
+        if let State::Ready(Some(session)) = &mut self.state {
+            let (flags, start) = session.open(&mut body, self.offset)?;
+            body.advance(start);
+            let body = match body.len() > COPY_BYTES_MAX {
+                true => body.freeze(),
+                false => Bytes::copy_from_slice(&body),
+            };
+            let flags = match flags & curve::PAYLOAD_COMMAND {
+                0 => flags,
+                _ if flags & MORE != 0 => return self.protocol("a command of several frames"),
+                _ => COMMAND,
+            };
+            self.take_frame(now, flags, body)?;
+        } else {
+            self.take_handshake(&mut body)?;
+        }
+        Ok(true)
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.buffer.advance(bytes);
+        self.offset += bytes as u64;
+    }
+
+    fn take(&mut self, size: usize) -> Bytes {
+        self.offset += size as u64;
+        if size > COPY_BYTES_MAX {
+            return self.buffer.split_to(size).freeze();
+        }
+        let body = Bytes::copy_from_slice(&self.buffer[..size]);
+        self.buffer.advance(size);
+        body
+    }
+
+    /// Decides by its header alone whether a frame may come; gives its size.
+    fn admit(&self, header: Header) -> Result<usize, Error> {
+        let limits = &self.config.limits;
+        let (limit, bound, extra) = match &self.state {
+            State::Ready(session) => {
+                let extra = session.as_ref().map_or(0, |_| curve::MESSAGE_BYTES_MIN);
+                let is_command = header.flags & COMMAND != 0;
+                if session.is_some() && header.flags & MORE != 0 {
+                    return self.protocol("a MESSAGE of several frames");
+                }
+                // Inside CURVE a command is told by its payload, and checked when it is open.
+                if is_command && session.is_none() {
+                    ("command_bytes", self.command_bytes_max(), 0)
+                } else {
+                    let left = limits.message_bytes.saturating_sub(self.partial_bytes);
+                    let left = match session {
+                        None => left,
+                        Some(_) => left.max(self.command_bytes_max()),
+                    };
+                    ("message_bytes", left, extra)
+                }
+            }
+            _ if header.flags & COMMAND == 0 => {
+                return self.protocol("a message before the handshake was done");
+            }
+            _ => ("handshake_command_bytes", limits.handshake_command_bytes, 0),
+        };
+        match usize::try_from(header.size) {
+            Ok(size) if size <= bound.saturating_add(extra) => Ok(size),
+            _ => Err(Error::Limit { limit, bound }),
+        }
+    }
+
+    fn command_bytes_max(&self) -> usize {
+        // Room for the name before a subscription.
+        COMMAND_BYTES_MAX.max(self.config.limits.subscription_bytes + 16)
+    }
+
+    fn take_frame(&mut self, now: Instant, flags: u8, body: Bytes) -> Result<(), Error> {
+        if flags & COMMAND != 0 {
+            if body.len() > self.command_bytes_max() {
+                return Err(Error::Limit {
+                    limit: "command_bytes",
+                    bound: self.command_bytes_max(),
+                });
+            }
+            return self.take_command(now, &body);
+        }
+        self.partial_bytes += body.len();
+        let limits = &self.config.limits;
+        if self.partial_bytes > limits.message_bytes {
+            return Err(Error::Limit {
+                limit: "message_bytes",
+                bound: limits.message_bytes,
+            });
+        }
+        let message = match self.partial.take() {
+            None => Message::new(body),
+            Some(mut message) => {
+                if message.len() >= limits.message_frames {
+                    return Err(Error::Limit {
+                        limit: "message_frames",
+                        bound: limits.message_frames,
+                    });
+                }
+                message.push(body);
+                message
+            }
+        };
+        if flags & MORE != 0 {
+            self.partial = Some(message);
+            return Ok(());
+        }
+        self.partial_bytes = 0;
+        if self.config.socket_type.publishes() {
+            return self.take_subscription_message(now, &message);
+        }
+        self.event(Event::Message(message));
+        Ok(())
+    }
+
+    /// Version 3.0 subscribes by messages: 1 and the prefix, or 0 and the prefix (23/ZMTP).
+    fn take_subscription_message(&mut self, now: Instant, message: &Message) -> Result<(), Error> {
+        let body = message.first();
+        match body.first() {
+            Some(1) if message.len() == 1 => self.subscribed(body.slice(1..)),
+            Some(0) if message.len() == 1 => {
+                self.cancelled(&body.slice(1..));
+                Ok(())
+            }
+            // A message for an XPUB that reads: nobody here does.
+            _ => self.idle_budget.take(now),
+        }
+    }
+
+    fn take_command(&mut self, now: Instant, body: &Bytes) -> Result<(), Error> {
+        let Some((name, data)) = command::split(body) else {
+            return self.protocol("a command without a name");
+        };
+        let publishes = self.config.socket_type.publishes();
+        match name {
+            b"SUBSCRIBE" if publishes => self.subscribed(body.slice_ref(data)),
+            b"CANCEL" if publishes => {
+                self.cancelled(data);
+                Ok(())
+            }
+            b"SUBSCRIBE" | b"CANCEL" => self.protocol("a subscription to what publishes nothing"),
+            b"PING" => self.pinged(now, data),
+            b"ERROR" => Err(Error::Refused {
+                reason: command::error_reason(data),
+            }),
+            // PONG, and what later versions may add. An answer to each PING is no burden.
+            b"PONG" if self.pinged => Ok(()),
+            _ => self.idle_budget.take(now),
+        }
+    }
+
+    fn subscribed(&mut self, prefix: Bytes) -> Result<(), Error> {
+        let limits = &self.config.limits;
+        if prefix.len() > limits.subscription_bytes {
+            return Err(Error::Limit {
+                limit: "subscription_bytes",
+                bound: limits.subscription_bytes,
+            });
+        }
+        let known = self.subscriptions.contains(&prefix);
+        if !known && self.subscriptions.len() >= limits.subscriptions {
+            return Err(Error::Limit {
+                limit: "subscriptions",
+                bound: limits.subscriptions,
+            });
+        }
+        // Of its own, not a part of what came with it.
+        let prefix = Bytes::copy_from_slice(&prefix);
+        if self.subscriptions.add(prefix.clone()) {
+            self.event(Event::Subscribed(prefix));
+        }
+        Ok(())
+    }
+
+    fn cancelled(&mut self, prefix: &[u8]) {
+        if self.subscriptions.remove(prefix) {
+            self.event(Event::Cancelled(Bytes::copy_from_slice(prefix)));
+        }
+    }
+
+    fn pinged(&mut self, now: Instant, data: &[u8]) -> Result<(), Error> {
+        let Some((ttl, context)) = data.split_first_chunk::<2>() else {
+            return self.protocol("a PING without a time to live");
+        };
+        if context.len() > command::PING_CONTEXT_BYTES_MAX {
+            return self.protocol("a PING whose context has more than 16 bytes");
+        }
+        self.idle_budget.take(now)?;
+        let tenths = u64::from(u16::from_be_bytes(*ttl));
+        self.ttl = (tenths > 0).then(|| Duration::from_millis(100 * tenths));
+        let pong = command::body("PONG", context);
+        self.put_command(&pong);
+        Ok(())
+    }
+
+    // -- the handshake --------------------------------------------------------------------------
+
+    fn begin_handshake(&mut self) {
+        self.state = match &self.config.mechanism {
+            Mechanism::Null => {
+                let properties = command::properties(&self.config);
+                self.put_command(&command::body("READY", &properties));
+                State::Null
+            }
+            Mechanism::CurveServer { .. } => State::CurveHello,
+            Mechanism::CurveClient { secret, server } => {
+                let (hello, body) = ClientHello::start(secret, server, &mut self.random);
+                self.put_command(&body);
+                State::CurveWelcome(Box::new(hello))
+            }
+        };
+    }
+
+    fn take_handshake(&mut self, body: &mut [u8]) -> Result<(), Error> {
+        let offset = self.offset;
+        if let Some((b"ERROR", data)) = command::split(body) {
+            let reason = command::error_reason(data);
+            return Err(Error::Refused { reason });
+        }
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        match (state, &self.config.mechanism) {
+            (State::Null, _) => {
+                let Some((b"READY", data)) = command::split(body) else {
+                    return self.protocol("something else than a READY");
+                };
+                self.ready(data, None, None)
+            }
+            (State::CurveHello, Mechanism::CurveServer { secret, .. }) => {
+                let (welcome, body) = ServerWelcome::hello(secret, body, &mut self.random, offset)?;
+                self.put_command(&body);
+                self.state = State::CurveInitiate(Box::new(welcome));
+                Ok(())
+            }
+            (State::CurveInitiate(welcome), Mechanism::CurveServer { allowed, .. }) => {
+                let (mut session, key, data) = welcome.initiate(body, allowed, offset)?;
+                let properties = command::properties(&self.config);
+                // Only a peer whose socket type fits is welcomed.
+                let fits = Properties::read(data, self.config.socket_type, offset);
+                if fits.is_ok() {
+                    let body = session.write_ready(&properties);
+                    self.put_command(&body);
+                }
+                self.ready(data, Some(Box::new(session)), Some(key))
+            }
+            (State::CurveWelcome(hello), _) => {
+                let properties = command::properties(&self.config);
+                let (session, body) = hello.welcome(body, &properties, &mut self.random, offset)?;
+                self.put_command(&body);
+                self.state = State::CurveReady(Box::new(session));
+                Ok(())
+            }
+            (State::CurveReady(mut session), Mechanism::CurveClient { server, .. }) => {
+                let key = *server;
+                let data = session.ready(body, offset)?;
+                self.ready(data, Some(session), Some(key))
+            }
+            _ => self.protocol("a command out of turn"),
+        }
+    }
+
+    fn ready(
+        &mut self,
+        properties: &[u8],
+        session: Option<Box<Session>>,
+        key: Option<[u8; KEY_BYTES]>,
+    ) -> Result<(), Error> {
+        let theirs = Properties::read(properties, self.config.socket_type, self.offset)?;
+        self.state = State::Ready(session);
+        self.event(Event::Ready(Peer {
+            socket_type: theirs.socket_type,
+            identity: theirs.identity,
+            key,
+            minor_version: self.minor_version,
+        }));
+        Ok(())
+    }
+
+    // -- sending --------------------------------------------------------------------------------
+
+    fn command(&mut self, command: Command) {
+        if matches!(self.state, State::Ended) {
+            return;
+        }
+        if !self.is_ready() {
+            return self.fail(Error::Misuse("a command before the handshake was done"));
+        }
+        match command {
+            Command::Send(messages) => messages.iter().for_each(|message| self.put(message)),
+            Command::Subscribe(_) | Command::Cancel(_) if !self.config.socket_type.subscribes() => {
+                self.fail(Error::Misuse(
+                    "a subscription on a socket that does not subscribe",
+                ));
+            }
+            Command::Subscribe(prefix) => self.put_subscription("SUBSCRIBE", 1, &prefix),
+            Command::Cancel(prefix) => self.put_subscription("CANCEL", 0, &prefix),
+        }
+    }
+
+    fn put_subscription(&mut self, name: &str, flag: u8, prefix: &[u8]) {
+        if self.minor_version >= 1 {
+            let body = command::body(name, prefix);
+            self.put_command(&body);
+        } else {
+            self.put_frame(0, Bytes::from([&[flag], prefix].concat()));
+        }
+    }
+
+    fn put(&mut self, message: &Message) {
+        let last = message.len() - 1;
+        for (index, frame) in message.frames().enumerate() {
+            let flags = if index < last { MORE } else { 0 };
+            self.put_frame(flags, frame.clone());
+        }
+    }
+
+    fn put_frame(&mut self, flags: u8, body: Bytes) {
+        if let State::Ready(Some(session)) = &mut self.state {
+            // A MESSAGE travels in a message frame, as libzmq and its kin send it.
+            Header::write(&mut self.gather, 0, curve::MESSAGE_BYTES_MIN + body.len());
+            session.seal(&mut self.gather, flags, &body);
+        } else {
+            Header::write(&mut self.gather, flags, body.len());
+            if body.len() > COPY_BYTES_MAX {
+                self.flush();
+                self.outputs.push_back(Output::Transmit(body));
+            } else {
+                self.gather.extend_from_slice(&body);
+            }
+        }
+        if self.gather.len() >= GATHER_BYTES {
+            self.flush();
+        }
+    }
+
+    fn put_command(&mut self, body: &[u8]) {
+        if let State::Ready(Some(session)) = &mut self.state {
+            Header::write(&mut self.gather, 0, curve::MESSAGE_BYTES_MIN + body.len());
+            session.seal(&mut self.gather, curve::PAYLOAD_COMMAND, body);
+        } else {
+            Header::write(&mut self.gather, COMMAND, body.len());
+            self.gather.extend_from_slice(body);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.gather.is_empty() {
+            let piece = self.gather.split().freeze();
+            self.outputs.push_back(Output::Transmit(piece));
+        }
+    }
+
+    // -- time -----------------------------------------------------------------------------------
+
+    fn dead_at(&self) -> Option<Instant> {
+        let own = self.config.heartbeat.filter(|_| self.minor_version >= 1);
+        let timeout = match (own.map(|own| own.timeout), self.ttl) {
+            (Some(own), Some(theirs)) => own.min(theirs),
+            (own, theirs) => own.or(theirs)?,
+        };
+        Some(self.heard_at + timeout)
+    }
+
+    fn ping_at(&self) -> Option<Instant> {
+        let own = self.config.heartbeat.filter(|_| self.minor_version >= 1)?;
+        (!self.pinged).then(|| self.heard_at + own.interval)
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        match &self.state {
+            State::Ended => {}
+            State::Ready(_) => {
+                if self.dead_at().is_some_and(|at| at <= now) {
+                    return self.fail(Error::Silent);
+                }
+                if self.ping_at().is_some_and(|at| at <= now) {
+                    self.pinged = true;
+                    let timeout = self
+                        .config
+                        .heartbeat
+                        .map_or(Duration::ZERO, |own| own.timeout);
+                    let tenths = u16::try_from(timeout.as_millis() / 100).unwrap_or(u16::MAX);
+                    let ping = command::body("PING", &tenths.to_be_bytes());
+                    self.put_command(&ping);
+                }
+            }
+            _ if self.handshake_until <= now => self.fail(Error::HandshakeTimeout),
+            _ => {}
+        }
+    }
+}
+
+impl Machine for Connection {
+    type Receive = BytesMut;
+    type Command = Command;
+    type Transmit = Bytes;
+    type Event = Event;
+
+    fn handle_input(&mut self, now: Instant, input: Input<BytesMut, Command>) {
+        match input {
+            Input::Receive(bytes) => self.receive(now, bytes),
+            Input::Command(command) => self.command(command),
+            Input::Timeout => self.timeout(now),
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<Bytes, Event>> {
+        if self.outputs.is_empty() {
+            self.flush();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Ended => None,
+            State::Ready(_) => match (self.ping_at(), self.dead_at()) {
+                (Some(ping), Some(dead)) => Some(ping.min(dead)),
+                (ping, dead) => ping.or(dead),
+            },
+            _ => Some(self.handshake_until),
+        }
+    }
+}
+
+/// Commands that carry nothing are borne at a pace.
+struct IdleBudget {
+    per_s: usize,
+    left: usize,
+    since: Instant,
+}
+
+impl IdleBudget {
+    const fn new(per_s: usize, now: Instant) -> Self {
+        Self {
+            per_s,
+            left: per_s,
+            since: now,
+        }
+    }
+
+    fn take(&mut self, now: Instant) -> Result<(), Error> {
+        if now >= self.since + Duration::from_secs(1) {
+            (self.since, self.left) = (now, self.per_s);
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Error::Limit {
+                limit: "idle_commands_per_s",
+                bound: self.per_s,
+            }),
+        }
+    }
+}

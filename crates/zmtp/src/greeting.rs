@@ -1,0 +1,129 @@
+//! The greeting: 64 bytes that say version and mechanism (37/ZMTP, sections Formal Grammar and
+//! Version Negotiation).
+//!
+//! Versions before 3.0 are not spoken: their greetings are recognised and refused.
+
+use crate::config::Mechanism;
+use crate::error::Error;
+
+/// Bytes of a greeting.
+pub(crate) const GREETING_BYTES: usize = 64;
+const MECHANISM_AT: usize = 12;
+const MECHANISM_BYTES: usize = 20;
+const AS_SERVER_AT: usize = 32;
+
+/// Our greeting.
+pub(crate) fn write(mechanism: &Mechanism) -> [u8; GREETING_BYTES] {
+    let mut greeting = [0; GREETING_BYTES];
+    greeting[0] = 0xFF;
+    greeting[9] = 0x7F;
+    greeting[10] = 3;
+    greeting[11] = 1;
+    let name = mechanism.name().as_bytes();
+    greeting[MECHANISM_AT..MECHANISM_AT + name.len()].copy_from_slice(name);
+    greeting[AS_SERVER_AT] = u8::from(mechanism.is_server());
+    greeting
+}
+
+/// Checks the bytes that are there of a peer's greeting; gives its minor version when all are.
+pub(crate) fn read(bytes: &[u8], ours: &Mechanism) -> Result<Option<u8>, Error> {
+    let version = |what| Err(Error::Version { what });
+    match bytes.first() {
+        None | Some(0xFF) => {}
+        Some(_) => return version("the first byte is not that of a signature"),
+    }
+    // ZMTP 1.0 has a length here, whose last byte is odd as well when it announces an identity.
+    match bytes.get(9) {
+        None | Some(0x7F) => {}
+        Some(_) => return version("the signature does not end as it has to"),
+    }
+    match bytes.get(10) {
+        None | Some(3..) => {}
+        Some(_) => return version("its version is older"),
+    }
+    let Some(greeting) = bytes.first_chunk::<GREETING_BYTES>() else {
+        return Ok(None);
+    };
+    let theirs = &greeting[MECHANISM_AT..MECHANISM_AT + MECHANISM_BYTES];
+    let end = theirs.iter().position(|byte| *byte == 0);
+    let (theirs, padding) = theirs.split_at(end.unwrap_or(MECHANISM_BYTES));
+    if theirs != ours.name().as_bytes() || padding.iter().any(|byte| *byte != 0) {
+        return Err(Error::Mechanism {
+            ours: ours.name(),
+            theirs: crate::error::printable(theirs),
+        });
+    }
+    let server = match greeting[AS_SERVER_AT] {
+        0 => false,
+        1 => true,
+        _ => {
+            return Err(Error::Protocol {
+                what: "as-server is neither 0 nor 1",
+                offset: AS_SERVER_AT as u64,
+            });
+        }
+    };
+    // For NULL the field has no significance.
+    if !matches!(ours, Mechanism::Null) && server == ours.is_server() {
+        return Err(Error::Role { server });
+    }
+    // A later major version talks 3.1 with us.
+    Ok(Some(if greeting[10] > 3 { 1 } else { greeting[11] }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Allowed, SecretKey};
+
+    #[test]
+    fn what_is_written_is_read_byte_by_byte() {
+        let greeting = write(&Mechanism::Null);
+        for end in 0..GREETING_BYTES {
+            assert_eq!(read(&greeting[..end], &Mechanism::Null), Ok(None));
+        }
+        assert_eq!(read(&greeting, &Mechanism::Null), Ok(Some(1)));
+    }
+
+    #[test]
+    fn other_protocols_are_refused_at_their_first_bytes() {
+        let refused =
+            |bytes: &[u8]| matches!(read(bytes, &Mechanism::Null), Err(Error::Version { .. }));
+        assert!(refused(b"G"));
+        assert!(refused(&[0x16, 0x03, 0x01]));
+        assert!(refused(&[0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x80]));
+        assert!(refused(&[0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 1]));
+    }
+
+    #[test]
+    fn mechanisms_and_roles_have_to_fit() {
+        let server = Mechanism::CurveServer {
+            secret: SecretKey([1; 32]),
+            allowed: Allowed::Any,
+        };
+        let client = Mechanism::CurveClient {
+            secret: SecretKey([1; 32]),
+            server: [2; 32],
+        };
+        assert_eq!(read(&write(&server), &client), Ok(Some(1)));
+        assert_eq!(read(&write(&client), &server), Ok(Some(1)));
+        assert_eq!(
+            read(&write(&server), &server),
+            Err(Error::Role { server: true })
+        );
+        assert_eq!(
+            read(&write(&client), &client),
+            Err(Error::Role { server: false })
+        );
+        let error = read(&write(&Mechanism::Null), &server).unwrap_err();
+        assert!(matches!(&error, Error::Mechanism { theirs, .. } if theirs == "NULL"));
+        let mut later = write(&Mechanism::Null);
+        (later[10], later[11]) = (4, 0);
+        assert_eq!(read(&later, &Mechanism::Null), Ok(Some(1)));
+        later[32] = 2;
+        assert!(matches!(
+            read(&later, &Mechanism::Null),
+            Err(Error::Protocol { .. })
+        ));
+    }
+}
