@@ -35,6 +35,8 @@ pub enum Hop {
     Event,
     /// From a notification to stream elements.
     Element,
+    /// Links between nodes and ZeroMQ sockets.
+    Exchange,
     /// Sockets and interfaces of this host.
     Network,
 }
@@ -51,6 +53,7 @@ impl Hop {
             Self::Call => "call",
             Self::Event => "event",
             Self::Element => "element",
+            Self::Exchange => "exchange",
             Self::Network => "network",
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! [`udp`] carries the datagrams of WS-Discovery, one set of sockets for each interface and address
 //! family, and drives a machine with them; [`http`] is SOAP's HTTP at both ends, with a limit and a
-//! deadline on everything a peer can stretch, and [`tls`] goes below it; [`Drops`] is the one record of
-//! what was refused or lost, shared by all of them.
+//! deadline on everything a peer can stretch, and [`tls`] goes below it; [`zeromq`] is ZeroMQ on TCP;
+//! [`Drops`] is the one record of what was refused or lost, shared by all of them.
 //!
-//! Deliberately absent: protocol decisions (those are machines on lower floors), name resolution. All of it runs on one thread of tokio as well as on many.
+//! Deliberately absent: protocol decisions (those are machines on lower floors), name resolution for
+//! HTTP. All of it runs on one thread of tokio as well as on many.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod key_file;
 mod random;
 pub mod tls;
 pub mod udp;
+pub mod zeromq;
 
 pub use clock::Clock;
 pub use disk::FileDisk;

@@ -21,5 +21,6 @@ pub use error::Error;
 pub use hyper::{HeaderMap, Method, StatusCode, header};
 pub use limits::{ClientLimits, ServerLimits};
 pub use message::{Answer, Request, Response};
+pub(crate) use places::neighbourhood;
 pub use places::{Crowd, Place, Places, Taking};
 pub use server::{Handler, Server, ServerState, prepare};

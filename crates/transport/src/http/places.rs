@@ -196,7 +196,7 @@ impl Drop for Place {
 }
 
 /// Whose connections are counted together: one IPv4 address, one IPv6 /64.
-fn neighbourhood(peer: SocketAddr) -> IpAddr {
+pub(crate) fn neighbourhood(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V4(ip) => ip.into(),
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & (u128::MAX << 64)).into()),

@@ -1,0 +1,288 @@
+//! Where, how secured, and at what cost to us.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_identity::{CurvePublic, CurveSecret};
+use chappe_zmtp::{Heartbeat, Mechanism};
+
+use super::{Dropping, Error};
+
+/// `tcp://HOST:PORT`, as ZeroMQ writes addresses. The host is an address, a name, or `*` for all
+/// interfaces (to bind only); port 0 takes a free one (to bind only).
+///
+/// ```
+/// use chappe_transport::zeromq::Endpoint;
+/// let endpoint: Endpoint = "tcp://[::1]:22022".parse()?;
+/// assert_eq!(endpoint.to_string(), "tcp://[::1]:22022");
+/// assert!(endpoint.is_loopback());
+/// assert!("http://localhost".parse::<Endpoint>().is_err());
+/// # Ok::<(), chappe_transport::zeromq::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+impl Endpoint {
+    /// Whether only this machine can reach it. A name is not, whatever it may mean today, but for
+    /// `localhost`.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match self.host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => self.host == "localhost",
+        }
+    }
+
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address to listen at.
+    pub(super) fn to_bind(&self) -> Result<SocketAddr, Error> {
+        let host = match self.host.as_str() {
+            "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            host => host.parse().map_err(|_| Error::Endpoint {
+                endpoint: self.to_string(),
+                what: "to listen, the host is an address of this machine or *",
+            })?,
+        };
+        Ok(SocketAddr::new(host, self.port))
+    }
+
+    /// The addresses to try.
+    pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
+        let host = self.host.as_str();
+        if host == "*" || self.port == 0 {
+            return Err(Error::Endpoint {
+                endpoint: self.to_string(),
+                what: "to connect, host and port have to be said",
+            });
+        }
+        let failed = |source: std::io::Error| Error::Connect {
+            endpoint: self.to_string(),
+            kind: source.kind(),
+            source: Arc::new(source),
+        };
+        let addresses = tokio::net::lookup_host((host, self.port)).await;
+        Ok(addresses.map_err(failed)?.collect())
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.parse::<Ipv6Addr>() {
+            Ok(host) => write!(f, "tcp://[{host}]:{}", self.port),
+            Err(_) => write!(f, "tcp://{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |what| Error::Endpoint {
+            endpoint: text.chars().take(256).collect(),
+            what,
+        };
+        let rest = text
+            .strip_prefix("tcp://")
+            .ok_or_else(|| wrong("it does not begin with tcp://"))?;
+        let (host, port) = rest
+            .rsplit_once(':')
+            .ok_or_else(|| wrong("it has no port"))?;
+        let port = port.parse().map_err(|_| wrong("its port is no number"))?;
+        let host = match host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+        {
+            Some(host) => match host.parse::<Ipv6Addr>() {
+                Ok(host) => host.to_string(),
+                Err(_) => return Err(wrong("what is in brackets is no IPv6 address")),
+            },
+            None if host.is_empty()
+                || host.contains(|it: char| it == ':' || it.is_whitespace()) =>
+            {
+                return Err(wrong("its host is no name and no address"));
+            }
+            None => host.to_owned(),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+/// Whose CURVE keys are let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allowed {
+    /// Everybody who knows the server's public key; which key they proved is in [`Peer`](super::Peer).
+    Any,
+    /// These only.
+    Keys(BTreeSet<CurvePublic>),
+}
+
+/// How a socket is secured. All peers of a socket have the same mechanism (37/ZMTP): nothing is
+/// negotiated down.
+#[derive(Debug, Clone)]
+pub enum Security {
+    /// Not at all. For loopback and networks that are protected otherwise.
+    Null,
+    /// CURVE; this end has the key that the others have to know.
+    CurveServer {
+        /// This end's secret.
+        secret: CurveSecret,
+        /// Whose keys are let in.
+        allowed: Allowed,
+    },
+    /// CURVE; this end knows the other's key.
+    CurveClient {
+        /// This end's secret.
+        secret: CurveSecret,
+        /// The other's public key.
+        server_key: CurvePublic,
+    },
+}
+
+impl Security {
+    pub(super) fn mechanism(&self) -> Mechanism {
+        match self {
+            Self::Null => Mechanism::Null,
+            Self::CurveServer { secret, allowed } => Mechanism::CurveServer {
+                secret: chappe_zmtp::SecretKey(*secret.as_bytes()),
+                allowed: match allowed {
+                    Allowed::Any => chappe_zmtp::Allowed::Any,
+                    Allowed::Keys(keys) => {
+                        let keys = keys.iter().map(|key| *key.as_bytes()).collect();
+                        chappe_zmtp::Allowed::Keys(Arc::new(keys))
+                    }
+                },
+            },
+            Self::CurveClient { secret, server_key } => Mechanism::CurveClient {
+                secret: chappe_zmtp::SecretKey(*secret.as_bytes()),
+                server: *server_key.as_bytes(),
+            },
+        }
+    }
+}
+
+/// What peers may cost. Each refusal is counted by its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a message, all frames together. Default 16 MiB.
+    pub max_message_bytes: usize,
+    /// Time for the connection and the handshake. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// Bytes of a command before the peer is authenticated. Default 2 KiB.
+    pub handshake_command_bytes: usize,
+    /// Connections of a socket that listens. Default 1,024. When all are taken, the one that has
+    /// been longest in its handshake gives way; one that is done with it never does.
+    pub connections: usize,
+    /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 256.
+    pub connections_per_address: usize,
+    /// New connections in a second from one peer, with one second's worth at once. Default 100;
+    /// those beyond are closed at once, so that handshakes cannot take the processor.
+    pub handshakes_per_address_per_s: u32,
+    /// New connections in a second in all. Default 1,000; those beyond wait.
+    pub handshakes_per_s: u32,
+    /// Messages waiting to be sent, of one connection. Default 1,000, ZeroMQ's high-water mark.
+    pub send_messages: usize,
+    /// Bytes of them, with 64 for each frame. Default 4 MiB; one message always fits.
+    pub send_bytes: usize,
+    /// Messages waiting to be received, of one connection. Default 1,000.
+    pub receive_messages: usize,
+    /// Bytes of them, with 64 for each frame. Default 4 MiB; one message always fits.
+    pub receive_bytes: usize,
+    /// Which message gives way when a subscriber is too slow. Default: the newest.
+    pub dropping: Dropping,
+    /// Live subscriptions of one peer. Default 4,096.
+    pub subscriptions: usize,
+    /// Commands in a second that carry nothing. Default 100.
+    pub idle_commands_per_s: usize,
+    /// Time that what is queued may take to leave once its connection is closed. Default 1 s.
+    pub linger: Duration,
+    /// Heartbeats. Default: PING after 5 s, dead after 15 s of silence.
+    pub heartbeat: Option<Heartbeat>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let zmtp = chappe_zmtp::Limits::default();
+        Self {
+            max_message_bytes: zmtp.message_bytes,
+            handshake_timeout: zmtp.handshake_timeout,
+            handshake_command_bytes: zmtp.handshake_command_bytes,
+            connections: 1_024,
+            connections_per_address: 256,
+            handshakes_per_address_per_s: 100,
+            handshakes_per_s: 1_000,
+            send_messages: 1_000,
+            send_bytes: 4 << 20,
+            receive_messages: 1_000,
+            receive_bytes: 4 << 20,
+            dropping: Dropping::default(),
+            subscriptions: zmtp.subscriptions,
+            idle_commands_per_s: zmtp.idle_commands_per_s,
+            linger: Duration::from_secs(1),
+            heartbeat: Some(Heartbeat::default()),
+        }
+    }
+}
+
+impl Limits {
+    pub(super) fn machine(&self) -> chappe_zmtp::Limits {
+        chappe_zmtp::Limits {
+            handshake_timeout: self.handshake_timeout,
+            handshake_command_bytes: self.handshake_command_bytes,
+            message_bytes: self.max_message_bytes,
+            subscriptions: self.subscriptions,
+            idle_commands_per_s: self.idle_commands_per_s,
+            ..chappe_zmtp::Limits::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_read_or_refused_in_words() {
+        for text in ["tcp://127.0.0.1:0", "tcp://*:22022", "tcp://node7.plant:1"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "tcp://",
+            "tcp://a",
+            "tcp://a:b",
+            "tcp://:1",
+            "tcp://::1:1",
+            "ipc://a:1",
+        ] {
+            let error = text.parse::<Endpoint>().unwrap_err();
+            assert!(error.hint().is_some(), "{error}");
+        }
+        let everywhere: Endpoint = "tcp://*:5".parse().unwrap();
+        assert!(everywhere.to_bind().unwrap().ip().is_unspecified());
+        assert!(!everywhere.is_loopback());
+        let name: Endpoint = "tcp://node7:5".parse().unwrap();
+        assert!(name.to_bind().is_err());
+    }
+}

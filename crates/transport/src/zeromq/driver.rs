@@ -1,0 +1,420 @@
+//! The task of one connection: runs the machine on the socket.
+//!
+//! A wake-up reads up to `READ_BYTES` and writes all that is queued in one vectored write. While
+//! the owner does not take what came, nothing is read, so that TCP holds the peer back: that is the
+//! whole of back-pressure, and it is per connection.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use chappe_machine::{Input, Output, drain};
+use chappe_zmtp::{Command, Config, Connection as Zmtp, Event, Message};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::queue::{Cost, Queue};
+use super::{Error, Limits, Peer, Security};
+use crate::Clock;
+
+/// Bytes read at once: some hundred messages of the usual size. Messages without content cost about
+/// forty times their bytes until they are taken, so more is no gain.
+const READ_BYTES: usize = 32 << 10;
+/// Bytes read at once before the peer is known.
+const HANDSHAKE_READ_BYTES: usize = 4 << 10;
+/// Bytes of messages encoded at once.
+const WRITE_BYTES: usize = 256 << 10;
+/// Pieces of one vectored write.
+const PIECES_MAX: usize = 64;
+
+/// What an owner hands to a connection.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    Message(Message),
+    Subscribe(Bytes),
+    Cancel(Bytes),
+}
+
+impl Cost for Outgoing {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Message(message) => message.cost(),
+            // Never refused for room: bounded by the owner's own subscriptions.
+            Self::Subscribe(_) | Self::Cancel(_) => 0,
+        }
+    }
+}
+
+/// What owner and task of a connection share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) outgoing: Queue<Outgoing>,
+    pub(super) incoming: Arc<Queue<Message>>,
+    /// Whether what comes goes on coming over another connection.
+    reconnects: bool,
+    /// Why it ended; set before `incoming` is closed.
+    ended: Mutex<Option<Error>>,
+}
+
+impl Shared {
+    pub(super) fn new(limits: &Limits) -> Arc<Self> {
+        let incoming = Queue::new(limits.receive_messages, limits.receive_bytes);
+        Self::with_incoming(limits, Arc::new(incoming), false)
+    }
+
+    /// With a queue for what comes that outlives the connection.
+    pub(super) fn reconnecting(limits: &Limits, incoming: &Arc<Queue<Message>>) -> Arc<Self> {
+        Self::with_incoming(limits, Arc::clone(incoming), true)
+    }
+
+    fn with_incoming(
+        limits: &Limits,
+        incoming: Arc<Queue<Message>>,
+        reconnects: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            outgoing: Queue::new(limits.send_messages, limits.send_bytes),
+            incoming,
+            reconnects,
+            ended: Mutex::new(None),
+        })
+    }
+
+    /// Why it ended; [`Error::Closed`] while it has not.
+    pub(super) fn error(&self) -> Error {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.clone().unwrap_or(Error::Closed)
+    }
+
+    /// Ends it at this end: what is queued still goes out, within the linger time.
+    pub(super) fn close(&self) {
+        self.outgoing.close();
+        if !self.reconnects {
+            self.incoming.close();
+        }
+    }
+
+    fn end(&self, error: Error) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.get_or_insert(error);
+        drop(ended);
+        self.close();
+    }
+}
+
+/// What a peer's subscriptions are told to.
+pub(super) trait Subscribed: Send {
+    fn subscribed(&mut self, prefix: Bytes);
+    fn cancelled(&mut self, prefix: &Bytes);
+}
+
+/// For sockets that publish nothing: the machine never tells them of subscriptions.
+impl Subscribed for () {
+    fn subscribed(&mut self, _: Bytes) {}
+    fn cancelled(&mut self, _: &Bytes) {}
+}
+
+/// A connection whose machine runs.
+pub(super) struct Driver {
+    stream: TcpStream,
+    address: SocketAddr,
+    machine: Zmtp,
+    clock: Clock,
+    read: BytesMut,
+    read_bytes: usize,
+    write: VecDeque<Bytes>,
+    events: VecDeque<Event>,
+    deadline: Option<chappe_machine::Instant>,
+}
+
+impl Driver {
+    /// Does the handshake. Given up when dropped.
+    pub(super) async fn handshake(
+        stream: TcpStream,
+        address: SocketAddr,
+        config: Config,
+    ) -> Result<(Self, Peer), Error> {
+        let broken = |source: io::Error| broken(address, source);
+        // Small messages leave at once: what can be gathered is gathered here.
+        stream.set_nodelay(true).map_err(broken)?;
+        let clock = Clock::process();
+        let seed = crate::seed().map_err(broken)?;
+        let mut driver = Self {
+            stream,
+            address,
+            machine: Zmtp::new(config, seed, clock.now()),
+            clock,
+            read: BytesMut::new(),
+            read_bytes: HANDSHAKE_READ_BYTES,
+            write: VecDeque::new(),
+            events: VecDeque::new(),
+            deadline: None,
+        };
+        driver.input(Input::Timeout);
+        loop {
+            driver.try_write().map_err(broken)?;
+            while let Some(event) = driver.events.pop_front() {
+                match event {
+                    Event::Ready(peer) => {
+                        driver.read_bytes = READ_BYTES;
+                        let peer = Peer::new(address, peer);
+                        return Ok((driver, peer));
+                    }
+                    Event::Failed(source) => {
+                        // The reason, as far as it goes at once.
+                        let _ = driver.try_write();
+                        return Err(Error::Protocol {
+                            peer: address,
+                            source,
+                        });
+                    }
+                    _ => {}
+                }
+            }
+            let interest = match driver.write.is_empty() {
+                true => Interest::READABLE,
+                false => Interest::READABLE | Interest::WRITABLE,
+            };
+            tokio::select! {
+                ready = driver.stream.ready(interest) => {
+                    if ready.map_err(broken)?.is_readable() && !driver.try_read().map_err(broken)? {
+                        return Err(Error::Ended { peer: address, handshake: true });
+                    }
+                }
+                () = sleep_until(driver.clock, driver.deadline) => driver.input(Input::Timeout),
+            }
+        }
+    }
+
+    /// Runs until the connection ends or its owner closes it; says why.
+    pub(super) async fn run(
+        mut self,
+        shared: Arc<Shared>,
+        limits: &Limits,
+        mut subscribed: impl Subscribed,
+    ) -> Error {
+        // Also when the task is dropped, whoever waits is told.
+        let ending = Ending(Arc::clone(&shared));
+        let error = match self.exchange(&shared, &mut subscribed).await {
+            Ok(error) => {
+                // Closed here: what is queued goes out, if the peer takes it in time.
+                let _ = tokio::time::timeout(limits.linger, self.write_out(&shared)).await;
+                error
+            }
+            Err(error) => error,
+        };
+        ending.0.end(error.clone());
+        error
+    }
+
+    async fn exchange(
+        &mut self,
+        shared: &Shared,
+        subscribed: &mut impl Subscribed,
+    ) -> Result<Error, Error> {
+        let address = self.address;
+        let broken = |source: io::Error| broken(address, source);
+        let mut batch = Vec::new();
+        loop {
+            if let Some(error) = self.deliver(shared, subscribed) {
+                let _ = self.try_write();
+                return Err(error);
+            }
+            self.try_write().map_err(broken)?;
+            let (reading, writing) = (self.events.is_empty(), !self.write.is_empty());
+            let interest = match (reading, writing) {
+                (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+                (true, false) => Some(Interest::READABLE),
+                (false, true) => Some(Interest::WRITABLE),
+                (false, false) => None,
+            };
+            tokio::select! {
+                ready = ready(&self.stream, interest) => {
+                    if ready.map_err(broken)?.is_readable() && reading {
+                        if !self.try_read().map_err(broken)? {
+                            let last = self.deliver(shared, subscribed);
+                            return Err(last.unwrap_or(Error::Ended { peer: address, handshake: false }));
+                        }
+                        // One read a turn: a peer that sends without end takes no more than its
+                        // share of the thread.
+                        tokio::task::yield_now().await;
+                    }
+                }
+                open = shared.outgoing.pop(&mut batch, WRITE_BYTES), if !writing => match open {
+                    true => self.encode(&mut batch),
+                    false => return Ok(Error::Closed),
+                },
+                () = shared.incoming.room(), if !reading => {}
+                // A peer that is not read from is not silent.
+                () = sleep_until(self.clock, self.deadline), if reading => {
+                    self.input(Input::Timeout);
+                }
+            }
+            if shared.outgoing.is_closed() {
+                return Ok(Error::Closed);
+            }
+        }
+    }
+
+    /// Writes what is queued to the end.
+    async fn write_out(&mut self, shared: &Shared) -> io::Result<()> {
+        let mut batch = Vec::new();
+        loop {
+            self.try_write()?;
+            if !self.write.is_empty() {
+                self.stream.writable().await?;
+            } else if shared.outgoing.try_pop(&mut batch, WRITE_BYTES) {
+                self.encode(&mut batch);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Hands over what came, as far as there is room; the error, if the connection failed.
+    fn deliver(&mut self, shared: &Shared, subscribed: &mut impl Subscribed) -> Option<Error> {
+        while let Some(event) = self.events.pop_front() {
+            match event {
+                Event::Message(message) => match shared.incoming.try_push(message, false) {
+                    Some(Ok(())) => {}
+                    Some(Err(message)) => {
+                        self.events.push_front(Event::Message(message));
+                        break;
+                    }
+                    None => {}
+                },
+                Event::Subscribed(prefix) => subscribed.subscribed(prefix),
+                Event::Cancelled(prefix) => subscribed.cancelled(&prefix),
+                Event::Failed(source) => {
+                    let peer = self.address;
+                    return Some(Error::Protocol { peer, source });
+                }
+                _ => {}
+            }
+        }
+        shared.incoming.wake();
+        None
+    }
+
+    fn encode(&mut self, batch: &mut Vec<Outgoing>) {
+        let mut messages = Vec::with_capacity(batch.len());
+        for outgoing in batch.drain(..) {
+            let command = match outgoing {
+                Outgoing::Message(message) => {
+                    messages.push(message);
+                    continue;
+                }
+                Outgoing::Subscribe(prefix) => Command::Subscribe(prefix),
+                Outgoing::Cancel(prefix) => Command::Cancel(prefix),
+            };
+            // In the order of the queue.
+            if !messages.is_empty() {
+                let before = std::mem::take(&mut messages);
+                self.input(Input::Command(Command::Send(before)));
+            }
+            self.input(Input::Command(command));
+        }
+        if !messages.is_empty() {
+            self.input(Input::Command(Command::Send(messages)));
+        }
+    }
+
+    fn input(&mut self, input: Input<BytesMut, Command>) {
+        let (write, events) = (&mut self.write, &mut self.events);
+        let now = self.clock.now();
+        self.deadline = drain(&mut self.machine, now, input, |output| match output {
+            Output::Transmit(bytes) => write.push_back(bytes),
+            Output::Event(event) => events.push_back(event),
+        });
+    }
+
+    /// Reads once; false at the end of the stream.
+    fn try_read(&mut self) -> io::Result<bool> {
+        self.read.reserve(self.read_bytes);
+        match self.stream.try_read_buf(&mut self.read) {
+            Ok(0) => Ok(false),
+            Ok(_) => {
+                let bytes = self.read.split();
+                self.input(Input::Receive(bytes));
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes as much as the socket takes.
+    fn try_write(&mut self) -> io::Result<()> {
+        while !self.write.is_empty() {
+            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+            let mut count = 0;
+            for (slice, piece) in slices.iter_mut().zip(&self.write) {
+                *slice = IoSlice::new(piece);
+                count += 1;
+            }
+            let mut written = match self.stream.try_write_vectored(&slices[..count]) {
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            while let Some(piece) = self.write.front_mut() {
+                if written < piece.len() {
+                    piece.advance(written);
+                    break;
+                }
+                written -= piece.len();
+                self.write.pop_front();
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end(Error::Closed);
+    }
+}
+
+fn broken(peer: SocketAddr, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Error::Ended {
+            peer,
+            handshake: false,
+        },
+        _ => Error::Broken {
+            peer,
+            source: Arc::new(source),
+        },
+    }
+}
+
+async fn ready(stream: &TcpStream, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
+    match interest {
+        Some(interest) => stream.ready(interest).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(clock: Clock, deadline: Option<chappe_machine::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(clock.at(deadline)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The machine's configuration of a socket.
+pub(super) fn config(
+    socket_type: chappe_zmtp::SocketType,
+    security: &Security,
+    limits: &Limits,
+) -> Config {
+    let mut config = Config::new(socket_type, security.mechanism());
+    config.limits = limits.machine();
+    config.heartbeat = limits.heartbeat;
+    config
+}

@@ -1,0 +1,295 @@
+//! A bounded queue between a connection's task and its owner: by messages and by bytes.
+//!
+//! Whole batches change hands, so a lock and a wake-up are paid once for many messages.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chappe_zmtp::Message;
+use tokio::sync::Notify;
+
+/// What a frame costs beside its bytes: its place in memory.
+const FRAME_COST: usize = 64;
+
+/// What a queued thing costs.
+pub(super) trait Cost {
+    /// In bytes.
+    fn cost(&self) -> usize;
+}
+
+impl Cost for Message {
+    fn cost(&self) -> usize {
+        self.bytes() + FRAME_COST * self.len()
+    }
+}
+
+/// The queue. One side pushes, one side pops; both wait without holding anything.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    items_max: usize,
+    bytes_max: usize,
+    held: Mutex<Held<T>>,
+    filled: Notify,
+    emptied: Notify,
+}
+
+#[derive(Debug)]
+struct Held<T> {
+    items: VecDeque<T>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// Which one gives way when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dropping {
+    /// The one that comes.
+    #[default]
+    Newest,
+    /// Those that have waited longest.
+    Oldest,
+}
+
+impl<T: Cost> Queue<T> {
+    pub(super) fn new(items_max: usize, bytes_max: usize) -> Self {
+        Self {
+            items_max: items_max.max(1),
+            bytes_max,
+            held: Mutex::new(Held {
+                items: VecDeque::new(),
+                bytes: 0,
+                closed: false,
+            }),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+        }
+    }
+
+    /// Every change leaves the queue whole.
+    fn held(&self) -> MutexGuard<'_, Held<T>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_room(&self, held: &Held<T>, cost: usize) -> bool {
+        // What costs nothing is bounded by its owner; and one always fits, whatever its size.
+        cost == 0
+            || held.items.is_empty()
+            || held.items.len() < self.items_max && held.bytes + cost <= self.bytes_max
+    }
+
+    /// Puts it in if there is room; gives it back otherwise. `None` when the queue is closed.
+    pub(super) fn try_push(&self, item: T, wake: bool) -> Option<Result<(), T>> {
+        let cost = item.cost();
+        let mut held = self.held();
+        if held.closed {
+            return None;
+        }
+        if !self.has_room(&held, cost) {
+            return Some(Err(item));
+        }
+        held.bytes += cost;
+        held.items.push_back(item);
+        drop(held);
+        if wake {
+            self.filled.notify_one();
+        }
+        Some(Ok(()))
+    }
+
+    /// Puts it in, waiting for room; gives it back when the queue is closed. When this is given up
+    /// before it is done, the item is not in the queue.
+    pub(super) async fn push(&self, mut item: T, wake: bool) -> Result<(), T> {
+        loop {
+            item = match self.try_push_or_back(item, wake) {
+                Ok(()) => {
+                    return Ok(());
+                }
+                Err((item, true)) => return Err(item),
+                Err((item, false)) => item,
+            };
+            // Without this the popping side may not know of what was put in without waking it.
+            self.filled.notify_one();
+            self.emptied.notified().await;
+        }
+    }
+
+    fn try_push_or_back(&self, item: T, wake: bool) -> Result<(), (T, bool)> {
+        let cost = item.cost();
+        let mut held = self.held();
+        if held.closed {
+            return Err((item, true));
+        }
+        if !self.has_room(&held, cost) {
+            return Err((item, false));
+        }
+        held.bytes += cost;
+        held.items.push_back(item);
+        let more = self.has_room(&held, 1);
+        drop(held);
+        if wake {
+            self.filled.notify_one();
+        }
+        if more {
+            // Another that waits for room may try as well.
+            self.emptied.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Puts it in, whatever has to give way; how many did.
+    pub(super) fn offer(&self, item: T, dropping: Dropping) -> u64 {
+        let cost = item.cost();
+        let mut held = self.held();
+        let mut dropped = 0;
+        if held.closed {
+            return 1;
+        }
+        while !self.has_room(&held, cost) {
+            dropped += 1;
+            if dropping == Dropping::Newest {
+                return dropped;
+            }
+            if let Some(oldest) = held.items.pop_front() {
+                held.bytes -= oldest.cost();
+            }
+        }
+        held.bytes += cost;
+        held.items.push_back(item);
+        drop(held);
+        self.filled.notify_one();
+        dropped
+    }
+
+    /// Tells the popping side of what was put in without waking it.
+    pub(super) fn wake(&self) {
+        self.filled.notify_one();
+    }
+
+    /// Takes what is there, up to about so many bytes, into `batch`; whether there was any.
+    pub(super) fn try_pop(&self, batch: &mut Vec<T>, bytes_max: usize) -> bool {
+        let mut held = self.held();
+        if held.items.is_empty() {
+            return false;
+        }
+        if held.bytes <= bytes_max {
+            batch.extend(held.items.drain(..));
+            held.bytes = 0;
+        } else {
+            let mut taken = 0;
+            while taken < bytes_max
+                && let Some(item) = held.items.pop_front()
+            {
+                taken += item.cost();
+                batch.push(item);
+            }
+            held.bytes -= taken;
+        }
+        drop(held);
+        self.emptied.notify_one();
+        true
+    }
+
+    /// Waits for something to take; false when the queue is closed and empty.
+    pub(super) async fn pop(&self, batch: &mut Vec<T>, bytes_max: usize) -> bool {
+        loop {
+            if self.try_pop(batch, bytes_max) {
+                return true;
+            }
+            if self.is_closed() {
+                return false;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    /// Waits until there may be room, or the queue is closed.
+    pub(super) async fn room(&self) {
+        loop {
+            {
+                let held = self.held();
+                if held.closed || self.has_room(&held, 1) {
+                    return;
+                }
+            }
+            self.emptied.notified().await;
+        }
+    }
+
+    /// Nothing more goes in; what is in it can still be taken.
+    pub(super) fn close(&self) {
+        self.held().closed = true;
+        self.filled.notify_one();
+        self.emptied.notify_waiters();
+        self.emptied.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.held().closed
+    }
+
+    /// Messages and bytes in it.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let held = self.held();
+        (held.items.len(), held.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: usize) -> Message {
+        Message::new(vec![0; bytes])
+    }
+
+    #[test]
+    fn it_is_bounded_by_count_and_by_bytes_but_one_always_fits() {
+        let queue = Queue::new(3, 1_000);
+        assert!(matches!(queue.try_push(message(5_000), true), Some(Ok(()))));
+        assert!(matches!(queue.try_push(message(0), true), Some(Err(_))));
+        let mut batch = Vec::new();
+        assert!(queue.try_pop(&mut batch, 10));
+        for _ in 0..3 {
+            assert!(matches!(queue.try_push(message(1), true), Some(Ok(()))));
+        }
+        assert!(matches!(queue.try_push(message(1), true), Some(Err(_))));
+        queue.close();
+        assert!(queue.try_push(message(1), true).is_none());
+        assert!(queue.try_pop(&mut batch, 10_000) && batch.len() == 4);
+    }
+
+    #[test]
+    fn who_gives_way_is_chosen_and_counted() {
+        for (dropping, kept) in [(Dropping::Newest, [0, 1]), (Dropping::Oldest, [2, 3])] {
+            let queue = Queue::new(2, 10_000);
+            let dropped: u64 = (0..4).map(|n| queue.offer(message(n), dropping)).sum();
+            assert_eq!(dropped, 2);
+            let mut batch = Vec::new();
+            queue.try_pop(&mut batch, usize::MAX);
+            let sizes: Vec<_> = batch.iter().map(Message::bytes).collect();
+            assert_eq!(sizes, kept);
+            assert_eq!(queue.size(), (0, 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_room_gets_it_in_turn() {
+        let queue = std::sync::Arc::new(Queue::new(1, 10_000));
+        let pushers: Vec<_> = (0..10)
+            .map(|n| {
+                let queue = std::sync::Arc::clone(&queue);
+                tokio::spawn(async move { queue.push(message(n), true).await })
+            })
+            .collect();
+        let mut batch = Vec::new();
+        while batch.len() < 10 {
+            assert!(queue.pop(&mut batch, usize::MAX).await);
+        }
+        for pusher in pushers {
+            pusher.await.unwrap().unwrap();
+        }
+        queue.close();
+        assert!(!queue.pop(&mut batch, usize::MAX).await);
+        assert!(queue.push(message(0), true).await.is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! REP and REQ (28/REQREP): a question, its answer, then the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chappe_zmtp::{Message, SocketType};
+use tokio::sync::{mpsc, oneshot};
+
+use super::driver::{Driver, Shared};
+use super::listener::{Listener, Serve};
+use super::router::connect;
+use super::{Connection, Endpoint, Error, Limits, Peer, Security};
+use crate::{Drops, Hop};
+
+/// Questions that wait to be taken; each is of another peer.
+const QUESTIONS_MAX: usize = 64;
+
+/// A listening REP. Each peer has one question open at a time; the next is not read before.
+#[derive(Debug)]
+pub struct Reply {
+    listener: Listener,
+    asked: mpsc::Receiver<Asked>,
+}
+
+/// A question.
+#[derive(Debug)]
+pub struct Asked {
+    /// Who asks.
+    pub peer: Peer,
+    /// The question, without its envelope.
+    pub question: Message,
+    answer: oneshot::Sender<Message>,
+}
+
+impl Asked {
+    /// Answers. A peer that is gone meanwhile gets nothing. A question that is dropped without an
+    /// answer ends its peer's connection, so that it does not wait for ever.
+    pub fn answer(self, answer: impl Into<Message>) {
+        let _ = self.answer.send(answer.into());
+    }
+}
+
+impl Reply {
+    /// Listens. What is refused is noted in `drops`.
+    ///
+    /// # Errors
+    /// When the endpoint cannot be read or listened at.
+    pub async fn bind(
+        endpoint: &str,
+        security: Security,
+        limits: Limits,
+        drops: Drops,
+    ) -> Result<Self, Error> {
+        let (sender, asked) = mpsc::channel(QUESTIONS_MAX);
+        let serve = Questions {
+            sender,
+            limits: Arc::new(limits.clone()),
+            drops: drops.clone(),
+        };
+        let kind = SocketType::Rep;
+        let listener = Listener::bind(endpoint, kind, &security, &limits, drops, serve)?;
+        Ok(Self { listener, asked })
+    }
+
+    /// Where it listens, with the port that was taken.
+    #[must_use]
+    pub fn local_endpoint(&self) -> Endpoint {
+        self.listener.local.into()
+    }
+
+    /// The next question.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the runtime shuts down.
+    pub async fn recv(&mut self) -> Result<Asked, Error> {
+        self.asked.recv().await.ok_or(Error::Closed)
+    }
+}
+
+#[derive(Clone)]
+struct Questions {
+    sender: mpsc::Sender<Asked>,
+    limits: Arc<Limits>,
+    drops: Drops,
+}
+
+impl Serve for Questions {
+    async fn serve(&self, driver: Driver, peer: Peer) -> Error {
+        let shared = Shared::new(&self.limits);
+        let mut connection = Connection::new(Arc::clone(&shared), peer, &self.limits);
+        let answering = async {
+            loop {
+                let message = match connection.recv().await {
+                    Ok(message) => message,
+                    Err(error) => return error,
+                };
+                let peer = connection.peer().clone();
+                let Some((envelope, question)) = open(message) else {
+                    let hint = Some("a DEALER has to send an empty frame first".to_owned());
+                    let reason = "question without an envelope";
+                    let who = peer.address.ip();
+                    self.drops.record(Hop::Exchange, reason, who, "", hint);
+                    continue;
+                };
+                let (answer, answered) = oneshot::channel();
+                let asked = Asked {
+                    peer,
+                    question,
+                    answer,
+                };
+                if self.sender.send(asked).await.is_err() {
+                    return Error::Closed;
+                }
+                let Ok(answer) = answered.await else {
+                    return Error::Closed;
+                };
+                let frames = envelope.into_iter().chain(answer.into_frames());
+                if let Some(message) = Message::from_frames(frames)
+                    && let Err(error) = connection.send(message).await
+                {
+                    return error;
+                }
+            }
+        };
+        let running = driver.run(Arc::clone(&shared), &self.limits, ());
+        tokio::pin!(running, answering);
+        tokio::select! {
+            error = &mut running => error,
+            error = &mut answering => {
+                shared.close();
+                running.await;
+                error
+            }
+        }
+    }
+}
+
+/// Parts a question from its envelope: all frames up to the first empty one.
+fn open(message: Message) -> Option<(Vec<Bytes>, Message)> {
+    let mut envelope = message.into_frames();
+    let end = envelope.iter().position(Bytes::is_empty)?;
+    let question = Message::from_frames(envelope.split_off(end + 1))?;
+    Some((envelope, question))
+}
+
+/// A REQ, which connects when it first asks, and again after a failure.
+#[derive(Debug)]
+pub struct Request {
+    endpoint: String,
+    security: Security,
+    limits: Limits,
+    /// Kept only while no answer is awaited: an answer that comes late is never taken for that to
+    /// the next question.
+    idle: Option<Connection>,
+}
+
+impl Request {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When there is no connection, or the handshake fails.
+    pub async fn connect(
+        endpoint: &str,
+        security: Security,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let mut request = Self {
+            endpoint: endpoint.to_owned(),
+            security,
+            limits,
+            idle: None,
+        };
+        request.idle = Some(request.dial().await?);
+        Ok(request)
+    }
+
+    async fn dial(&self) -> Result<Connection, Error> {
+        let limits = self.limits.clone();
+        connect(&self.endpoint, SocketType::Req, &self.security, limits).await
+    }
+
+    /// Asks, and waits so long for the answer. Nothing is asked twice by itself.
+    ///
+    /// # Errors
+    /// When there is no connection, the answer is late, or it is none.
+    pub async fn ask(
+        &mut self,
+        question: impl Into<Message>,
+        patience: Duration,
+    ) -> Result<Message, Error> {
+        let mut connection = match self.idle.take() {
+            Some(connection) => connection,
+            None => self.dial().await?,
+        };
+        let frames = std::iter::once(Bytes::new()).chain(question.into().into_frames());
+        let Some(question) = Message::from_frames(frames) else {
+            return Err(Error::Closed);
+        };
+        let asking = async {
+            connection.send(question).await?;
+            loop {
+                // What is no answer is passed over (28/REQREP, The REQ Socket Type).
+                if let Some((envelope, answer)) = open(connection.recv().await?)
+                    && envelope.len() == 1
+                {
+                    return Ok(answer);
+                }
+            }
+        };
+        let answer = match tokio::time::timeout(patience, asking).await {
+            Ok(answer) => answer?,
+            Err(_) => {
+                let endpoint = self.endpoint.clone();
+                return Err(Error::Late { endpoint });
+            }
+        };
+        self.idle = Some(connection);
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_envelope_ends_at_the_first_empty_frame() {
+        let message = Message::from_frames(["a", "b", "", "question", ""]).unwrap();
+        let (envelope, question) = open(message).unwrap();
+        assert_eq!(envelope, ["a", "b", ""]);
+        assert_eq!(question, Message::from_frames(["question", ""]).unwrap());
+        assert!(open(Message::from_frames(["a", "b"]).unwrap()).is_none());
+        assert!(open(Message::from_frames(["a", ""]).unwrap()).is_none());
+    }
+}
