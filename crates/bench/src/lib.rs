@@ -8,6 +8,7 @@
 
 mod checkout;
 mod device;
+mod exchange;
 mod floor;
 mod machine;
 mod memory_group;
@@ -27,6 +28,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Fewer repeats.
     pub quick: bool,
+    /// Only these parts of a scenario; none: all.
+    pub only: Vec<String>,
     /// Where choices come from.
     pub seed: u64,
     /// The program under test, for scenarios that run it as a process.
@@ -36,7 +39,7 @@ pub struct Settings {
 }
 
 /// The scenarios by name.
-pub const SCENARIOS: [&str; 3] = ["readiness", "device", "registry"];
+pub const SCENARIOS: [&str; 4] = ["readiness", "device", "registry", "exchange"];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
 ///
@@ -47,11 +50,20 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         "readiness" => readiness::run(settings),
         "device" => device::run(settings),
         "registry" => registry::run(settings),
+        "exchange" => exchange::run(settings),
         _ => Err(Error::Failed(format!(
             "there is no scenario {scenario}, but {}",
             SCENARIOS.join(", ")
         ))),
     }
+}
+
+/// Is a process of a scenario: what [`Settings::program`] does when the scenario starts it.
+///
+/// # Errors
+/// What keeps it from its part; the scenario is told.
+pub fn process(arguments: &[std::ffi::OsString]) -> Result<(), Error> {
+    exchange::process(arguments)
 }
 
 /// Why a scenario could not be run.

@@ -216,6 +216,9 @@ impl fmt::Display for Report {
     }
 }
 
+/// Points of a curve, about.
+const POINTS: usize = 1_000;
+
 /// The distribution of samples as a curve: share of samples (up) below a time (right, logarithmic).
 fn figure(name: &str, samples: &[f64]) -> String {
     const WIDTH: f64 = 640.0;
@@ -232,9 +235,13 @@ fn figure(name: &str, samples: &[f64]) -> String {
     let x = |seconds: f64| 50.0 + (seconds.log10() - low) / (high - low) * (WIDTH - 70.0);
     let y = |share: f64| HEIGHT - 30.0 - share * (HEIGHT - 60.0);
     let count = sorted.len() as f64;
+    // More points than can be told apart only make the file large.
+    let step = (sorted.len() / POINTS).max(1);
     let points: Vec<_> = sorted
         .iter()
         .enumerate()
+        .skip(step - 1)
+        .step_by(step)
         .map(|(index, s)| format!("{:.1},{:.1}", x(*s), y((index + 1) as f64 / count)))
         .collect();
     let mut svg = format!(

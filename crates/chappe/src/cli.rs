@@ -84,9 +84,16 @@ pub(crate) enum Command {
     Key(Key),
     /// Measure a part beside its peers and floors, and say which targets are met.
     #[command(
-        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n\nExit code 1 when a target is missed."
+        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n\nExit code 1 when a target is missed."
     )]
     Bench(Bench),
+    /// A process of a scenario of `bench`, which starts it.
+    #[command(hide = true)]
+    BenchProcess {
+        /// What it is.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Print the completions of a shell.
     #[command(after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe")]
     Completions {
@@ -402,6 +409,9 @@ pub(crate) struct Bench {
     /// Write report, raw samples and figures here.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Only this part of the scenario, by name; may be repeated.
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<String>,
     /// Where choices come from.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,

@@ -51,6 +51,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Data(cli::Data::Check { directory }) => command::data::check(&directory, json),
         Command::Key(verb) => command::key::run(verb, json),
         Command::Bench(flags) => command::bench::run(flags, json),
+        Command::BenchProcess { arguments } => Ok(chappe_bench::process(&arguments)?),
         Command::Completions { shell } => {
             command::completions(shell);
             Ok(())

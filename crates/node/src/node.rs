@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chappe_log::{Level, Options, QueueFull, Recovery, Store};
 use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
-use chappe_stream::{StreamElement, StreamSchema};
+use chappe_stream::{StreamElement, StreamLog, StreamSchema};
 use chappe_transport::{Drops, FileDisk, key_file};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -182,6 +182,18 @@ impl Node {
         appended
             .await
             .map_err(|error| StoreFailure(error.to_string()))
+    }
+
+    /// A stream of the node by its name, to be read and followed.
+    #[must_use]
+    pub fn stream(&self, name: &str) -> Option<StreamLog> {
+        self.app.catalogue.get(name).map(|entry| entry.log.clone())
+    }
+
+    /// What the writer of the log has counted since the start.
+    #[must_use]
+    pub fn log_counters(&self) -> chappe_log::Counters {
+        self.app.store.counters()
     }
 
     /// Ends it in order: takes no more, ends its subscriptions, drains and closes the log.

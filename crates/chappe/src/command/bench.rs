@@ -9,6 +9,7 @@ use crate::output::{self, Failure, Outcome};
 pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
     let settings = Settings {
         quick: flags.quick,
+        only: flags.only.clone(),
         seed: flags.seed,
         program: std::env::current_exe()?,
         progress: |what| output::note(format_args!("bench: {what}")),

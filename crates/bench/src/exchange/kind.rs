@@ -1,0 +1,68 @@
+//! The ways of exchange that are measured, and their names.
+
+use serde::{Deserialize, Serialize};
+
+/// How elements get from the node that produces them to those that subscribe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Not at all: each node yields what it would receive. The floor of storing and processing.
+    NoNetwork,
+    /// A POST of XML to a contact point for each element or few.
+    HttpPush,
+    /// An endless response that the subscriber asked for.
+    HttpPull,
+    /// PUB/SUB, XML.
+    ZeromqBestEffortXml,
+    /// PUB/SUB, postcard.
+    ZeromqBestEffortPostcard,
+    /// Sessions that acknowledge what is stored, over DEALER/ROUTER.
+    ZeromqReliable,
+    /// The peer mosquitto: MQTT with QoS 1.
+    Mosquitto,
+    /// The peer NATS JetStream, file storage with its default of syncing every two minutes.
+    Jetstream,
+    /// The same, synced before each acknowledgement.
+    JetstreamSync,
+}
+
+impl Kind {
+    /// Our own, in the order in which they are run.
+    pub(crate) const OURS: [Kind; 6] = [
+        Kind::NoNetwork,
+        Kind::HttpPush,
+        Kind::HttpPull,
+        Kind::ZeromqBestEffortXml,
+        Kind::ZeromqBestEffortPostcard,
+        Kind::ZeromqReliable,
+    ];
+
+    /// Its name in rows and flags.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::NoNetwork => "no-network",
+            Kind::HttpPush => "http-push",
+            Kind::HttpPull => "http-pull",
+            Kind::ZeromqBestEffortXml => "zeromq-best-effort-xml",
+            Kind::ZeromqBestEffortPostcard => "zeromq-best-effort-postcard",
+            Kind::ZeromqReliable => "zeromq-reliable",
+            Kind::Mosquitto => "mosquitto",
+            Kind::Jetstream => "jetstream",
+            Kind::JetstreamSync => "jetstream-sync",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_messages() {
+        let peers = [Kind::Mosquitto, Kind::Jetstream, Kind::JetstreamSync];
+        for kind in Kind::OURS.into_iter().chain(peers) {
+            let written = serde_json::to_string(&kind).unwrap();
+            assert_eq!(written, format!("\"{}\"", kind.name()));
+        }
+    }
+}

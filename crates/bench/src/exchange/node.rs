@@ -1,0 +1,276 @@
+//! A node of the scenario: 25 virtual sensors of the library's own node, its producer before the
+//! first and what it receives before the others.
+//!
+//! ```text
+//! number every period -> p -> sensor -> s.NN ==exchange==> r.s.NN -> sensor -> v.NN, at every node
+//! ```
+//!
+//! Every arrow ends in a stream of level `power`. An element counts when the stream `v.NN` has
+//! acknowledged it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use chappe_stream::{
+    Field, FieldType, Position, Quality, StreamElement, StreamLog, StreamSchema, Timestamp, Value,
+};
+use tokio::sync::mpsc;
+
+use super::latency::Latencies;
+use super::message::{Counted, Role};
+use super::tally::Tally;
+use super::worker::{Due, Station, now};
+use super::{Kind, links};
+use crate::Error;
+
+/// What the producer of a node yields.
+const PRODUCER: &str = "p";
+/// Elements that are read at once when all is counted.
+const READ: usize = 4_096;
+/// Elements stored at once at most, when the producer is behind.
+const BATCH: usize = 1_000;
+
+/// The stream that node `index` offers to all.
+pub(crate) fn offered(index: usize) -> String {
+    format!("s.{index:02}")
+}
+
+/// The stream in which that of node `index` is kept where it was received.
+pub(crate) fn received(index: usize) -> String {
+    format!("r.{}", offered(index))
+}
+
+/// What the virtual sensor over it yields.
+fn output(index: usize) -> String {
+    format!("v.{index:02}")
+}
+
+/// Three doubles; the first is the number.
+pub(crate) fn schema() -> StreamSchema {
+    let field = |name: &str| Field {
+        name: name.to_owned(),
+        field_type: FieldType::Double,
+        unit: None,
+        observed_property: None,
+        description: None,
+    };
+    StreamSchema {
+        fields: vec![field("a"), field("b"), field("c")],
+        key: None,
+    }
+}
+
+fn element(due: Due) -> StreamElement {
+    let number = due.number as f64;
+    StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(due.time),
+        receive_time: Timestamp(now()),
+        key: None,
+        values: vec![
+            Value::Double(number),
+            Value::Double(number * 0.1),
+            Value::Double(-number),
+        ],
+        quality: Quality::Good,
+    }
+}
+
+fn number(element: &StreamElement) -> u64 {
+    match element.values.first() {
+        Some(Value::Double(number)) => *number as u64,
+        _ => 0,
+    }
+}
+
+/// A running node.
+pub(crate) struct Member {
+    role: Role,
+    node: Arc<Node>,
+    produce: mpsc::UnboundedSender<Due>,
+    produced: Arc<AtomicU64>,
+    latencies: Latencies,
+    outputs: Vec<Option<StreamLog>>,
+    connected: bool,
+}
+
+impl Member {
+    /// Writes its descriptors and starts it.
+    pub(crate) async fn start(role: &Role, latencies: Latencies) -> Result<Self, Error> {
+        let sensors = role.folder.join("sensors");
+        let making = Error::io(format!("making {}", sensors.display()));
+        std::fs::create_dir_all(&sensors).map_err(making)?;
+        describe(&sensors, "own", PRODUCER, &offered(role.index))?;
+        for index in 0..role.nodes {
+            let name = format!("from-{index:02}");
+            describe(&sensors, &name, &received(index), &output(index))?;
+        }
+        let mut config = Config {
+            name: format!("node-{:02}", role.index),
+            data_directory: role.folder.join("data"),
+            sensors_directory: sensors,
+            ..Config::default()
+        };
+        config.discovery.enabled = false;
+        config.http.listen = links::http_address(role.index);
+        config.http.max_connections = 1_000;
+        config.log.keep_elements = 0;
+        links::listen(&mut config, role);
+        let node = Node::start(config).await;
+        let node = Arc::new(node.map_err(Error::failed("starting the node"))?);
+        let (produce, due) = mpsc::unbounded_channel();
+        let produced = Arc::new(AtomicU64::new(0));
+        let producing = producing(node.clone(), due, role.clone(), produced.clone());
+        tokio::spawn(producing);
+        Ok(Self {
+            outputs: vec![None; role.nodes],
+            role: role.clone(),
+            node,
+            produce,
+            produced,
+            latencies,
+            connected: false,
+        })
+    }
+
+    /// The streams of the sensors, as far as they are there.
+    fn find_outputs(&mut self) {
+        for index in 0..self.role.nodes {
+            if self.outputs[index].is_some() {
+                continue;
+            }
+            let Some(log) = self.node.stream(&output(index)) else {
+                continue;
+            };
+            if self.role.timed.contains(&index) {
+                tokio::spawn(timing(log.clone(), self.latencies.clone()));
+            }
+            self.outputs[index] = Some(log);
+        }
+    }
+}
+
+/// A virtual sensor that hands on what it gets.
+fn describe(folder: &std::path::Path, name: &str, source: &str, output: &str) -> Result<(), Error> {
+    let mut text = format!(
+        "name = \"{name}\"\n[[source]]\nalias = \"source\"\nstream = \"{source}\"\n\
+         [output]\nstream = \"{output}\"\nlevel = \"power\"\nsql = \"select a, b, c from source\"\n"
+    );
+    for field in ["a", "b", "c"] {
+        text.push_str(&format!(
+            "[[output.field]]\nname = \"{field}\"\ntype = \"double\"\n"
+        ));
+    }
+    let path = folder.join(format!("{name}.toml"));
+    std::fs::write(&path, text).map_err(Error::io(format!("writing {}", path.display())))
+}
+
+/// Stores what the producer yields; what comes due while the log is busy is stored together.
+async fn producing(
+    node: Arc<Node>,
+    mut due: mpsc::UnboundedReceiver<Due>,
+    role: Role,
+    produced: Arc<AtomicU64>,
+) {
+    let schema = schema();
+    let mut batch = Vec::new();
+    loop {
+        batch.clear();
+        if due.recv_many(&mut batch, BATCH).await == 0 {
+            return;
+        }
+        let elements: Vec<_> = batch.iter().map(|due| element(*due)).collect();
+        let stored = node.store(PRODUCER, &schema, &elements).await;
+        if stored.is_ok() {
+            produced.fetch_add(elements.len() as u64, Ordering::Relaxed);
+        }
+        if role.kind == Kind::NoNetwork {
+            for index in 0..role.nodes {
+                let name = received(index);
+                let Some(log) = node.stream(&name) else {
+                    // It is made and registered once.
+                    let _ = node.store(&name, &schema, &elements).await;
+                    continue;
+                };
+                if let Ok(appended) = log.append(&elements) {
+                    tokio::spawn(appended);
+                }
+            }
+        }
+    }
+}
+
+/// Notes when each element of a stream was there.
+async fn timing(log: StreamLog, latencies: Latencies) {
+    let mut follower = log.follow(log.log().last() + 1);
+    while let Ok(elements) = follower.next().await {
+        let now = now();
+        for element in elements {
+            latencies.take_one(element.source_time.0, now);
+        }
+    }
+}
+
+impl Station for Member {
+    async fn connect(&mut self) -> Result<(), Error> {
+        links::connect(&self.node, &self.role).await?;
+        self.connected = true;
+        Ok(())
+    }
+
+    fn produce(&mut self, due: &[Due]) {
+        for due in due {
+            // The receiver lives as long as the node.
+            let _ = self.produce.send(*due);
+        }
+    }
+
+    fn produced(&self) -> u64 {
+        self.produced.load(Ordering::Relaxed)
+    }
+
+    fn outputs(&self) -> Vec<u64> {
+        let last = |log: &Option<StreamLog>| log.as_ref().map_or(0, |log| log.log().last());
+        self.outputs.iter().map(last).collect()
+    }
+
+    fn reached(&mut self) -> Vec<u64> {
+        self.find_outputs();
+        let highest = |log: &Option<StreamLog>| {
+            let newest = log.as_ref()?.newest(1).ok()?;
+            newest.last().map(number)
+        };
+        let logs = self.outputs.iter();
+        logs.map(|log| highest(log).unwrap_or(0)).collect()
+    }
+
+    fn syncs(&self) -> u64 {
+        self.node.log_counters().syncs
+    }
+
+    async fn outage(&mut self, cut: bool) -> Result<(), Error> {
+        links::outage(&self.node, &self.role, cut).await
+    }
+
+    async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error> {
+        let mut counted = Counted::default();
+        for (index, log) in self.outputs.iter().enumerate() {
+            let mut tally = Tally::default();
+            let mut from = 0;
+            while let Some(log) = log {
+                let elements = log
+                    .read(from, READ)
+                    .map_err(Error::failed(format!("reading {}", output(index))))?;
+                let Some(last) = elements.last() else { break };
+                from = last.position.sequence + 1;
+                elements
+                    .iter()
+                    .for_each(|element| tally.take(number(element)));
+            }
+            tally.count(before[index], produced[index], &mut counted);
+        }
+        Ok(counted)
+    }
+}

@@ -1,0 +1,69 @@
+//! After an outage: how soon latency is what it was.
+//!
+//! All nodes exchange at nine tenths of the largest rate. The links of one node are cut: it receives
+//! nothing, while the others go on and so does what it has to catch up with. They are made again, and
+//! the 99th percentile of each second, at the node where it is highest, says when all is as before.
+
+use std::time::Duration;
+
+use super::Kind;
+use super::cluster::Cluster;
+use super::outcome::Outcome;
+use super::run::Bench;
+use crate::{Bound, Error, Report};
+
+/// The node whose links are cut.
+const NODE: usize = 1;
+/// A latency that is as before: so many times the highest second before.
+const AS_BEFORE: f64 = 1.2;
+/// Below this nothing is told from noise.
+const NOISE_MS: f64 = 50.0;
+
+/// Runs the outage of the reliable kind; `most` is the largest rate of all together, as measured.
+pub(crate) fn run(bench: &Bench<'_>, most: Option<f64>, report: &mut Report) -> Result<(), Error> {
+    let (length, watched) = if bench.settings.quick {
+        (Duration::from_secs(5), Duration::from_secs(15))
+    } else {
+        (Duration::from_secs(60), Duration::from_secs(60))
+    };
+    let nodes = bench.sizes.nodes;
+    let most = most.unwrap_or_else(|| bench.sizes.arriving());
+    let each = 0.9 * most / (nodes * nodes) as f64;
+    let name = "outage";
+    let folder = bench.folder.path().join(name);
+    (bench.settings.progress)(&format!("{name}: {each:.0} elements a second each"));
+    let mut cluster = Cluster::start(bench.settings, Kind::ZeromqReliable, nodes, &folder)?;
+    cluster.produce(Duration::from_secs_f64(1.0 / each))?;
+    std::thread::sleep(bench.sizes.warm);
+    let before = Outcome::of(&cluster.measure(bench.sizes.measure)?, 0.0);
+    let highest = before.high.iter().max().copied().unwrap_or_default();
+    let bound_ms = (AS_BEFORE * highest.as_secs_f64() * 1e3).max(NOISE_MS);
+    cluster.outage(&[NODE], true)?;
+    std::thread::sleep(length);
+    cluster.outage(&[NODE], false)?;
+    let after = Outcome::of(&cluster.measure(watched)?, 0.0);
+    let late = |high: &Duration| high.as_secs_f64() * 1e3 > bound_ms;
+    let back = after.high.iter().rposition(late).map_or(0, |last| last + 1);
+    cluster.pause()?;
+    cluster.settle()?;
+    let counted = cluster.count()?;
+    let note = format!("{each:.0} elements a second each");
+    report.row(
+        "outage: highest p99 of a second before",
+        highest.as_secs_f64() * 1e3,
+        "ms",
+        note,
+    );
+    let note = format!("after {length:?} without links, until p99 is below {bound_ms:.0} ms");
+    report.row("outage: back after", back as f64, "s", note);
+    let wrong = (counted.lost + counted.doubled) as f64;
+    report.row("outage: lost or doubled", wrong, "", "");
+    report.target(
+        "after an outage p99 is back",
+        back as f64,
+        Bound::AtMost(30.0),
+        "s",
+    );
+    report.target("an outage loses or doubles", wrong, Bound::AtMost(0.0), "");
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! The whole scenario: our kinds, the peers, and what is to be reached.
+
+use std::time::Duration;
+
+use super::cluster::Cluster;
+use super::outcome::Outcome;
+use super::{Kind, gsn, namespace, outage, peers};
+use crate::process::Folder;
+use crate::{Bound, Error, Report, Settings};
+
+/// What can be chosen by name, besides the kinds.
+const PARTS: [&str; 5] = ["gsn", "mosquitto", "jetstream", "outage", "backlog"];
+
+/// Sizes of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) nodes: usize,
+    pub(crate) period: Duration,
+    pub(crate) warm: Duration,
+    pub(crate) measure: Duration,
+}
+
+impl Sizes {
+    fn of(settings: &Settings) -> Self {
+        let (nodes, warm, measure) = if settings.quick {
+            (4, 2, 4)
+        } else {
+            (24, 5, 20)
+        };
+        Self {
+            nodes,
+            period: Duration::from_millis(10),
+            warm: Duration::from_secs(warm),
+            measure: Duration::from_secs(measure),
+        }
+    }
+
+    /// Elements a second that each producer yields.
+    pub(crate) fn produced(&self) -> f64 {
+        1.0 / self.period.as_secs_f64()
+    }
+
+    /// Elements a second that arrive, all nodes together.
+    pub(crate) fn arriving(&self) -> f64 {
+        self.produced() * (self.nodes * self.nodes) as f64
+    }
+}
+
+/// Runs the scenario, in a thread whose network is a namespace of its own.
+pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
+    let known = |part: &String| {
+        PARTS.contains(&part.as_str()) || Kind::OURS.iter().any(|kind| kind.name() == part)
+    };
+    if let Some(unknown) = settings.only.iter().find(|part| !known(part)) {
+        let kinds = Kind::OURS.map(Kind::name).join(", ");
+        let parts = PARTS.join(", ");
+        let what = format!("the scenario has no part {unknown}, but {kinds}, {parts}");
+        return Err(Error::Failed(what));
+    }
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| inside(settings));
+        match running.join() {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::Failed("the scenario gave up".to_owned())),
+        }
+    })
+}
+
+fn inside(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new("exchange", settings.seed);
+    if let Err(error) = namespace::enter() {
+        let what = format!("a network of its own: {error}; the machine's loopback is used");
+        report.skipped.push(what);
+    }
+    let folder = Folder::new("exchange")?;
+    let sizes = Sizes::of(settings);
+    let bench = Bench {
+        settings,
+        sizes,
+        folder,
+    };
+    let wanted = |name: &str| settings.only.is_empty() || settings.only.iter().any(|o| o == name);
+    let mut reliable = None;
+    for kind in Kind::OURS {
+        if wanted(kind.name()) {
+            let outcome = bench.ours(kind, &mut report);
+            if kind == Kind::ZeromqReliable {
+                reliable = outcome;
+            }
+        }
+    }
+    if wanted("outage") {
+        let most = reliable.as_ref().and_then(|ours| ours.most);
+        if let Err(error) = outage::run(&bench, most, &mut report) {
+            report.skipped.push(format!("outage: {error}"));
+        }
+    }
+    peers::run(&bench, &wanted, &mut report);
+    let gsn = if wanted("gsn") {
+        gsn::run(&bench, &mut report)
+    } else {
+        None
+    };
+    bench.targets(reliable.as_ref(), gsn, &mut report);
+    Ok(report)
+}
+
+/// What the parts share.
+pub(crate) struct Bench<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) sizes: Sizes,
+    pub(crate) folder: Folder,
+}
+
+/// One kind of ours, when it ran.
+struct Ours {
+    outcome: Outcome,
+    most: Option<f64>,
+    lost: u64,
+    doubled: u64,
+}
+
+impl Bench<'_> {
+    fn ours(&self, kind: Kind, report: &mut Report) -> Option<Ours> {
+        match self.measure(kind, report) {
+            Ok(ours) => Some(ours),
+            Err(error) => {
+                report.skipped.push(format!("{}: {error}", kind.name()));
+                None
+            }
+        }
+    }
+
+    fn measure(&self, kind: Kind, report: &mut Report) -> Result<Ours, Error> {
+        let (name, sizes) = (kind.name(), self.sizes);
+        (self.settings.progress)(&format!("{name}: starting {} nodes", sizes.nodes));
+        let folder = self.folder.path().join(name);
+        let mut cluster = Cluster::start(self.settings, kind, sizes.nodes, &folder)?;
+        (self.settings.progress)(&format!("{name}: an element every {:?}", sizes.period));
+        cluster.produce(sizes.period)?;
+        std::thread::sleep(sizes.warm);
+        let together = cluster.measure(sizes.measure)?;
+        let outcome = Outcome::of(&together, 0.0);
+        let most = if self.settings.quick {
+            None
+        } else {
+            self.most(&mut cluster, name)?
+        };
+        cluster.pause()?;
+        cluster.settle()?;
+        let counted = cluster.count()?;
+        let _ = std::fs::remove_dir_all(&folder);
+        outcome.rows(report, name, sizes.produced(), &counted);
+        if let Some(most) = most {
+            let what = format!("{name}: the largest rate before lag, all together");
+            let note = "p99 below a second, at least 0.98 arrive in time";
+            report.row(&what, most, "1/s", note);
+        }
+        Ok(Ours {
+            outcome,
+            most,
+            lost: counted.lost,
+            doubled: counted.doubled,
+        })
+    }
+
+    /// The largest rate of all together at which it keeps up.
+    fn most(&self, cluster: &mut Cluster, name: &str) -> Result<Option<f64>, Error> {
+        const STEPS: [u32; 8] = [50, 75, 100, 150, 200, 300, 400, 600];
+        const EACH: Duration = Duration::from_secs(5);
+        let mut most = None;
+        for rate in STEPS {
+            (self.settings.progress)(&format!("{name}: {rate} elements a second each"));
+            cluster.produce(Duration::from_secs(1) / rate)?;
+            std::thread::sleep(EACH / 2);
+            let outcome = Outcome::of(&cluster.measure(EACH)?, 0.0);
+            let due = f64::from(rate) * (self.sizes.nodes * self.sizes.nodes) as f64;
+            if outcome.all < 0.98 * due || outcome.p99_ms() > 1_000.0 {
+                break;
+            }
+            most = Some(outcome.all);
+        }
+        Ok(most)
+    }
+
+    fn targets(&self, reliable: Option<&Ours>, gsn: Option<f64>, report: &mut Report) {
+        let Some(ours) = reliable else {
+            return;
+        };
+        let (outcome, wanted) = (&ours.outcome, 0.99 * self.sizes.arriving());
+        let name = "zeromq-reliable, received, processed, stored, acknowledged";
+        report.target(name, outcome.all, Bound::AtLeast(wanted), "1/s");
+        let name = "the slowest producer";
+        let rate = 0.99 * self.sizes.produced();
+        report.target(name, outcome.slowest_producer, Bound::AtLeast(rate), "1/s");
+        let name = "zeromq-reliable, source to stored output, p99";
+        report.target(name, outcome.p99_ms(), Bound::AtMost(50.0), "ms");
+        let name = "zeromq-reliable, lost or doubled";
+        let wrong = (ours.lost + ours.doubled) as f64;
+        report.target(name, wrong, Bound::AtMost(0.0), "");
+        if let Some(gsn) = gsn {
+            let name = "zeromq-reliable, times the elements of GSN";
+            report.target(name, outcome.all / gsn, Bound::AtLeast(10.0), "");
+        }
+    }
+}

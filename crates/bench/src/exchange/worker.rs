@@ -1,0 +1,295 @@
+//! A process of the scenario: it produces by the clock, measures between two times, and does what it
+//! is told. What it is, a node or a client of a peer, is its [`Station`].
+
+use std::io::{BufRead, BufReader, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::latency::Latencies;
+use super::message::{Answer, Counted, Measured, Order, Role, Standing};
+use super::{Kind, mqtt, nats, node};
+use crate::Error;
+
+/// Orders that wait. A handful are on their way at once.
+const ORDERS: usize = 64;
+
+/// An element to be produced: its number from 1, and when its turn was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) number: u64,
+    pub(crate) time: i64,
+}
+
+/// What a process is, beneath what all have in common.
+pub(crate) trait Station {
+    /// Connects to all others.
+    async fn connect(&mut self) -> Result<(), Error>;
+    /// Takes elements whose turn it is; they are stored or sent elsewhere.
+    fn produce(&mut self, due: &[Due]);
+    /// Elements that were produced: accepted by whoever stores or carries them.
+    fn produced(&self) -> u64;
+    /// How many elements came out at the end, for each origin.
+    fn outputs(&self) -> Vec<u64>;
+    /// The highest number at the end, for each origin.
+    fn reached(&mut self) -> Vec<u64>;
+    /// Synchronizations of the disk so far.
+    fn syncs(&self) -> u64 {
+        0
+    }
+    /// Cuts the connections, or makes them again.
+    async fn outage(&mut self, _cut: bool) -> Result<(), Error> {
+        Err(Error::Failed("this kind has no outage".to_owned()))
+    }
+    /// What became of everything; the station ends.
+    async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error>;
+}
+
+/// Nanoseconds of the wall clock: the processes of a run are on one machine.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0))
+}
+
+/// Runs a process until it is told to end or its input ends.
+pub(crate) fn run() -> Result<(), Error> {
+    let mut lines = BufReader::new(std::io::stdin()).lines();
+    let role = match lines.next() {
+        Some(Ok(line)) => parse::<Role>(&line)?,
+        _ => return Ok(()),
+    };
+    let (orders, queue) = mpsc::channel(ORDERS);
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            if orders.blocking_send(line).is_err() {
+                break;
+            }
+        }
+        // Whoever gives the orders is gone, or wants this to end.
+    });
+    let runtime = chappe_node::runtime().map_err(Error::io("starting the runtime"))?;
+    let outcome = runtime.block_on(async {
+        let latencies = Latencies::default();
+        match role.kind {
+            Kind::Mosquitto => {
+                let station = mqtt::Client::start(&role, latencies.clone()).await?;
+                serve(station, latencies, queue).await
+            }
+            Kind::Jetstream | Kind::JetstreamSync => {
+                let station = nats::Client::start(&role, latencies.clone()).await?;
+                serve(station, latencies, queue).await
+            }
+            _ => {
+                let station = node::Member::start(&role, latencies.clone()).await?;
+                serve(station, latencies, queue).await
+            }
+        }
+    });
+    if let Err(error) = &outcome {
+        say(&Answer::Failed(error.to_string()))?;
+    }
+    runtime.shutdown_background();
+    outcome
+}
+
+fn parse<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, Error> {
+    serde_json::from_str(line).map_err(Error::failed(format!("reading the order {line}")))
+}
+
+fn say(answer: &Answer) -> Result<(), Error> {
+    let mut line = serde_json::to_string(answer).map_err(Error::failed("writing an answer"))?;
+    line.push('\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(Error::io("answering"))
+}
+
+async fn serve<S: Station>(
+    mut station: S,
+    latencies: Latencies,
+    mut orders: mpsc::Receiver<String>,
+) -> Result<(), Error> {
+    say(&Answer::Ready)?;
+    let mut clockwork = Clockwork::default();
+    let mut measuring: Option<Measuring> = None;
+    loop {
+        let tick = clockwork.next.map(at);
+        let boundary = measuring.as_ref().map(|measuring| at(measuring.boundary()));
+        tokio::select! {
+            biased;
+            () = sleep(boundary), if boundary.is_some() => {
+                let Some(open) = measuring.take() else { continue };
+                match open.pass(&station) {
+                    Passed::Begun(open) => {
+                        latencies.open(open.from, open.until);
+                        measuring = Some(open);
+                    }
+                    Passed::Ended(mut measured) => {
+                        (measured.latencies_us, measured.high_us) = latencies.take();
+                        say(&Answer::Measured(measured))?;
+                    }
+                }
+            }
+            () = sleep(tick), if tick.is_some() => station.produce(&clockwork.due(now())),
+            order = orders.recv() => {
+                let Some(order) = order else { return Ok(()) };
+                match parse(&order)? {
+                    Order::Connect => {
+                        station.connect().await?;
+                        say(&Answer::Connected)?;
+                    }
+                    Order::Produce { from, period } => clockwork.start(from, period),
+                    Order::Pause => clockwork.next = None,
+                    Order::Measure { from, until } => {
+                        measuring = Some(Measuring { from, until, begun: None });
+                    }
+                    Order::Outage { cut } => station.outage(cut).await?,
+                    Order::Stand => say(&Answer::Standing(Standing {
+                        produced: station.produced(),
+                        yielded: clockwork.yielded,
+                        reached: station.reached(),
+                    }))?,
+                    Order::Count { before, produced } => {
+                        let counted = station.count(&before, &produced).await?;
+                        return say(&Answer::Counted(counted));
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn sleep(until: Option<Instant>) {
+    if let Some(until) = until {
+        tokio::time::sleep_until(until).await;
+    }
+}
+
+/// A time of the wall clock on the runtime's.
+fn at(time: i64) -> Instant {
+    let ahead = u64::try_from(time - now()).unwrap_or(0);
+    Instant::now() + Duration::from_nanos(ahead)
+}
+
+/// When the next element is to be produced.
+#[derive(Debug, Default)]
+struct Clockwork {
+    next: Option<i64>,
+    period: i64,
+    yielded: u64,
+}
+
+impl Clockwork {
+    fn start(&mut self, from: i64, period: u64) {
+        self.next = Some(from);
+        self.period = i64::try_from(period).unwrap_or(i64::MAX).max(1);
+    }
+
+    /// The elements whose turn has come by `now`; each bears the time of its turn, so that a late
+    /// producer is not taken for a fast exchange.
+    fn due(&mut self, now: i64) -> Vec<Due> {
+        let mut due = Vec::new();
+        while let Some(time) = self.next.filter(|time| *time <= now) {
+            self.yielded += 1;
+            due.push(Due {
+                number: self.yielded,
+                time,
+            });
+            self.next = Some(time + self.period);
+        }
+        due
+    }
+}
+
+/// A measurement that was ordered.
+#[derive(Debug)]
+struct Measuring {
+    from: i64,
+    until: i64,
+    begun: Option<Snapshot>,
+}
+
+/// What the counters were at a time.
+#[derive(Debug)]
+struct Snapshot {
+    at: i64,
+    produced: u64,
+    outputs: Vec<u64>,
+    processor_s: f64,
+    syncs: u64,
+}
+
+enum Passed {
+    Begun(Measuring),
+    Ended(Measured),
+}
+
+impl Measuring {
+    fn boundary(&self) -> i64 {
+        if self.begun.is_none() {
+            self.from
+        } else {
+            self.until
+        }
+    }
+
+    fn pass(self, station: &impl Station) -> Passed {
+        let snapshot = Snapshot {
+            at: now(),
+            produced: station.produced(),
+            outputs: station.outputs(),
+            processor_s: processor_s(),
+            syncs: station.syncs(),
+        };
+        let Some(begun) = self.begun else {
+            return Passed::Begun(Self {
+                begun: Some(snapshot),
+                ..self
+            });
+        };
+        let outputs = snapshot.outputs.iter().zip(&begun.outputs);
+        Passed::Ended(Measured {
+            seconds: (snapshot.at - begun.at) as f64 / 1e9,
+            produced: snapshot.produced - begun.produced,
+            outputs: outputs.map(|(end, begin)| end - begin).collect(),
+            processor_s: snapshot.processor_s - begun.processor_s,
+            syncs: snapshot.syncs - begun.syncs,
+            ..Measured::default()
+        })
+    }
+}
+
+/// Processor time of this process so far.
+fn processor_s() -> f64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return 0.0;
+    };
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    seconds(usage.user_time()) + seconds(usage.system_time())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_producer_yields_each_element_with_the_time_of_its_turn() {
+        let mut clockwork = Clockwork::default();
+        assert!(clockwork.due(100).is_empty());
+        clockwork.start(100, 10);
+        let times: Vec<_> = clockwork.due(125).iter().map(|due| due.time).collect();
+        assert_eq!(times, [100, 110, 120]);
+        let due = clockwork.due(130);
+        assert_eq!(
+            due,
+            [Due {
+                number: 4,
+                time: 130
+            }]
+        );
+    }
+}
