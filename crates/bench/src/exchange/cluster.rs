@@ -286,7 +286,8 @@ impl Member {
         let index = role.index;
         let failed = || Error::io(format!("starting node {index}"));
         std::fs::create_dir_all(&role.folder).map_err(failed())?;
-        let errors = std::fs::File::create(role.folder.join("errors.txt")).map_err(failed())?;
+        let words = role.folder.join("errors.txt");
+        let errors = std::fs::File::create(&words).map_err(failed())?;
         let mut child = Command::new(&settings.program)
             .args(["bench-process", "member"])
             .stdin(Stdio::piped())
@@ -304,12 +305,15 @@ impl Member {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let answer = serde_json::from_str(&line)
                         .unwrap_or_else(|error| Answer::Failed(format!("{error}: {line}")));
-                    if answers.send((index, answer)).is_err() {
+                    let last = matches!(answer, Answer::Counted(_) | Answer::Failed(_));
+                    if answers.send((index, answer)).is_err() || last {
                         return;
                     }
                 }
-                // After its last answer nobody listens.
-                let _ = answers.send((index, Answer::Failed("it has ended".to_owned())));
+                let words = std::fs::read_to_string(&words).unwrap_or_default();
+                let words: Vec<_> = words.lines().rev().take(3).collect();
+                let what = format!("it has ended: {}", words.join(" | "));
+                let _ = answers.send((index, Answer::Failed(what)));
             });
         }
         Ok(member)
