@@ -66,6 +66,7 @@ fn element(due: Due) -> StreamElement {
     let number = due.number as f64;
     StreamElement {
         position: Position::default(),
+        origin: None,
         source_time: Timestamp(due.time),
         receive_time: Timestamp(now()),
         key: None,
