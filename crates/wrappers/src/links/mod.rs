@@ -12,7 +12,7 @@
 //! | [`LinkKind::HttpPush`] | the origin puts each element to a contact point | none that is not named |
 //!
 //! [`Links`] is the handle: the links of a node and its serving of other nodes' links. Whoever runs
-//! it implements [`LinkHost`].
+//! it implements [`LinkHost`]. [`serialization`] are the forms in which elements travel.
 
 #![allow(dead_code)] // until all kinds are spoken
 
@@ -24,6 +24,8 @@ mod host;
 mod link;
 mod meter;
 mod status;
+
+pub mod serialization;
 
 pub use config::{
     ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, LinksConfig,

@@ -1,0 +1,54 @@
+//! What must hold of the serializations of links for any bytes.
+
+use chappe_stream::StreamSchema;
+use chappe_wrappers::links::Serialization;
+use chappe_wrappers::links::serialization::{Document, Elements};
+
+/// No panic; what is read and can be written is read again as the same.
+///
+/// # Panics
+/// When that does not hold.
+pub fn check(data: &[u8]) {
+    for serialization in [
+        Serialization::Xml,
+        Serialization::Postcard,
+        Serialization::MessagePack,
+    ] {
+        let Ok((document, used)) = serialization.decode(data) else {
+            continue;
+        };
+        assert!(used <= data.len());
+        if matches!(document, Document::Elements(_)) {
+            elements(document);
+            continue;
+        }
+        let mut bytes = Vec::new();
+        let schema = StreamSchema::default();
+        serialization
+            .encode(&document, &schema, &mut bytes)
+            .expect("what was read can be written");
+        let (again, _) = serialization.decode(&bytes).expect("a document");
+        assert_eq!(again, document);
+    }
+}
+
+/// Elements are shaped to a schema of other fields without a panic.
+fn elements(document: Document) {
+    let Document::Elements(Elements { names, .. }) = &document else {
+        return;
+    };
+    let field = |name: &String| chappe_stream::Field {
+        name: name.clone(),
+        field_type: chappe_stream::FieldType::Double,
+        unit: None,
+        observed_property: None,
+        description: None,
+    };
+    let schema = StreamSchema {
+        fields: names.iter().rev().map(field).collect(),
+        key: None,
+    };
+    if let Document::Elements(elements) = document {
+        let _ = elements.shape(&schema);
+    }
+}
