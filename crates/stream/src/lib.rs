@@ -40,8 +40,8 @@ pub use sensor::{
     VirtualSensor,
 };
 pub use store::{
-    Intake, IntakeError, RawRecords, SCHEMA_VERSIONS_MAX, StoreError, StreamFollower, StreamLog,
-    StreamStore,
+    Intake, IntakeError, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, StoreError, StreamFollower,
+    StreamLog, StreamStore,
 };
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,

@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 
-pub use exchange::{Intake, IntakeError, RawRecords};
+pub use exchange::{Intake, IntakeError, RawFollower, RawRecords};
 
 use chappe_log::{Appended, Follower, Level, Record, Rollback, Store, Stream};
 use serde::{Deserialize, Serialize};

@@ -8,6 +8,7 @@ use chappe_wrappers::links::{LossReason, Serialization};
 use proptest::prelude::*;
 
 #[path = "../../../fuzz/checks/link_serialization.rs"]
+#[allow(unreachable_pub)]
 mod check;
 
 const ALL: [Serialization; 3] = [

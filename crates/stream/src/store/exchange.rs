@@ -1,9 +1,10 @@
 //! Records as they travel between nodes: read without making elements of them, stored after a check
 //! of their bytes.
 
+use std::iter::Peekable;
 use std::sync::Arc;
 
-use chappe_log::Appended;
+use chappe_log::{Appended, Follower, Record};
 
 use super::{Metadata, StoreError, StreamLog, decode_record};
 use crate::codec::{RecordHead, validate_body};
@@ -64,6 +65,31 @@ impl StreamLog {
         bytes: usize,
     ) -> Result<RawRecords, StoreError> {
         let records = self.stream.read(from, count.min(READ_RECORDS_MAX))?;
+        self.raw(&mut records.into_iter().peekable(), bytes)
+    }
+
+    /// Follows from number `from` on (0: from the first kept), for sending.
+    #[must_use]
+    pub fn follow_raw(&self, from: u64) -> RawFollower {
+        RawFollower {
+            follower: self.stream.follow(from),
+            log: self.clone(),
+        }
+    }
+
+    /// A version of its schema.
+    #[must_use]
+    pub fn schema_of(&self, version: u32) -> Option<StreamSchema> {
+        let metadata = self.snapshot();
+        metadata.versions.get(version as usize).cloned()
+    }
+
+    /// Takes records of one epoch, up to and including the one that reaches `bytes`.
+    fn raw(
+        &self,
+        records: &mut Peekable<impl Iterator<Item = Record>>,
+        bytes: usize,
+    ) -> Result<RawRecords, StoreError> {
         // After the read: its newest version is that of the newest record at least.
         let metadata = self.snapshot();
         let schema_version = metadata.newest_version();
@@ -72,13 +98,16 @@ impl StreamLog {
             ..RawRecords::default()
         };
         let mut gathered = 0;
-        for record in records {
-            let epoch = Epoch(record.position.epoch);
-            let sequence = record.position.sequence;
-            if raw.records.is_empty() {
-                raw.first = Position { epoch, sequence };
-            } else if epoch != raw.first.epoch || gathered >= bytes {
-                break;
+        let mut epoch = None;
+        while let Some(record) = records.next_if(|record| {
+            gathered < bytes.max(1) && epoch.is_none_or(|epoch| epoch == record.position.epoch)
+        }) {
+            if epoch.is_none() {
+                epoch = Some(record.position.epoch);
+                raw.first = Position {
+                    epoch: Epoch(record.position.epoch),
+                    sequence: record.position.sequence,
+                };
             }
             let time = Timestamp(record.time);
             let (head, body) = RecordHead::decode(&record.payload)?;
@@ -110,6 +139,34 @@ impl StreamLog {
             version: metadata.newest_version(),
             metadata,
         })
+    }
+}
+
+/// Hands out a stream's records in order, as they are stored, for sending.
+pub struct RawFollower {
+    follower: Follower,
+    log: StreamLog,
+}
+
+impl RawFollower {
+    /// The next records; never empty, more than one only where epochs change. After a gap it goes on
+    /// behind the gap.
+    ///
+    /// # Errors
+    /// A gap, or records of an older version of the schema that do not decode.
+    pub async fn next(&mut self) -> Result<Vec<RawRecords>, StoreError> {
+        let mut records = self.follower.next().await?.into_iter().peekable();
+        let mut all = Vec::with_capacity(1);
+        while records.peek().is_some() {
+            all.push(self.log.raw(&mut records, usize::MAX)?);
+        }
+        Ok(all)
+    }
+
+    /// The number that it will hand out next.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.follower.next_sequence()
     }
 }
 

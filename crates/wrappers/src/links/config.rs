@@ -1,5 +1,7 @@
 //! What a link is configured to do, and the bounds of all links.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chappe_log::Level;
@@ -23,6 +25,7 @@ pub const ADDRESS_BYTES_MAX: usize = 512;
 ///     kind = "zeromq"
 ///     address = "tcp://192.0.2.7:7403"
 ///     streams = ["ward.*", "lab.temperature"]
+///     server_key = "8f2c0e7a5d3b91468f2c0e7a5d3b91468f2c0e7a5d3b91468f2c0e7a5d3b9146"
 /// "#)?;
 /// assert_eq!(link.kind, LinkKind::Zeromq);
 /// link.check()?;
@@ -65,6 +68,18 @@ pub struct LinkConfig {
     /// The token that the origin asks of readers, for the HTTP kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// A file with that token, readable by its owner only. Either this or `token`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// The SHA-256 of the origin's certificate, for `https://` addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// A PEM file of the authorities that vouch for the origin's certificate, for `https://`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<PathBuf>,
+    /// Whether it may go beyond loopback without encryption. Default: no.
+    #[serde(default)]
+    pub insecure: bool,
     /// Its bounds.
     #[serde(default)]
     pub limits: LinkLimits,
@@ -163,14 +178,19 @@ impl From<Level> for LinkLevel {
 #[serde(default, deny_unknown_fields)]
 pub struct LinkLimits {
     /// Most streams. Default 1,024: each costs about a kilobyte and one subscription.
+    #[schemars(range(min = 1, max = 65_535))]
     pub streams: usize,
     /// Bytes that may be on their way and not stored, over all streams. Default 8 MiB.
+    #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub window_bytes: u64,
     /// Bytes of one stream that may be on their way and not stored. Default 1 MiB.
+    #[schemars(range(min = 4_096, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub stream_window_bytes: u64,
     /// Dead letters that are kept. Default 10,000; the oldest go first.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub dead_letters: u64,
     /// Seconds between looks at the origin's directory, for new streams that fit. Default 10.
+    #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     pub directory_s: u64,
 }
 
@@ -275,6 +295,7 @@ impl LinkConfig {
             let why = format!("for {} it begins with {}", self.kind.as_str(), schemes[0]);
             return wrong("address", why);
         }
+        self.check_secrets()?;
         if self.streams.is_empty() || self.streams.len() > SELECTIONS_MAX {
             return wrong("streams", format!("give one to {SELECTIONS_MAX}"));
         }
@@ -302,6 +323,46 @@ impl LinkConfig {
             return wrong("limits", "none may be 0".into());
         }
         Ok(())
+    }
+}
+
+impl LinkConfig {
+    /// Whether the origin is this machine.
+    fn is_loopback(&self) -> bool {
+        let rest = self.address.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = rest.split('/').next().unwrap_or_default();
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => authority.split(':').next().unwrap_or_default(),
+        };
+        host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    }
+
+    fn check_secrets(&self) -> Result<(), LinkError> {
+        let wrong = |key: &'static str, why: &str| {
+            let why = why.to_owned();
+            Err(LinkError::Config { key, why })
+        };
+        if self.token.is_some() && self.token_file.is_some() {
+            return wrong("token_file", "give this or token, not both");
+        }
+        let has_token = self.token.is_some() || self.token_file.is_some();
+        let open = !self.insecure && !self.is_loopback();
+        let certified = self.fingerprint.is_some() || self.authorities.is_some();
+        match self.kind.is_http() {
+            true if self.address.starts_with("https://") && !certified => {
+                wrong("fingerprint", "https needs this, or authorities")
+            }
+            true if open && has_token && self.address.starts_with("http://") => wrong(
+                "token",
+                "it would go in plain text: use https, or say insecure = true",
+            ),
+            false if open && self.server_key.is_none() => wrong(
+                "server_key",
+                "needed beyond this machine, unless you say insecure = true",
+            ),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -361,6 +422,10 @@ mod tests {
             server_key: None,
             contact: None,
             token: None,
+            token_file: None,
+            fingerprint: None,
+            authorities: None,
+            insecure: false,
             limits: LinkLimits::default(),
         }
     }
@@ -369,7 +434,23 @@ mod tests {
     fn what_is_wrong_is_told_by_its_key() {
         assert!(link().check().is_ok());
         type Change = fn(&mut LinkConfig);
-        let cases: [(&str, Change); 8] = [
+        let cases: [(&str, Change); 12] = [
+            ("server_key", |link| {
+                link.address = "tcp://192.0.2.1:1".into()
+            }),
+            ("token_file", |link| {
+                link.token = Some("t".into());
+                link.token_file = Some("f".into());
+            }),
+            ("fingerprint", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "https://192.0.2.1".into();
+            }),
+            ("token", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "http://192.0.2.1".into();
+                link.token = Some("t".into());
+            }),
             ("name", |link| link.name = "a.b".into()),
             ("address", |link| link.address = "http://127.0.0.1".into()),
             ("address", |link| link.address = "tcp://".into()),

@@ -7,8 +7,14 @@ use chappe_stream::StreamStore;
 use tokio::task::JoinHandle;
 
 use super::dead_letters::DeadLetters;
+use super::feed::Feeds;
 use super::link::Link;
-use super::{DeadLetter, LinkConfig, LinkError, LinkHost, LinkState, LinkStatus, LinksConfig};
+use super::peers::Peers;
+use super::session::{self, ConnectionError, FrameConnection};
+use super::{
+    DeadLetter, Dialler, LinkConfig, LinkError, LinkHost, LinkKind, LinkState, LinkStatus,
+    LinksConfig, PeerStatus,
+};
 
 /// The links of a node, and what it serves to links of others. Clones share it.
 #[derive(Clone)]
@@ -22,6 +28,10 @@ pub(crate) struct Shared {
     pub(crate) store: StreamStore,
     /// The bounds.
     pub(crate) config: LinksConfig,
+    /// What is new in the streams that others read.
+    pub(crate) feeds: Feeds,
+    /// Those who read.
+    pub(crate) peers: Arc<Peers>,
     running: Mutex<BTreeMap<String, Running>>,
 }
 
@@ -38,6 +48,8 @@ impl Links {
             host,
             store,
             config,
+            feeds: Feeds::default(),
+            peers: Arc::default(),
             running: Mutex::default(),
         }))
     }
@@ -47,6 +59,24 @@ impl Links {
     /// # Errors
     /// What is wrong with it, or one link too many.
     pub fn add(&self, config: LinkConfig) -> Result<(), LinkError> {
+        self.start(config, |link| tokio::spawn(super::link::run(link)))
+    }
+
+    /// Adds a reliable link over connections that the caller makes, whatever its address says.
+    ///
+    /// # Errors
+    /// What is wrong with it, or one link too many.
+    pub fn add_over<D: Dialler>(&self, config: LinkConfig, dialler: D) -> Result<(), LinkError> {
+        self.start(config, |link| {
+            tokio::spawn(super::dial::sessions(link, dialler))
+        })
+    }
+
+    fn start(
+        &self,
+        config: LinkConfig,
+        spawn: impl FnOnce(Arc<Link>) -> JoinHandle<()>,
+    ) -> Result<(), LinkError> {
         config.check()?;
         let mut running = self.running();
         if running.contains_key(&config.name) {
@@ -58,7 +88,7 @@ impl Links {
         let name = config.name.clone();
         let letters = DeadLetters::open(&self.0.store, &config)?;
         let link = Arc::new(Link::new(self.0.clone(), config, letters));
-        let task = tokio::spawn(super::link::run(link.clone()));
+        let task = spawn(link.clone());
         running.insert(name, Running { link, task });
         Ok(())
     }
@@ -111,6 +141,31 @@ impl Links {
     pub async fn send_again(&self, name: &str, number: u64) -> Result<(), LinkError> {
         let link = self.link(name)?;
         link.send_again(number).await
+    }
+
+    /// Those who read streams of this node, the oldest first.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        self.0.peers.list()
+    }
+
+    /// Serves a session to whoever dialled, until it ends.
+    ///
+    /// # Errors
+    /// Why it ended, or there is no place for one more.
+    pub async fn serve<C: FrameConnection>(&self, connection: C) -> Result<(), ConnectionError> {
+        let reader = connection.peer();
+        let (shared, kind) = (self.0.clone(), LinkKind::Zeromq);
+        let now = shared.host.now();
+        let place = shared.peers.place(&reader, kind, &shared.config, now);
+        let place = place.map_err(|error| {
+            let (peer, text) = (reader.label(), error.to_string());
+            shared
+                .host
+                .dropped("too many readers", &peer, text.clone(), None);
+            ConnectionError { text, hint: None }
+        })?;
+        session::serve(shared, connection, place.peer.clone()).await
     }
 
     /// Ends all links, and whatever is served to others.

@@ -1,5 +1,6 @@
 //! What links need of the node that they belong to.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use chappe_identity::AddressPolicy;
@@ -171,4 +172,63 @@ pub enum LinkNotice {
         /// Why.
         why: String,
     },
+}
+
+impl LinkNotice {
+    /// The link.
+    #[must_use]
+    pub fn link(&self) -> &str {
+        match self {
+            Self::Connected { link }
+            | Self::Disconnected { link, .. }
+            | Self::Refused { link, .. }
+            | Self::Rollback { link, .. }
+            | Self::Lost { link, .. }
+            | Self::DeadLetter { link, .. } => link,
+        }
+    }
+}
+
+impl fmt::Display for LinkNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected { link } => write!(f, "link {link} is connected"),
+            Self::Disconnected { link, why, .. } => write!(f, "link {link} is down: {why}"),
+            Self::Refused { link, stream, why } => {
+                write!(f, "link {link}: stream {stream} is refused: {why}")
+            }
+            Self::Rollback {
+                link,
+                stream,
+                have,
+                kept,
+                next,
+            } => {
+                let kept = kept.as_deref().unwrap_or("nothing that is here");
+                write!(
+                    f,
+                    "link {link}: the origin of {stream} went back: it keeps {kept}, here is \
+                     {have}; it goes on at {next}"
+                )
+            }
+            Self::Lost {
+                link,
+                stream,
+                reason,
+                elements,
+            } => {
+                let reason = reason.as_str();
+                write!(
+                    f,
+                    "link {link}: {elements} elements of {stream} are lost: {reason}"
+                )
+            }
+            Self::DeadLetter { link, stream, why } => {
+                write!(
+                    f,
+                    "link {link}: an element of {stream} is a dead letter: {why}"
+                )
+            }
+        }
+    }
 }

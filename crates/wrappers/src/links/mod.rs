@@ -18,19 +18,26 @@
 
 mod config;
 mod dead_letters;
+mod dial;
+mod directory;
 mod error;
+mod feed;
 mod handle;
 mod host;
+mod inlet;
 mod link;
 mod meter;
+mod peers;
 mod status;
 
 pub mod serialization;
+pub mod session;
 
 pub use config::{
     ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, LinksConfig,
     SELECTIONS_MAX, Selection, Serialization,
 };
+pub use dial::Dialler;
 pub use error::{HttpRefusal, LinkError};
 pub use handle::Links;
 pub use host::{DirectoryEntry, HostError, LinkHost, LinkNotice, Reader};

@@ -155,6 +155,10 @@ pub struct PeerStatus {
     pub kind: LinkKind,
     /// The streams that it reads.
     pub streams: Vec<String>,
+    /// When it came, nanoseconds since 1970.
+    pub since_ns: i64,
+    /// Elements sent a second, lately.
+    pub rate_per_s: f64,
     /// Elements sent.
     pub sent: u64,
     /// Elements sent again.

@@ -126,8 +126,8 @@ fn write_field(field: &Field, value: &Value, text: &mut String) {
     attribute(text, "type", type_word(field.field_type));
     match value {
         Value::Null => return text.push_str(" is-null=\"true\"/>"),
-        Value::Boolean(flag) => drop(write!(text, ">{flag}")),
-        Value::Integer(number) => drop(write!(text, ">{number}")),
+        Value::Boolean(flag) => put(text, format_args!(">{flag}")),
+        Value::Integer(number) => put(text, format_args!(">{number}")),
         Value::Double(number) => {
             text.push('>');
             write_double(*number, text);
@@ -136,12 +136,11 @@ fn write_field(field: &Field, value: &Value, text: &mut String) {
             text.push('>');
             escape(value, text);
         }
-        Value::Text(value) => drop(write!(
+        Value::Text(value) => put(
             text,
-            " encoding=\"base64\">{}",
-            STANDARD.encode(value)
-        )),
-        Value::Bytes(bytes) => drop(write!(text, ">{}", STANDARD.encode(bytes))),
+            format_args!(" encoding=\"base64\">{}", STANDARD.encode(value)),
+        ),
+        Value::Bytes(bytes) => put(text, format_args!(">{}", STANDARD.encode(bytes))),
         Value::Samples(samples) => {
             attribute(text, "start", samples.start.0);
             attribute(text, "period-ns", samples.period_ns);
@@ -157,14 +156,21 @@ fn write_field(field: &Field, value: &Value, text: &mut String) {
     text.push_str("</field>");
 }
 
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // A string takes whatever is written.
+    let _ = text.write_fmt(arguments);
+}
+
 /// As XML Schema writes doubles; shortest digits that read as the same number.
 fn write_double(number: f64, text: &mut String) {
     let written = match number {
         n if n.is_nan() => "NaN",
         f64::INFINITY => "INF",
         f64::NEG_INFINITY => "-INF",
-        n if n != 0.0 && !(1e-5..1e17).contains(&n.abs()) => return drop(write!(text, "{n:e}")),
-        n => return drop(write!(text, "{n}")),
+        n if n != 0.0 && !(1e-5..1e17).contains(&n.abs()) => {
+            return put(text, format_args!("{n:e}"));
+        }
+        n => return put(text, format_args!("{n}")),
     };
     text.push_str(written);
 }
@@ -210,7 +216,7 @@ fn escape(value: &str, text: &mut String) {
             '>' => text.push_str("&gt;"),
             '&' => text.push_str("&amp;"),
             '"' => text.push_str("&quot;"),
-            '\t' | '\n' | '\r' => drop(write!(text, "&#{};", u32::from(c))),
+            '\t' | '\n' | '\r' => put(text, format_args!("&#{};", u32::from(c))),
             _ => text.push(c),
         }
     }

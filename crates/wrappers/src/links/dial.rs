@@ -1,0 +1,101 @@
+//! Dialling an origin, again and again: a link's connection is lost sooner or later.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_flow::{Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent};
+use chappe_machine::{Input, Machine as _, Output};
+use chappe_transport::Clock;
+
+use super::LinkState;
+use super::link::Link;
+use super::session::{ConnectionError, FrameConnection, subscribe};
+
+/// Makes connections to one origin.
+pub trait Dialler: Send + Sync + 'static {
+    /// What it makes.
+    type Connection: FrameConnection;
+
+    /// A new connection.
+    fn dial(&self) -> impl Future<Output = Result<Self::Connection, ConnectionError>> + Send;
+}
+
+/// When to try again, for all kinds.
+pub(crate) struct Again {
+    machine: Reconnect,
+    clock: Clock,
+}
+
+impl Again {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            machine: Reconnect::new(ReconnectConfig::default(), seed),
+            clock: Clock::process(),
+        }
+    }
+
+    /// Tells how it went, and waits until it may be tried (again).
+    pub(crate) async fn wait(&mut self, told: ReconnectCommand) {
+        let mut dial = self.give(Input::Command(told));
+        while !dial {
+            match self.machine.deadline() {
+                Some(at) => tokio::time::sleep_until(self.clock.at(at)).await,
+                None => return,
+            }
+            dial = self.give(Input::Timeout);
+        }
+    }
+
+    /// Tells how it goes.
+    pub(crate) fn tell(&mut self, told: ReconnectCommand) {
+        self.give(Input::Command(told));
+    }
+
+    fn give(&mut self, input: Input<(), ReconnectCommand>) -> bool {
+        let mut dial = false;
+        chappe_machine::drain(&mut self.machine, self.clock.now(), input, |output| {
+            if let Output::Event(ReconnectEvent::Dial { .. }) = output {
+                dial = true;
+            }
+        });
+        dial
+    }
+}
+
+/// Runs reliable sessions, one after another, until the link is removed.
+pub(crate) async fn sessions<D: Dialler>(link: Arc<Link>, dialler: D) {
+    let mut again = Again::new(link.shared.host.random());
+    again.wait(ReconnectCommand::Start).await;
+    loop {
+        link.end(LinkState::Connecting);
+        let dialled = tokio::time::timeout(DIAL_DEADLINE, dialler.dial()).await;
+        let ended = match dialled {
+            Ok(Ok(connection)) => {
+                again.tell(ReconnectCommand::Connected);
+                let before = link.live().bytes_received;
+                let ended = subscribe(link.clone(), connection).await;
+                let bytes = link.live().bytes_received.saturating_sub(before);
+                let work = u32::try_from(bytes / WORK_BYTES).unwrap_or(u32::MAX);
+                again.tell(ReconnectCommand::Worked(work));
+                ended
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ConnectionError {
+                text: format!("{} does not answer", link.config.address),
+                hint: Some("look whether the origin runs, and for a firewall between".to_owned()),
+            }),
+        };
+        let error = ended.err().unwrap_or(ConnectionError {
+            text: "the session ended".to_owned(),
+            hint: None,
+        });
+        link.disconnected(error.text, error.hint);
+        again.wait(ReconnectCommand::Failed).await;
+    }
+}
+
+/// How long a connection may take.
+const DIAL_DEADLINE: Duration = Duration::from_secs(10);
+/// Received bytes that count as one unit of work for the budget of attempts.
+const WORK_BYTES: u64 = 1_024;

@@ -1,0 +1,467 @@
+//! The receiving end of one stream of a link: what is new is stored with its origin, what repeats is
+//! dropped, what does not fit becomes a dead letter. All kinds of links store through it, so that
+//! each element is stored exactly once whichever way it came.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use chappe_log::Appended;
+use chappe_stream::{
+    CodecError, Intake, IntakeError, Position, StoreError, StreamElement, StreamLog, StreamSchema,
+    Timestamp, encode_element,
+};
+
+use super::dead_letters::{Letter, Reason};
+use super::link::Link;
+use super::serialization::{SchemaId, SchemaRef};
+use super::{DeadLetterReason, LinkError, LinkNotice, LossReason};
+
+/// Versions of the origin's schema that are remembered; reason: a version may be in use until what
+/// was sent under it is stored, and the origin announces each anew.
+const VERSIONS_MAX: usize = 8;
+
+/// The receiving end of one stream.
+pub(crate) struct Inlet {
+    link: Arc<Link>,
+    /// Its name at the origin.
+    name: String,
+    /// Its name here.
+    local: String,
+    log: Option<StreamLog>,
+    versions: VecDeque<Version>,
+    /// The newest element that is stored, or on its way to the log.
+    have: Option<Position>,
+}
+
+/// One version of the origin's schema.
+struct Version {
+    at_origin: SchemaRef,
+    schema: StreamSchema,
+    intake: Intake,
+}
+
+/// What is on its way to the disk, in order.
+pub(crate) enum Pending {
+    /// Elements up to this one.
+    Stored(Position, Appended),
+    /// One dead letter.
+    Letter(Position, DeadLetterReason, Appended),
+}
+
+/// Why elements were not taken.
+#[derive(Debug)]
+pub(crate) enum InletError {
+    /// The log's queue is full: give the same again a little later.
+    Busy,
+    /// The origin did not say what its elements look like.
+    UnknownSchema(SchemaRef),
+    /// The log, or the node, does not take them.
+    Link(LinkError),
+}
+
+impl From<LinkError> for InletError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })) => Self::Busy,
+            other => Self::Link(other),
+        }
+    }
+}
+
+impl From<StoreError> for InletError {
+    fn from(error: StoreError) -> Self {
+        LinkError::Store(error).into()
+    }
+}
+
+impl std::fmt::Display for InletError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Busy => f.write_str("the log's queue is full"),
+            Self::UnknownSchema(schema) => {
+                let (id, version) = (schema.id, schema.version);
+                write!(f, "schema {id} (version {version}) was never told")
+            }
+            Self::Link(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Inlet {
+    /// The receiving end of the stream that the origin calls `name`. It finds out how far the origin
+    /// was read.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
+        let local = link.config.local_name(name);
+        let log = link.shared.store.existing(&local)?;
+        let stored = log.as_ref().map_or(Ok(None), StreamLog::newest_origin)?;
+        let letter = link.letters.newest_origin(&local)?;
+        let have = match (stored, letter) {
+            (Some(stored), Some(letter)) if stored.epoch == letter.epoch => {
+                Some(stored.max(letter))
+            }
+            (None, letter) => letter,
+            (stored, _) => stored,
+        };
+        link.stream(name, |stream| {
+            stream.status.stored = have;
+            stream.status.refusal = None;
+        });
+        Ok(Self {
+            link: link.clone(),
+            name: name.to_owned(),
+            local,
+            log,
+            versions: VecDeque::new(),
+            have,
+        })
+    }
+
+    /// Its name at the origin.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The newest element that is stored or on its way.
+    pub(crate) fn have(&self) -> Option<Position> {
+        self.have
+    }
+
+    /// The schema that is known already, so that the origin need not say it.
+    pub(crate) fn known(&self) -> Option<StreamSchema> {
+        self.log.as_ref().map(StreamLog::schema)
+    }
+
+    /// The stream here, once the origin has said what its elements look like.
+    pub(crate) fn log(&self) -> Option<&StreamLog> {
+        self.log.as_ref()
+    }
+
+    /// The schema of this id and version, if the origin has told it.
+    pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
+        let mut versions = self.versions.iter().rev();
+        let found = versions.find(|version| version.at_origin == schema);
+        found.map(|version| &version.schema)
+    }
+
+    /// The origin says what its elements look like from here on.
+    ///
+    /// # Errors
+    /// The node gives no such stream, or what the log says.
+    pub(crate) fn structure(
+        &mut self,
+        version: u32,
+        schema: &StreamSchema,
+    ) -> Result<(), LinkError> {
+        let at_origin = SchemaRef {
+            id: SchemaId::of(schema),
+            version,
+        };
+        if self.schema(at_origin).is_some() {
+            return Ok(());
+        }
+        let link = &self.link;
+        let level = link.config.level.map(Into::into);
+        let host = &link.shared.host;
+        let log = host.open(&link.config.name, &self.local, schema, level)?;
+        let intake = log.intake(schema)?;
+        self.log = Some(log);
+        self.versions
+            .retain(|known| known.at_origin.version != version);
+        if self.versions.len() >= VERSIONS_MAX {
+            self.versions.pop_front();
+        }
+        self.versions.push_back(Version {
+            at_origin,
+            schema: schema.clone(),
+            intake,
+        });
+        Ok(())
+    }
+
+    /// Consecutive records of one epoch, as the origin's log has them. Appends to `pending` what is
+    /// on its way to the disk. After [`InletError::Busy`] the same may be given again.
+    ///
+    /// # Errors
+    /// See [`InletError`].
+    pub(crate) fn take_records<'a>(
+        &mut self,
+        first: Position,
+        version: u32,
+        records: impl Iterator<Item = (i64, &'a [u8])>,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), InletError> {
+        let mut records: Vec<(Timestamp, &[u8])> = records
+            .map(|(time, bytes)| (Timestamp(time), bytes))
+            .collect();
+        let mut first = first;
+        let repeated = match self.have {
+            Some(have) if have.epoch == first.epoch && first.sequence <= have.sequence => {
+                (have.sequence - first.sequence + 1).min(records.len() as u64)
+            }
+            _ => 0,
+        };
+        records.drain(..repeated as usize);
+        first.sequence += repeated;
+        let mut rest = records.as_slice();
+        while !rest.is_empty() {
+            let intake = self.intake(version)?;
+            let outcome = intake.append(first, version, rest.iter().copied());
+            let good = match outcome {
+                Ok(appended) => {
+                    self.queued(first, rest, appended, pending);
+                    return Ok(());
+                }
+                Err(StoreError::Intake(IntakeError { index, error })) => {
+                    if index > 0 {
+                        let appended =
+                            intake.append(first, version, rest[..index].iter().copied())?;
+                        self.queued(first, &rest[..index], appended, pending);
+                    }
+                    let sequence = first.sequence + index as u64;
+                    let at = Position { sequence, ..first };
+                    let (time, record) = rest[index];
+                    let schema = self.version(version)?.schema.clone();
+                    self.letter(at, schema, time, record.to_vec(), &error, pending)?;
+                    index + 1
+                }
+                Err(error) => return Err(error.into()),
+            };
+            first.sequence += good as u64;
+            rest = &rest[good..];
+        }
+        Ok(())
+    }
+
+    /// Elements in the order of their positions at the origin, shaped by their schema. What is passed
+    /// over between them was lost.
+    ///
+    /// # Errors
+    /// See [`InletError`].
+    pub(crate) fn take_elements(
+        &mut self,
+        elements: Vec<StreamElement>,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), InletError> {
+        let log = self.log.clone();
+        let log = log.ok_or(InletError::UnknownSchema(SchemaRef::default()))?;
+        let schema = log.schema();
+        let mut batch: Vec<StreamElement> = Vec::with_capacity(elements.len());
+        let mut repeated = 0;
+        for mut element in elements {
+            let origin = std::mem::take(&mut element.position);
+            let before = batch.last().and_then(|last| last.origin).or(self.have);
+            match before {
+                Some(have) if have.epoch == origin.epoch => {
+                    if origin.sequence <= have.sequence {
+                        repeated += 1;
+                        continue;
+                    }
+                    let passed = origin.sequence - have.sequence - 1;
+                    if passed > 0 {
+                        self.lost(LossReason::Skipped, passed);
+                    }
+                }
+                Some(have) => self.rollback(have, None, origin),
+                None => {}
+            }
+            element.origin = Some(origin);
+            if let Err(error) = schema.check(&element) {
+                self.flush(&log, &mut batch, pending)?;
+                let why = CodecError::Malformed(error.to_string());
+                let record = encode_element(&element, 0).unwrap_or_default();
+                let time = element.source_time;
+                self.letter(origin, schema.clone(), time, record, &why, pending)?;
+                continue;
+            }
+            batch.push(element);
+        }
+        self.flush(&log, &mut batch, pending)?;
+        if repeated > 0 {
+            self.count(|stream| stream.status.counts.repeated += repeated);
+        }
+        Ok(())
+    }
+
+    fn flush(
+        &mut self,
+        log: &StreamLog,
+        batch: &mut Vec<StreamElement>,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), InletError> {
+        let Some((last, newest)) = batch
+            .last()
+            .and_then(|last| Some((last.origin?, last.source_time)))
+        else {
+            return Ok(());
+        };
+        let appended = log.append(batch)?;
+        self.note(last, newest, batch.len() as u64);
+        pending.push_back(Pending::Stored(last, appended));
+        batch.clear();
+        Ok(())
+    }
+
+    fn queued(
+        &mut self,
+        first: Position,
+        records: &[(Timestamp, &[u8])],
+        appended: Appended,
+        pending: &mut VecDeque<Pending>,
+    ) {
+        let Some((newest, _)) = records.last() else {
+            return;
+        };
+        let count = records.len() as u64;
+        let sequence = first.sequence + count - 1;
+        let last = Position { sequence, ..first };
+        self.note(last, *newest, count);
+        pending.push_back(Pending::Stored(last, appended));
+    }
+
+    /// So many elements up to this one are on their way to the log.
+    fn note(&mut self, last: Position, newest: Timestamp, count: u64) {
+        self.have = Some(last);
+        let host = &self.link.shared.host;
+        host.received(&self.local, count, newest);
+        let late = host.now().0.saturating_sub(newest.0) as f64 / 1e9;
+        self.count(|stream| {
+            stream.meter.add(count);
+            stream.status.counts.received += count;
+            stream.status.lag_s = late.max(0.0);
+        });
+    }
+
+    fn letter(
+        &mut self,
+        at: Position,
+        schema: StreamSchema,
+        source_time: Timestamp,
+        record: Vec<u8>,
+        error: &CodecError,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), InletError> {
+        let (reason, shown) = match error {
+            CodecError::TooLarge(_) => (Reason::TooLarge, DeadLetterReason::TooLarge),
+            _ if chappe_stream::decode_element(&record, at, source_time).is_ok() => {
+                (Reason::Schema, DeadLetterReason::Schema)
+            }
+            _ => (Reason::Unreadable, DeadLetterReason::Unreadable),
+        };
+        let appended = self.link.letters.put(Letter {
+            stream: self.local.clone(),
+            origin: Some(at),
+            reason,
+            text: error.to_string(),
+            received: self.link.shared.host.now(),
+            source_time,
+            schema,
+            record,
+        })?;
+        self.have = Some(at);
+        self.count(|stream| {
+            let refused = &mut stream.status.counts.refused;
+            *refused.entry(shown.as_str().to_owned()).or_default() += 1;
+        });
+        self.link.shared.host.notice(LinkNotice::DeadLetter {
+            link: self.link.config.name.clone(),
+            stream: self.local.clone(),
+            why: error.to_string(),
+        });
+        pending.push_back(Pending::Letter(at, shown, appended));
+        Ok(())
+    }
+
+    /// So many elements will never come.
+    pub(crate) fn lost(&self, reason: LossReason, elements: u64) {
+        let link = self.link.config.name.clone();
+        self.count(|stream| {
+            let lost = &mut stream.status.counts.lost;
+            *lost.entry(reason.as_str().to_owned()).or_default() += elements;
+        });
+        let host = &self.link.shared.host;
+        host.lost(&link, &self.local, reason, elements);
+        host.notice(LinkNotice::Lost {
+            link,
+            stream: self.local.clone(),
+            reason,
+            elements,
+        });
+    }
+
+    /// The origin says that the numbers up to `next` of this epoch never come.
+    pub(crate) fn told_lost(&mut self, from: Position, next: u64, reason: LossReason) {
+        let behind = match self.have {
+            Some(have) if have.epoch == from.epoch => from.sequence.max(have.sequence + 1),
+            _ => from.sequence,
+        };
+        if next > behind {
+            self.lost(reason, next - behind);
+            let sequence = next - 1;
+            self.have = Some(Position { sequence, ..from });
+        }
+    }
+
+    /// The origin went back behind what is here, and goes on at `next`.
+    pub(crate) fn rollback(&mut self, have: Position, kept: Option<Position>, next: Position) {
+        self.count(|stream| stream.status.counts.rollbacks += 1);
+        self.link.shared.host.notice(LinkNotice::Rollback {
+            link: self.link.config.name.clone(),
+            stream: self.local.clone(),
+            have: have.to_string(),
+            kept: kept.map(|kept| kept.to_string()),
+            next: next.to_string(),
+        });
+        let sequence = next.sequence.saturating_sub(1);
+        self.have = Some(Position { sequence, ..next });
+    }
+
+    /// Elements up to this one are stored at their level.
+    pub(crate) fn stored(&self, position: Position, count: u64) {
+        self.count(|stream| {
+            stream.status.stored = Some(position);
+            stream.status.counts.acknowledged += count;
+        });
+    }
+
+    /// The origin, or this node, refuses the stream.
+    pub(crate) fn refused(&self, why: &str) {
+        refused(&self.link, &self.name, why);
+    }
+
+    /// Changes what is known of it.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut super::link::StreamLive)) {
+        self.link.stream(&self.name, change);
+    }
+
+    fn version(&self, version: u32) -> Result<&Version, InletError> {
+        let mut versions = self.versions.iter().rev();
+        let found = versions.find(|known| known.at_origin.version == version);
+        found.ok_or(InletError::UnknownSchema(SchemaRef {
+            version,
+            ..SchemaRef::default()
+        }))
+    }
+
+    fn intake(&self, version: u32) -> Result<Intake, InletError> {
+        Ok(self.version(version)?.intake.clone())
+    }
+}
+
+/// The origin, or this node, refuses a stream; told once.
+pub(crate) fn refused(link: &Link, name: &str, why: &str) {
+    let mut news = false;
+    link.stream(name, |stream| {
+        news = stream.status.refusal.as_deref() != Some(why);
+        stream.status.refusal = Some(why.to_owned());
+    });
+    if news {
+        link.shared.host.notice(LinkNotice::Refused {
+            link: link.config.name.clone(),
+            stream: name.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+}

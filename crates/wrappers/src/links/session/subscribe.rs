@@ -1,0 +1,522 @@
+//! The subscriber's end of a session: what comes is stored, then acknowledged.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use chappe_flow::{
+    Channel, Credit, DeadLetterReason, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
+    ReceiverReceive, Records, RefusalReason, SchemaId, Start, Subscription,
+};
+use chappe_machine::{Input, Machine as _, Output};
+use chappe_stream::{Epoch, Position, StreamSchema};
+use chappe_transport::Clock;
+
+use super::wire::Wire;
+use super::{ConnectionError, FrameConnection, LinkFrame};
+use crate::links::directory;
+use crate::links::inlet::{self, Inlet, InletError, Pending};
+use crate::links::link::Link;
+use crate::links::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
+
+/// How often a session tells how it does.
+const STATUS_PAUSE: Duration = Duration::from_millis(500);
+/// How long what a full queue refused waits before it is given again.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// Reads from one origin until the connection or the session ends.
+///
+/// # Errors
+/// Why it ended.
+pub(crate) async fn subscribe<C: FrameConnection>(
+    link: Arc<Link>,
+    connection: C,
+) -> Result<(), ConnectionError> {
+    let limits = &link.config.limits;
+    let config = ReceiverConfig {
+        window_bytes: limits.window_bytes,
+        channels_max: limits.streams,
+        credit: Credit {
+            bytes: limits.stream_window_bytes,
+            ..Credit::default()
+        },
+        ..ReceiverConfig::default()
+    };
+    let selections = link.config.selections().unwrap_or_default();
+    let mut subscriber = Subscriber {
+        receiver: Receiver::new(config, link.shared.host.random()),
+        wire: Wire::new(connection),
+        clock: Clock::process(),
+        channels: BTreeMap::new(),
+        next_channel: 0,
+        pending: VecDeque::new(),
+        busy: VecDeque::new(),
+        events: VecDeque::new(),
+        commands: VecDeque::new(),
+        bytes_told: 0,
+        ended: None,
+        selections,
+        link,
+    };
+    let outcome = subscriber.run().await;
+    subscriber.tell_status();
+    subscriber.wire.finish().await;
+    outcome
+}
+
+struct Subscriber<C: FrameConnection> {
+    link: Arc<Link>,
+    selections: Vec<Selection>,
+    receiver: Receiver,
+    wire: Wire<C>,
+    clock: Clock,
+    channels: BTreeMap<Channel, Inlet>,
+    next_channel: u32,
+    /// What is on its way to the disk, in the order of the log.
+    pending: VecDeque<(Channel, Pending)>,
+    /// What the log's queue had no room for, and all that came after it.
+    busy: VecDeque<Waiting>,
+    events: VecDeque<ReceiverEvent>,
+    commands: VecDeque<ReceiverCommand>,
+    bytes_told: u64,
+    ended: Option<Result<(), ConnectionError>>,
+}
+
+/// Records that wait for room in the log's queue.
+struct Waiting {
+    channel: Channel,
+    first: Position,
+    version: u32,
+    records: Records,
+}
+
+impl<C: FrameConnection> Subscriber<C> {
+    async fn run(&mut self) -> Result<(), ConnectionError> {
+        let mut frames = Vec::new();
+        let period = Duration::from_secs(self.link.config.limits.directory_s.max(1));
+        let mut directory = tokio::time::interval(period);
+        directory.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut status = tokio::time::interval(STATUS_PAUSE);
+        status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.command(ReceiverCommand::Open);
+        self.work();
+        self.wire.send_ready()?;
+        loop {
+            let deadline = self.receiver.deadline().map(|at| self.clock.at(at));
+            let timer = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let busy = async {
+                match self.busy.is_empty() {
+                    false => tokio::time::sleep(BUSY_PAUSE).await,
+                    true => std::future::pending().await,
+                }
+            };
+            let pending = &mut self.pending;
+            let stored = std::future::poll_fn(|context| match pending.front_mut() {
+                Some((_, Pending::Stored(_, appended) | Pending::Letter(_, _, appended))) => {
+                    Pin::new(appended).poll(context).map(drop)
+                }
+                None => Poll::Pending,
+            });
+            let mut timeout = false;
+            tokio::select! {
+                biased;
+                frame = self.wire.receive() => frames.extend(frame?),
+                () = stored => {}
+                () = timer => timeout = true,
+                () = busy => self.give_again(),
+                _ = directory.tick() => self.look_at_directory(),
+                _ = status.tick() => self.tell_status(),
+            }
+            if timeout {
+                self.give(Input::Timeout);
+            }
+            self.wire.receive_ready(&mut frames)?;
+            for frame in frames.drain(..) {
+                match frame {
+                    LinkFrame::Session(frame) => {
+                        self.give(Input::Receive(ReceiverReceive::Frame(frame)));
+                        self.work();
+                    }
+                    LinkFrame::Directory(answer) => self.directory(&answer),
+                }
+            }
+            self.acknowledge();
+            self.work();
+            self.wire.send_ready()?;
+            if let Some(ended) = self.ended.take() {
+                return ended;
+            }
+        }
+    }
+
+    fn work(&mut self) {
+        while self.ended.is_none() {
+            if let Some(event) = self.events.pop_front() {
+                self.event(event);
+            } else if let Some(command) = self.commands.pop_front() {
+                self.give(Input::Command(command));
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input<ReceiverReceive, ReceiverCommand>) {
+        let (wire, events) = (&mut self.wire, &mut self.events);
+        chappe_machine::drain(
+            &mut self.receiver,
+            self.clock.now(),
+            input,
+            |output| match output {
+                Output::Transmit(frame) => wire.push(LinkFrame::Session(frame)),
+                Output::Event(event) => events.push_back(event),
+            },
+        );
+    }
+
+    fn command(&mut self, command: ReceiverCommand) {
+        self.commands.push_back(command);
+    }
+
+    fn end(&mut self, text: String, hint: Option<String>) {
+        self.ended = Some(Err(ConnectionError { text, hint }));
+    }
+
+    /// Subscribes to what is selected by name, and asks for what is selected otherwise.
+    fn look_at_directory(&mut self) {
+        for selection in self.selections.clone() {
+            match &selection {
+                Selection::Exact(name) => self.subscribe_to(name),
+                Selection::Prefix(_) => {
+                    let question = directory::question(&selection, Serialization::Postcard);
+                    self.wire.push(LinkFrame::Directory(question));
+                }
+            }
+        }
+    }
+
+    fn directory(&mut self, answer: &[u8]) {
+        match directory::read(answer, Serialization::Postcard) {
+            Ok(structures) => {
+                for structure in structures {
+                    let name = &structure.stream;
+                    if self
+                        .selections
+                        .iter()
+                        .any(|selection| selection.takes(name))
+                    {
+                        self.subscribe_to(name);
+                    }
+                }
+            }
+            Err(error) => {
+                let host = &self.link.shared.host;
+                let peer = &self.link.config.address;
+                host.dropped("directory answer", peer, error.to_string(), None);
+            }
+        }
+    }
+
+    fn subscribe_to(&mut self, name: &str) {
+        if self.channels.values().any(|inlet| inlet.name() == name) {
+            return;
+        }
+        if self.channels.len() >= self.link.config.limits.streams {
+            let why = "the link has as many streams as its limit allows";
+            return inlet::refused(&self.link, name, why);
+        }
+        if self.next_channel >= chappe_flow::CHANNEL_NUMBERS_MAX {
+            let text = "the numbers of channels are used up".to_owned();
+            return self.end(text, None);
+        }
+        if chappe_stream::check_name(&self.link.config.local_name(name)).is_err() {
+            return inlet::refused(&self.link, name, "its name is none here");
+        }
+        let inlet = match Inlet::new(&self.link, name) {
+            Ok(inlet) => inlet,
+            Err(error) => return self.end(error.to_string(), error.hint()),
+        };
+        let start = match (inlet.have(), self.link.config.start) {
+            (Some(have), _) => Start::After(chappe_flow::Position {
+                epoch: have.epoch.0,
+                sequence: have.sequence,
+            }),
+            (None, LinkStart::First) => Start::First,
+            (None, LinkStart::New) => Start::New,
+        };
+        let known = inlet.known();
+        let channel = Channel(self.next_channel);
+        self.next_channel += 1;
+        let subscription = Subscription {
+            level: match self.link.config.level {
+                Some(super::super::LinkLevel::Memory) => chappe_flow::Level::Memory,
+                Some(super::super::LinkLevel::Process) => chappe_flow::Level::Process,
+                _ => chappe_flow::Level::Power,
+            },
+            known: known.map(|schema| SchemaId(serialization::SchemaId::of(&schema).0)),
+            ..Subscription::new(name, start)
+        };
+        self.channels.insert(channel, inlet);
+        self.command(ReceiverCommand::Subscribe {
+            channel,
+            subscription,
+        });
+        self.work();
+    }
+
+    fn event(&mut self, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::Welcomed { .. } => self.link.connected(),
+            ReceiverEvent::Accepted { channel, grant } => self.schema(channel, &grant.schema),
+            ReceiverEvent::Schema { channel, schema } => self.schema(channel, &schema),
+            ReceiverEvent::Refused {
+                channel,
+                reason,
+                text,
+            } => {
+                if let Some(inlet) = self.channels.remove(&channel) {
+                    inlet.refused(&format!("{}: {text}", reason.name()));
+                }
+            }
+            ReceiverEvent::Store {
+                channel,
+                epoch,
+                first,
+                schema_version,
+                records,
+                behind,
+            } => {
+                if let Some(inlet) = self.channels.get(&channel) {
+                    inlet.count(|stream| stream.status.lag_elements = behind);
+                }
+                let waiting = Waiting {
+                    channel,
+                    first: position(epoch, first),
+                    version: schema_version,
+                    records,
+                };
+                match self.busy.is_empty() {
+                    true => self.store(waiting),
+                    false => self.busy.push_back(waiting),
+                }
+            }
+            ReceiverEvent::Lost {
+                channel,
+                epoch,
+                from,
+                next,
+                reason,
+            } => {
+                if let Some(inlet) = self.channels.get_mut(&channel) {
+                    inlet.told_lost(position(epoch, from), next, loss(reason));
+                }
+            }
+            ReceiverEvent::Rollback {
+                channel,
+                have,
+                kept,
+                next,
+            } => {
+                if let Some(inlet) = self.channels.get_mut(&channel) {
+                    let of = |it: chappe_flow::Position| position(it.epoch, it.sequence);
+                    inlet.rollback(of(have), kept.map(of), of(next));
+                }
+            }
+            ReceiverEvent::Fetch { request, from, .. } => self.fetch(request, from),
+            ReceiverEvent::Closed { text, .. } => {
+                self.end(format!("the origin ended: {text}"), None)
+            }
+            ReceiverEvent::Failed(failure) => {
+                let hint = failure.hint().map(str::to_owned);
+                let text = failure.to_string();
+                let host = &self.link.shared.host;
+                let peer = &self.link.config.address;
+                host.dropped("session failed", peer, text.clone(), hint.clone());
+                self.end(text, hint);
+            }
+            ReceiverEvent::Unsubscribed { .. }
+            | ReceiverEvent::Fetched { .. }
+            | ReceiverEvent::FetchEnded { .. } => {}
+        }
+    }
+
+    /// The origin says what a stream's elements look like from here on.
+    fn schema(&mut self, channel: Channel, said: &chappe_flow::Schema) {
+        let Some(inlet) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        let schema = match said.bytes.is_empty() {
+            true => inlet
+                .known()
+                .ok_or("the origin did not say the schema".to_owned()),
+            false => serde_json::from_slice::<StreamSchema>(&said.bytes)
+                .map_err(|error| format!("the schema is none: {error}")),
+        };
+        let outcome = schema.and_then(|schema| {
+            let id = serialization::SchemaId::of(&schema);
+            match id.0 == said.id.0 {
+                true => inlet
+                    .structure(said.version, &schema)
+                    .map_err(|error| error.to_string()),
+                false => Err(format!("the schema is {id}, another than the origin says")),
+            }
+        });
+        if let Err(text) = outcome {
+            inlet.refused(&text);
+            self.channels.remove(&channel);
+            self.command(ReceiverCommand::Unsubscribe {
+                channel,
+                reason: RefusalReason::Schema,
+                text,
+            });
+        }
+    }
+
+    fn store(&mut self, waiting: Waiting) {
+        let Some(inlet) = self.channels.get_mut(&waiting.channel) else {
+            return;
+        };
+        let records = waiting.records.iter().map(|it| (it.time, it.payload));
+        let mut pending = VecDeque::new();
+        let outcome = inlet.take_records(waiting.first, waiting.version, records, &mut pending);
+        let channel = waiting.channel;
+        self.pending
+            .extend(pending.into_iter().map(|it| (channel, it)));
+        match outcome {
+            Ok(()) => {}
+            Err(InletError::Busy) => self.busy.push_front(waiting),
+            Err(error @ InletError::UnknownSchema(_)) => self.end(error.to_string(), None),
+            Err(InletError::Link(error)) => {
+                let hint = LinkError::hint(&error);
+                self.end(error.to_string(), hint);
+            }
+        }
+    }
+
+    /// Gives the log once more what it had no room for.
+    fn give_again(&mut self) {
+        while let Some(waiting) = self.busy.pop_front() {
+            let before = self.busy.len();
+            self.store(waiting);
+            if self.busy.len() > before || self.ended.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the machine what has reached the disk.
+    fn acknowledge(&mut self) {
+        let mut stored: Vec<(Channel, Position, u64)> = Vec::new();
+        while let Some((channel, front)) = self.pending.front() {
+            let (Pending::Stored(_, appended) | Pending::Letter(_, _, appended)) = front;
+            let Some(outcome) = appended.try_result() else {
+                break;
+            };
+            if let Err(error) = outcome {
+                let text = format!("the log does not store: {error}");
+                return self.end(text, None);
+            }
+            let channel = *channel;
+            match self.pending.pop_front() {
+                Some((_, Pending::Stored(position, appended))) => {
+                    let count = u64::from(appended.count);
+                    match stored.iter_mut().find(|(other, ..)| *other == channel) {
+                        Some(known) => (known.1, known.2) = (position, known.2 + count),
+                        None => stored.push((channel, position, count)),
+                    }
+                }
+                Some((_, Pending::Letter(position, reason, _))) => {
+                    self.tell_stored(&mut stored);
+                    self.command(ReceiverCommand::Refused {
+                        channel,
+                        position: flow_position(position),
+                        reason: match reason {
+                            super::super::DeadLetterReason::Schema => DeadLetterReason::Schema,
+                            super::super::DeadLetterReason::TooLarge => DeadLetterReason::TooLarge,
+                            super::super::DeadLetterReason::Unreadable => {
+                                DeadLetterReason::Unreadable
+                            }
+                        },
+                    });
+                }
+                None => {}
+            }
+        }
+        self.tell_stored(&mut stored);
+    }
+
+    fn tell_stored(&mut self, stored: &mut Vec<(Channel, Position, u64)>) {
+        for (channel, position, count) in stored.drain(..) {
+            if let Some(inlet) = self.channels.get(&channel) {
+                inlet.stored(position, count);
+                self.commands.push_back(ReceiverCommand::Stored {
+                    channel,
+                    position: flow_position(position),
+                });
+            }
+        }
+    }
+
+    /// The origin has lost records that it once sent; not found by their origin yet.
+    fn fetch(&mut self, request: u64, first: u64) {
+        self.command(ReceiverCommand::Fetched {
+            request,
+            first,
+            records: Records::default(),
+        });
+    }
+
+    fn tell_status(&mut self) {
+        let bytes = self.receiver.counters().bytes_received;
+        {
+            let mut live = self.link.live();
+            live.bytes_received += bytes.saturating_sub(self.bytes_told);
+        }
+        self.bytes_told = bytes;
+        for (channel, state) in self.receiver.channels() {
+            let Some(inlet) = self.channels.get(&channel) else {
+                continue;
+            };
+            let occupation = match state.window_bytes {
+                0 => 0.0,
+                window => state.held_bytes as f64 / window as f64,
+            };
+            inlet.count(|stream| {
+                stream.status.held_bytes = state.held_bytes;
+                stream.status.occupation = occupation;
+                stream.status.lag_elements = state.behind;
+            });
+        }
+    }
+}
+
+fn position(epoch: u64, sequence: u64) -> Position {
+    Position {
+        epoch: Epoch(epoch),
+        sequence,
+    }
+}
+
+fn flow_position(position: Position) -> chappe_flow::Position {
+    chappe_flow::Position {
+        epoch: position.epoch.0,
+        sequence: position.sequence,
+    }
+}
+
+fn loss(reason: chappe_flow::LossReason) -> LossReason {
+    match reason {
+        chappe_flow::LossReason::Trimmed => LossReason::Trimmed,
+        chappe_flow::LossReason::Corrupt => LossReason::Corrupt,
+        chappe_flow::LossReason::TooLarge => LossReason::TooLarge,
+        _ => LossReason::Skipped,
+    }
+}
