@@ -15,6 +15,8 @@ pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 pub const TEXT_BYTES_MAX: usize = 512;
 /// Most bytes of the name of a serialization.
 pub const SERIALIZATION_BYTES_MAX: usize = 64;
+/// Most earlier epochs of which a subscription says what it has.
+pub const EARLIER_MAX: usize = 64;
 /// Channel numbers are below this, within one session: ended ones are remembered in a bit each.
 pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
 /// Most schemas announced on one channel in one session. A stream whose schema changes more often
@@ -29,10 +31,14 @@ pub const FETCHES_MAX: usize = 16;
 pub const FETCH_ATTEMPTS_MAX: u32 = 8;
 /// Frames with a wrong checksum, without a sound one between, that end a session.
 pub const DAMAGED_FRAMES_MAX: u32 = 64;
+/// Most channels asked about in one probe; the others follow.
+pub(crate) const PROBE_CHANNELS_MAX: usize = 128;
+/// How often a refusal is repeated until it is confirmed.
+pub(crate) const REFUSALS_MAX: u32 = 8;
 /// Runs of records that one channel holds because an earlier one is missing.
 pub const AHEAD_RUNS_MAX: usize = 1_024;
-/// Frames a receiver may be sent beyond a window: the last one may begin below the limit.
-pub const FRAME_BYTES_MIN: usize = 1_024;
+/// The smallest largest frame: names and texts fit. A peer that takes less is refused.
+pub const FRAME_BYTES_MIN: usize = 4_096;
 
 /// What both ends need.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +60,6 @@ pub struct SessionConfig {
     pub handshake: Duration,
     /// The bounds of the time after which an answer counts as missing. Default 200 ms to 10 s.
     pub retry: (Duration, Duration),
-    /// How long an orderly end may take. Default 2 s.
-    pub close: Duration,
 }
 
 impl Default for SessionConfig {
@@ -68,8 +72,21 @@ impl Default for SessionConfig {
             dead_after: Duration::from_secs(20),
             handshake: Duration::from_secs(10),
             retry: (Duration::from_millis(200), Duration::from_secs(10)),
-            close: Duration::from_secs(2),
         }
+    }
+}
+
+impl SessionConfig {
+    /// With everything within the limits that the machines rely on.
+    pub(crate) fn sane(mut self) -> Self {
+        self.frame_bytes_max = self.frame_bytes_max.max(FRAME_BYTES_MIN);
+        self.frame_bytes = self
+            .frame_bytes
+            .clamp(FRAME_BYTES_MIN, self.frame_bytes_max);
+        self.retry.0 = self.retry.0.max(Duration::from_millis(1));
+        self.retry.1 = self.retry.1.max(self.retry.0);
+        self.keep_alive = self.keep_alive.max(Duration::from_millis(1));
+        self
     }
 }
 

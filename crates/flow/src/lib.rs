@@ -57,27 +57,28 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
-#![allow(dead_code)] // until the machines are filled in
 
 extern crate alloc;
 
 mod config;
 mod error;
-mod message;
+pub mod message;
 mod pacer;
 mod receiver;
 mod reconnect;
 mod records;
+mod round_trip;
 mod sender;
+mod session;
 mod status;
 mod types;
 mod wire;
 
 pub use config::{
-    AHEAD_RUNS_MAX, CHANNEL_NUMBERS_MAX, Credit, DAMAGED_FRAMES_MAX, FETCH_ATTEMPTS_MAX,
-    FETCHES_MAX, FRAME_BYTES_MIN, NAME_BYTES_MAX, ReceiverConfig, SCHEMA_BYTES_MAX, SCHEMAS_MAX,
-    SCHEMAS_UNCONFIRMED_MAX, SERIALIZATION_BYTES_MAX, SenderConfig, SessionConfig, TEXT_BYTES_MAX,
-    VERSION_MAX, VERSION_MIN,
+    AHEAD_RUNS_MAX, CHANNEL_NUMBERS_MAX, Credit, DAMAGED_FRAMES_MAX, EARLIER_MAX,
+    FETCH_ATTEMPTS_MAX, FETCHES_MAX, FRAME_BYTES_MIN, NAME_BYTES_MAX, ReceiverConfig,
+    SCHEMA_BYTES_MAX, SCHEMAS_MAX, SCHEMAS_UNCONFIRMED_MAX, SERIALIZATION_BYTES_MAX, SenderConfig,
+    SessionConfig, TEXT_BYTES_MAX, VERSION_MAX, VERSION_MIN,
 };
 pub use error::{Code, DeadLetterReason, Failure, Fault, LossReason, RefusalReason};
 pub use pacer::{FixedWindow, InFlight, Pace, Pacer};

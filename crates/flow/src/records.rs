@@ -186,6 +186,12 @@ impl RecordsBuilder {
         self.count = self.count.saturating_add(1);
     }
 
+    /// Adds records that are packed already.
+    pub fn append(&mut self, records: &Records) {
+        self.bytes.extend_from_slice(&records.bytes);
+        self.count = self.count.saturating_add(records.count);
+    }
+
     /// Packed bytes so far.
     #[must_use]
     pub fn byte_len(&self) -> usize {

@@ -50,6 +50,13 @@ pub struct Counters {
     pub answers_unused: u64,
 }
 
+impl Counters {
+    /// A peer may name more numbers than there are.
+    pub(crate) fn lose(&mut self, count: u64) {
+        self.lost = self.lost.saturating_add(count);
+    }
+}
+
 /// A channel of a sender at a glance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderChannel {

@@ -1,6 +1,7 @@
 //! The words of both machines: positions, levels, schemas, subscriptions, offers.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;
@@ -108,6 +109,11 @@ pub struct Subscription {
     pub stream: String,
     /// Where to begin.
     pub start: Start,
+    /// With [`Start::After`]: the newest stored element of each earlier epoch of the origin, the
+    /// newest first, at most [`crate::EARLIER_MAX`]. An origin that went back to before its present
+    /// epoch finds in them the last element that both have; without them it begins anew, and what is
+    /// stored here comes again.
+    pub earlier: Vec<Position>,
     /// What an acknowledgement will mean.
     pub level: Level,
     /// How payloads are written, such as `postcard`.
@@ -125,6 +131,7 @@ impl Subscription {
         Self {
             stream: stream.into(),
             start,
+            earlier: Vec::new(),
             level: Level::Power,
             serialization: String::from("postcard"),
             known: None,

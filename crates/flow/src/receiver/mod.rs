@@ -4,15 +4,29 @@
 //! It keeps nothing beyond the connection: where to go on is known by the newest stored element,
 //! which carries its origin's position.
 
+mod channel;
+mod delivery;
+mod incoming;
+mod outgoing;
 mod types;
 
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
-use chappe_machine::{Input, Instant, Invariant, Machine, Output};
+use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 
-use crate::{Channel, Counters, ReceiverChannel, ReceiverConfig};
+use crate::message::{Entry, decode};
+use crate::session::{Asked, CommonEvent, EndedChannels, Session};
+use crate::{
+    AHEAD_RUNS_MAX, Channel, Code, Counters, Failure, Fault, ReceiverChannel, ReceiverConfig,
+    Records,
+};
+
+use channel::{ChannelState, Phase};
 
 pub use types::{ReceiverCommand, ReceiverEvent, ReceiverReceive};
 
@@ -20,31 +34,183 @@ pub use types::{ReceiverCommand, ReceiverEvent, ReceiverReceive};
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
-    counters: Counters,
-    outputs: VecDeque<Output<Bytes, ReceiverEvent>>,
+    session: Session<ReceiverEvent>,
+    phase: Greeting,
+    /// The number of the session.
+    number: u64,
+    channels: BTreeMap<Channel, ChannelState>,
+    ended: EndedChannels,
+    timers: Timers<Timer>,
+    /// Packed bytes held here or by the caller, over all channels.
+    held_bytes: u64,
+    /// Channels with something to acknowledge, and until when.
+    news: Vec<Channel>,
+    acknowledge_at: Option<Instant>,
+    /// Whether it is acknowledged with this input.
+    acknowledge_now: bool,
+    entries: Vec<Entry>,
+    serial: u64,
+}
+
+/// How far the handshake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Greeting {
+    /// Nothing was said.
+    Silent,
+    /// Hello was said.
+    Said { since: Instant, attempts: u32 },
+    /// The origin has agreed on this version.
+    Done(u32),
+}
+
+/// What is waited for. None of these is set while everything goes well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Hello,
+    Handshake,
+    /// An answer to Subscribe or Unsubscribe.
+    Answer(Channel),
+    /// The end of a hole.
+    Hole(Channel),
 }
 
 impl Receiver {
     /// An end without channels. `seed` is random and different for each session.
     #[must_use]
-    pub fn new(config: ReceiverConfig, seed: u64) -> Self {
-        let _ = seed;
+    pub fn new(mut config: ReceiverConfig, seed: u64) -> Self {
+        config.session = config.session.sane();
+        config.window_bytes = config.window_bytes.max(1);
+        let mut session = Session::new(config.session.clone(), seed);
+        let number = session.random.u64(..);
         Self {
+            session,
             config,
-            counters: Counters::default(),
-            outputs: VecDeque::new(),
+            phase: Greeting::Silent,
+            number,
+            channels: BTreeMap::new(),
+            ended: EndedChannels::default(),
+            timers: Timers::default(),
+            held_bytes: 0,
+            news: Vec::new(),
+            acknowledge_at: None,
+            acknowledge_now: false,
+            entries: Vec::new(),
+            serial: 0,
         }
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.session.counters
+    }
+
+    /// The version of the protocol, once it is agreed.
+    #[must_use]
+    pub fn version(&self) -> Option<u32> {
+        match self.phase {
+            Greeting::Done(version) => Some(version),
+            Greeting::Silent | Greeting::Said { .. } => None,
+        }
+    }
+
+    /// The smoothed round trip, once it was measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.session.round_trip.smoothed()
+    }
+
+    /// Packed bytes that were handed out and are not stored, or wait for earlier ones.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     /// The channels that are not ended.
     pub fn channels(&self) -> impl Iterator<Item = (Channel, ReceiverChannel)> + '_ {
-        core::iter::empty()
+        self.channels
+            .iter()
+            .map(|(channel, state)| (*channel, glance(state)))
+    }
+
+    fn caller_erred(&mut self, text: String) {
+        self.session
+            .fail(Failure::new(Fault::Caller, Code::Misuse, text));
+    }
+
+    fn command(&mut self, command: ReceiverCommand) {
+        match command {
+            ReceiverCommand::Open => {}
+            ReceiverCommand::Subscribe {
+                channel,
+                subscription,
+            } => self.subscribe(channel, subscription),
+            ReceiverCommand::Unsubscribe {
+                channel,
+                reason,
+                text,
+            } => self.unsubscribe(channel, reason, &text),
+            ReceiverCommand::Stored { channel, position } => self.stored(channel, position),
+            ReceiverCommand::Refused {
+                channel,
+                position,
+                reason,
+            } => self.refused(channel, position, reason),
+            ReceiverCommand::Fetch {
+                channel,
+                epoch,
+                from,
+                next,
+            } => {
+                let state = self.channels.get(&channel);
+                if state.is_some_and(|state| state.phase == Phase::Open) {
+                    self.session.ask(channel, epoch, from, next);
+                } else {
+                    self.session.counters.answers_unused += 1;
+                }
+            }
+            ReceiverCommand::Fetched {
+                request,
+                first,
+                records,
+            } => self.session.answer_fetch(request, first, &records),
+            ReceiverCommand::Close => {
+                self.acknowledge();
+                self.session.close();
+            }
+        }
+    }
+
+    fn frame(&mut self, frame: &Bytes) {
+        if !self.session.heard(frame) {
+            return;
+        }
+        let messages = match decode(frame) {
+            Ok(messages) => messages,
+            Err(error) => return self.session.not_decoded(error),
+        };
+        self.session.sound();
+        for message in messages {
+            match message {
+                Ok(message) => self.message(&message),
+                Err(error) => self.session.not_decoded(error),
+            }
+            if self.session.is_ended() {
+                return;
+            }
+        }
+    }
+}
+
+fn glance(state: &ChannelState) -> ReceiverChannel {
+    ReceiverChannel {
+        accepted: state.phase == Phase::Open,
+        delivered: state.position(),
+        stored: state.stored,
+        behind: state.behind,
+        held_bytes: state.held_bytes(),
+        window_bytes: state.credit.bytes,
+        refused: state.refused,
     }
 }
 
@@ -54,21 +220,112 @@ impl Machine for Receiver {
     type Transmit = Bytes;
     type Event = ReceiverEvent;
 
-    fn handle_input(&mut self, _: Instant, _: Input<ReceiverReceive, ReceiverCommand>) {
-        let _ = &self.config;
+    fn handle_input(&mut self, now: Instant, input: Input<ReceiverReceive, ReceiverCommand>) {
+        if self.session.is_ended() {
+            return;
+        }
+        self.session.begin(now);
+        match input {
+            Input::Receive(ReceiverReceive::Frame(frame)) => self.frame(&frame),
+            Input::Command(command) => {
+                if self.phase == Greeting::Silent {
+                    self.say_hello();
+                }
+                self.command(command);
+            }
+            Input::Timeout => {}
+        }
+        self.run_timers();
+        self.session.flush();
     }
 
     fn poll_output(&mut self) -> Option<Output<Bytes, ReceiverEvent>> {
-        self.outputs.pop_front()
+        self.session.pop()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        None
+        if self.session.is_ended() {
+            return None;
+        }
+        let own = [
+            self.acknowledge_at,
+            self.timers.next(),
+            self.session.deadline(),
+        ];
+        own.into_iter().flatten().min()
     }
 }
 
 impl Invariant for Receiver {
     fn check(&self) -> Result<(), String> {
+        self.session.check()?;
+        if self.session.is_ended() {
+            return Ok(());
+        }
+        let held: u64 = self.channels.values().map(ChannelState::held_bytes).sum();
+        if held != self.held_bytes {
+            return Err(format!(
+                "{held} bytes are held, counted {}",
+                self.held_bytes
+            ));
+        }
+        let most = self.held_bytes_max() + self.config.session.frame_bytes_max as u64;
+        if held > most {
+            return Err(format!("{held} bytes are held"));
+        }
+        for (channel, state) in &self.channels {
+            if state.stored > state.delivered {
+                let (stored, delivered) = (state.stored, state.delivered);
+                return Err(format!("{channel}: {stored} stored of {delivered}"));
+            }
+            if state.ahead.len() > AHEAD_RUNS_MAX {
+                return Err(format!("{channel}: {} runs ahead", state.ahead.len()));
+            }
+            let first = state.ahead.first_key_value();
+            if first.is_some_and(|(first, _)| *first <= state.delivered + 1) {
+                return Err(format!("{channel}: what comes next is held back"));
+            }
+        }
         Ok(())
+    }
+}
+
+impl CommonEvent for ReceiverEvent {
+    fn closed(by_peer: bool, text: String) -> Self {
+        Self::Closed { by_peer, text }
+    }
+
+    fn failed(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+
+    fn fetch(request: u64, asked: &Asked, bytes: u64) -> Self {
+        Self::Fetch {
+            request,
+            channel: asked.channel,
+            epoch: asked.epoch,
+            from: asked.from,
+            next: asked.next,
+            bytes,
+        }
+    }
+
+    fn fetched(channel: Channel, epoch: u64, first: u64, records: Records) -> Self {
+        Self::Fetched {
+            channel,
+            epoch,
+            first,
+            records,
+        }
+    }
+
+    fn fetch_ended(asked: &Asked) -> Self {
+        Self::FetchEnded {
+            channel: asked.channel,
+            epoch: asked.epoch,
+            from: asked.from,
+            next: asked.next,
+            missing: asked.missing,
+        }
     }
 }

@@ -4,26 +4,90 @@
 //! the log is the only buffer. For each channel it remembers a few numbers, so that a subscriber that
 //! is slow or gone costs the same as one that is well.
 
+mod channel;
+mod incoming;
+mod outgoing;
+mod schedule;
 mod types;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::string::String;
+use core::time::Duration;
 
 use bytes::Bytes;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
-use crate::{Channel, Counters, FixedWindow, Pacer, SenderChannel, SenderConfig};
+use crate::message::decode;
+use crate::session::{Asked, CommonEvent, EndedChannels, Session};
+use crate::{
+    Channel, Code, Counters, Credit, Failure, Fault, FixedWindow, InFlight, Pacer, Records,
+    RefusalReason, SenderChannel, SenderConfig,
+};
+
+use channel::{ChannelState, Open};
 
 pub use types::{SenderCommand, SenderEvent, SenderReceive};
 
 /// The origin's end. The [crate documentation](crate) has the whole picture.
+///
+/// Give it [`Input::Timeout`] when the connection stands: from then on the handshake has its time.
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
+    session: Session<SenderEvent>,
     pacer: Box<dyn Pacer>,
-    counters: Counters,
-    outputs: VecDeque<Output<Bytes, SenderEvent>>,
+    peer: Option<Peer>,
+    handshake_until: Instant,
+    channels: BTreeMap<Channel, ChannelState>,
+    ended: EndedChannels,
+    /// Refusals that the subscriber has not confirmed.
+    refusing: BTreeMap<Channel, Refusing>,
+    /// Channels with records to send again, with new ones, with much to catch up, in turn.
+    again: VecDeque<Channel>,
+    live: VecDeque<Channel>,
+    catch_up: VecDeque<Channel>,
+    /// Channels that wait for more records; all wait equally long.
+    lingering: VecDeque<(Instant, Channel)>,
+    reads: usize,
+    /// Bytes asked of the caller for the first time, of all channels and of those that catch up.
+    reserved: u64,
+    reserved_catch_up: u64,
+    /// On the way, of all channels and of those that catch up.
+    in_flight: Credit,
+    in_flight_catch_up: u64,
+    pace_at: Option<Instant>,
+    /// When the subscriber is asked for news.
+    probe_at: Option<Instant>,
+    /// The last question.
+    probe: Option<Probe>,
+}
+
+/// The question for news.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    token: u64,
+    sent_at: Instant,
+    answered: bool,
+}
+
+/// The subscriber's terms.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    session: u64,
+    version: u32,
+    window_bytes: u64,
+    acknowledge_delay: Duration,
+}
+
+/// A refusal that is repeated until it is confirmed.
+#[derive(Debug)]
+struct Refusing {
+    reason: RefusalReason,
+    text: String,
+    again_at: Instant,
+    attempts: u32,
 }
 
 impl Sender {
@@ -35,25 +99,156 @@ impl Sender {
 
     /// The same, at the pace of `pacer`.
     #[must_use]
-    pub fn with_pacer(config: SenderConfig, pacer: Box<dyn Pacer>, seed: u64) -> Self {
-        let _ = seed;
+    pub fn with_pacer(mut config: SenderConfig, pacer: Box<dyn Pacer>, seed: u64) -> Self {
+        config.session = config.session.sane();
+        config.reads_max = config.reads_max.max(1);
         Self {
+            session: Session::new(config.session.clone(), seed),
             config,
             pacer,
-            counters: Counters::default(),
-            outputs: VecDeque::new(),
+            peer: None,
+            handshake_until: Instant::ZERO,
+            channels: BTreeMap::new(),
+            ended: EndedChannels::default(),
+            refusing: BTreeMap::new(),
+            again: VecDeque::new(),
+            live: VecDeque::new(),
+            catch_up: VecDeque::new(),
+            lingering: VecDeque::new(),
+            reads: 0,
+            reserved: 0,
+            reserved_catch_up: 0,
+            in_flight: Credit {
+                bytes: 0,
+                elements: 0,
+            },
+            in_flight_catch_up: 0,
+            pace_at: None,
+            probe_at: None,
+            probe: None,
         }
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.session.counters
+    }
+
+    /// The version of the protocol, once it is agreed.
+    #[must_use]
+    pub fn version(&self) -> Option<u32> {
+        self.peer.map(|peer| peer.version)
+    }
+
+    /// The smoothed round trip, once it was measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.session.round_trip.smoothed()
+    }
+
+    /// What is on the way over all channels.
+    #[must_use]
+    pub fn in_flight(&self) -> InFlight {
+        InFlight {
+            bytes: self.in_flight.bytes,
+            elements: self.in_flight.elements,
+            window_bytes: self.peer.map_or(0, |peer| peer.window_bytes),
+        }
     }
 
     /// The open channels.
     pub fn channels(&self) -> impl Iterator<Item = (Channel, SenderChannel)> + '_ {
-        core::iter::empty()
+        self.channels
+            .iter()
+            .filter_map(|(channel, state)| Some((*channel, glance(state.open.as_ref()?))))
+    }
+
+    fn caller_erred(&mut self, text: String) {
+        self.session
+            .fail(Failure::new(Fault::Caller, Code::Misuse, text));
+    }
+
+    fn command(&mut self, command: SenderCommand) {
+        match command {
+            SenderCommand::Answer { channel, offer } => self.answer(channel, offer),
+            SenderCommand::Records {
+                channel,
+                epoch,
+                first,
+                schema_version,
+                records,
+            } => self.read_done(channel, epoch, first, schema_version, &records),
+            SenderCommand::Gap {
+                channel,
+                from,
+                next,
+                reason,
+            } => self.gap(channel, from, next, reason),
+            SenderCommand::Appended { channel, last } => self.appended(channel, last),
+            SenderCommand::Live {
+                channel,
+                epoch,
+                first,
+                schema_version,
+                records,
+            } => self.live(channel, epoch, first, schema_version, &records),
+            SenderCommand::Schema { channel, schema } => self.schema(channel, schema),
+            SenderCommand::Fetch {
+                channel,
+                epoch,
+                from,
+                next,
+            } => {
+                if self.channels.contains_key(&channel) {
+                    self.session.ask(channel, epoch, from, next);
+                } else {
+                    self.session.counters.answers_unused += 1;
+                }
+            }
+            SenderCommand::Fetched {
+                request,
+                first,
+                records,
+            } => self.session.answer_fetch(request, first, &records),
+            SenderCommand::Close => self.session.close(),
+        }
+    }
+
+    fn frame(&mut self, frame: &Bytes) {
+        if !self.session.heard(frame) {
+            return;
+        }
+        let messages = match decode(frame) {
+            Ok(messages) => messages,
+            Err(error) => return self.session.not_decoded(error),
+        };
+        self.session.sound();
+        for message in messages {
+            match message {
+                Ok(message) => self.message(&message),
+                Err(error) => self.session.not_decoded(error),
+            }
+            if self.session.is_ended() {
+                return;
+            }
+        }
+    }
+}
+
+fn glance(open: &Open) -> SenderChannel {
+    let in_flight = open.in_flight();
+    SenderChannel {
+        epoch: open.epoch,
+        last: open.last,
+        next: open.next,
+        acknowledged: open.said.stored,
+        in_flight_elements: in_flight.elements,
+        in_flight_bytes: in_flight.bytes,
+        window_bytes: open.said.bytes_limit.saturating_sub(open.said.bytes),
+        catching_up: open.catching_up,
+        stalled: open.stalled,
+        refused: open.said.refused,
     }
 }
 
@@ -63,21 +258,119 @@ impl Machine for Sender {
     type Transmit = Bytes;
     type Event = SenderEvent;
 
-    fn handle_input(&mut self, _: Instant, _: Input<SenderReceive, SenderCommand>) {
-        let _ = (&self.config, &self.pacer);
+    fn handle_input(&mut self, now: Instant, input: Input<SenderReceive, SenderCommand>) {
+        if self.session.is_ended() {
+            return;
+        }
+        if self.session.begin(now) {
+            self.handshake_until = now + self.config.session.handshake;
+        }
+        match input {
+            Input::Receive(SenderReceive::Frame(frame)) => self.frame(&frame),
+            Input::Command(command) => self.command(command),
+            Input::Timeout => {}
+        }
+        self.timers();
+        if !self.session.is_ended() {
+            self.pump();
+        }
+        self.session.flush();
     }
 
     fn poll_output(&mut self) -> Option<Output<Bytes, SenderEvent>> {
-        self.outputs.pop_front()
+        self.session.pop()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        None
+        if self.session.is_ended() {
+            return None;
+        }
+        if self.peer.is_none() {
+            return Some(self.handshake_until);
+        }
+        let linger = self.lingering.front().map(|(at, _)| *at);
+        let refusing = self.refusing.values().map(|refusing| refusing.again_at);
+        let own = [linger, self.pace_at, self.probe_at, self.session.deadline()];
+        own.into_iter().flatten().chain(refusing).min()
     }
 }
 
 impl Invariant for Sender {
     fn check(&self) -> Result<(), String> {
+        self.session.check()?;
+        if self.session.is_ended() {
+            return Ok(());
+        }
+        let open = || self.channels.values().filter_map(|one| one.open.as_ref());
+        let reads = open().filter(|open| open.reading.is_some()).count();
+        if reads != self.reads || reads > self.config.reads_max {
+            return Err(format!("{reads} reads are open, counted {}", self.reads));
+        }
+        let in_flight: u64 = open().map(|open| open.in_flight().bytes).sum();
+        if in_flight != self.in_flight.bytes {
+            let counted = self.in_flight.bytes;
+            return Err(format!("{in_flight} bytes on the way, counted {counted}"));
+        }
+        let catching_up = open().filter(|open| open.catching_up);
+        let catching_up: u64 = catching_up.map(|open| open.in_flight().bytes).sum();
+        if catching_up != self.in_flight_catch_up {
+            return Err(format!("{catching_up} bytes on the way that catch up"));
+        }
+        for state in open() {
+            if state.said.stored > state.said.received || state.said.received >= state.sent_next {
+                return Err(format!("{:?} acknowledged of {}", state.said, state.next));
+            }
+            if state.next > state.sent_next {
+                return Err(format!(
+                    "{} is sent, {} counted",
+                    state.next, state.sent_next
+                ));
+            }
+        }
+        let queued = self.live.len() + self.catch_up.len() + self.lingering.len();
+        if queued > self.channels.len() {
+            return Err(format!("{queued} channels wait for their turn"));
+        }
         Ok(())
+    }
+}
+
+impl CommonEvent for SenderEvent {
+    fn closed(by_peer: bool, text: String) -> Self {
+        Self::Closed { by_peer, text }
+    }
+
+    fn failed(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+
+    fn fetch(request: u64, asked: &Asked, bytes: u64) -> Self {
+        Self::Fetch {
+            request,
+            channel: asked.channel,
+            epoch: asked.epoch,
+            from: asked.from,
+            next: asked.next,
+            bytes,
+        }
+    }
+
+    fn fetched(channel: Channel, epoch: u64, first: u64, records: Records) -> Self {
+        Self::Fetched {
+            channel,
+            epoch,
+            first,
+            records,
+        }
+    }
+
+    fn fetch_ended(asked: &Asked) -> Self {
+        Self::FetchEnded {
+            channel: asked.channel,
+            epoch: asked.epoch,
+            from: asked.from,
+            next: asked.next,
+            missing: asked.missing,
+        }
     }
 }

@@ -19,7 +19,8 @@ pub enum SenderReceive {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderCommand {
     /// Answers [`SenderEvent::Subscribe`]. Later, on an accepted channel: `Refuse` ends it, and
-    /// `Rollback` says that the log went back while the session was open.
+    /// `Rollback` says that the log went back while the session was open; it must be said before any
+    /// record of the new epoch is.
     Answer {
         /// The channel.
         channel: Channel,

@@ -1,0 +1,241 @@
+//! What a receiver knows of one channel.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::message::{Entry, Stage};
+use crate::{Credit, LossReason, Position, Records, Subscription};
+
+/// Everything of one channel.
+#[derive(Debug)]
+pub(super) struct ChannelState {
+    pub(super) subscription: Subscription,
+    pub(super) credit: Credit,
+    pub(super) phase: Phase,
+    /// How often the last question was asked.
+    pub(super) attempts: u32,
+    pub(super) stage: Stage,
+    pub(super) epoch: u64,
+    /// The last number handed out.
+    pub(super) delivered: u64,
+    /// The last number stored or refused without one missing before it.
+    pub(super) stored: u64,
+    /// What was handed out and is not stored, in order.
+    pub(super) unstored: VecDeque<Run>,
+    /// Refused elements behind the first that is not stored.
+    pub(super) refused_ahead: BTreeSet<u64>,
+    /// Elements and packed bytes handed out and stored in this stage.
+    pub(super) handed_out: Credit,
+    pub(super) stored_total: Credit,
+    /// Bytes of earlier stages that are handed out and not known to be stored.
+    pub(super) residue: VecDeque<Run>,
+    /// What came before its turn, by its first number.
+    pub(super) ahead: BTreeMap<u64, Ahead>,
+    pub(super) ahead_bytes: u64,
+    /// The versions of the schemas, by their index.
+    pub(super) schemas: Vec<u32>,
+    /// How many are at the origin behind what was handed out.
+    pub(super) behind: u64,
+    pub(super) refused: u64,
+    /// Whether there is something to acknowledge.
+    pub(super) news: bool,
+    /// What was stored and not acknowledged.
+    pub(super) unacknowledged: Credit,
+    /// The limits last told.
+    pub(super) told: Credit,
+    /// Whether a hole is being waited for.
+    pub(super) hole: bool,
+}
+
+/// How far a subscription is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The handshake is not done.
+    Waiting,
+    /// It was asked for.
+    Asked,
+    /// It was granted.
+    Open,
+    /// Its end was asked for.
+    Leaving,
+}
+
+/// A run of numbers that was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) epoch: u64,
+    /// One behind the last number.
+    pub(super) next: u64,
+    pub(super) elements: u64,
+    pub(super) bytes: u64,
+}
+
+/// What came before its turn.
+#[derive(Debug, Clone)]
+pub(super) enum Ahead {
+    Records {
+        schema: u32,
+        behind: u64,
+        records: Records,
+    },
+    Lost {
+        next: u64,
+        reason: LossReason,
+    },
+}
+
+const NOTHING: Credit = Credit {
+    bytes: 0,
+    elements: 0,
+};
+
+impl ChannelState {
+    pub(super) fn new(subscription: Subscription, credit: Credit) -> Self {
+        Self {
+            subscription,
+            credit,
+            phase: Phase::Waiting,
+            attempts: 0,
+            stage: Stage::default(),
+            epoch: 0,
+            delivered: 0,
+            stored: 0,
+            unstored: VecDeque::new(),
+            refused_ahead: BTreeSet::new(),
+            handed_out: NOTHING,
+            stored_total: NOTHING,
+            residue: VecDeque::new(),
+            ahead: BTreeMap::new(),
+            ahead_bytes: 0,
+            schemas: Vec::new(),
+            behind: 0,
+            refused: 0,
+            news: false,
+            unacknowledged: NOTHING,
+            told: credit,
+            hole: false,
+        }
+    }
+
+    /// The last element handed out.
+    pub(super) fn position(&self) -> Position {
+        Position {
+            epoch: self.epoch,
+            sequence: self.delivered,
+        }
+    }
+
+    /// How much may be sent in this stage, as it would be told now.
+    pub(super) fn limit(&self) -> Credit {
+        Credit {
+            bytes: self.stored_total.bytes.saturating_add(self.credit.bytes),
+            elements: self
+                .stored_total
+                .elements
+                .saturating_add(self.credit.elements),
+        }
+    }
+
+    /// Packed bytes handed out in this stage and not stored.
+    pub(super) fn unstored_bytes(&self) -> u64 {
+        self.handed_out.bytes - self.stored_total.bytes
+    }
+
+    /// Packed bytes held here or by the caller.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let residue: u64 = self.residue.iter().map(|run| run.bytes).sum();
+        self.unstored_bytes() + residue + self.ahead_bytes
+    }
+
+    /// What was handed out in earlier stages is stored up to here. Gives back the bytes freed.
+    pub(super) fn store_residue(&mut self, position: Position) -> u64 {
+        let present = position.epoch == self.epoch;
+        let mut freed = 0;
+        // The caller stores in order: with an element of this stage all of the earlier are stored.
+        while let Some(run) = self.residue.front() {
+            if !present && (run.epoch != position.epoch || run.next - 1 > position.sequence) {
+                break;
+            }
+            freed += run.bytes;
+            self.residue.pop_front();
+        }
+        freed
+    }
+
+    /// Begins a stage: what was handed out before stays with the caller.
+    pub(super) fn begin_stage(&mut self, stage: Stage, epoch: u64, next: u64) {
+        self.residue.append(&mut self.unstored);
+        self.stage = stage;
+        self.epoch = epoch;
+        self.delivered = next - 1;
+        self.stored = next - 1;
+        self.handed_out = NOTHING;
+        self.stored_total = NOTHING;
+        self.refused_ahead.clear();
+        self.ahead.clear();
+        self.ahead_bytes = 0;
+        self.unacknowledged = NOTHING;
+        self.told = self.credit;
+        self.hole = false;
+    }
+
+    /// Everything up to here is stored, as the caller says. Gives back the packed bytes freed.
+    pub(super) fn store(&mut self, sequence: u64) -> u64 {
+        let mut stored = self.stored.max(sequence);
+        let mut freed = 0;
+        loop {
+            while self.refused_ahead.remove(&(stored + 1)) {
+                stored += 1;
+            }
+            let Some(run) = self.unstored.front().copied() else {
+                break;
+            };
+            if run.elements == 0 {
+                // Numbers that never come need not be stored; all before them is.
+                stored = stored.max(run.next - 1);
+            }
+            if run.next > stored + 1 {
+                break;
+            }
+            self.unstored.pop_front();
+            self.stored_total.bytes += run.bytes;
+            self.stored_total.elements += run.elements;
+            self.unacknowledged.bytes += run.bytes;
+            self.unacknowledged.elements += run.elements;
+            freed += run.bytes;
+        }
+        while self
+            .refused_ahead
+            .first()
+            .is_some_and(|first| *first <= stored)
+        {
+            self.refused_ahead.pop_first();
+        }
+        self.stored = stored;
+        freed
+    }
+
+    /// What is acknowledged now.
+    pub(super) fn entry(&self, channel: u32) -> Entry {
+        let limit = self.limit();
+        Entry {
+            channel,
+            stage: self.stage.number,
+            stored: self.stored,
+            received: self.delivered,
+            elements: self.stored_total.elements,
+            bytes: self.stored_total.bytes,
+            elements_limit: limit.elements,
+            bytes_limit: limit.bytes,
+            refused: self.refused,
+            schemas: u32::try_from(self.schemas.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether the origin can soon send no more of what was told.
+    pub(super) fn credit_runs_low(&self) -> bool {
+        let bytes = self.told.bytes.saturating_sub(self.handed_out.bytes);
+        let elements = self.told.elements.saturating_sub(self.handed_out.elements);
+        bytes < self.credit.bytes / 2 || elements < self.credit.elements / 2
+    }
+}

@@ -1,0 +1,336 @@
+//! What the origin says, except for the elements.
+
+use alloc::format;
+use alloc::string::ToString;
+
+use super::channel::Phase;
+use super::{Greeting, Receiver, Timer};
+use crate::message::{Message, Rolled, SchemaText, Welcome};
+use crate::session::version_failure;
+use crate::{
+    Channel, Code, FRAME_BYTES_MIN, Failure, Grant, LossReason, Position, ReceiverEvent,
+    RefusalReason, SCHEMAS_MAX,
+};
+
+impl Receiver {
+    pub(super) fn message(&mut self, message: &Message<'_>) {
+        if let Message::Welcome(welcome) = message {
+            return self.welcome(welcome);
+        }
+        if self.version().is_none() {
+            match message {
+                Message::Goodbye { .. } => {
+                    self.session.common(message);
+                }
+                // They overtook Welcome.
+                Message::Ping { .. } | Message::Pong { .. } => self.session.counters.stale += 1,
+                _ => self.session.unexpected(message, "before Welcome"),
+            }
+            return;
+        }
+        if self.session.common(message) {
+            return;
+        }
+        match message {
+            Message::Accepted { channel, .. } => self.accepted(*channel, message),
+            Message::Refused {
+                channel,
+                reason,
+                text,
+            } => self.refused_by_origin(*channel, *reason, text),
+            Message::Schema {
+                channel,
+                index,
+                schema,
+            } => self.schema(*channel, *index, schema),
+            Message::Records {
+                place,
+                first,
+                schema,
+                behind,
+                records,
+            } => self.records(place, *first, *schema, *behind, records),
+            Message::Lost {
+                place,
+                from,
+                next,
+                reason,
+            } => self.lost(place, *from, *next, *reason),
+            Message::Stage { place } => {
+                if self.in_place(place, place.stage.first) {
+                    self.has_news(place.channel);
+                }
+            }
+            Message::Probe { token, channels } => {
+                for channel in channels.iter() {
+                    if self.known(channel, "Probe").is_none() {
+                        continue;
+                    }
+                    self.has_news(channel);
+                }
+                if !self.session.is_ended() {
+                    self.acknowledge_channels(*token);
+                }
+            }
+            Message::Ended { channel } => self.ended_by_origin(*channel),
+            Message::Fetch {
+                request,
+                channel,
+                epoch,
+                from,
+                next,
+                bytes,
+            } => {
+                if self.known(*channel, "Fetch") == Some(Phase::Open) {
+                    let range = (*from, *next);
+                    self.session
+                        .asked_for(*request, *channel, *epoch, range, *bytes);
+                }
+            }
+            Message::Fetched {
+                request,
+                first,
+                records,
+            } => self.session.fetched(*request, *first, records.clone()),
+            _ => self.session.unexpected(message, "from an origin"),
+        }
+    }
+
+    fn welcome(&mut self, welcome: &Welcome) {
+        if welcome.session != self.number {
+            let text = "Welcome is for another session";
+            self.session.fail(Failure::peer(Code::Contradiction, text));
+            return;
+        }
+        let (since, attempts) = match self.phase {
+            Greeting::Said { since, attempts } => (since, attempts),
+            Greeting::Done(_) => {
+                self.session.counters.stale += 1;
+                return;
+            }
+            Greeting::Silent => {
+                let text = "Welcome before Hello";
+                self.session.fail(Failure::peer(Code::Unexpected, text));
+                return;
+            }
+        };
+        let own = self.config.session.versions;
+        let version = welcome.version;
+        if version < own.0 || version > own.1 {
+            return self.session.fail(version_failure(own, (version, version)));
+        }
+        if welcome.frame_bytes_max < FRAME_BYTES_MIN as u64 {
+            let taken = welcome.frame_bytes_max;
+            let text = format!("it takes frames of {taken} bytes, the least is {FRAME_BYTES_MIN}");
+            return self.session.fail(Failure::peer(Code::TooLarge, text));
+        }
+        // Of two questions one does not know which is answered.
+        if attempts == 1 {
+            self.session.round_trip.sample(self.session.now - since);
+        }
+        self.session.round_trip.alive();
+        self.phase = Greeting::Done(version);
+        self.timers.cancel(&Timer::Hello);
+        self.timers.cancel(&Timer::Handshake);
+        self.session
+            .opened(welcome.frame_bytes_max, welcome.dead_after_ms);
+        self.session.event(ReceiverEvent::Welcomed { version });
+        let waiting: alloc::vec::Vec<_> = self.channels.keys().copied().collect();
+        for channel in waiting {
+            self.ask(channel);
+        }
+    }
+
+    /// The phase of a channel of which the origin speaks. `None`: it is ended and this came late, or
+    /// it never was and the session has failed.
+    pub(super) fn known(&mut self, channel: Channel, what: &str) -> Option<Phase> {
+        if let Some(state) = self.channels.get(&channel) {
+            if state.phase == Phase::Open {
+                return Some(Phase::Open);
+            }
+            // Its grant was lost or overtaken, or it is being left.
+            self.session.counters.stale += 1;
+            return Some(state.phase);
+        }
+        if self.ended.contains(channel) {
+            self.session.counters.stale += 1;
+        } else {
+            let text = format!("{what} on {channel}, which was never subscribed");
+            self.session.fail(Failure::peer(Code::UnknownChannel, text));
+        }
+        None
+    }
+
+    fn accepted(&mut self, channel: Channel, message: &Message<'_>) {
+        let Message::Accepted {
+            rollback,
+            epoch,
+            next,
+            last,
+            level,
+            schema,
+            ..
+        } = message
+        else {
+            return;
+        };
+        let Some(state) = self.channels.get_mut(&channel) else {
+            self.known(channel, "Accepted");
+            return;
+        };
+        if state.phase != Phase::Asked {
+            self.session.counters.stale += 1;
+            // It says so again because it did not hear that this was heard.
+            return self.has_news(channel);
+        }
+        if schema.bytes.is_none() && state.subscription.known != Some(schema.id) {
+            let text = format!("{channel}: a schema without bytes that is not known here");
+            self.session.fail(Failure::peer(Code::Contradiction, text));
+            return;
+        }
+        state.phase = Phase::Open;
+        state.attempts = 0;
+        self.timers.cancel(&Timer::Answer(channel));
+        state.epoch = *epoch;
+        state.delivered = next - 1;
+        state.stored = next - 1;
+        state.schemas.push(schema.version);
+        state.behind = (last + 1).saturating_sub(*next);
+        let grant = Grant {
+            epoch: *epoch,
+            next: *next,
+            last: *last,
+            level: *level,
+            schema: schema.to_schema(),
+        };
+        let have = state.subscription.start.have();
+        let gap = have.and_then(|have| self.compare(channel, have, *rollback, *epoch, *next));
+        self.session
+            .event(ReceiverEvent::Accepted { channel, grant });
+        if let Some(gap) = gap {
+            self.session.event(gap);
+        }
+        self.has_news(channel);
+    }
+
+    /// Compares what this side has with what it is offered: tells a rollback, gives back a gap.
+    fn compare(
+        &mut self,
+        channel: Channel,
+        have: Position,
+        rollback: Rolled,
+        epoch: u64,
+        next: u64,
+    ) -> Option<ReceiverEvent> {
+        let kept = match rollback {
+            Rolled::Kept(position) => Some(position),
+            Rolled::Unknown => None,
+            // It does not say so, but what it offers was numbered before.
+            Rolled::No if next <= have.sequence => {
+                let before = Position {
+                    epoch,
+                    sequence: next - 1,
+                };
+                (epoch == have.epoch && next > 1).then_some(before)
+            }
+            Rolled::No if next == have.sequence + 1 => return None,
+            Rolled::No => {
+                self.session.counters.lose(next - have.sequence - 1);
+                return Some(ReceiverEvent::Lost {
+                    channel,
+                    epoch: have.epoch,
+                    from: have.sequence + 1,
+                    next,
+                    reason: LossReason::Skipped,
+                });
+            }
+        };
+        self.session.counters.rollbacks += 1;
+        let next = Position {
+            epoch,
+            sequence: next,
+        };
+        self.session.event(ReceiverEvent::Rollback {
+            channel,
+            have,
+            kept,
+            next,
+        });
+        None
+    }
+
+    fn refused_by_origin(&mut self, channel: Channel, reason: RefusalReason, text: &str) {
+        let Some(state) = self.channels.get(&channel) else {
+            if self.known(channel, "Refused").is_none() && !self.session.is_ended() {
+                // It did not hear that this was heard.
+                self.confirm_end(channel);
+            }
+            return;
+        };
+        let left = state.phase == Phase::Leaving;
+        self.remove(channel);
+        self.confirm_end(channel);
+        self.session.event(if left {
+            ReceiverEvent::Unsubscribed { channel }
+        } else {
+            ReceiverEvent::Refused {
+                channel,
+                reason,
+                text: text.to_string(),
+            }
+        });
+    }
+
+    fn confirm_end(&mut self, channel: Channel) {
+        self.session.push(&Message::Unsubscribe {
+            channel,
+            reason: RefusalReason::Ended,
+            text: "",
+        });
+    }
+
+    fn ended_by_origin(&mut self, channel: Channel) {
+        match self.channels.get(&channel).map(|state| state.phase) {
+            Some(Phase::Leaving) => {
+                self.remove(channel);
+                self.session.event(ReceiverEvent::Unsubscribed { channel });
+            }
+            Some(_) => {
+                let text = format!("{channel} is ended, which was not asked for");
+                self.session.fail(Failure::peer(Code::Contradiction, text));
+            }
+            None => {
+                self.known(channel, "Ended");
+            }
+        }
+    }
+
+    fn schema(&mut self, channel: Channel, index: u32, schema: &SchemaText<'_>) {
+        if self.known(channel, "Schema") != Some(Phase::Open) {
+            return;
+        }
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        let known = state.schemas.get(index as usize).copied();
+        if known.is_some_and(|version| version != schema.version) || schema.bytes.is_none() {
+            let text = format!("{channel}: two schemas with index {index}, or one without bytes");
+            self.session.fail(Failure::peer(Code::Contradiction, text));
+            return;
+        }
+        if known.is_none() && index as usize == state.schemas.len() {
+            if index >= SCHEMAS_MAX {
+                let text = format!("{channel}: more than {SCHEMAS_MAX} schemas in one session");
+                self.session.fail(Failure::peer(Code::TooLarge, text));
+                return;
+            }
+            state.schemas.push(schema.version);
+            let schema = schema.to_schema();
+            self.session
+                .event(ReceiverEvent::Schema { channel, schema });
+        } else {
+            self.session.counters.stale += 1;
+        }
+        self.has_news(channel);
+    }
+}

@@ -1,0 +1,347 @@
+//! What the caller gives, and what time brings: subscriptions, storage, acknowledgements.
+
+use alloc::format;
+use core::time::Duration;
+
+use super::channel::{ChannelState, Phase};
+use super::{Greeting, Receiver, Timer};
+use crate::message::{Hello, Message};
+use crate::session::cut;
+use crate::{
+    CHANNEL_NUMBERS_MAX, Channel, Code, Credit, DeadLetterReason, EARLIER_MAX, Failure, Fault,
+    NAME_BYTES_MAX, Position, ReceiverEvent, RefusalReason, SERIALIZATION_BYTES_MAX, Subscription,
+};
+
+/// Entries of one acknowledgement; more go into another. They fit into the smallest frame.
+const ENTRIES_MAX: usize = 40;
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Receiver {
+    // -- the handshake --
+
+    pub(super) fn say_hello(&mut self) {
+        let now = self.session.now;
+        let config = &self.config;
+        let hello = Hello {
+            versions: config.session.versions,
+            session: self.number,
+            frame_bytes_max: config.session.frame_bytes_max as u64,
+            window_bytes: config.window_bytes,
+            acknowledge_ms: milliseconds(config.acknowledge_delay),
+            dead_after_ms: milliseconds(config.session.dead_after),
+        };
+        self.phase = match self.phase {
+            Greeting::Silent => {
+                let until = now + config.session.handshake;
+                self.timers.set(Timer::Handshake, until);
+                Greeting::Said {
+                    since: now,
+                    attempts: 1,
+                }
+            }
+            Greeting::Said { since, attempts } => {
+                self.session.round_trip.back_off();
+                Greeting::Said {
+                    since,
+                    attempts: attempts + 1,
+                }
+            }
+            Greeting::Done(_) => return,
+        };
+        self.session.push(&Message::Hello(hello));
+        let again = now + self.session.round_trip.timeout();
+        self.timers.set(Timer::Hello, again);
+    }
+
+    // -- channels --
+
+    pub(super) fn subscribe(&mut self, channel: Channel, subscription: Subscription) {
+        let used = self.channels.contains_key(&channel) || self.ended.contains(channel);
+        if channel.0 >= CHANNEL_NUMBERS_MAX || used {
+            return self.caller_erred(format!("the number of {channel} was used, or is too large"));
+        }
+        if self.channels.len() >= self.config.channels_max {
+            let limit = self.config.channels_max;
+            return self.caller_erred(format!("{limit} channels are open, which is the limit"));
+        }
+        let name = subscription.stream.len();
+        if name > NAME_BYTES_MAX || subscription.serialization.len() > SERIALIZATION_BYTES_MAX {
+            return self.caller_erred(format!("{channel}: a name of {name} bytes is too long"));
+        }
+        let have = subscription.start.have();
+        let mut given = subscription.earlier.iter().copied().chain(have);
+        if given.any(|one| one.sequence >= u64::MAX - 1) || subscription.earlier.len() > EARLIER_MAX
+        {
+            let text = format!("{channel}: no stream has so many elements or epochs");
+            return self.caller_erred(text);
+        }
+        let credit = subscription.credit.unwrap_or(self.config.credit);
+        let credit = Credit {
+            bytes: credit.bytes.max(1),
+            elements: credit.elements.max(1),
+        };
+        let state = ChannelState::new(subscription, credit);
+        self.channels.insert(channel, state);
+        if self.version().is_some() {
+            self.ask(channel);
+        }
+    }
+
+    /// Asks for a channel, or for its end, and again until it is answered.
+    pub(super) fn ask(&mut self, channel: Channel) {
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        let wait = self.session.round_trip.timeout();
+        let wait = wait.saturating_mul(1 << state.attempts.min(6));
+        state.attempts = state.attempts.saturating_add(1);
+        let subscription = &state.subscription;
+        let message = match state.phase {
+            Phase::Waiting | Phase::Asked => {
+                state.phase = Phase::Asked;
+                Message::Subscribe {
+                    channel,
+                    start: subscription.start,
+                    earlier: subscription.earlier.clone(),
+                    level: subscription.level,
+                    credit: state.credit,
+                    serialization: &subscription.serialization,
+                    stream: &subscription.stream,
+                    known: subscription.known,
+                }
+            }
+            Phase::Leaving => Message::Unsubscribe {
+                channel,
+                reason: RefusalReason::Ended,
+                text: "",
+            },
+            Phase::Open => return,
+        };
+        self.session.push(&message);
+        let again = self.session.now + wait.min(self.config.session.retry.1);
+        self.timers.set(Timer::Answer(channel), again);
+    }
+
+    pub(super) fn unsubscribe(&mut self, channel: Channel, reason: RefusalReason, text: &str) {
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        match state.phase {
+            Phase::Leaving => {}
+            Phase::Waiting => {
+                self.remove(channel);
+                self.session.event(ReceiverEvent::Unsubscribed { channel });
+            }
+            Phase::Asked | Phase::Open => {
+                // What comes now is not wanted, what is held is the caller's own affair.
+                let left = ChannelState::new(state.subscription.clone(), state.credit);
+                self.held_bytes -= state.held_bytes();
+                *state = left;
+                state.phase = Phase::Leaving;
+                state.attempts = 1;
+                let text = cut(text);
+                self.session.push(&Message::Unsubscribe {
+                    channel,
+                    reason,
+                    text,
+                });
+                self.timers.cancel(&Timer::Hole(channel));
+                self.news.retain(|other| *other != channel);
+                let again = self.session.now + self.session.round_trip.timeout();
+                self.timers.set(Timer::Answer(channel), again);
+            }
+        }
+    }
+
+    /// Forgets a channel.
+    pub(super) fn remove(&mut self, channel: Channel) {
+        if let Some(state) = self.channels.remove(&channel) {
+            self.held_bytes -= state.held_bytes();
+            self.news.retain(|other| *other != channel);
+            self.timers.cancel(&Timer::Answer(channel));
+            self.timers.cancel(&Timer::Hole(channel));
+        }
+        self.ended.insert(channel);
+    }
+
+    // -- storage --
+
+    fn open_state(&mut self, channel: Channel) -> Option<&mut ChannelState> {
+        let state = self.channels.get_mut(&channel);
+        let state = state.filter(|state| state.phase == Phase::Open);
+        if state.is_none() {
+            self.session.counters.answers_unused += 1;
+        }
+        state
+    }
+
+    pub(super) fn stored(&mut self, channel: Channel, position: Position) {
+        let Some(state) = self.open_state(channel) else {
+            return;
+        };
+        if position.epoch != state.epoch {
+            // Of an earlier stage: there is nobody any more to tell.
+            let freed = state.store_residue(position);
+            self.held_bytes -= freed;
+            return;
+        }
+        if position.sequence > state.delivered {
+            let delivered = state.position();
+            let text = format!("{channel}: {position} is stored, the last given is {delivered}");
+            return self.caller_erred(text);
+        }
+        let mut freed = state.store_residue(position);
+        freed += state.store(position.sequence);
+        self.held_bytes -= freed;
+        self.stored_some(channel);
+    }
+
+    pub(super) fn refused(
+        &mut self,
+        channel: Channel,
+        position: Position,
+        reason: DeadLetterReason,
+    ) {
+        let Some(state) = self.open_state(channel) else {
+            return;
+        };
+        if position.epoch != state.epoch {
+            return;
+        }
+        if position.sequence > state.delivered {
+            let delivered = state.position();
+            let text = format!("{channel}: {position} is refused, the last given is {delivered}");
+            return self.caller_erred(text);
+        }
+        if position.sequence <= state.stored || !state.refused_ahead.insert(position.sequence) {
+            self.session.counters.answers_unused += 1;
+            return;
+        }
+        state.refused += 1;
+        let freed = state.store(0);
+        self.held_bytes -= freed;
+        self.session.counters.refused[reason.index()] += 1;
+        self.stored_some(channel);
+    }
+
+    /// Something was stored: acknowledges it, now or a little later with more.
+    fn stored_some(&mut self, channel: Channel) {
+        let (elements, bytes) = (
+            self.config.acknowledge_elements,
+            self.config.acknowledge_bytes,
+        );
+        let Some(state) = self.channels.get(&channel) else {
+            return;
+        };
+        let waiting = state.unacknowledged;
+        let much = waiting.elements >= elements || waiting.bytes >= bytes;
+        if much || (waiting.bytes > 0 && state.credit_runs_low()) {
+            self.acknowledge_now = true;
+        }
+        self.has_news(channel);
+    }
+
+    // -- acknowledgements --
+
+    /// There is something to tell of a channel.
+    pub(super) fn has_news(&mut self, channel: Channel) {
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        if !state.news {
+            state.news = true;
+            self.news.push(channel);
+        }
+        if self.acknowledge_at.is_none() {
+            self.acknowledge_at = Some(self.session.now + self.config.acknowledge_delay);
+        }
+    }
+
+    /// Acknowledges everything of which there is news.
+    pub(super) fn acknowledge(&mut self) {
+        self.acknowledge_channels(0);
+    }
+
+    pub(super) fn acknowledge_channels(&mut self, probe: u64) {
+        self.acknowledge_now = false;
+        self.acknowledge_at = None;
+        self.entries.clear();
+        for channel in self.news.drain(..) {
+            let Some(state) = self.channels.get_mut(&channel) else {
+                continue;
+            };
+            state.news = false;
+            if state.phase != Phase::Open {
+                continue;
+            }
+            state.told = state.limit();
+            self.session.counters.acknowledged += state.unacknowledged.elements;
+            state.unacknowledged = Credit {
+                bytes: 0,
+                elements: 0,
+            };
+            self.entries.push(state.entry(channel.0));
+        }
+        let limit = self.session.frame_fill();
+        for entries in self.entries.chunks(ENTRIES_MAX) {
+            self.serial += 1;
+            self.session.counters.acknowledgements += 1;
+            let writer = self.session.writer();
+            let full = writer.push_acknowledge(self.serial, probe, entries, limit);
+            self.session.transmit(full);
+        }
+    }
+
+    // -- time --
+
+    pub(super) fn run_timers(&mut self) {
+        let now = self.session.now;
+        if self.session.is_ended() {
+            return;
+        }
+        self.session.timers();
+        while let Some(timer) = self.timers.pop(now) {
+            match timer {
+                Timer::Hello => self.say_hello(),
+                Timer::Handshake => {
+                    let text = "no answer to Hello came in time";
+                    let failure = Failure::new(Fault::Connection, Code::Handshake, text);
+                    self.session.fail(failure);
+                }
+                Timer::Answer(channel) => self.ask(channel),
+                Timer::Hole(channel) => self.ask_missing(channel),
+            }
+        }
+        if self.session.is_ended() {
+            return;
+        }
+        let due = self.acknowledge_at.is_some_and(|at| at <= now);
+        if due || self.acknowledge_now {
+            self.acknowledge();
+        }
+    }
+
+    /// A hole has been open for too long.
+    fn ask_missing(&mut self, channel: Channel) {
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        let Some((first, _)) = state.ahead.first_key_value() else {
+            state.hole = false;
+            return;
+        };
+        self.session.counters.holes += 1;
+        let message = Message::Missing {
+            channel,
+            stage: state.stage.number,
+            from: state.delivered + 1,
+            next: *first,
+        };
+        self.session.push(&message);
+        let again = self.session.now + self.session.round_trip.timeout();
+        self.timers.set(Timer::Hole(channel), again);
+    }
+}

@@ -1,0 +1,357 @@
+//! Whose turn it is: numbers to be sent again first, then live channels, then those that catch up,
+//! each kind round robin; and what time brings.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::channel::{Open, Queued, Reading};
+use super::{Probe, Sender};
+use crate::config::{PROBE_CHANNELS_MAX, REFUSALS_MAX};
+use crate::message::Message;
+use crate::{Channel, Code, Failure, Fault, SenderEvent};
+
+impl Sender {
+    /// Asks for as many records as there is room for.
+    pub(super) fn pump(&mut self) {
+        while self.reads < self.config.reads_max {
+            if let Some(channel) = self.again.pop_front() {
+                self.read_again(channel);
+                continue;
+            }
+            if self.live.is_empty() && self.catch_up.is_empty() {
+                return;
+            }
+            if !self.has_room() || !self.may_pace() {
+                return;
+            }
+            let Some(channel) = self.next_channel() else {
+                return;
+            };
+            self.read(channel);
+        }
+    }
+
+    fn next_channel(&mut self) -> Option<Channel> {
+        if let Some(channel) = self.live.pop_front() {
+            return Some(channel);
+        }
+        let catching_up = self.in_flight_catch_up + self.reserved_catch_up;
+        if catching_up >= self.config.catch_up_bytes {
+            return None;
+        }
+        self.catch_up.pop_front()
+    }
+
+    /// Whether the window over all channels has room.
+    pub(super) fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    fn room(&self) -> u64 {
+        let window = self.peer.map_or(0, |peer| peer.window_bytes);
+        window.saturating_sub(self.in_flight.bytes + self.reserved)
+    }
+
+    /// Puts a channel into its queue when it has something to send and may.
+    pub(super) fn enqueue(&mut self, channel: Channel) {
+        let Some(open) = self
+            .channels
+            .get_mut(&channel)
+            .and_then(|one| one.open.as_mut())
+        else {
+            return;
+        };
+        if open.again.is_some() && open.reading.is_none() && !self.again.contains(&channel) {
+            self.again.push_back(channel);
+        }
+        let lag = open.lag();
+        let catching_up = match open.catching_up {
+            true => lag > self.config.live_lag / 10,
+            false => lag > self.config.live_lag,
+        };
+        if catching_up != open.catching_up {
+            open.catching_up = catching_up;
+            let bytes = open.in_flight().bytes;
+            let reserved = open.reading.filter(|reading| !reading.again);
+            let reserved = reserved.map_or(0, |reading| reading.bytes);
+            if catching_up {
+                self.in_flight_catch_up += bytes;
+                self.reserved_catch_up += reserved;
+                open.lingering = None;
+            } else {
+                self.in_flight_catch_up -= bytes;
+                self.reserved_catch_up -= reserved;
+            }
+        }
+        if lag == 0
+            || open.queued != Queued::No
+            || open.reading.is_some()
+            || open.waits_for_switch()
+        {
+            return;
+        }
+        if !open.has_credit() {
+            if !open.stalled {
+                open.stalled = true;
+                self.session.counters.stalls += 1;
+                self.session.event(SenderEvent::Stalled { channel });
+            }
+            return;
+        }
+        if catching_up {
+            open.queued = Queued::CatchUp;
+            self.catch_up.push_back(channel);
+        } else if self.config.linger.is_zero() {
+            open.queued = Queued::Live;
+            self.live.push_back(channel);
+        } else {
+            open.queued = Queued::Lingering;
+            let until = self.session.now + self.config.linger;
+            self.lingering.push_back((until, channel));
+        }
+    }
+
+    /// What waited for more goes with the next turn.
+    pub(super) fn stop_lingering(&mut self, channel: Channel) {
+        let Some(open) = self
+            .channels
+            .get_mut(&channel)
+            .and_then(|one| one.open.as_mut())
+        else {
+            return;
+        };
+        if open.queued == Queued::Lingering {
+            self.lingering.retain(|(_, queued)| *queued != channel);
+            open.queued = Queued::Live;
+            self.live.push_back(channel);
+        }
+    }
+
+    /// Asks for a channel's next records, or sends those at hand.
+    fn read(&mut self, channel: Channel) {
+        let room = self.room();
+        let fill = self.records_fill() as u64;
+        let catching_up = self.in_flight_catch_up + self.reserved_catch_up;
+        let catch_up_room = self.config.catch_up_bytes.saturating_sub(catching_up);
+        let Some(open) = self
+            .channels
+            .get_mut(&channel)
+            .and_then(|one| one.open.as_mut())
+        else {
+            return;
+        };
+        open.queued = Queued::No;
+        if open.lag() == 0 || open.reading.is_some() || open.waits_for_switch() {
+            return;
+        }
+        if !open.has_credit() {
+            return self.enqueue(channel);
+        }
+        let mut bytes = (open.said.bytes_limit - open.sent.bytes)
+            .min(room)
+            .min(fill);
+        if open.catching_up {
+            bytes = bytes.min(catch_up_room);
+        }
+        let bytes = bytes.max(1);
+        let elements = open.said.elements_limit - open.sent.elements;
+        if let Some(lingering) = open.lingering.take() {
+            let (first, schema) = (lingering.first, lingering.schema);
+            let records = lingering.records.finish();
+            let fits = records.len() as u64 <= elements && records.byte_len() as u64 <= bytes;
+            if fits && first == open.next {
+                self.send(channel, first, schema, &records, false);
+                return self.enqueue(channel);
+            }
+        }
+        let end = match open.switch {
+            Some(switch) => switch.until.min(open.last + 1),
+            None => open.last + 1,
+        };
+        let reading = Reading {
+            from: open.next,
+            elements: elements.min(end - open.next),
+            bytes,
+            again: false,
+            outdated: false,
+        };
+        open.reading = Some(reading);
+        self.reads += 1;
+        self.reserved += bytes;
+        if open.catching_up {
+            self.reserved_catch_up += bytes;
+        }
+        self.session.event(SenderEvent::Read {
+            channel,
+            from: reading.from,
+            bytes,
+            elements: reading.elements,
+        });
+    }
+
+    /// Asks for records that go again. They were counted against the windows before.
+    fn read_again(&mut self, channel: Channel) {
+        let bytes = self.records_fill() as u64;
+        let Some(open) = self
+            .channels
+            .get_mut(&channel)
+            .and_then(|one| one.open.as_mut())
+        else {
+            return;
+        };
+        let (Some(range), None) = (open.again, open.reading) else {
+            return;
+        };
+        let reading = Reading {
+            from: range.from,
+            elements: range.next - range.from,
+            bytes,
+            again: true,
+            outdated: false,
+        };
+        open.reading = Some(reading);
+        self.reads += 1;
+        self.session.event(SenderEvent::Read {
+            channel,
+            from: reading.from,
+            bytes,
+            elements: reading.elements,
+        });
+    }
+
+    /// A question to the caller is no longer open.
+    pub(super) fn unreserve(&mut self, reading: Reading, catching_up: bool) {
+        self.reads -= 1;
+        if reading.again {
+            return;
+        }
+        self.reserved -= reading.bytes;
+        if catching_up {
+            self.reserved_catch_up -= reading.bytes;
+        }
+    }
+
+    // -- time --
+
+    pub(super) fn timers(&mut self) {
+        let now = self.session.now;
+        if self.session.is_ended() {
+            return;
+        }
+        if self.peer.is_none() {
+            if self.handshake_until <= now {
+                let text = "no Hello came in time";
+                let failure = Failure::new(Fault::Connection, Code::Handshake, text);
+                self.session.fail(failure);
+            }
+            return;
+        }
+        self.session.timers();
+        if self.session.is_ended() {
+            return;
+        }
+        while let Some((_, channel)) = self.lingering.front().copied().filter(|(at, _)| *at <= now)
+        {
+            self.lingering.pop_front();
+            if let Some(open) = self
+                .channels
+                .get_mut(&channel)
+                .and_then(|one| one.open.as_mut())
+            {
+                open.queued = Queued::Live;
+                self.live.push_back(channel);
+            }
+        }
+        if self.pace_at.is_some_and(|at| at <= now) {
+            self.pace_at = None;
+        }
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.ask_for_news();
+        }
+        if !self.refusing.is_empty() {
+            self.refuse_again();
+        }
+    }
+
+    /// How long news may take.
+    fn patience(&self) -> Duration {
+        let delay = self
+            .peer
+            .map_or(Duration::ZERO, |peer| peer.acknowledge_delay);
+        self.session.round_trip.timeout() + delay
+    }
+
+    pub(super) fn arm_probe(&mut self) {
+        if self.probe_at.is_none() {
+            self.probe_at = Some(self.session.now + self.patience());
+        }
+    }
+
+    /// Asks the subscriber about the channels of which nothing was heard for too long. Nothing is
+    /// sent again before it has said what it has: a slow disk there is no reason to send.
+    fn ask_for_news(&mut self) {
+        let now = self.session.now;
+        let patience = self.patience();
+        let mut doubted = Vec::new();
+        for (channel, state) in &mut self.channels {
+            let Some(open) = state.open.as_mut().filter(|open| open.is_in_doubt()) else {
+                continue;
+            };
+            if open.doubt_since + patience <= now && doubted.len() < PROBE_CHANNELS_MAX {
+                open.doubt_since = now;
+                open.probed_next = open.next;
+                doubted.push(*channel);
+            }
+        }
+        if !doubted.is_empty() {
+            if self.probe.is_some_and(|probe| !probe.answered) {
+                self.session.round_trip.back_off();
+            }
+            let token = self.session.token();
+            self.probe = Some(Probe {
+                token,
+                sent_at: now,
+                answered: false,
+            });
+            self.session.counters.probes += 1;
+            let limit = self.session.frame_fill();
+            let full = self.session.writer().push_probe(token, &doubted, limit);
+            self.session.transmit(full);
+        }
+        let patience = self.patience();
+        let open = self.channels.values().filter_map(|one| one.open.as_ref());
+        let doubts = open.filter(|open| open.is_in_doubt());
+        self.probe_at = doubts.map(|open| open.doubt_since + patience).min();
+    }
+
+    fn refuse_again(&mut self) {
+        let now = self.session.now;
+        let wait = self.session.round_trip.timeout();
+        let session = &mut self.session;
+        let ended = &mut self.ended;
+        self.refusing.retain(|channel, refusing| {
+            if refusing.again_at > now {
+                return true;
+            }
+            if refusing.attempts >= REFUSALS_MAX {
+                ended.insert(*channel);
+                return false;
+            }
+            refusing.attempts += 1;
+            refusing.again_at = now + wait * refusing.attempts;
+            session.push(&Message::Refused {
+                channel: *channel,
+                reason: refusing.reason,
+                text: &refusing.text,
+            });
+            true
+        });
+    }
+}
+
+impl Open {
+    /// Whether nothing new may be sent until everything sent is stored.
+    pub(super) fn waits_for_switch(&self) -> bool {
+        self.recount || self.switch.is_some_and(|switch| self.next >= switch.until)
+    }
+}

@@ -1,0 +1,516 @@
+//! What both ends of a session share: frames in and out, signs of life, repairs, the end.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+use chappe_machine::{Instant, Output};
+
+use crate::config::{CHANNEL_NUMBERS_MAX, DAMAGED_FRAMES_MAX, TEXT_BYTES_MAX};
+use crate::config::{FETCH_ATTEMPTS_MAX, FETCHES_MAX};
+use crate::message::{DecodeError, FrameWriter, Message};
+use crate::round_trip::RoundTrip;
+use crate::{Channel, Code, Counters, Failure, Fault, Records, SessionConfig};
+
+/// The events that both ends have, each in its own type.
+pub(crate) trait CommonEvent {
+    fn closed(by_peer: bool, text: String) -> Self;
+    fn failed(failure: Failure) -> Self;
+    fn fetch(request: u64, asked: &Asked, bytes: u64) -> Self;
+    fn fetched(channel: Channel, epoch: u64, first: u64, records: Records) -> Self;
+    fn fetch_ended(asked: &Asked) -> Self;
+}
+
+/// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) channel: Channel,
+    pub(crate) epoch: u64,
+    /// Where it began.
+    pub(crate) from: u64,
+    pub(crate) next: u64,
+    /// How many the peer does not have.
+    pub(crate) missing: u64,
+    /// What comes next.
+    at: u64,
+    again_at: Instant,
+    attempts: u32,
+}
+
+/// The shared part of an end.
+#[derive(Debug)]
+pub(crate) struct Session<E> {
+    pub(crate) config: SessionConfig,
+    pub(crate) now: Instant,
+    pub(crate) counters: Counters,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) round_trip: RoundTrip,
+    outputs: VecDeque<Output<Bytes, E>>,
+    writer: FrameWriter,
+    /// The largest frame that the peer takes.
+    peer_frame_max: usize,
+    started: bool,
+    ended: bool,
+    /// Whether signs of life are given and expected.
+    open: bool,
+    heard_at: Instant,
+    said_at: Instant,
+    keep_alive: Duration,
+    ping: Option<(u64, Instant)>,
+    damaged_in_a_row: u32,
+    /// Repairs that this side asks for, by the number of the present question.
+    asked: BTreeMap<u64, Asked>,
+    next_request: u64,
+    /// The peer's questions that the caller has not answered.
+    answering: BTreeSet<u64>,
+}
+
+impl<E: CommonEvent> Session<E> {
+    pub(crate) fn new(config: SessionConfig, seed: u64) -> Self {
+        Self {
+            now: Instant::ZERO,
+            counters: Counters::default(),
+            random: fastrand::Rng::with_seed(seed),
+            round_trip: RoundTrip::new(config.retry),
+            outputs: VecDeque::new(),
+            writer: FrameWriter::default(),
+            peer_frame_max: crate::FRAME_BYTES_MIN,
+            started: false,
+            ended: false,
+            open: false,
+            heard_at: Instant::ZERO,
+            said_at: Instant::ZERO,
+            keep_alive: config.keep_alive,
+            ping: None,
+            damaged_in_a_row: 0,
+            asked: BTreeMap::new(),
+            next_request: 1,
+            answering: BTreeSet::new(),
+            config,
+        }
+    }
+
+    /// To be called with each input; says whether it is the first.
+    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+        self.now = now;
+        if self.started {
+            return false;
+        }
+        self.started = true;
+        self.heard_at = now;
+        self.said_at = now;
+        true
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The handshake is done: the peer takes frames of so many bytes, and is told that this side is
+    /// there often enough for it.
+    pub(crate) fn opened(&mut self, peer_frame_max: u64, peer_dead_after_ms: u64) {
+        self.open = true;
+        self.peer_frame_max = usize::try_from(peer_frame_max).unwrap_or(usize::MAX);
+        let third = Duration::from_millis(peer_dead_after_ms / 3);
+        // A peer that wants signs of life all the time does not get them.
+        self.keep_alive = self.config.keep_alive.min(third.max(self.config.retry.0));
+        self.ask_ping();
+    }
+
+    /// Bytes of a frame's largest content now.
+    pub(crate) fn frame_max(&self) -> usize {
+        self.peer_frame_max
+    }
+
+    /// Bytes up to which a frame is filled.
+    pub(crate) fn frame_fill(&self) -> usize {
+        self.config.frame_bytes.min(self.peer_frame_max)
+    }
+
+    // -- out --
+
+    pub(crate) fn event(&mut self, event: E) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Output<Bytes, E>> {
+        self.outputs.pop_front()
+    }
+
+    pub(crate) fn push(&mut self, message: &Message<'_>) {
+        if self.ended {
+            return;
+        }
+        let limit = self.frame_fill();
+        let full = self.writer.push_within(message, limit);
+        self.transmit(full);
+    }
+
+    pub(crate) fn writer(&mut self) -> &mut FrameWriter {
+        &mut self.writer
+    }
+
+    pub(crate) fn transmit(&mut self, frame: Option<Bytes>) {
+        if let Some(frame) = frame {
+            self.said_at = self.now;
+            self.counters.frames_sent += 1;
+            self.counters.bytes_sent += frame.len() as u64;
+            self.outputs.push_back(Output::Transmit(frame));
+        }
+    }
+
+    /// Ends the present frame; to be called at the end of each input.
+    pub(crate) fn flush(&mut self) {
+        let frame = self.writer.finish();
+        self.transmit(frame);
+    }
+
+    // -- the end --
+
+    /// Ends the session by a fault and tells both sides.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        if self.ended {
+            return;
+        }
+        self.goodbye(failure.code, &failure.text);
+        self.event(E::failed(failure));
+    }
+
+    pub(crate) fn close(&mut self) {
+        if !self.ended {
+            self.goodbye(Code::Closed, "");
+            self.event(E::closed(false, String::new()));
+        }
+    }
+
+    fn goodbye(&mut self, code: Code, text: &str) {
+        let versions = self.config.versions;
+        let text = cut(text);
+        self.push(&Message::Goodbye {
+            code,
+            versions,
+            text,
+        });
+        self.flush();
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.open = false;
+        self.asked.clear();
+        self.answering.clear();
+    }
+
+    /// The peer has ended the session.
+    pub(crate) fn peer_said_goodbye(&mut self, code: Code, versions: (u32, u32), text: &str) {
+        self.end();
+        let fault = match code {
+            Code::Closed => return self.event(E::closed(true, text.to_string())),
+            Code::Version => {
+                let failure = version_failure(self.config.versions, versions);
+                return self.event(E::failed(failure));
+            }
+            Code::Silent | Code::Handshake => Fault::Connection,
+            Code::Misuse => Fault::Peer,
+            _ => Fault::Here,
+        };
+        let text = format!("the peer ended the session: {text}");
+        self.event(E::failed(Failure::new(fault, code, text)));
+    }
+
+    // -- in --
+
+    /// Looks at a frame before its messages; `false`: it is not to be used.
+    pub(crate) fn heard(&mut self, frame: &Bytes) -> bool {
+        self.counters.frames_received += 1;
+        self.counters.bytes_received += frame.len() as u64;
+        let limit = self.config.frame_bytes_max;
+        if frame.len() > limit {
+            let text = format!("a frame of {} bytes, the limit is {limit}", frame.len());
+            self.fail(Failure::peer(Code::TooLarge, text));
+            return false;
+        }
+        true
+    }
+
+    /// A frame is sound.
+    pub(crate) fn sound(&mut self) {
+        self.heard_at = self.now;
+        self.damaged_in_a_row = 0;
+    }
+
+    pub(crate) fn not_decoded(&mut self, error: DecodeError) {
+        if let DecodeError::Malformed { .. } = error {
+            return self.fail(Failure::peer(Code::Malformed, error.to_string()));
+        }
+        // As good as lost; whatever was in it is asked for again.
+        self.counters.damaged += 1;
+        self.damaged_in_a_row += 1;
+        if self.damaged_in_a_row > DAMAGED_FRAMES_MAX {
+            let count = self.damaged_in_a_row;
+            let text = format!("{count} frames in a row do not fit their checksum");
+            self.fail(Failure::new(Fault::Connection, Code::Damaged, text));
+        }
+    }
+
+    /// The messages that both ends treat alike; `false`: it is another.
+    pub(crate) fn common(&mut self, message: &Message<'_>) -> bool {
+        match message {
+            Message::Goodbye {
+                code,
+                versions,
+                text,
+            } => self.peer_said_goodbye(*code, *versions, text),
+            Message::Ping { token } => {
+                let token = *token;
+                self.push(&Message::Pong { token });
+            }
+            Message::Pong { token } => match self.ping {
+                Some((asked, at)) if asked == *token => {
+                    self.ping = None;
+                    self.round_trip.sample(self.now - at);
+                }
+                _ => self.counters.stale += 1,
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    /// A message that has no place here.
+    pub(crate) fn unexpected(&mut self, message: &Message<'_>, when: &str) {
+        let text = format!("{} {when}", message.name());
+        self.fail(Failure::peer(Code::Unexpected, text));
+    }
+
+    // -- time --
+
+    pub(crate) fn token(&mut self) -> u64 {
+        self.random.u64(1..=u64::from(u32::MAX))
+    }
+
+    fn ask_ping(&mut self) {
+        let token = self.token();
+        self.ping = Some((token, self.now));
+        self.push(&Message::Ping { token });
+    }
+
+    pub(crate) fn timers(&mut self) {
+        if !self.open {
+            return;
+        }
+        if self.heard_at + self.config.dead_after <= self.now {
+            let silent = self.now - self.heard_at;
+            let text = format!("nothing was heard of the peer for {silent:?}");
+            return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
+        }
+        if self.said_at + self.keep_alive <= self.now {
+            self.ask_ping();
+            // What is pushed now goes out with this input.
+            self.said_at = self.now;
+        }
+        while let Some(request) = self.fetch_due() {
+            self.ask_again(request);
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if !self.open {
+            return None;
+        }
+        let life = (self.said_at + self.keep_alive).min(self.heard_at + self.config.dead_after);
+        let fetch = self.asked.values().map(|asked| asked.again_at).min();
+        Some(fetch.map_or(life, |fetch| fetch.min(life)))
+    }
+
+    // -- repairs --
+
+    /// Asks the peer for records.
+    pub(crate) fn ask(&mut self, channel: Channel, epoch: u64, from: u64, next: u64) {
+        if from == 0 || from >= next || next == u64::MAX || self.asked.len() >= FETCHES_MAX {
+            let text = format!(
+                "a repair of {from} to {next} with {} open, the limit is {FETCHES_MAX}",
+                self.asked.len()
+            );
+            return self.fail(Failure::new(Fault::Caller, Code::Misuse, text));
+        }
+        let asked = Asked {
+            channel,
+            epoch,
+            from,
+            next,
+            missing: 0,
+            at: from,
+            again_at: self.now,
+            attempts: 0,
+        };
+        self.counters.fetches += 1;
+        self.send_fetch(asked);
+    }
+
+    fn send_fetch(&mut self, mut asked: Asked) {
+        let request = self.next_request;
+        self.next_request += 1;
+        asked.again_at = self.now + self.round_trip.timeout().max(self.config.retry.0) * 2;
+        asked.attempts += 1;
+        self.push(&Message::Fetch {
+            request,
+            channel: asked.channel,
+            epoch: asked.epoch,
+            from: asked.at,
+            next: asked.next,
+            bytes: self.config.frame_bytes as u64,
+        });
+        self.asked.insert(request, asked);
+    }
+
+    fn fetch_due(&self) -> Option<u64> {
+        let due = |asked: &Asked| asked.again_at <= self.now;
+        self.asked
+            .iter()
+            .find(|(_, asked)| due(asked))
+            .map(|(request, _)| *request)
+    }
+
+    fn ask_again(&mut self, request: u64) {
+        let Some(mut asked) = self.asked.remove(&request) else {
+            return;
+        };
+        if asked.attempts < FETCH_ATTEMPTS_MAX {
+            return self.send_fetch(asked);
+        }
+        asked.missing += asked.next - asked.at;
+        self.event(E::fetch_ended(&asked));
+    }
+
+    /// The peer asks for records.
+    pub(crate) fn asked_for(
+        &mut self,
+        request: u64,
+        channel: Channel,
+        epoch: u64,
+        range: (u64, u64),
+        bytes: u64,
+    ) {
+        if self.answering.len() >= FETCHES_MAX || !self.answering.insert(request) {
+            self.counters.fetches_dropped += 1;
+            return;
+        }
+        let asked = Asked {
+            channel,
+            epoch,
+            from: range.0,
+            next: range.1,
+            missing: 0,
+            at: range.0,
+            again_at: self.now,
+            attempts: 0,
+        };
+        let room = self.frame_fill() - crate::message::RECORDS_OVERHEAD_MAX;
+        self.event(E::fetch(request, &asked, bytes.min(room as u64)));
+    }
+
+    /// The caller answers the peer.
+    pub(crate) fn answer_fetch(&mut self, request: u64, first: u64, records: &Records) {
+        if !self.answering.remove(&request) {
+            self.counters.answers_unused += 1;
+            return;
+        }
+        let room = self.frame_max() - crate::message::RECORDS_OVERHEAD_MAX;
+        let fill = self.frame_fill() - crate::message::RECORDS_OVERHEAD_MAX;
+        let mut records = records.take(usize::MAX, fill);
+        if records.byte_len() > room {
+            records = Records::default();
+        }
+        self.push(&Message::Fetched {
+            request,
+            first,
+            records,
+        });
+    }
+
+    /// The peer answers. `false`: what it says contradicts the question, and the session has failed.
+    pub(crate) fn fetched(&mut self, request: u64, first: u64, records: Records) {
+        let Some(mut asked) = self.asked.remove(&request) else {
+            self.counters.stale += 1;
+            return;
+        };
+        if records.is_empty() {
+            asked.missing += asked.next - asked.at;
+            return self.event(E::fetch_ended(&asked));
+        }
+        let end = first + records.len() as u64;
+        if first < asked.at || end > asked.next {
+            let text = format!(
+                "records {first} to {} answer a question for {} to {}",
+                end - 1,
+                asked.at,
+                asked.next - 1
+            );
+            return self.fail(Failure::peer(Code::Contradiction, text));
+        }
+        asked.missing += first - asked.at;
+        asked.at = end;
+        asked.attempts = 0;
+        self.event(E::fetched(asked.channel, asked.epoch, first, records));
+        if asked.at == asked.next {
+            self.event(E::fetch_ended(&asked));
+        } else {
+            self.send_fetch(asked);
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.asked.len() > FETCHES_MAX || self.answering.len() > FETCHES_MAX {
+            return Err(format!("{} repairs are open", self.asked.len()));
+        }
+        if !self.writer.is_empty() {
+            return Err(String::from("a frame was begun and not sent"));
+        }
+        Ok(())
+    }
+}
+
+/// Both sides' versions do not meet.
+pub(crate) fn version_failure(own: (u32, u32), peer: (u32, u32)) -> Failure {
+    let text = format!(
+        "this side speaks versions {} to {} of the protocol, the peer {} to {}",
+        own.0, own.1, peer.0, peer.1
+    );
+    Failure::new(Fault::Connection, Code::Version, text)
+}
+
+/// The longest beginning of a text that may be sent.
+pub(crate) fn cut(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Which channel numbers were used and are ended: a bit each, as far as they were used.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EndedChannels(Vec<u64>);
+
+impl EndedChannels {
+    pub(crate) fn insert(&mut self, channel: Channel) {
+        if channel.0 >= CHANNEL_NUMBERS_MAX {
+            return;
+        }
+        let word = channel.0 as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (channel.0 % 64);
+    }
+
+    pub(crate) fn contains(&self, channel: Channel) -> bool {
+        let word = self.0.get(channel.0 as usize / 64);
+        word.is_some_and(|word| word & (1 << (channel.0 % 64)) != 0)
+    }
+}

@@ -1,0 +1,655 @@
+//! Two ends on a virtual clock, between them a network that loses, doubles, changes, delays,
+//! reorders and cuts; behind them a model of the origin's log and of the subscriber's storage.
+//!
+//! Everything comes from a seed. The machines' invariants are checked after each input.
+
+pub(crate) mod origin;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::time::Duration;
+
+use chappe_flow::{
+    Channel, Counters, DeadLetterReason, Level, Position, Receiver, ReceiverCommand,
+    ReceiverConfig, ReceiverEvent, ReceiverReceive, Sender, SenderCommand, SenderConfig,
+    SenderEvent, SenderReceive, Start, Subscription,
+};
+use chappe_machine::{Input, Instant, Invariant, Output, drain};
+use fastrand::Rng;
+
+use origin::{Answer, OriginStream};
+
+/// What the network does, in chances of a thousand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Weather {
+    pub(crate) loss: u32,
+    pub(crate) doubling: u32,
+    pub(crate) damage: u32,
+    /// Each frame takes at least so long, and at most so much more.
+    pub(crate) delay: Duration,
+    pub(crate) jitter: Duration,
+    /// Whether frames keep their order all the same.
+    pub(crate) ordered: bool,
+}
+
+/// What the programs around the machines are like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Manners {
+    pub(crate) store: Duration,
+    pub(crate) read: Duration,
+    /// Chances of a thousand.
+    pub(crate) live: u32,
+    pub(crate) refuse: u32,
+}
+
+enum Happening {
+    ToSender(u64, Vec<u8>),
+    ToReceiver(u64, Vec<u8>),
+    Answered(u64, Channel, u64, Answer, u32),
+    Stored(u64, usize, Position, Vec<(u64, Vec<u8>)>),
+}
+
+/// What the subscriber has of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    /// In the order of storage.
+    pub(crate) elements: Vec<(Position, Vec<u8>)>,
+    pub(crate) dead_letters: Vec<Position>,
+    pub(crate) lost: Vec<(u64, u64, u64)>,
+    pub(crate) rollbacks: Vec<(Position, Option<Position>, Position)>,
+}
+
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) random: Rng,
+    pub(crate) now: Instant,
+    pub(crate) weather: Weather,
+    pub(crate) manners: Manners,
+    pub(crate) sender_config: SenderConfig,
+    pub(crate) receiver_config: ReceiverConfig,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    deadlines: (Option<Instant>, Option<Instant>),
+    session: u64,
+    agenda: BinaryHeap<Reverse<(Instant, u64)>>,
+    happenings: BTreeMap<u64, Happening>,
+    ticket: u64,
+    last_arrival: [Instant; 2],
+    pub(crate) streams: Vec<OriginStream>,
+    pub(crate) stored: Vec<Stored>,
+    /// The highest position acknowledged, by stream.
+    pub(crate) acknowledged: BTreeMap<(usize, u64), u64>,
+    pub(crate) failures: Vec<String>,
+    pub(crate) cuts: u64,
+    pub(crate) totals: Counters,
+    pub(crate) credit: Option<chappe_flow::Credit>,
+    /// Prints what is said.
+    pub(crate) trace: bool,
+    /// The order in which elements were handed out, by stream.
+    pub(crate) handed_out: Vec<usize>,
+}
+
+impl World {
+    pub(crate) fn new(
+        seed: u64,
+        streams: usize,
+        sender: SenderConfig,
+        receiver: ReceiverConfig,
+    ) -> Self {
+        let mut world = Self {
+            seed,
+            random: Rng::with_seed(seed),
+            now: Instant::ZERO,
+            weather: Weather::default(),
+            manners: Manners::default(),
+            sender: Sender::new(sender.clone(), seed),
+            receiver: Receiver::new(receiver.clone(), seed),
+            sender_config: sender,
+            receiver_config: receiver,
+            deadlines: (None, None),
+            session: 0,
+            agenda: BinaryHeap::new(),
+            happenings: BTreeMap::new(),
+            ticket: 0,
+            last_arrival: [Instant::ZERO; 2],
+            streams: (0..streams as u64).map(OriginStream::new).collect(),
+            stored: (0..streams).map(|_| Stored::default()).collect(),
+            acknowledged: BTreeMap::new(),
+            failures: Vec::new(),
+            cuts: 0,
+            totals: Counters::default(),
+            credit: None,
+            trace: false,
+            handed_out: Vec::new(),
+        };
+        world.weather.delay = Duration::from_millis(1);
+        world
+    }
+
+    pub(crate) fn chance(&mut self, thousandths: u32) -> bool {
+        self.random.u32(0..1_000) < thousandths
+    }
+
+    fn plan(&mut self, after: Duration, happening: Happening) {
+        self.plan_at(self.now + after, happening);
+    }
+
+    fn plan_at(&mut self, at: Instant, happening: Happening) {
+        self.ticket += 1;
+        self.agenda.push(Reverse((at, self.ticket)));
+        self.happenings.insert(self.ticket, happening);
+    }
+
+    /// Cuts the connection, if there is one, and makes another.
+    pub(crate) fn connect(&mut self) {
+        self.session += 1;
+        self.cuts += 1;
+        add(
+            &mut self.totals,
+            self.sender.counters(),
+            self.receiver.counters(),
+        );
+        let seed = self.random.u64(..);
+        self.sender = Sender::new(self.sender_config.clone(), seed);
+        self.receiver = Receiver::new(self.receiver_config.clone(), seed ^ 1);
+        // What was being stored is lost with the connection's program, or stored after all.
+        let unfinished = self
+            .happenings
+            .values()
+            .any(|one| matches!(one, Happening::Stored(..)));
+        if unfinished && self.random.bool() {
+            self.happenings
+                .retain(|_, one| !matches!(one, Happening::Stored(..)));
+        } else if unfinished {
+            for ticket in self.happenings.keys().copied().collect::<Vec<_>>() {
+                if matches!(self.happenings[&ticket], Happening::Stored(..)) {
+                    let one = self.happenings.remove(&ticket).expect("it is there");
+                    self.happen(one);
+                }
+            }
+        }
+        self.tell_sender(Input::Timeout);
+        for stream in 0..self.streams.len() {
+            self.subscribe(stream);
+        }
+    }
+
+    fn subscribe(&mut self, stream: usize) {
+        let newest = self.newest(stream);
+        // The newest of each epoch, the newest epoch first.
+        let mut epochs = BTreeMap::new();
+        let stored = &self.stored[stream];
+        let elements = stored.elements.iter().map(|(position, _)| position);
+        for position in elements.chain(&stored.dead_letters) {
+            let newest = epochs.entry(position.epoch).or_insert(*position);
+            *newest = (*newest).max(*position);
+        }
+        let subscription = Subscription {
+            earlier: epochs.into_values().rev().skip(1).collect(),
+            level: Level::Process,
+            credit: self.credit,
+            ..Subscription::new(
+                format!("stream/{stream}"),
+                newest.map_or(Start::First, Start::After),
+            )
+        };
+        self.tell_receiver(Input::Command(ReceiverCommand::Subscribe {
+            channel: Channel(stream as u32),
+            subscription,
+        }));
+    }
+
+    /// The newest position that is stored or among the dead letters.
+    pub(crate) fn newest(&self, stream: usize) -> Option<Position> {
+        let stored = &self.stored[stream];
+        let element = stored.elements.last().map(|(position, _)| *position);
+        // A newer epoch has the higher number here.
+        let dead = stored.dead_letters.last().copied();
+        element.max(dead)
+    }
+
+    /// Appends to a stream and tells the sender.
+    pub(crate) fn append(&mut self, stream: usize, count: usize, bytes: usize) {
+        let live = self.chance(self.manners.live);
+        let mut records = Vec::new();
+        let first = self.streams[stream].next;
+        for _ in 0..count {
+            let length = self.random.usize(0..=bytes);
+            let mut payload = vec![0; length];
+            self.random.fill(&mut payload);
+            self.streams[stream].append(payload.clone());
+            records.push((0, payload));
+        }
+        let channel = Channel(stream as u32);
+        let origin = &self.streams[stream];
+        let command = if live {
+            SenderCommand::Live {
+                channel,
+                epoch: origin.epoch(),
+                first,
+                schema_version: origin.schema_version,
+                records: records.into_iter().collect(),
+            }
+        } else {
+            let last = origin.last();
+            SenderCommand::Appended { channel, last }
+        };
+        self.tell_sender(Input::Command(command));
+    }
+
+    pub(crate) fn tell_sender(&mut self, input: Input<SenderReceive, SenderCommand>) {
+        if self.trace && matches!(input, Input::Command(_)) {
+            println!("{:?} to sender: {input:?}", self.now);
+        }
+        let mut outputs = Vec::new();
+        let now = self.now;
+        self.deadlines.0 = drain(&mut self.sender, now, input, |output| outputs.push(output));
+        if let Err(what) = self.sender.check() {
+            panic!("seed {}, sender: {what}", self.seed);
+        }
+        for output in outputs {
+            match output {
+                Output::Transmit(frame) => self.carry(frame.to_vec(), 0),
+                Output::Event(event) => self.sender_says(event),
+            }
+        }
+    }
+
+    pub(crate) fn tell_receiver(&mut self, input: Input<ReceiverReceive, ReceiverCommand>) {
+        let mut outputs = Vec::new();
+        let now = self.now;
+        self.deadlines.1 = drain(&mut self.receiver, now, input, |output| {
+            outputs.push(output)
+        });
+        if let Err(what) = self.receiver.check() {
+            panic!("seed {}, receiver: {what}", self.seed);
+        }
+        for output in outputs {
+            match output {
+                Output::Transmit(frame) => self.carry(frame.to_vec(), 1),
+                Output::Event(event) => self.receiver_says(event),
+            }
+        }
+    }
+
+    fn carry(&mut self, frame: Vec<u8>, from: usize) {
+        if self.chance(self.weather.loss) {
+            return;
+        }
+        let copies = if self.chance(self.weather.doubling) {
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            let mut frame = frame.clone();
+            if self.chance(self.weather.damage) {
+                let at = self.random.usize(0..frame.len());
+                frame[at] ^= 1 << self.random.u8(0..8);
+            }
+            let jitter = self.random.u64(0..=self.weather.jitter.as_nanos() as u64);
+            let mut at = self.now + self.weather.delay + Duration::from_nanos(jitter);
+            if self.weather.ordered {
+                at = at.max(self.last_arrival[from]);
+                self.last_arrival[from] = at;
+            }
+            let session = self.session;
+            let happening = if from == 0 {
+                Happening::ToReceiver(session, frame)
+            } else {
+                Happening::ToSender(session, frame)
+            };
+            self.plan_at(at, happening);
+        }
+    }
+
+    fn sender_says(&mut self, event: SenderEvent) {
+        if self.trace {
+            println!("{:?} sender: {event:?}", self.now);
+        }
+        match event {
+            SenderEvent::Subscribe {
+                channel,
+                subscription,
+            } => {
+                let offer = self.streams[channel.0 as usize].offer(&subscription);
+                self.tell_sender(Input::Command(SenderCommand::Answer { channel, offer }));
+            }
+            SenderEvent::Read {
+                channel,
+                from,
+                bytes,
+                elements,
+            } => {
+                let stream = &self.streams[channel.0 as usize];
+                let answer = stream.read(from, bytes, elements);
+                let version = stream.schema_version;
+                let wait = self.manners.read;
+                let happening = Happening::Answered(self.session, channel, from, answer, version);
+                if wait.is_zero() {
+                    self.happen(happening);
+                } else {
+                    let wait = self.random.u64(0..wait.as_nanos() as u64);
+                    self.plan(Duration::from_nanos(wait), happening);
+                }
+            }
+            SenderEvent::Acknowledged {
+                channel, position, ..
+            } => {
+                let stream = channel.0 as usize;
+                let stored = &self.stored[stream];
+                let held = stored.elements.iter().map(|(position, _)| *position);
+                let held = held.chain(stored.dead_letters.iter().copied());
+                let highest = held.filter(|held| held.epoch == position.epoch).max();
+                let lost = stored.lost.iter().filter(|lost| lost.0 == position.epoch);
+                let highest = highest
+                    .map(|highest| highest.sequence)
+                    .max(lost.map(|lost| lost.2 - 1).max());
+                assert!(
+                    highest >= Some(position.sequence),
+                    "seed {}: {position} is acknowledged, stored is {highest:?}",
+                    self.seed
+                );
+                self.acknowledged
+                    .insert((stream, position.epoch), position.sequence);
+            }
+            SenderEvent::Failed(failure) => self.failures.push(format!("sender: {failure}")),
+            SenderEvent::Fetch {
+                request,
+                channel,
+                epoch,
+                from,
+                next,
+                ..
+            } => panic!("{request} {channel} {epoch} {from} {next}: nobody asked"),
+            _ => {}
+        }
+    }
+
+    fn receiver_says(&mut self, event: ReceiverEvent) {
+        if self.trace {
+            println!("{:?} receiver: {event:?}", self.now);
+        }
+        match event {
+            ReceiverEvent::Store {
+                channel,
+                epoch,
+                first,
+                records,
+                ..
+            } => {
+                let stream = channel.0 as usize;
+                self.handed_out
+                    .extend(std::iter::repeat_n(stream, records.len()));
+                let last = first + records.len() as u64 - 1;
+                let elements = (first..).zip(&records);
+                let elements = elements.map(|(number, record)| (number, record.payload.to_vec()));
+                let position = Position {
+                    epoch,
+                    sequence: last,
+                };
+                let happening =
+                    Happening::Stored(self.session, stream, position, elements.collect());
+                if self.manners.store.is_zero() {
+                    self.happen(happening);
+                } else {
+                    let wait = self.manners.store;
+                    self.plan(wait, happening);
+                }
+            }
+            ReceiverEvent::Lost {
+                channel,
+                epoch,
+                from,
+                next,
+                ..
+            } => self.stored[channel.0 as usize]
+                .lost
+                .push((epoch, from, next)),
+            ReceiverEvent::Rollback {
+                channel,
+                have,
+                kept,
+                next,
+            } => self.stored[channel.0 as usize]
+                .rollbacks
+                .push((have, kept, next)),
+            ReceiverEvent::Failed(failure) => self.failures.push(format!("receiver: {failure}")),
+            _ => {}
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::ToSender(session, frame) if session == self.session => {
+                self.tell_sender(Input::Receive(SenderReceive::Frame(frame.into())));
+            }
+            Happening::ToReceiver(session, frame) if session == self.session => {
+                self.tell_receiver(Input::Receive(ReceiverReceive::Frame(frame.into())));
+            }
+            Happening::ToSender(..) | Happening::ToReceiver(..) => {}
+            Happening::Answered(session, channel, from, answer, version) => {
+                if session != self.session {
+                    return;
+                }
+                let command = match answer {
+                    Answer::Records { epoch, records } => SenderCommand::Records {
+                        channel,
+                        epoch,
+                        first: from,
+                        schema_version: version,
+                        records,
+                    },
+                    Answer::Gap { next, reason } => SenderCommand::Gap {
+                        channel,
+                        from,
+                        next,
+                        reason,
+                    },
+                };
+                self.tell_sender(Input::Command(command));
+            }
+            Happening::Stored(session, stream, position, elements) => {
+                let mut refused = Vec::new();
+                for (sequence, payload) in elements {
+                    let position = Position {
+                        epoch: position.epoch,
+                        sequence,
+                    };
+                    if self.chance(self.manners.refuse) {
+                        self.stored[stream].dead_letters.push(position);
+                        refused.push(position);
+                    } else {
+                        self.stored[stream].elements.push((position, payload));
+                    }
+                }
+                if session != self.session {
+                    return;
+                }
+                let channel = Channel(stream as u32);
+                for position in refused {
+                    let reason = DeadLetterReason::Unreadable;
+                    self.tell_receiver(Input::Command(ReceiverCommand::Refused {
+                        channel,
+                        position,
+                        reason,
+                    }));
+                }
+                self.tell_receiver(Input::Command(ReceiverCommand::Stored {
+                    channel,
+                    position,
+                }));
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            let next = self.agenda.peek().map(|Reverse((at, _))| *at);
+            let times = [next, self.deadlines.0, self.deadlines.1];
+            let Some(at) = times.into_iter().flatten().min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            if next == Some(at) {
+                let Reverse((_, ticket)) = self.agenda.pop().expect("it was there");
+                if let Some(happening) = self.happenings.remove(&ticket) {
+                    self.happen(happening);
+                }
+            } else if self.deadlines.0 == Some(at) {
+                self.tell_sender(Input::Timeout);
+                assert!(
+                    self.deadlines.0 != Some(at),
+                    "seed {}: the sender is stuck",
+                    self.seed
+                );
+            } else {
+                self.tell_receiver(Input::Timeout);
+                assert!(
+                    self.deadlines.1 != Some(at),
+                    "seed {}: the receiver is stuck",
+                    self.seed
+                );
+            }
+        }
+        self.now = end;
+    }
+
+    /// Runs until everything is stored, at most so long.
+    pub(crate) fn finish(&mut self, most: Duration) {
+        let end = self.now + most;
+        while self.now < end && !self.is_complete() {
+            self.run(Duration::from_millis(100));
+        }
+        assert!(
+            self.is_complete(),
+            "seed {}: not complete after {most:?}: {:?} {:?} {:?} {:?}",
+            self.seed,
+            self.stuck(),
+            self.sender.channels().collect::<Vec<_>>(),
+            self.receiver.channels().collect::<Vec<_>>(),
+            self.failures
+        );
+    }
+
+    /// Where the streams stand whose end is not at the subscriber.
+    fn stuck(&self) -> Vec<String> {
+        let stand = |stream: usize| {
+            let (origin, stored) = (&self.streams[stream], &self.stored[stream]);
+            format!(
+                "stream {stream}: {:?} of {} in {:?}, lost {:?}, rollbacks {:?}",
+                self.newest(stream),
+                origin.last(),
+                origin.epochs,
+                stored.lost,
+                stored.rollbacks
+            )
+        };
+        (0..self.streams.len()).map(stand).collect()
+    }
+
+    fn is_complete(&self) -> bool {
+        let complete = |stream: usize| {
+            let origin = &self.streams[stream];
+            let lost = self.stored[stream].lost.iter();
+            let lost = lost.filter(|lost| lost.0 == origin.epoch_of(origin.last()));
+            let last = Position {
+                epoch: origin.epoch_of(origin.last()),
+                sequence: origin.last(),
+            };
+            let lost = lost.map(|lost| lost.2 - 1).max().unwrap_or(0);
+            // More than the origin has is what it lost; then it was told of that.
+            let told = self.stored[stream]
+                .rollbacks
+                .last()
+                .is_some_and(|one| one.2.sequence == origin.next);
+            let all = self.newest(stream) == Some(last) || told;
+            origin.next == 1 || all || lost >= last.sequence
+        };
+        (0..self.streams.len()).all(complete)
+            && !self
+                .happenings
+                .values()
+                .any(|one| matches!(one, Happening::Stored(..)))
+    }
+
+    /// Everything the origin has is at the subscriber once, unchanged and in order, or was named.
+    pub(crate) fn judge(&self) {
+        for (stream, origin) in self.streams.iter().enumerate() {
+            let stored = &self.stored[stream];
+            let seed = self.seed;
+            let mut seen = BTreeSet::new();
+            let mut last: Option<Position> = None;
+            for (position, _) in &stored.elements {
+                assert!(
+                    seen.insert(*position),
+                    "seed {seed}: {position} is stored twice"
+                );
+                if let Some(last) = last.filter(|last| last.epoch == position.epoch) {
+                    assert!(last < *position, "seed {seed}: {position} after {last}");
+                }
+                last = Some(*position);
+            }
+            for position in &stored.dead_letters {
+                assert!(
+                    seen.insert(*position),
+                    "seed {seed}: {position} is stored and refused"
+                );
+            }
+            let content: BTreeMap<_, _> = stored
+                .elements
+                .iter()
+                .map(|(at, bytes)| (*at, bytes))
+                .collect();
+            for (number, (epoch, payload)) in &origin.records {
+                let position = Position {
+                    epoch: *epoch,
+                    sequence: *number,
+                };
+                let lost = stored
+                    .lost
+                    .iter()
+                    .any(|(_, from, next)| (*from..*next).contains(number));
+                match content.get(&position) {
+                    Some(bytes) => assert_eq!(*bytes, payload, "seed {seed}: {position} changed"),
+                    None => assert!(
+                        lost || stored.dead_letters.contains(&position),
+                        "seed {seed}: stream {stream}: {position} is missing of {}; lost {:?}, rollbacks {:?}",
+                        origin.last(),
+                        stored.lost,
+                        stored.rollbacks
+                    ),
+                }
+            }
+        }
+    }
+}
+
+/// Adds the counters of both ends that tests look at.
+fn add(totals: &mut Counters, sender: Counters, receiver: Counters) {
+    totals.sent_again += sender.sent_again;
+    totals.probes += sender.probes;
+    totals.stalls += sender.stalls;
+    totals.duplicates += receiver.duplicates;
+    totals.holes += receiver.holes;
+    totals.damaged += sender.damaged + receiver.damaged;
+    totals.rollbacks += receiver.rollbacks;
+    totals.lost += receiver.lost;
+    totals.dropped_ahead += receiver.dropped_ahead;
+    totals.elements += receiver.elements;
+}
+
+impl World {
+    /// The counters of all sessions so far.
+    pub(crate) fn counted(&self) -> Counters {
+        let mut totals = self.totals;
+        add(
+            &mut totals,
+            self.sender.counters(),
+            self.receiver.counters(),
+        );
+        totals
+    }
+}
