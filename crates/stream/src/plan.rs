@@ -31,6 +31,9 @@ impl fmt::Display for QueryPlan {
     }
 }
 
+/// Most operations of an evaluation that is short: some 0.2 ms.
+const SHORT_COST_MAX: u64 = 20_000;
+
 /// A statement on the path that its plan says.
 #[derive(Debug)]
 pub struct PlannedQuery {
@@ -72,6 +75,15 @@ impl PlannedQuery {
     #[must_use]
     pub fn plan(&self) -> &QueryPlan {
         &self.plan
+    }
+
+    /// Whether the next evaluation is short: compiled, and the window small at the last one.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        match &self.path {
+            Path::Compiled(query) => query.cost() <= SHORT_COST_MAX,
+            Path::Sqlite(_) => false,
+        }
     }
 
     /// How many evaluations of a compiled statement were beyond it, and made by SQLite.

@@ -222,11 +222,18 @@ impl VirtualSensor {
         self.query.as_ref().map(PlannedQuery::plan)
     }
 
-    /// Whether an evaluation is cheap: compiled, microseconds for a small window, so that a driver
-    /// may have it on its own thread. Making the statement anew, on binding, never is.
+    /// Whether an evaluation is cheap: compiled, and the window not so large that it takes more than
+    /// some 0.2 ms, so that a driver may have it on its own thread. It changes as the window fills.
+    /// Making the statement anew, on binding, never is cheap.
     #[must_use]
     pub fn is_compiled(&self) -> bool {
-        self.plan() == Some(&QueryPlan::Compiled)
+        self.query.as_ref().is_some_and(PlannedQuery::is_short)
+    }
+
+    /// How many evaluations of its compiled statement SQLite had to make, since it was last bound.
+    #[must_use]
+    pub fn asked_sqlite(&self) -> u64 {
+        self.query.as_ref().map_or(0, PlannedQuery::asked_sqlite)
     }
 
     /// Lets another thread stop a running evaluation; ask again after each [`SensorEvent::Running`]

@@ -87,7 +87,13 @@ fn verdict(statement: &str) -> Option<QueryError> {
         Err(QueryError::Undeclared(_) | QueryError::Missing(_)) => return None,
         Err(error) => return Some(error),
     };
-    query.evaluate(&[change()]).err()
+    let answer = query.evaluate(&[change()]);
+    let planned = PlannedQuery::new(&[source()], statement, &output, limits);
+    let mut planned = planned.expect("SQLite has prepared it");
+    if *planned.plan() == QueryPlan::Compiled {
+        assert_eq!(planned.evaluate(&[change()]), answer, "{statement}");
+    }
+    answer.err()
 }
 
 #[test]

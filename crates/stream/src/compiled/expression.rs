@@ -461,15 +461,16 @@ fn concatenate<'v>(left: &Datum<'_>, right: &Datum<'_>, most: usize) -> Evaluate
 
 /// Rounds half away from zero, in decimal digits.
 ///
-/// To digits after the point SQLite writes the number down and reads it again: the nearest double of
-/// the rounded decimal number. A quotient of two exact doubles is that too; what cannot be told apart
-/// from a tie is left to SQLite.
+/// To digits after the point SQLite writes the number down with 18 digits, rounds these, and reads
+/// them again: the nearest double of the rounded decimal number. A quotient of two exact doubles is
+/// that too. On which side of a tie the number lies is told by the product with its error; where 18
+/// digits might not tell, SQLite is asked.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn round(number: f64, digits: u8) -> Result<f64, Beyond> {
     // Beyond 2^52 nothing stands after the point.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
-    // The product below is then off by less than a thousandth.
-    const SCALED_MAX: f64 = 1_099_511_627_776.0;
+    // More than the eighteenth digit is off by.
+    const UNCERTAIN: f64 = 2e-17;
     if !(-WHOLE..=WHOLE).contains(&number) {
         return Ok(number);
     }
@@ -482,16 +483,19 @@ fn round(number: f64, digits: u8) -> Result<f64, Beyond> {
     }
     let unit = 10_f64.powi(i32::from(digits));
     let scaled = number.abs() * unit;
-    if scaled >= SCALED_MAX {
+    if scaled >= WHOLE {
         return Err(Beyond);
     }
-    let from_tie = (scaled.fract() - 0.5).abs();
-    if from_tie < 1e-3 {
-        let exact = from_tie == 0.0 && number.abs().mul_add(unit, -scaled) == 0.0;
-        if !exact {
+    let (down, part) = (scaled.floor(), scaled.fract());
+    let up = if part == 0.5 {
+        let error = number.abs().mul_add(unit, -scaled);
+        if error != 0.0 && error.abs() < scaled * UNCERTAIN {
             return Err(Beyond);
         }
-    }
-    let rounded = (scaled + 0.5).floor() / unit;
-    Ok(rounded.copysign(number))
+        error >= 0.0
+    } else {
+        part > 0.5
+    };
+    let rounded = if up { down + 1.0 } else { down };
+    Ok((rounded / unit).copysign(number))
 }

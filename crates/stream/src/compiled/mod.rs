@@ -56,7 +56,7 @@ pub struct CompiledQuery {
     uncertain_totals: Vec<Expression>,
     targets: Targets,
     limits: QueryLimits,
-    steps_a_row: u64,
+    cost_a_row: u64,
     fields: usize,
     /// The window, by arrival.
     held: VecDeque<Arrival>,
@@ -69,8 +69,10 @@ struct Beside {
     statement: String,
     output: StreamSchema,
     query: Option<Box<SqliteQuery>>,
-    /// The numbers that its table holds.
+    /// The numbers that its table holds, of elements that may be in the window.
     fed: BTreeSet<u64>,
+    /// The numbers that its table holds, of elements that are not in the window any more.
+    stale: BTreeSet<u64>,
     asked: u64,
 }
 
@@ -122,7 +124,7 @@ impl CompiledQuery {
             uncertain_totals,
             targets,
             limits,
-            steps_a_row: (nodes + 4) * STEPS_A_NODE,
+            cost_a_row: nodes + 4,
             fields: source.schema.fields.len(),
             held: VecDeque::new(),
             sqlite: Beside {
@@ -131,6 +133,7 @@ impl CompiledQuery {
                 output: output.clone(),
                 query: None,
                 fed: BTreeSet::new(),
+                stale: BTreeSet::new(),
                 asked: 0,
             },
         })
@@ -142,6 +145,14 @@ impl CompiledQuery {
         self.sqlite.asked
     }
 
+    /// About how many operations an evaluation of the window as it is now takes, of some ten
+    /// nanoseconds each.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let rows = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
+        rows.saturating_add(1).saturating_mul(self.cost_a_row)
+    }
+
     /// Whether an element might be longer than SQLite takes, or is none of the source.
     fn is_odd(&self, arrival: &Arrival) -> bool {
         let bytes = arrival.element.size_bytes() + arrival.stream.len() + TABLE_ROW_BYTES;
@@ -150,6 +161,7 @@ impl CompiledQuery {
     }
 
     fn apply(&mut self, change: &WindowChange) {
+        self.sqlite.forget(&change.removed);
         for number in &change.removed {
             match self.held.front() {
                 Some(first) if first.number == *number => {
@@ -179,8 +191,7 @@ impl CompiledQuery {
 
     /// The rows of what is held.
     fn rows(&self) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
-        let rows = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
-        if rows.saturating_add(1).saturating_mul(self.steps_a_row) > self.limits.steps {
+        if self.cost().saturating_mul(STEPS_A_NODE) > self.limits.steps {
             return Err(Beyond);
         }
         match &self.program.aggregates {
@@ -312,6 +323,15 @@ impl Query for CompiledQuery {
 }
 
 impl Beside {
+    /// These left the window.
+    fn forget(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            if self.fed.remove(number) {
+                self.stale.insert(*number);
+            }
+        }
+    }
+
     /// Evaluates `held` with a change that `held` has not had yet.
     fn ask(
         &mut self,
@@ -320,6 +340,7 @@ impl Beside {
         limits: QueryLimits,
     ) -> Result<Vec<Row>, QueryError> {
         self.asked += 1;
+        self.forget(&change.removed);
         let query = match &mut self.query {
             Some(query) => query,
             none => {
@@ -337,7 +358,11 @@ impl Beside {
                 .filter(|arrival| !self.fed.contains(&arrival.number))
                 .cloned()
                 .collect(),
-            removed: self.fed.difference(&numbers).copied().collect(),
+            removed: {
+                let mut removed = std::mem::take(&mut self.stale);
+                removed.extend(self.fed.difference(&numbers));
+                removed.into_iter().collect()
+            },
         };
         let result = query.evaluate(&[step]);
         match &result {
@@ -345,6 +370,7 @@ impl Beside {
                 // What its table holds now is not certain.
                 self.query = None;
                 self.fed.clear();
+                self.stale.clear();
             }
             _ => self.fed = numbers,
         }

@@ -14,6 +14,10 @@ use crate::{FieldType, QuerySource, RESERVED_COLUMNS, Value, column_name};
 /// Most digits that `round` is asked for; reason: beyond these nothing is certain anyway.
 const ROUND_DIGITS_MAX: i64 = 12;
 
+/// Most parts of a statement, those counted twice that `between` and `case` compare twice; reason:
+/// nested in each other they would double at each level.
+const PARTS_MAX: usize = 2_000;
+
 /// The kinds of value that an expression may have, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kinds(u8);
@@ -84,6 +88,7 @@ pub(super) fn resolve(
         read_number,
         aggregates: Vec::new(),
         inside: true,
+        parts: 0,
     };
     // No aggregate may stand in a condition; SQLite has seen to that.
     let condition = match &select.condition {
@@ -159,10 +164,16 @@ struct Resolver<'r> {
     aggregates: Vec<Aggregate>,
     /// Whether no aggregate may stand here.
     inside: bool,
+    /// Parts resolved so far.
+    parts: usize,
 }
 
 impl Resolver<'_> {
     fn expression(&mut self, syntax: &Syntax) -> Resolved {
+        self.parts += 1;
+        if self.parts > PARTS_MAX {
+            return Err(format!("it has more than {PARTS_MAX} parts"));
+        }
         match syntax {
             Syntax::Null => Ok(constant(Expression::Null, NULL)),
             Syntax::Number(text) => self.number(text),
