@@ -16,8 +16,8 @@ use chappe_stream::sqlite::SqliteQuery;
 use chappe_stream::{
     Descriptor, Extent, Field, FieldType, LatePolicy, PlannedQuery, Position, Quality, Query,
     QueryError, QueryLimits, QuerySource, Samples, SensorCommand, SensorEvent, SensorInput,
-    SensorLimits, StreamElement, StreamSchema, StreamStore, Timestamp, Value, VirtualSensor,
-    Window, WindowLimits,
+    SensorLimits, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp, Value,
+    VirtualSensor, Window, WindowLimits,
 };
 
 fn field(name: &str, field_type: FieldType) -> Field {
@@ -122,8 +122,20 @@ fn stored() -> Result<(), Box<dyn std::error::Error>> {
         rows += elements.len();
     }
     tell("read and decode", begin, rows);
+    through("log to log", &source, &target, PROJECTION)?;
+    // The same, but for a limit that is not compiled.
+    let other = PROJECTION.replace("a > 10", "a > 10 limit 1");
+    through("log to log", &source, &target, &other)
+}
 
-    let descriptor = Descriptor::parse("projection.toml", PROJECTION)?;
+/// Log, decode, window, statement, append.
+fn through(
+    what: &str,
+    source: &StreamLog,
+    target: &StreamLog,
+    text: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let descriptor = Descriptor::parse("projection.toml", text)?;
     let mut sensor = VirtualSensor::new(descriptor, SensorLimits::default());
     let bind = SensorCommand::Bind {
         alias: "s".into(),
@@ -152,7 +164,8 @@ fn stored() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     last.map_or(Ok(()), Appended::wait)?;
-    tell("log, decode, window, statement, append", begin, rows);
+    let plan = sensor.plan().map(ToString::to_string).unwrap_or_default();
+    tell(&format!("{what}, {plan}"), begin, rows);
     Ok(())
 }
 

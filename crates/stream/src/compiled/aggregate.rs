@@ -2,9 +2,10 @@
 //! the summation of Kahan, Babuška and Neumaier.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 use super::datum::{Beyond, Datum, Evaluated};
-use super::expression::Expression;
+use super::expression::{Expression, Scope};
 
 /// An aggregate.
 #[derive(Debug, Clone)]
@@ -12,6 +13,86 @@ pub(super) struct Aggregate {
     pub(super) kind: AggregateKind,
     /// What it is over; none for rows.
     pub(super) argument: Option<Expression>,
+    /// Whether a [`Cell`] says all that it needs of a row.
+    pub(super) fits_cells: bool,
+}
+
+/// What an aggregate takes of one row: computed once, for as long as the row is in the window.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cell {
+    /// Nothing: null, or a row that the condition holds back.
+    Nothing,
+    Integer(i64),
+    Real(f64),
+}
+
+/// The cells of a window, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Cells {
+    /// Those of each aggregate.
+    columns: Vec<VecDeque<Cell>>,
+    /// How many rows they are of.
+    rows: usize,
+}
+
+impl Cells {
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn column(&self, aggregate: usize) -> impl Iterator<Item = Cell> {
+        self.columns.get(aggregate).into_iter().flatten().copied()
+    }
+
+    /// Adds the cells of a row.
+    pub(super) fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
+        for (index, cell) in row.into_iter().enumerate() {
+            if self.columns.len() == index {
+                self.columns.push(VecDeque::new());
+            }
+            self.columns[index].push_back(cell);
+        }
+        self.rows += 1;
+    }
+
+    /// Lets the oldest row go.
+    pub(super) fn pop(&mut self) {
+        self.rows = self.rows.saturating_sub(1);
+        for column in &mut self.columns {
+            column.pop_front();
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Aggregate {
+    /// What it takes of a row that counts.
+    pub(super) fn cell(&self, scope: Scope<'_>) -> Result<Cell, Beyond> {
+        let Some(argument) = &self.argument else {
+            return Ok(Cell::Integer(1));
+        };
+        Ok(match argument.evaluate(scope)? {
+            Datum::Null => Cell::Nothing,
+            Datum::Integer(number) => Cell::Integer(number),
+            Datum::Real(number) => Cell::Real(number),
+            _ if self.kind == AggregateKind::Count => Cell::Integer(1),
+            _ => return Err(Beyond),
+        })
+    }
+}
+
+impl Cell {
+    fn datum<'v>(self) -> Datum<'v> {
+        match self {
+            Self::Nothing => Datum::Null,
+            Self::Integer(number) => Datum::Integer(number),
+            Self::Real(number) => Datum::Real(number),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +153,33 @@ impl<'v> Accumulator<'v> {
         Ok(())
     }
 
+    /// Adds cells, as [`Self::row`] and [`Self::add`] would.
+    pub(super) fn add_cells(&mut self, cells: impl Iterator<Item = Cell>) -> Result<(), Beyond> {
+        match self {
+            Self::Count(count) => {
+                let counted = cells.filter(|cell| !matches!(cell, Cell::Nothing)).count();
+                *count += i64::try_from(counted).unwrap_or(i64::MAX);
+                Ok(())
+            }
+            Self::Sum(_, sum) => {
+                let mut whole = std::mem::take(sum);
+                for cell in cells {
+                    match cell {
+                        Cell::Nothing => {}
+                        Cell::Integer(number) => whole.add_integer(number)?,
+                        Cell::Real(number) => whole.add_real(number),
+                    }
+                }
+                *sum = whole;
+                Ok(())
+            }
+            Self::Extreme(wanted, _) => {
+                let best = extreme(*wanted, cells)?;
+                self.add(best.datum())
+            }
+        }
+    }
+
     /// The result.
     pub(super) fn finish(self) -> Evaluated<'v> {
         Ok(match self {
@@ -87,6 +195,25 @@ impl<'v> Accumulator<'v> {
             },
         })
     }
+}
+
+/// The first of the least, or the first of the greatest.
+fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, Beyond> {
+    let mut best = Cell::Nothing;
+    for cell in cells {
+        let better = match (cell, best) {
+            (Cell::Nothing, _) => false,
+            (_, Cell::Nothing) => true,
+            (Cell::Real(one), Cell::Real(best)) if wanted.is_lt() => one < best,
+            (Cell::Real(one), Cell::Real(best)) => one > best,
+            (Cell::Integer(one), Cell::Integer(best)) => one.cmp(&best) == wanted,
+            (one, best) => one.datum().order(&best.datum())? == wanted,
+        };
+        if better {
+            best = cell;
+        }
+    }
+    Ok(best)
 }
 
 /// A sum: of integers as long as there is no real.

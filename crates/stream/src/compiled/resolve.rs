@@ -526,6 +526,7 @@ impl Resolver<'_> {
                 (Some(known.expression), known.kinds)
             }
         };
+        let fits_cells = matches!(kind, AggregateKind::Count) || kinds.within(NUMBER);
         let kinds = match kind {
             AggregateKind::Rows | AggregateKind::Count => INTEGER,
             AggregateKind::Sum => NUMBER,
@@ -533,7 +534,11 @@ impl Resolver<'_> {
             AggregateKind::Extreme(_) => kinds.or(NULL),
         };
         let expression = Expression::Aggregate(self.aggregates.len());
-        self.aggregates.push(Aggregate { kind, argument });
+        self.aggregates.push(Aggregate {
+            kind,
+            argument,
+            fits_cells,
+        });
         Ok(Known {
             aggregates: true,
             ..constant(expression, kinds)
