@@ -14,6 +14,7 @@ mod machine;
 mod memory_group;
 mod pinned;
 mod process;
+mod query;
 mod readiness;
 mod registry;
 mod report;
@@ -39,7 +40,7 @@ pub struct Settings {
 }
 
 /// The scenarios by name.
-pub const SCENARIOS: [&str; 4] = ["readiness", "device", "registry", "exchange"];
+pub const SCENARIOS: [&str; 5] = ["readiness", "device", "registry", "exchange", "query"];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
 ///
@@ -51,6 +52,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         "device" => device::run(settings),
         "registry" => registry::run(settings),
         "exchange" => exchange::run(settings),
+        "query" => query::run(settings),
         _ => Err(Error::Failed(format!(
             "there is no scenario {scenario}, but {}",
             SCENARIOS.join(", ")

@@ -84,7 +84,7 @@ pub(crate) enum Command {
     Key(Key),
     /// Measure a part beside its peers and floors, and say which targets are met.
     #[command(
-        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n\nExit code 1 when a target is missed."
+        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n  query      a virtual sensor from log to log, compiled and by SQLite\n\nExit code 1 when a target is missed."
     )]
     Bench(Bench),
     /// A process of a scenario of `bench`, which starts it.

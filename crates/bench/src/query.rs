@@ -1,0 +1,290 @@
+//! A virtual sensor from log to log: elements are read, pass a window of one, a predicate and a
+//! projection, and are stored, on both paths of a statement. SQLite's statement is the same with a
+//! `limit`, which is not compiled. The log is of real files at level `process`.
+//!
+//! The figures are elements for each second of processor time of the whole process, the log's thread
+//! included: what one core does, whoever else has a share of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use chappe_log::{Appended, Level, Options, Store};
+use chappe_machine::{Input, Machine, Output};
+use chappe_stream::{
+    Descriptor, Field, FieldType, Position, Quality, SensorCommand, SensorEvent, SensorInput,
+    SensorLimits, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp, Value,
+    VirtualSensor,
+};
+use chappe_transport::FileDisk;
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::process::Folder;
+use crate::{Bound, Error, Report, Settings};
+
+/// Elements of a whole run.
+const ELEMENTS: usize = 500_000;
+/// Elements of a quick one.
+const ELEMENTS_QUICK: usize = 100_000;
+/// Elements of one append at the source.
+const BATCH: usize = 100;
+/// Repeats, of which the median counts.
+const REPEATS: usize = 5;
+/// The statement.
+const STATEMENT: &str = "select a, b * 2 as b, c from src where a > 10";
+
+/// Runs the scenario.
+pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new("query", settings.seed);
+    let elements = match settings.quick {
+        true => ELEMENTS_QUICK,
+        false => ELEMENTS,
+    };
+    let folder = Folder::new("query")?;
+    let disk = FileDisk::open(folder.path()).map_err(Error::io("opening the log's folder"))?;
+    let opening = Error::failed("opening the log");
+    let (store, _) =
+        Store::open(Box::new(disk), Options::default(), settings.seed).map_err(opening)?;
+    let store = StreamStore::new(store);
+    let bench = Bench {
+        source: stream(&store, "source")?,
+        store,
+        elements,
+    };
+    (settings.progress)(&format!("storing {elements} elements"));
+    let stored = bench.fill(settings.seed)?;
+    let note = "floor: 100 at once, encoded and stored";
+    report.row("append", stored.a_core(elements), "1/s", note);
+    let read = bench.read()?;
+    let note = "floor: a follower's elements";
+    report.row("read and decode", read.a_core(elements), "1/s", note);
+    let (mut compiled, mut sqlite) = (Vec::new(), Vec::new());
+    for repeat in 0..REPEATS {
+        (settings.progress)(&format!("log to log, {} of {REPEATS}", repeat + 1));
+        let (spent, one) = bench.pass(&format!("compiled-{repeat}"), STATEMENT, true)?;
+        compiled.push(spent);
+        let statement = format!("{STATEMENT} limit 1");
+        let (spent, other) = bench.pass(&format!("sqlite-{repeat}"), &statement, false)?;
+        sqlite.push(spent);
+        if one != other {
+            let what = format!("the compiled path gave {one:?}, SQLite {other:?}");
+            return Err(Error::Failed(what));
+        }
+    }
+    let of = |spent: &[Spent]| {
+        let mut rates: Vec<f64> = spent.iter().map(|one| one.a_core(elements)).collect();
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let rate = of(&compiled);
+    let note = format!("median of {REPEATS}: read, window, statement, append");
+    report.row("log to log, compiled", rate, "1/s", note);
+    let wall = compiled.iter().map(|one| elements as f64 / one.wall_s);
+    let best = wall.fold(0.0, f64::max);
+    let note = "the best of the repeats, by the clock on the wall";
+    report.row("log to log, compiled, wall", best, "1/s", note);
+    let peer = of(&sqlite);
+    let note = format!("median of {REPEATS}: the same, peer in the same run");
+    report.row("log to log, SQLite", peer, "1/s", note);
+    report.row("compiled to SQLite", rate / peer, "", "");
+    let name = "elements a core, log to log, compiled";
+    report.target(name, rate, Bound::AtLeast(300_000.0), "1/s");
+    Ok(report)
+}
+
+struct Bench {
+    store: StreamStore,
+    source: StreamLog,
+    elements: usize,
+}
+
+/// What a pass took.
+struct Spent {
+    processor_s: f64,
+    wall_s: f64,
+}
+
+/// What a pass brought forth: how many elements, and the sum of a field.
+#[derive(Debug, PartialEq)]
+struct Gave {
+    elements: usize,
+    sum: f64,
+}
+
+impl Spent {
+    fn a_core(&self, elements: usize) -> f64 {
+        elements as f64 / self.processor_s
+    }
+}
+
+impl Bench {
+    fn fill(&self, seed: u64) -> Result<Spent, Error> {
+        let number = |index: usize| {
+            let value = Value::Double(((index as u64).wrapping_add(seed) % 100) as f64);
+            element(index, vec![value.clone(), value.clone(), value])
+        };
+        let all: Vec<StreamElement> = (0..self.elements).map(number).collect();
+        measured(|| {
+            let mut last = None;
+            for batch in all.chunks(BATCH) {
+                last = Some(
+                    self.source
+                        .append(batch)
+                        .map_err(Error::failed("storing"))?,
+                );
+            }
+            wait(last)
+        })
+    }
+
+    fn read(&self) -> Result<Spent, Error> {
+        let mut follower = self.source.follow(0);
+        let mut found = 0;
+        let spent = measured(|| {
+            while let Some(elements) = follower.try_next().map_err(Error::failed("reading"))? {
+                found += elements.len();
+            }
+            Ok(())
+        })?;
+        match found == self.elements {
+            true => Ok(spent),
+            false => Err(Error::Failed(format!("read {found} of {}", self.elements))),
+        }
+    }
+
+    /// All elements through a virtual sensor into a stream of its own.
+    fn pass(&self, name: &str, sql: &str, compiled: bool) -> Result<(Spent, Gave), Error> {
+        let target = stream(&self.store, name)?;
+        let mut sensor = sensor(sql)?;
+        if sensor.is_compiled() != compiled {
+            return Err(Error::Failed(format!("{sql:?}: {:?}", sensor.plan())));
+        }
+        let stream = self.source.shared_name();
+        let mut follower = self.source.follow(0);
+        let mut gave = Gave {
+            elements: 0,
+            sum: 0.0,
+        };
+        let spent = measured(|| {
+            let (mut out, mut last) = (Vec::new(), None);
+            while let Some(elements) = follower.try_next().map_err(Error::failed("reading"))? {
+                for element in elements {
+                    let (stream, element) = (stream.clone(), Arc::new(element));
+                    let input = Input::Receive(SensorInput { stream, element });
+                    sensor.handle_input(chappe_machine::Instant::ZERO, input);
+                    while let Some(Output::Event(event)) = sensor.poll_output() {
+                        match event {
+                            SensorEvent::Output(element) => out.push(element),
+                            other => return Err(Error::Failed(format!("{other:?}"))),
+                        }
+                    }
+                }
+                for element in &out {
+                    if let Some(Value::Double(value)) = element.values.get(1) {
+                        gave.sum += value;
+                    }
+                }
+                gave.elements += out.len();
+                if !out.is_empty() {
+                    last = Some(target.append(&out).map_err(Error::failed("storing"))?);
+                    out.clear();
+                }
+            }
+            wait(last)
+        })?;
+        Ok((spent, gave))
+    }
+}
+
+fn wait(last: Option<Appended>) -> Result<(), Error> {
+    last.map_or(Ok(()), |last| last.wait().map_err(Error::failed("storing")))
+}
+
+fn measured(work: impl FnOnce() -> Result<(), Error>) -> Result<Spent, Error> {
+    let (begin, before) = (Instant::now(), processor_s()?);
+    work()?;
+    Ok(Spent {
+        processor_s: processor_s()? - before,
+        wall_s: begin.elapsed().as_secs_f64(),
+    })
+}
+
+/// Seconds of processor time that this process has had, all its threads.
+fn processor_s() -> Result<f64, Error> {
+    let failed = |error: nix::Error| Error::io("asking for the processor time")(error.into());
+    let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(failed)?;
+    let of = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(of(usage.user_time()) + of(usage.system_time()))
+}
+
+fn stream(store: &StreamStore, name: &str) -> Result<StreamLog, Error> {
+    let making = Error::failed("making a stream");
+    store
+        .stream(name, Level::Process, &three_numbers(), None)
+        .map_err(making)
+}
+
+fn three_numbers() -> StreamSchema {
+    let field = |name: &str| Field {
+        name: name.to_owned(),
+        field_type: FieldType::Double,
+        unit: None,
+        observed_property: None,
+        description: None,
+    };
+    StreamSchema {
+        fields: ["a", "b", "c"].map(field).to_vec(),
+        key: None,
+    }
+}
+
+fn element(index: usize, values: Vec<Value>) -> StreamElement {
+    let time = Timestamp(i64::try_from(index).unwrap_or(i64::MAX));
+    StreamElement {
+        position: Position::default(),
+        source_time: time,
+        receive_time: time,
+        key: None,
+        values,
+        quality: Quality::Good,
+        origin: None,
+    }
+}
+
+/// The sensor of `sql`, bound to the source.
+fn sensor(sql: &str) -> Result<VirtualSensor, Error> {
+    let mut text = format!(
+        "name = \"bench\"\n[[source]]\nalias = \"src\"\nstream = \"source\"\n\
+         [output]\nsql = \"{sql}\"\n"
+    );
+    for field in three_numbers().fields {
+        text += &format!(
+            "[[output.field]]\nname = \"{}\"\ntype = \"double\"\n",
+            field.name
+        );
+    }
+    let reading = Error::failed("reading the descriptor");
+    let descriptor = Descriptor::parse("bench.toml", &text).map_err(reading)?;
+    let mut sensor = VirtualSensor::new(descriptor, SensorLimits::default());
+    let bind = SensorCommand::Bind {
+        alias: "src".into(),
+        stream: "source".into(),
+        schema: three_numbers(),
+    };
+    sensor.handle_input(chappe_machine::Instant::ZERO, Input::Command(bind));
+    match sensor.poll_output() {
+        Some(Output::Event(SensorEvent::Running)) => Ok(sensor),
+        other => Err(Error::Failed(format!("the sensor says {other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_paths_are_what_they_say() {
+        assert!(sensor(STATEMENT).is_ok_and(|sensor| sensor.is_compiled()));
+        let other = format!("{STATEMENT} limit 1");
+        assert!(sensor(&other).is_ok_and(|sensor| !sensor.is_compiled()));
+    }
+}
