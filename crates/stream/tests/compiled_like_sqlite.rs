@@ -694,6 +694,10 @@ fn the_plan_says_why_sqlite_evaluates() {
             "select a + key as a from s",
             "it has + over a value of another type",
         ),
+        (
+            "select a is (a not in ()) as a from s",
+            "it has IN without values",
+        ),
         ("select t.a from s as t, s", "it has , in an unknown place"),
     ] {
         let (planned, _) = paths(text);

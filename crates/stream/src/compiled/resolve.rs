@@ -198,6 +198,10 @@ impl Resolver<'_> {
                 Ok(join(low, high, TRUTH, Expression::And))
             }
             Syntax::In(inner, list) => {
+                // To SQLite that is the word `false`, which `is` takes for a test.
+                if list.is_empty() {
+                    return Err("it has IN without values".into());
+                }
                 let inner = self.comparable(inner)?;
                 let list = self.all(list, |this, one| this.comparable(one))?;
                 let mut known = unite(list, |list| {
