@@ -82,6 +82,16 @@ pub(crate) fn resident_bytes() -> u64 {
     kibibytes(&status, "VmRSS").unwrap_or(0) * 1024
 }
 
+/// Processor time in seconds of a process so far, to a hundredth.
+pub(crate) fn processor_s(id: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    // Behind the name in parentheses: the 12th and 13th field are ticks of 10 ms.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields = rest.split_whitespace().skip(11).take(2);
+    let ticks = fields.filter_map(|ticks| ticks.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
+}
+
 /// A folder of this run, removed with it.
 pub(crate) struct Folder(PathBuf);
 

@@ -29,6 +29,9 @@ pub struct Report {
     /// All samples by name, in seconds.
     #[serde(skip)]
     pub raw: BTreeMap<String, Vec<f64>>,
+    /// Figures by name, as SVG.
+    #[serde(skip)]
+    pub figures: BTreeMap<String, String>,
 }
 
 /// One measured thing.
@@ -82,6 +85,7 @@ impl Report {
             targets: Vec::new(),
             skipped: Vec::new(),
             raw: BTreeMap::new(),
+            figures: BTreeMap::new(),
         }
     }
 
@@ -155,6 +159,9 @@ impl Report {
             .map_err(|error| Error::Failed(format!("the report is no JSON: {error}")))?;
         write(format!("{}.json", self.scenario), json)?;
         write(format!("{}.txt", self.scenario), self.to_string())?;
+        for (name, svg) in &self.figures {
+            write(format!("{}-{name}.svg", self.scenario), svg.clone())?;
+        }
         for (name, samples) in &self.raw {
             let lines: Vec<_> = samples
                 .iter()

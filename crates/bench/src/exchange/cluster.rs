@@ -10,6 +10,7 @@ use super::Kind;
 use super::message::{Answer, Counted, Measured, Order, Role, Standing};
 use super::namespace;
 use super::worker::now;
+use crate::process::processor_s;
 use crate::{Error, Settings};
 
 /// How long processes may take to start, all together.
@@ -22,6 +23,8 @@ const FIRST: Duration = Duration::from_secs(90);
 const SETTLING: Duration = Duration::from_secs(60);
 /// Time from an order until all begin together.
 const AHEAD: i64 = 300_000_000;
+/// Nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// What all processes measured between the same two times.
 #[derive(Debug, Default)]
@@ -32,6 +35,10 @@ pub(crate) struct Together {
     pub(crate) wire_bytes: u64,
     /// Packets that crossed it.
     pub(crate) wire_packets: u64,
+    /// Processors that were busy with the processes, second by second.
+    pub(crate) processors: Vec<f64>,
+    /// Megabits that crossed the loopback, second by second.
+    pub(crate) wire_mbit: Vec<f64>,
 }
 
 /// Running processes of one kind.
@@ -156,9 +163,18 @@ impl Cluster {
         let wait = |until: i64| {
             let ahead = u64::try_from(until - now()).unwrap_or(0);
             std::thread::sleep(Duration::from_nanos(ahead));
-            namespace::loopback()
+            (namespace::loopback(), self.processor_s())
         };
-        let (begin, end) = (wait(from), wait(until));
+        let (mut processors, mut wire_mbit) = (Vec::new(), Vec::new());
+        let (begin, mut busy) = wait(from);
+        let (mut end, mut time) = (begin, from);
+        while time < until {
+            time = (time + SECOND).min(until);
+            let (wire, now_busy) = wait(time);
+            wire_mbit.push((wire.0 - end.0) as f64 * 8.0 / 1e6);
+            processors.push(now_busy - busy);
+            (end, busy) = (wire, now_busy);
+        }
         let measured = self.all(ANSWERING, |answer| match answer {
             Answer::Measured(measured) => Some(measured),
             _ => None,
@@ -167,7 +183,15 @@ impl Cluster {
             measured,
             wire_bytes: end.0 - begin.0,
             wire_packets: end.1 - begin.1,
+            processors,
+            wire_mbit,
         })
+    }
+
+    /// Processor time of all processes so far.
+    fn processor_s(&self) -> f64 {
+        let members = self.members.iter();
+        members.map(|member| processor_s(member.child.id())).sum()
     }
 
     /// How all stand.

@@ -43,11 +43,6 @@ impl Foreign {
         Ok(Self { child, log })
     }
 
-    /// Its process.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -61,17 +56,9 @@ impl Foreign {
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
 
-    /// Processor time in seconds so far, by /proc.
+    /// Processor time in seconds so far.
     pub(crate) fn processor_s(&self) -> f64 {
-        let path = format!("/proc/{}/stat", self.id());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        // Behind the name in parentheses: the 12th and 13th field are ticks of 10 ms.
-        let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let fields = rest.split_whitespace().skip(11).take(2);
-        fields
-            .filter_map(|ticks| ticks.parse::<f64>().ok())
-            .sum::<f64>()
-            / 100.0
+        crate::process::processor_s(self.child.id())
     }
 }
 

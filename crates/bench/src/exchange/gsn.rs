@@ -12,6 +12,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::figures::Line;
 use super::foreign::{Foreign, find};
 use super::run::Bench;
 use crate::{Error, Report, checkout};
@@ -37,12 +38,15 @@ const RUNS: [(&str, u32); 4] = [
 ];
 
 /// Elements a second of all subscriptions together, where it was the most.
-pub(crate) fn run(bench: &Bench<'_>, report: &mut Report) -> Option<f64> {
+pub(crate) fn run(bench: &Bench<'_>, report: &mut Report, lines: &mut Vec<Line>) -> Option<f64> {
     let mut most = None;
     for (wrapper, period_ms) in RUNS {
         let name = format!("peer GSN, {wrapper}, every {period_ms} ms");
         match measure(bench, wrapper, period_ms, &name, report) {
-            Ok(all) => most = most.max(Some(all)),
+            Ok((line, all)) => {
+                lines.push(line);
+                most = most.max(Some(all));
+            }
             Err(error) => {
                 report.skipped.push(format!("{name}: {error}"));
                 if matches!(error, Error::Failed(ref what) if what.contains("not installed")) {
@@ -60,7 +64,7 @@ fn measure(
     period_ms: u32,
     name: &str,
     report: &mut Report,
-) -> Result<u64, Error> {
+) -> Result<(Line, u64), Error> {
     (bench.settings.progress)(name);
     let folder = bench
         .folder
@@ -105,7 +109,15 @@ fn measure(
     let note = format!("asked for {}", 1_000 / period_ms);
     row("the producer", produced, "1/s", note);
     row("processors busy", busy, "", String::new());
-    Ok(total as u64)
+    let line = Line {
+        name: format!(
+            "GSN {}\n{period_ms} ms",
+            wrapper.trim_start_matches("zeromq-")
+        ),
+        generated: produced,
+        consumed: rates[rates.len() / 2],
+    };
+    Ok((line, total as u64))
 }
 
 fn start(bench: &Bench<'_>, folder: &Path, period_ms: u32) -> Result<Foreign, Error> {

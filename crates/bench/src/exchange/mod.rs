@@ -7,6 +7,8 @@
 //! and process nothing.
 
 mod cluster;
+mod figure;
+mod figures;
 mod foreign;
 mod gsn;
 mod kind;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::Together;
+use super::figures::Line;
 use super::message::Counted;
 use crate::Report;
 
@@ -13,6 +14,12 @@ pub(crate) struct Outcome {
     pub(crate) sensors: Vec<f64>,
     /// All of them together.
     pub(crate) all: f64,
+    /// Elements a second that each producer yielded.
+    pub(crate) producers: Vec<f64>,
+    /// Processors that were busy, second by second.
+    pub(crate) load: Vec<f64>,
+    /// Megabits on the wire, second by second.
+    pub(crate) wire_mbit: Vec<f64>,
     /// The slowest producer, elements a second.
     pub(crate) slowest_producer: f64,
     /// Processors that were busy, by the processes of the run; a broker's own are added.
@@ -33,7 +40,11 @@ impl Outcome {
     /// The figures of what was measured; `broker_s` is processor time of a program that is none of
     /// the processes.
     pub(crate) fn of(together: &Together, broker_s: f64) -> Self {
-        let mut outcome = Self::default();
+        let mut outcome = Self {
+            load: together.processors.clone(),
+            wire_mbit: together.wire_mbit.clone(),
+            ..Self::default()
+        };
         let mut outputs = 0;
         let mut seconds: f64 = 0.0;
         for one in &together.measured {
@@ -41,6 +52,7 @@ impl Outcome {
             outcome.sensors.extend(rates);
             outputs += one.outputs.iter().sum::<u64>();
             let producer = one.produced as f64 / one.seconds;
+            outcome.producers.push(producer);
             if outcome.slowest_producer == 0.0 || producer < outcome.slowest_producer {
                 outcome.slowest_producer = producer;
             }
@@ -84,6 +96,17 @@ impl Outcome {
     /// The latency below which 99 in 100 lie, in milliseconds.
     pub(crate) fn p99_ms(&self) -> f64 {
         crate::percentile(&mut self.latencies.clone(), 99.0).as_secs_f64() * 1e3
+    }
+
+    /// What the summary says of it.
+    pub(crate) fn line(&self, name: &str) -> Line {
+        let mut producers = self.producers.clone();
+        producers.sort_by(f64::total_cmp);
+        Line {
+            name: name.replacen('-', "\n", 1),
+            generated: producers.get(producers.len() / 2).copied().unwrap_or(0.0),
+            consumed: self.median(),
+        }
     }
 
     /// Writes the rows of a kind.
@@ -136,6 +159,7 @@ mod tests {
             measured: vec![measured(200, vec![200, 198]), measured(190, vec![100, 200])],
             wire_bytes: 6_980,
             wire_packets: 698,
+            ..Together::default()
         };
         let outcome = Outcome::of(&together, 1.0);
         assert_eq!(outcome.sensors, [50.0, 99.0, 100.0, 100.0]);

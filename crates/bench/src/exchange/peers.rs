@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cluster::Cluster;
+use super::figures::{self, Line};
 use super::foreign::{Foreign, find};
 use super::outcome::Outcome;
 use super::run::Bench;
@@ -22,22 +23,29 @@ use crate::{Error, Report};
 const STARTING: Duration = Duration::from_secs(20);
 
 /// Runs the brokers that are installed and wanted.
-pub(crate) fn run(bench: &Bench<'_>, wanted: &impl Fn(&str) -> bool, report: &mut Report) {
+pub(crate) fn run(
+    bench: &Bench<'_>,
+    wanted: &impl Fn(&str) -> bool,
+    report: &mut Report,
+    lines: &mut Vec<Line>,
+) {
     let brokers = [
         ("mosquitto", Kind::Mosquitto),
         ("jetstream", Kind::Jetstream),
         ("jetstream", Kind::JetstreamSync),
     ];
     for (part, kind) in brokers {
-        if wanted(part)
-            && let Err(error) = measure(bench, kind, report)
-        {
-            report.skipped.push(format!("{}: {error}", kind.name()));
+        if !wanted(part) {
+            continue;
+        }
+        match measure(bench, kind, report) {
+            Ok(line) => lines.push(line),
+            Err(error) => report.skipped.push(format!("{}: {error}", kind.name())),
         }
     }
 }
 
-fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<(), Error> {
+fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Line, Error> {
     let (name, sizes) = (kind.name(), bench.sizes);
     let folder = bench.folder.path().join(name);
     (bench.settings.progress)(&format!("peer {name}: {} clients", sizes.nodes));
@@ -53,7 +61,8 @@ fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<(), Err
     let counted = cluster.count()?;
     let name = format!("peer {name}");
     outcome.rows(report, &name, sizes.produced(), &counted);
-    Ok(())
+    figures::kind(report, &name, &outcome);
+    Ok(outcome.line(kind.name()))
 }
 
 fn broker(bench: &Bench<'_>, kind: Kind, folder: &Path) -> Result<Foreign, Error> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::Cluster;
+use super::figures;
 use super::outcome::Outcome;
 use super::{Kind, gsn, namespace, outage, peers};
 use crate::process::Folder;
@@ -81,9 +82,11 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
     };
     let wanted = |name: &str| settings.only.is_empty() || settings.only.iter().any(|o| o == name);
     let mut reliable = None;
+    let mut lines = Vec::new();
     for kind in Kind::OURS {
         if wanted(kind.name()) {
             let outcome = bench.ours(kind, &mut report);
+            lines.extend(outcome.as_ref().map(|ours| ours.outcome.line(kind.name())));
             if kind == Kind::ZeromqReliable {
                 reliable = outcome;
             }
@@ -95,12 +98,13 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
             report.skipped.push(format!("outage: {error}"));
         }
     }
-    peers::run(&bench, &wanted, &mut report);
+    peers::run(&bench, &wanted, &mut report, &mut lines);
     let gsn = if wanted("gsn") {
-        gsn::run(&bench, &mut report)
+        gsn::run(&bench, &mut report, &mut lines)
     } else {
         None
     };
+    figures::summary(&mut report, &lines);
     bench.targets(reliable.as_ref(), gsn, &mut report);
     Ok(report)
 }
@@ -151,6 +155,7 @@ impl Bench<'_> {
         let counted = cluster.count()?;
         let _ = std::fs::remove_dir_all(&folder);
         outcome.rows(report, name, sizes.produced(), &counted);
+        figures::kind(report, name, &outcome);
         if let Some(most) = most {
             let what = format!("{name}: the largest rate before lag, all together");
             let note = "p99 below a second, at least 0.98 arrive in time";
