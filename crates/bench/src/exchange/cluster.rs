@@ -21,6 +21,8 @@ const ANSWERING: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_secs(90);
 /// How long what is under way may take to arrive after the producers have paused.
 const SETTLING: Duration = Duration::from_secs(60);
+/// How long storing a backlog may take.
+const FILLING: Duration = Duration::from_secs(600);
 /// Time from an order until all begin together.
 const AHEAD: i64 = 300_000_000;
 /// Nanoseconds.
@@ -233,6 +235,18 @@ impl Cluster {
             self.members[*index].tell(&Order::Outage { cut })?;
         }
         Ok(())
+    }
+
+    /// Stores a backlog at a node.
+    pub(crate) fn fill(&mut self, node: usize, elements: u64) -> Result<(), Error> {
+        self.members[node].tell(&Order::Fill { elements })?;
+        let filled = |answer| matches!(answer, Answer::Filled).then_some(());
+        self.gather(FILLING, 1, filled).map(drop)
+    }
+
+    /// Lets a node catch up with the backlog of another.
+    pub(crate) fn catch_up(&mut self, node: usize, from: usize) -> Result<(), Error> {
+        self.members[node].tell(&Order::CatchUp { from })
     }
 
     /// What became of everything; the processes end.

@@ -85,7 +85,8 @@ fn measure(
     }
     let all = |counters: &Counters| (0..nodes).all(|n| counters.subscriber(n) > 0);
     wait(&mut server, SUBSCRIBING, all)?;
-    std::thread::sleep(bench.sizes.warm);
+    // A JVM is slow at first.
+    std::thread::sleep(2 * bench.sizes.warm);
     let (begin, before, busy) = (Instant::now(), Counters::read()?, server.processor_s());
     std::thread::sleep(bench.sizes.measure);
     let (after, seconds) = (Counters::read()?, begin.elapsed().as_secs_f64());

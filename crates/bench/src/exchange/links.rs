@@ -34,6 +34,16 @@ pub(crate) async fn connect(_node: &Node, role: &Role) -> Result<(), Error> {
     Err(Error::Failed(format!("{kind} is not wired yet")))
 }
 
+/// Lets a node read a stream that has been growing at node `from` while nobody read it.
+pub(crate) async fn catch_up(_node: &Node, _from: usize, _stream: &str) -> Result<(), Error> {
+    Err(Error::Failed("nothing is wired yet".to_owned()))
+}
+
+/// What a stream that is caught up with is called where it is received.
+pub(crate) fn caught_up(stream: &str) -> String {
+    format!("b.{stream}")
+}
+
 /// Cuts a node's links, or makes them again.
 pub(crate) async fn outage(_node: &Node, role: &Role, _cut: bool) -> Result<(), Error> {
     let kind = role.kind.name();

@@ -49,6 +49,16 @@ pub(crate) enum Order {
         /// Whether they are cut.
         cut: bool,
     },
+    /// Store so many elements in a stream that nobody reads yet, and answer [`Answer::Filled`].
+    Fill {
+        /// How many.
+        elements: u64,
+    },
+    /// Read that stream from the node which has it, from its beginning.
+    CatchUp {
+        /// That node.
+        from: usize,
+    },
     /// Say how much was received so far: [`Answer::Standing`].
     Stand,
     /// Read everything again, say what is lost and doubled ([`Answer::Counted`]), and end.
@@ -68,6 +78,8 @@ pub(crate) enum Answer {
     Ready,
     /// Its connections are there.
     Connected,
+    /// The stream that nobody reads yet is stored.
+    Filled,
     /// What it measured.
     Measured(Measured),
     /// How it stands.
@@ -106,6 +118,8 @@ pub(crate) struct Standing {
     pub(crate) produced: u64,
     /// The last number at the end, for each origin.
     pub(crate) reached: Vec<u64>,
+    /// Elements of the stream that it catches up with.
+    pub(crate) caught_up: u64,
 }
 
 /// What became of everything that was produced.

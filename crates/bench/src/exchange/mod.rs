@@ -6,6 +6,7 @@
 //! at level `power`. The peers carry the same numbers as far as they go: they store at their broker,
 //! and process nothing.
 
+mod backlog;
 mod cluster;
 mod figure;
 mod figures;

@@ -27,6 +27,8 @@ use crate::Error;
 
 /// What the producer of a node yields.
 const PRODUCER: &str = "p";
+/// What the backlog is called where it is stored.
+const BACKLOG: &str = "backlog";
 /// Elements that are read at once when all is counted.
 const READ: usize = 4_096;
 /// Elements stored at once at most, when the producer is behind.
@@ -253,6 +255,30 @@ impl Station for Member {
 
     async fn outage(&mut self, cut: bool) -> Result<(), Error> {
         links::outage(&self.node, &self.role, cut).await
+    }
+
+    async fn fill(&mut self, elements: u64) -> Result<(), Error> {
+        let (schema, mut number) = (schema(), 0);
+        while number < elements {
+            let batch = (number + 1..=elements).take(BATCH).map(|number| {
+                let time = now();
+                element(Due { number, time })
+            });
+            let batch: Vec<_> = batch.collect();
+            number += batch.len() as u64;
+            let stored = self.node.store(BACKLOG, &schema, &batch).await;
+            stored.map_err(Error::failed("storing the backlog"))?;
+        }
+        Ok(())
+    }
+
+    async fn catch_up(&mut self, from: usize) -> Result<(), Error> {
+        links::catch_up(&self.node, from, BACKLOG).await
+    }
+
+    fn caught_up(&self) -> u64 {
+        let log = self.node.stream(&links::caught_up(BACKLOG));
+        log.map_or(0, |log| log.log().last())
     }
 
     async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error> {

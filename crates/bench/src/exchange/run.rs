@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::cluster::Cluster;
 use super::figures;
 use super::outcome::Outcome;
-use super::{Kind, gsn, namespace, outage, peers};
+use super::{Kind, backlog, gsn, namespace, outage, peers};
 use crate::process::Folder;
 use crate::{Bound, Error, Report, Settings};
 
@@ -97,6 +97,11 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
         if let Err(error) = outage::run(&bench, most, &mut report) {
             report.skipped.push(format!("outage: {error}"));
         }
+    }
+    if wanted("backlog")
+        && let Err(error) = backlog::run(&bench, &mut report)
+    {
+        report.skipped.push(format!("backlog: {error}"));
     }
     peers::run(&bench, &wanted, &mut report, &mut lines);
     let gsn = if wanted("gsn") {

@@ -43,6 +43,18 @@ pub(crate) trait Station {
     async fn outage(&mut self, _cut: bool) -> Result<(), Error> {
         Err(Error::Failed("this kind has no outage".to_owned()))
     }
+    /// Stores elements in a stream that nobody reads yet.
+    async fn fill(&mut self, _elements: u64) -> Result<(), Error> {
+        Err(Error::Failed("this kind has no backlog".to_owned()))
+    }
+    /// Reads that stream from the node that has it.
+    async fn catch_up(&mut self, _from: usize) -> Result<(), Error> {
+        Err(Error::Failed("this kind has no backlog".to_owned()))
+    }
+    /// Elements of the stream that it catches up with.
+    fn caught_up(&self) -> u64 {
+        0
+    }
     /// What became of everything; the station ends.
     async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error>;
 }
@@ -147,10 +159,16 @@ async fn serve<S: Station>(
                         measuring = Some(Measuring { from, until, begun: None });
                     }
                     Order::Outage { cut } => station.outage(cut).await?,
+                    Order::Fill { elements } => {
+                        station.fill(elements).await?;
+                        say(&Answer::Filled)?;
+                    }
+                    Order::CatchUp { from } => station.catch_up(from).await?,
                     Order::Stand => say(&Answer::Standing(Standing {
                         produced: station.produced(),
                         yielded: clockwork.yielded,
                         reached: station.reached(),
+                        caught_up: station.caught_up(),
                     }))?,
                     Order::Count { before, produced } => {
                         let counted = station.count(&before, &produced).await?;

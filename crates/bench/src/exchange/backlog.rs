@@ -1,0 +1,74 @@
+//! A day's backlog: a stream of 8.64 million elements that nobody has read, caught up with by one
+//! node while all exchange as ever.
+//!
+//! Few enough nodes that live data alone leave the machine room: the question is whether what is
+//! caught up with gets in the way of what is live.
+
+use std::time::{Duration, Instant};
+
+use super::Kind;
+use super::cluster::Cluster;
+use super::outcome::Outcome;
+use super::run::Bench;
+use crate::{Bound, Error, Report};
+
+/// A day of an element every 10 ms.
+const DAY: u64 = 8_640_000;
+/// Nodes of a whole run.
+const NODES: usize = 6;
+/// The node that has the backlog, and the one that catches up.
+const FROM: usize = 0;
+const TO: usize = 1;
+/// When it is given up.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Runs it.
+pub(crate) fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), Error> {
+    let quick = bench.settings.quick;
+    let elements = if quick { DAY / 100 } else { DAY };
+    let nodes = bench.sizes.nodes.min(NODES);
+    let folder = bench.folder.path().join("backlog");
+    (bench.settings.progress)(&format!("backlog: storing {elements} elements"));
+    let mut cluster = Cluster::start(bench.settings, Kind::ZeromqReliable, nodes, &folder)?;
+    cluster.fill(FROM, elements)?;
+    cluster.produce(bench.sizes.period)?;
+    std::thread::sleep(bench.sizes.warm);
+    let before = Outcome::of(&cluster.measure(bench.sizes.measure)?, 0.0);
+    (bench.settings.progress)("backlog: catching up");
+    let begin = Instant::now();
+    cluster.catch_up(TO, FROM)?;
+    let mut during = Outcome::default();
+    let step = if quick { 1 } else { 5 };
+    let mut caught_up = 0;
+    while caught_up < elements && begin.elapsed() < PATIENCE {
+        let outcome = Outcome::of(&cluster.measure(Duration::from_secs(step))?, 0.0);
+        during.latencies.extend(outcome.latencies);
+        caught_up = cluster.stand()?[TO].caught_up;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    cluster.pause()?;
+    cluster.settle()?;
+    let counted = cluster.count()?;
+    let minutes = seconds / 60.0 * DAY as f64 / caught_up.max(1) as f64;
+    let note = format!("{caught_up} of {elements} in {seconds:.1} s");
+    report.row("backlog: a day's elements", minutes, "min", note);
+    let note = format!("{nodes} nodes that exchange as ever");
+    report.row("backlog: live p99 before", before.p99_ms(), "ms", note);
+    report.row("backlog: live p99 meanwhile", during.p99_ms(), "ms", "");
+    let wrong = (counted.lost + counted.doubled) as f64;
+    report.row("backlog: live elements lost or doubled", wrong, "", "");
+    report.target(
+        "a day's backlog is caught up with",
+        minutes,
+        Bound::AtMost(10.0),
+        "min",
+    );
+    let times = during.p99_ms() / before.p99_ms().max(1e-3);
+    report.target(
+        "live p99 while catching up, times before",
+        times,
+        Bound::AtMost(1.2),
+        "",
+    );
+    Ok(())
+}
