@@ -296,7 +296,12 @@ impl Station for Member {
                     .iter()
                     .for_each(|element| tally.take(number(element)));
             }
-            tally.count(before[index], produced[index], &mut counted);
+            // Without a network it is its own origin for all.
+            let origin = match self.role.kind {
+                Kind::NoNetwork => self.role.index,
+                _ => index,
+            };
+            tally.count(before[origin], produced[origin], &mut counted);
         }
         Ok(counted)
     }
