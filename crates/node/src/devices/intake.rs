@@ -19,24 +19,51 @@ const FULL_PAUSE: Duration = Duration::from_millis(500);
 /// While the disk is full it waits, so that the sender does; what cannot be stored at all is
 /// counted as lost, with the reason.
 pub(crate) async fn store(app: &App, batches: Vec<(Arc<Entry>, Vec<StreamElement>)>) {
-    let mut offered = Vec::with_capacity(batches.len());
-    for (entry, mut elements) in batches {
-        if let Some(appended) = append(app, &entry, &mut elements).await {
-            offered.push((entry, elements, appended));
-        }
+    let mut all = Vec::with_capacity(batches.len());
+    for (entry, elements) in batches {
+        all.extend(offer(app, entry, elements).await);
     }
-    for (entry, mut elements, appended) in offered {
-        let mut appended = Some(appended);
+    for offered in all {
+        offered.settle(app).await;
+    }
+}
+
+/// A batch on its way into the log.
+pub(crate) struct Offered {
+    entry: Arc<Entry>,
+    elements: Vec<StreamElement>,
+    appended: chappe_log::Appended,
+}
+
+/// Hands a batch to the log; waits only where [`store`] would before it. The next batch of the same
+/// stream is offered when this one has settled, so that their order stays.
+pub(crate) async fn offer(
+    app: &App,
+    entry: Arc<Entry>,
+    mut elements: Vec<StreamElement>,
+) -> Option<Offered> {
+    let appended = append(app, &entry, &mut elements).await?;
+    Some(Offered {
+        entry,
+        elements,
+        appended,
+    })
+}
+
+impl Offered {
+    /// Waits until it is acknowledged, or lost and counted.
+    pub(crate) async fn settle(mut self, app: &App) {
+        let mut appended = Some(self.appended);
         while let Some(pending) = appended.take() {
             match pending.await {
                 Ok(()) => {}
                 Err(Error::Full { .. }) if !*app.drain.borrow() => {
                     tokio::time::sleep(FULL_PAUSE).await;
-                    appended = append(app, &entry, &mut elements).await;
+                    appended = append(app, &self.entry, &mut self.elements).await;
                 }
                 Err(error) => {
-                    let count = elements.len() as u64;
-                    lost(app, &entry, count, "not acknowledged", &error.to_string());
+                    let (count, error) = (self.elements.len() as u64, error.to_string());
+                    lost(app, &self.entry, count, "not acknowledged", &error);
                 }
             }
         }

@@ -24,7 +24,7 @@ use super::candidates::{self, candidates, sensor_entity, sensor_key};
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry};
 use crate::clock::{self, rfc3339};
-use crate::devices::{of_stream, store};
+use crate::devices::{Offered, of_stream, offer};
 use crate::http::FieldView;
 use crate::notices::NoticeKind;
 use crate::register;
@@ -33,6 +33,11 @@ use crate::shared::App;
 /// Time that a sensor may take of the thread that serves, before the rest of a batch goes to another;
 /// reason: a tenth of what a reader of live data notices.
 const INLINE_MAX: Duration = Duration::from_millis(2);
+/// Evaluations one after another that took longer, after which all go to another thread; reason: one
+/// may be long because the thread had to wait for a processor.
+const SLOW_IN_A_ROW: u32 = 4;
+/// How often a sensor without new elements looks after its last batch.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Events of a sensor's history that are shown.
 const HISTORY_MAX: usize = 100;
 
@@ -118,7 +123,8 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
             descriptor.clone(),
             SensorLimits::default(),
         )),
-        slow: false,
+        slow: 0,
+        offered: None,
         followers: BTreeMap::new(),
         last: String::new(),
         history: VecDeque::new(),
@@ -152,8 +158,11 @@ struct Running {
     bindings: Vec<Binding>,
     /// Away while it computes.
     machine: Option<VirtualSensor>,
-    /// An evaluation took long although it is compiled: its window is large.
-    slow: bool,
+    /// Evaluations one after another that took long although they are compiled.
+    slow: u32,
+    /// The last batch of the output, on its way into the log: the next elements are evaluated
+    /// meanwhile.
+    offered: Option<Offered>,
     followers: BTreeMap<String, StreamFollower>,
     /// The stream that was read last.
     last: String,
@@ -164,6 +173,8 @@ impl Running {
     async fn follow(mut self, mut feed: Subscription) {
         let clock = Clock::process();
         self.bind().await;
+        let mut look_after = tokio::time::interval(LOOK_AFTER);
+        look_after.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let deadline = self
                 .machine
@@ -188,6 +199,7 @@ impl Running {
                 (stream, batch) = next_batch(&mut self.followers, &mut self.last) => {
                     self.feed(stream, batch).await;
                 }
+                _ = look_after.tick() => self.settle().await,
             }
         }
     }
@@ -284,7 +296,7 @@ impl Running {
         let mut inputs = VecDeque::from(inputs);
         if let Some(machine) = &mut self.machine
             && machine.is_compiled()
-            && !self.slow
+            && self.slow < SLOW_IN_A_ROW
         {
             let started = Instant::now();
             // Binding makes the statement anew, which is not cheap.
@@ -293,8 +305,10 @@ impl Running {
             {
                 let before = started.elapsed();
                 evaluate(machine, input, &mut events);
-                self.slow = started.elapsed() - before > INLINE_MAX;
-                if started.elapsed() > INLINE_MAX {
+                let elapsed = started.elapsed();
+                let long = elapsed - before > INLINE_MAX;
+                self.slow = if long { self.slow + 1 } else { 0 };
+                if elapsed > INLINE_MAX {
                     break;
                 }
             }
@@ -311,7 +325,7 @@ impl Running {
             return;
         };
         if inputs.iter().any(is_command) {
-            self.slow = false;
+            self.slow = 0;
         }
         let computed = tokio::task::spawn_blocking(move || {
             let mut events = Vec::new();
@@ -357,7 +371,15 @@ impl Running {
             }
         }
         if !outputs.is_empty() {
-            store(&self.app, vec![(self.output.clone(), outputs)]).await;
+            self.settle().await;
+            self.offered = offer(&self.app, self.output.clone(), outputs).await;
+        }
+    }
+
+    /// Waits until the last batch of the output is stored.
+    async fn settle(&mut self) {
+        if let Some(offered) = self.offered.take() {
+            offered.settle(&self.app).await;
         }
     }
 
