@@ -1,0 +1,718 @@
+//! Values by their datatype representation (7.1, 7.2): made ready, written, read.
+//!
+//! Whether a value can be represented decides on the production, hence on the event code in front of
+//! it: a value is first made [`Ready`], then its event is written, then the value.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+use crate::bits::{BitReader, BitWriter, width};
+use crate::error::Cause;
+use crate::schema::{Representation, Schema};
+use crate::value::{
+    DateTime, DateTimeKind, Decimal, Float, Value, collapse, parse_base64, parse_hex, reversed,
+    unreversed,
+};
+
+/// Most decimal digits of one number; reason: conversion takes time by their square.
+const DIGITS_MAX: usize = 4096;
+/// As many groups of seven bits.
+const GROUPS_MAX: usize = 1945;
+/// Values in one list; reason: a list is made ready as a whole.
+const LIST_MAX: u64 = 1 << 20;
+
+/// A value that fits its representation, not yet written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ready<'a> {
+    /// An n-bit unsigned integer: value and width.
+    Bits(u32, u32),
+    Integer(i64),
+    Unsigned(u64),
+    /// A number of any size: its sign, if it has one, and where its groups are in the scratch.
+    Large(Option<bool>, usize, usize),
+    Decimal(Decimal),
+    /// A decimal of any size: sign, groups of the integral part, of the reversed fraction.
+    LargeDecimal(bool, (usize, usize), (usize, usize)),
+    Float(Float),
+    DateTime(DateTime),
+    /// A time with a fraction of any size: groups of the reversed fraction.
+    FineDateTime(DateTime, usize, usize),
+    /// Octets of the caller.
+    Octets(&'a [u8]),
+    /// Octets in the scratch.
+    Scratch(usize, usize),
+    /// A string for the value partitions.
+    Text(&'a str),
+    /// A string of a character set.
+    Restricted(u32, &'a str),
+}
+
+/// Room for making values ready, reused.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) octets: Vec<u8>,
+    /// A lexical form.
+    pub(crate) text: String,
+    digits: Vec<u8>,
+}
+
+/// Which representation a datatype has under the options of a stream.
+pub(crate) trait Representations {
+    fn representation(&self, datatype: u32) -> &Representation;
+}
+
+impl Representations for Schema {
+    fn representation(&self, datatype: u32) -> &Representation {
+        &self.datatypes[datatype as usize].representation
+    }
+}
+
+/// Makes the lexical form of a value ready; none: it cannot be represented. Lists are for
+/// [`ready_list`].
+pub(crate) fn ready<'a>(
+    schema: &impl Representations,
+    datatype: u32,
+    text: &'a str,
+    scratch: &mut Scratch,
+) -> Option<Ready<'a>> {
+    match schema.representation(datatype) {
+        Representation::String => Some(Ready::Text(text)),
+        Representation::Restricted(set) => Some(Ready::Restricted(*set, text)),
+        Representation::Boolean => boolean(text).map(|value| Ready::Bits(u32::from(value), 1)),
+        Representation::PatternBoolean => pattern_boolean(text).map(|value| Ready::Bits(value, 2)),
+        Representation::Integer => integer(text, scratch),
+        Representation::Unsigned => unsigned(text, scratch),
+        Representation::Bounded { least, count } => {
+            let value = collapse(text);
+            let value = value.strip_prefix('+').unwrap_or(value);
+            let offset = value
+                .parse::<i128>()
+                .ok()
+                .and_then(|v| v.checked_sub(*least));
+            let offset = offset.and_then(|offset| u32::try_from(offset).ok());
+            let offset = offset.filter(|offset| offset < count);
+            offset.map(|offset| Ready::Bits(offset, width(u64::from(*count))))
+        }
+        Representation::Decimal => match Decimal::parse(text) {
+            Some(value) => Some(Ready::Decimal(value)),
+            None => large_decimal(text, scratch),
+        },
+        Representation::Float => Float::parse(text).map(Ready::Float),
+        Representation::DateTime(kind) => match DateTime::parse(*kind, text) {
+            Some(value) => Some(Ready::DateTime(value)),
+            None => fine_date_time(*kind, text, scratch),
+        },
+        Representation::Base64 => binary(text, scratch, parse_base64),
+        Representation::Hex => binary(text, scratch, parse_hex),
+        Representation::List(_) => None,
+        Representation::Enumeration { values, base } => {
+            enumerated(schema, values, *base, text, scratch)
+        }
+    }
+}
+
+/// Makes the items of a list ready; none: one of them cannot be represented.
+pub(crate) fn ready_list<'a>(
+    schema: &impl Representations,
+    item: u32,
+    text: &'a str,
+    scratch: &mut Scratch,
+) -> Option<Vec<Ready<'a>>> {
+    let words = text
+        .split([' ', '\t', '\n', '\r'])
+        .filter(|w| !w.is_empty());
+    words
+        .map(|word| ready(schema, item, word, scratch))
+        .collect()
+}
+
+/// Makes a typed value ready, without its lexical form if it can be; none: go by the lexical form.
+pub(crate) fn ready_typed<'a>(
+    representation: &Representation,
+    value: &Value<'a>,
+) -> Option<Ready<'a>> {
+    Some(match (representation, *value) {
+        (Representation::Boolean, Value::Boolean(value)) => Ready::Bits(u32::from(value), 1),
+        (Representation::PatternBoolean, Value::Boolean(value)) => {
+            Ready::Bits(u32::from(value) * 2, 2)
+        }
+        (Representation::Integer, Value::Integer(value)) => Ready::Integer(value),
+        (Representation::Unsigned, Value::Integer(value)) if value >= 0 => {
+            Ready::Unsigned(value as u64)
+        }
+        (Representation::Unsigned, Value::Unsigned(value)) => Ready::Unsigned(value),
+        (Representation::Bounded { least, count }, Value::Integer(value)) => {
+            let offset = i128::from(value).checked_sub(*least)?;
+            let offset = u32::try_from(offset).ok().filter(|offset| offset < count)?;
+            Ready::Bits(offset, width(u64::from(*count)))
+        }
+        (Representation::Decimal, Value::Decimal(value)) => Ready::Decimal(value),
+        (Representation::Decimal, Value::Integer(value)) => Ready::Decimal(Decimal {
+            negative: value < 0,
+            integral: value.unsigned_abs(),
+            fraction: 0,
+            fraction_digits: 0,
+        }),
+        (Representation::Float, Value::Float(value)) => Ready::Float(value),
+        (Representation::Float, Value::Integer(mantissa)) => Ready::Float(Float::Finite {
+            mantissa,
+            exponent: 0,
+        }),
+        (Representation::DateTime(kind), Value::DateTime(value)) if *kind == value.kind => {
+            Ready::DateTime(value)
+        }
+        (Representation::Base64, Value::Base64(octets) | Value::Hex(octets))
+        | (Representation::Hex, Value::Hex(octets) | Value::Base64(octets)) => {
+            Ready::Octets(octets)
+        }
+        _ => return None,
+    })
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match collapse(text) {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn pattern_boolean(text: &str) -> Option<u32> {
+    match collapse(text) {
+        "false" => Some(0),
+        "0" => Some(1),
+        "true" => Some(2),
+        "1" => Some(3),
+        _ => None,
+    }
+}
+
+fn binary<'a>(
+    text: &str,
+    scratch: &mut Scratch,
+    parse: fn(&str, &mut Vec<u8>) -> bool,
+) -> Option<Ready<'a>> {
+    let start = scratch.octets.len();
+    let whole = parse(text, &mut scratch.octets);
+    whole.then_some(Ready::Scratch(start, scratch.octets.len()))
+}
+
+/// Digits of a whole number with its sign, without leading zeros.
+fn whole(text: &str) -> Option<(bool, &str)> {
+    let text = collapse(text);
+    let negative = text.starts_with('-');
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| (negative, digits.trim_start_matches('0')))
+}
+
+fn integer<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
+    let (negative, digits) = whole(text)?;
+    if digits.len() <= 18 {
+        let magnitude = digits.bytes().fold(0, |n, b| n * 10 + i64::from(b - b'0'));
+        return Some(Ready::Integer(if negative {
+            -magnitude
+        } else {
+            magnitude
+        }));
+    }
+    // Of a negative number the magnitude is written less one.
+    let (start, end) = large(digits, negative, scratch)?;
+    Some(Ready::Large(Some(negative), start, end))
+}
+
+fn unsigned<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
+    let (negative, digits) = whole(text)?;
+    if negative && !digits.is_empty() {
+        return None;
+    }
+    if digits.len() <= 19 {
+        let value = digits.bytes().fold(0, |n, b| n * 10 + u64::from(b - b'0'));
+        return Some(Ready::Unsigned(value));
+    }
+    let (start, end) = large(digits, false, scratch)?;
+    Some(Ready::Large(None, start, end))
+}
+
+/// Groups of seven bits of a number in decimal digits, less one if asked, in the scratch.
+fn large(digits: &str, less_one: bool, scratch: &mut Scratch) -> Option<(usize, usize)> {
+    if digits.len() > DIGITS_MAX {
+        return None;
+    }
+    scratch.digits.clear();
+    scratch.digits.extend(digits.bytes().map(|b| b - b'0'));
+    let digits = &mut scratch.digits;
+    if less_one {
+        for digit in digits.iter_mut().rev() {
+            if *digit > 0 {
+                *digit -= 1;
+                break;
+            }
+            *digit = 9;
+        }
+    }
+    let start = scratch.octets.len();
+    let mut from = 0;
+    while from < digits.len() {
+        let mut rest = 0u32;
+        for digit in &mut digits[from..] {
+            let value = rest * 10 + u32::from(*digit);
+            *digit = (value / 128) as u8;
+            rest = value % 128;
+            // A quotient digit is below ten, as the rest is below 128.
+        }
+        scratch.octets.push(rest as u8);
+        while from < digits.len() && digits[from] == 0 {
+            from += 1;
+        }
+    }
+    Some((start, scratch.octets.len()))
+}
+
+fn large_decimal<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
+    let text = collapse(text);
+    let negative = text.starts_with('-');
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (integral, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if (integral.is_empty() && fraction.is_empty()) || !plain(integral) || !plain(fraction) {
+        return None;
+    }
+    let integral = large(integral.trim_start_matches('0'), false, scratch)?;
+    let fraction = large_reversed(fraction, scratch)?;
+    Some(Ready::LargeDecimal(negative, integral, fraction))
+}
+
+fn large_reversed(fraction: &str, scratch: &mut Scratch) -> Option<(usize, usize)> {
+    let reversed: String = fraction.trim_end_matches('0').chars().rev().collect();
+    large(reversed.trim_start_matches('0'), false, scratch)
+}
+
+/// A time whose fraction has more digits than a number holds.
+fn fine_date_time<'a>(kind: DateTimeKind, text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
+    let (before, after) = text.split_once('.')?;
+    let count = after.bytes().take_while(u8::is_ascii_digit).count();
+    let (fraction, zone) = after.split_at(count);
+    let mut coarse = String::from(before);
+    coarse.push_str(zone);
+    let value = DateTime::parse(kind, &coarse)?;
+    if count == 0 || !kind.has_time() {
+        return None;
+    }
+    let (start, end) = large_reversed(fraction, scratch)?;
+    Some(Ready::FineDateTime(value, start, end))
+}
+
+fn enumerated<'a>(
+    schema: &impl Representations,
+    values: &[String],
+    base: u32,
+    text: &'a str,
+    scratch: &mut Scratch,
+) -> Option<Ready<'a>> {
+    let bits = width(values.len() as u64);
+    let found = |at: usize| Ready::Bits(at as u32, bits);
+    if let Some(at) = values.iter().position(|value| value == text) {
+        return Some(found(at));
+    }
+    if matches!(schema.representation(base), Representation::String) {
+        return None;
+    }
+    // Equal values may be written differently.
+    let start = scratch.octets.len();
+    let wanted = ready(schema, base, text, scratch)?;
+    let wanted_octets = scratch.octets.split_off(start);
+    let same = values.iter().position(|value| {
+        let other = ready(schema, base, value, scratch);
+        let octets = scratch.octets.split_off(start);
+        other == Some(wanted) && octets == wanted_octets
+    });
+    same.map(found)
+}
+
+/// Writes all but what goes by the string table; that is for the caller.
+pub(crate) fn write(writer: &mut BitWriter, item: &Ready<'_>, scratch: &Scratch) {
+    let octets = |range: &(usize, usize)| &scratch.octets[range.0..range.1];
+    match item {
+        Ready::Bits(value, count) => writer.bits(*value, *count),
+        Ready::Integer(value) => writer.integer(*value),
+        Ready::Unsigned(value) => writer.unsigned(*value),
+        Ready::Large(negative, start, end) => {
+            if let Some(negative) = negative {
+                writer.boolean(*negative);
+            }
+            writer.unsigned_groups(octets(&(*start, *end)));
+        }
+        Ready::Decimal(value) => {
+            writer.boolean(value.negative);
+            writer.unsigned(value.integral);
+            writer.unsigned(reversed(value.fraction, value.fraction_digits));
+        }
+        Ready::LargeDecimal(negative, integral, fraction) => {
+            writer.boolean(*negative);
+            writer.unsigned_groups(octets(integral));
+            writer.unsigned_groups(octets(fraction));
+        }
+        Ready::Float(value) => {
+            let (mantissa, exponent) = match *value {
+                Float::Finite { mantissa, exponent } => (mantissa, i64::from(exponent)),
+                Float::Infinity => (1, -(1 << 14)),
+                Float::NegativeInfinity => (-1, -(1 << 14)),
+                Float::NaN => (0, -(1 << 14)),
+            };
+            writer.integer(mantissa);
+            writer.integer(exponent);
+        }
+        Ready::DateTime(value) => {
+            let fraction = reversed(value.fraction, value.fraction_digits);
+            write_date_time(writer, value, |writer| {
+                writer.boolean(fraction != 0);
+                if fraction != 0 {
+                    writer.unsigned(fraction);
+                }
+            });
+        }
+        Ready::FineDateTime(value, start, end) => {
+            let fraction = octets(&(*start, *end));
+            write_date_time(writer, value, |writer| {
+                writer.boolean(!fraction.is_empty());
+                if !fraction.is_empty() {
+                    writer.unsigned_groups(fraction);
+                }
+            });
+        }
+        Ready::Octets(octets) => {
+            writer.unsigned(octets.len() as u64);
+            writer.octets(octets);
+        }
+        Ready::Scratch(start, end) => {
+            writer.unsigned((end - start) as u64);
+            writer.octets(octets(&(*start, *end)));
+        }
+        Ready::Text(_) | Ready::Restricted(..) => {}
+    }
+}
+
+fn write_date_time(
+    writer: &mut BitWriter,
+    value: &DateTime,
+    fraction: impl FnOnce(&mut BitWriter),
+) {
+    let kind = value.kind;
+    if kind.has_year() {
+        writer.integer(value.year - 2000);
+    }
+    if kind.has_month_day() {
+        writer.bits(u32::from(value.month) * 32 + u32::from(value.day), 9);
+    }
+    if kind.has_time() {
+        let (hour, minute) = (u32::from(value.hour), u32::from(value.minute));
+        writer.bits((hour * 64 + minute) * 64 + u32::from(value.second), 17);
+        fraction(writer);
+    }
+    writer.boolean(value.zone_minutes.is_some());
+    if let Some(zone) = value.zone_minutes {
+        let zone = i32::from(zone);
+        writer.bits((zone / 60 * 64 + zone % 60 + 896) as u32, 11);
+    }
+}
+
+/// Room for reading values, reused.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// Lexical forms.
+    pub(crate) text: String,
+    /// Octets of binaries.
+    pub(crate) octets: Vec<u8>,
+    /// A list while it is read.
+    pub(crate) list: String,
+    groups: Vec<u8>,
+}
+
+/// A value that was read; its text or octets are in the buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    Boolean(bool),
+    Integer(i64),
+    Unsigned(u64),
+    Decimal(Decimal),
+    Float(Float),
+    DateTime(DateTime),
+    /// `Buffers::octets`.
+    Base64,
+    /// `Buffers::octets`.
+    Hex,
+    /// `Buffers::text`.
+    Text,
+    /// The string of an identifier in the table of all values.
+    Table(u32),
+}
+
+/// Reads a value that does not go by the string table.
+pub(crate) fn read(
+    reader: &mut BitReader<'_>,
+    representation: &Representation,
+    buffers: &mut Buffers,
+) -> Result<Found, Cause> {
+    Ok(match representation {
+        Representation::Boolean => Found::Boolean(reader.boolean()?),
+        Representation::PatternBoolean => {
+            buffers.text.clear();
+            let text = ["false", "0", "true", "1"][reader.bits(2)? as usize & 3];
+            buffers.text.push_str(text);
+            Found::Text
+        }
+        Representation::Integer => {
+            let negative = reader.boolean()?;
+            read_large(reader, Some(negative), buffers)?
+        }
+        Representation::Unsigned => read_large(reader, None, buffers)?,
+        Representation::Bounded { least, count } => {
+            let offset = reader.bits(width(u64::from(*count)))?;
+            if offset >= *count {
+                return Err(Cause::OutOfRange("an integer of the schema's range"));
+            }
+            let value = *least + i128::from(offset);
+            match i64::try_from(value) {
+                Ok(value) => Found::Integer(value),
+                Err(_) => {
+                    buffers.text.clear();
+                    let _ = write!(buffers.text, "{value}");
+                    Found::Text
+                }
+            }
+        }
+        Representation::Decimal => read_decimal(reader, buffers)?,
+        Representation::Float => read_float(reader)?,
+        Representation::DateTime(kind) => read_date_time(reader, *kind, buffers)?,
+        Representation::Base64 | Representation::Hex => {
+            let length = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
+            buffers.octets.clear();
+            reader.octets(length, &mut buffers.octets)?;
+            match representation {
+                Representation::Hex => Found::Hex,
+                _ => Found::Base64,
+            }
+        }
+        Representation::Enumeration { values, .. } => {
+            let at = reader.bits(width(values.len() as u64))? as usize;
+            let value = values.get(at);
+            let value = value.ok_or(Cause::OutOfRange("a value of the enumeration"))?;
+            buffers.text.clear();
+            buffers.text.push_str(value);
+            Found::Text
+        }
+        Representation::String | Representation::Restricted(_) | Representation::List(_) => {
+            return Err(Cause::OutOfRange("a value of a plain datatype"));
+        }
+    })
+}
+
+/// The length of a list.
+pub(crate) fn read_count(reader: &mut BitReader<'_>) -> Result<u64, Cause> {
+    let count = reader.unsigned()?;
+    if count > LIST_MAX {
+        return Err(Cause::limit("list values", LIST_MAX));
+    }
+    Ok(count)
+}
+
+/// A whole number of any size. With a sign that is negative the magnitude is one less.
+fn read_large(
+    reader: &mut BitReader<'_>,
+    sign: Option<bool>,
+    buffers: &mut Buffers,
+) -> Result<Found, Cause> {
+    let negative = sign == Some(true);
+    read_groups(reader, &mut buffers.groups)?;
+    if let Some(value) = small(&buffers.groups) {
+        return Ok(match i64::try_from(value) {
+            Ok(value) => Found::Integer(if negative { !value } else { value }),
+            Err(_) if !negative => Found::Unsigned(value),
+            Err(_) => {
+                buffers.text.clear();
+                let _ = write!(buffers.text, "-{}", u128::from(value) + 1);
+                Found::Text
+            }
+        });
+    }
+    buffers.text.clear();
+    if negative {
+        buffers.text.push('-');
+    }
+    decimal_digits(&mut buffers.groups, negative, &mut buffers.text);
+    Ok(Found::Text)
+}
+
+fn read_groups(reader: &mut BitReader<'_>, groups: &mut Vec<u8>) -> Result<(), Cause> {
+    groups.clear();
+    reader.unsigned_groups(groups, GROUPS_MAX)
+}
+
+/// The number, if it fits 64 bits.
+fn small(groups: &[u8]) -> Option<u64> {
+    let significant = groups
+        .iter()
+        .rposition(|group| *group != 0)
+        .map_or(0, |at| at + 1);
+    if significant > 10 || (significant == 10 && groups[9] > 1) {
+        return None;
+    }
+    let groups = groups[..significant].iter().enumerate();
+    Some(groups.fold(0, |value, (at, group)| {
+        value | u64::from(*group) << (7 * at)
+    }))
+}
+
+/// Appends a number in decimal digits, plus one if asked; uses the groups up.
+fn decimal_digits(groups: &mut Vec<u8>, plus_one: bool, text: &mut String) {
+    if plus_one {
+        let mut carry = true;
+        for group in groups.iter_mut() {
+            if carry {
+                *group += 1;
+                carry = *group == 128;
+                *group &= 0x7f;
+            }
+        }
+        if carry {
+            groups.push(1);
+        }
+    }
+    let start = text.len();
+    let mut digits = Vec::new();
+    while let Some(top) = groups.iter().rposition(|group| *group != 0) {
+        groups.truncate(top + 1);
+        let mut rest = 0u32;
+        for group in groups.iter_mut().rev() {
+            let value = rest * 128 + u32::from(*group);
+            *group = (value / 10) as u8;
+            rest = value % 10;
+        }
+        digits.push(b'0' + rest as u8);
+    }
+    text.extend(digits.iter().rev().map(|digit| char::from(*digit)));
+    if text.len() == start {
+        text.push('0');
+    }
+}
+
+fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<Found, Cause> {
+    let negative = reader.boolean()?;
+    read_groups(reader, &mut buffers.groups)?;
+    let integral = small(&buffers.groups);
+    buffers.text.clear();
+    if negative {
+        buffers.text.push('-');
+    }
+    decimal_digits(&mut buffers.groups, false, &mut buffers.text);
+    read_groups(reader, &mut buffers.groups)?;
+    let fraction = small(&buffers.groups).and_then(unreversed);
+    if let (Some(integral), Some((fraction, fraction_digits))) = (integral, fraction) {
+        return Ok(Found::Decimal(Decimal {
+            negative,
+            integral,
+            fraction,
+            fraction_digits,
+        }));
+    }
+    buffers.text.push('.');
+    reversed_digits(buffers);
+    Ok(Found::Text)
+}
+
+/// Appends the digits of the groups, the last one first.
+fn reversed_digits(buffers: &mut Buffers) {
+    let mut digits = String::new();
+    decimal_digits(&mut buffers.groups, false, &mut digits);
+    buffers.text.extend(digits.chars().rev());
+}
+
+fn read_float(reader: &mut BitReader<'_>) -> Result<Found, Cause> {
+    const RANGE: Cause = Cause::OutOfRange("a float: its mantissa has 64 bits, its exponent 15");
+    let mut integer = || -> Result<i64, Cause> {
+        let negative = reader.boolean()?;
+        let magnitude = i64::try_from(reader.unsigned()?).map_err(|_| RANGE)?;
+        Ok(if negative { !magnitude } else { magnitude })
+    };
+    let mantissa = integer()?;
+    let exponent = integer()?;
+    Ok(Found::Float(match (exponent, mantissa) {
+        (-16384, 1) => Float::Infinity,
+        (-16384, -1) => Float::NegativeInfinity,
+        (-16384, _) => Float::NaN,
+        (-16383..=16383, _) => Float::Finite {
+            mantissa,
+            exponent: exponent as i16,
+        },
+        _ => return Err(RANGE),
+    }))
+}
+
+fn read_date_time(
+    reader: &mut BitReader<'_>,
+    kind: DateTimeKind,
+    buffers: &mut Buffers,
+) -> Result<Found, Cause> {
+    const RANGE: Cause = Cause::OutOfRange("a date or time");
+    let mut value = DateTime::empty(kind);
+    if kind.has_year() {
+        let negative = reader.boolean()?;
+        let offset = i64::try_from(reader.unsigned()?).map_err(|_| RANGE)?;
+        let offset = if negative { !offset } else { offset };
+        value.year = offset.checked_add(2000).ok_or(RANGE)?;
+    }
+    if kind.has_month_day() {
+        let both = reader.bits(9)?;
+        (value.month, value.day) = ((both / 32) as u8, (both % 32) as u8);
+        let fits = |has: bool, part: u8, most: u8| !has || (1..=most).contains(&part);
+        if both >= 512
+            || !fits(kind.has_month(), value.month, 12)
+            || !fits(kind.has_day(), value.day, 31)
+        {
+            return Err(RANGE);
+        }
+    }
+    let mut fine = false;
+    if kind.has_time() {
+        let time = reader.bits(17)?;
+        let (hour, minute, second) = (time / 4096, time / 64 % 64, time % 64);
+        if hour > 24 || minute > 59 || second > 60 {
+            return Err(RANGE);
+        }
+        (value.hour, value.minute, value.second) = (hour as u8, minute as u8, second as u8);
+        if reader.boolean()? {
+            read_groups(reader, &mut buffers.groups)?;
+            match small(&buffers.groups).and_then(unreversed) {
+                Some((fraction, digits)) => {
+                    (value.fraction, value.fraction_digits) = (fraction, digits);
+                }
+                None => fine = true,
+            }
+        }
+    }
+    if reader.boolean()? {
+        let zone = i32::try_from(reader.bits(11)?).map_err(|_| RANGE)? - 896;
+        let (hours, minutes) = (zone / 64, zone % 64);
+        let total = hours * 60 + minutes;
+        if minutes.abs() > 59 || total.abs() > 14 * 60 {
+            return Err(RANGE);
+        }
+        value.zone_minutes = Some(total as i16);
+    }
+    if !fine {
+        return Ok(Found::DateTime(value));
+    }
+    // The zone comes behind the fraction.
+    buffers.text.clear();
+    let zone = value.zone_minutes.take();
+    let _ = write!(buffers.text, "{value}.");
+    reversed_digits(buffers);
+    value.zone_minutes = zone;
+    let whole = alloc::format!("{value}");
+    value.zone_minutes = None;
+    let without = alloc::format!("{value}");
+    buffers.text.push_str(&whole[without.len()..]);
+    Ok(Found::Text)
+}

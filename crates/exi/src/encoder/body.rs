@@ -1,0 +1,1132 @@
+//! Events to event codes and content items.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::Encoder;
+use crate::bits::{BitWriter, width};
+use crate::datatype::{self, Ready, Representations};
+use crate::error::Cause;
+use crate::event::{Event, Name};
+use crate::grammar::{At, Frame, Grammar, Learnt, Second, State, is_xsi_type};
+use crate::schema::{NONE, Production, Representation, Schema, Terminal};
+use crate::tables::{Hit, Values};
+use crate::value::{Value, collapse};
+
+/// A value made ready.
+pub(super) enum Item<'a> {
+    One(Ready<'a>),
+    List(Vec<Ready<'a>>),
+    /// By its lexical form, which is in the scratch, for this datatype.
+    Lexical(u32),
+}
+
+/// A piece of the buffers.
+type Piece = (usize, usize);
+
+/// An attribute of the open start tag; texts and octets are in the buffers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffered {
+    namespace: Piece,
+    local: Piece,
+    prefix: Option<Piece>,
+    value: Kept,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Text(Piece),
+    Base64(Piece),
+    Hex(Piece),
+    QName {
+        namespace: Piece,
+        local: Piece,
+        prefix: Option<Piece>,
+    },
+    /// Without anything borrowed.
+    Other(Value<'static>),
+}
+
+/// What is put aside while a self-contained element is written.
+#[derive(Debug)]
+pub(super) struct Saved {
+    grammar: State,
+    values: Values,
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+impl Encoder {
+    pub(super) fn ended(&self) -> bool {
+        self.grammar.top().at == At::Ended
+    }
+
+    pub(super) fn finished(&mut self) -> &[u8] {
+        match self.grammar.options.channels() {
+            true => &self.block.out,
+            false => self.writer.finish(),
+        }
+    }
+
+    pub(super) fn take(&mut self, event: Event<'_>) -> Result<(), Cause> {
+        match event {
+            Event::StartDocument => Ok(()),
+            Event::Attribute(name, value) => self.buffer(name, value),
+            Event::Namespace {
+                prefix, namespace, ..
+            } => self.namespace(prefix, namespace),
+            Event::SelfContained => self.self_contained(),
+            event => {
+                if !self.attributes.is_empty() {
+                    self.attributes()?;
+                }
+                self.content(event)
+            }
+        }
+    }
+
+    fn content(&mut self, event: Event<'_>) -> Result<(), Cause> {
+        let preserve = self.grammar.options.preserve;
+        match event {
+            Event::EndDocument => self.end_document(),
+            Event::StartElement(name) => self.start_element(name),
+            Event::EndElement => self.end_element(),
+            Event::Characters(Value::Text("")) if !self.expects_characters() => Ok(()),
+            Event::Characters(value) => self.characters(&value),
+            Event::Comment(text) if preserve.comments => {
+                self.misc(Second::Comment)?;
+                self.plain(text);
+                Ok(())
+            }
+            Event::ProcessingInstruction { target, text } if preserve.pis => {
+                self.misc(Second::ProcessingInstruction)?;
+                self.plain(target);
+                self.plain(text);
+                Ok(())
+            }
+            Event::DocType {
+                name,
+                public,
+                system,
+                text,
+            } if preserve.dtd => {
+                self.undeclared(Second::DocType)?;
+                for text in [name, public, system, text] {
+                    self.plain(text);
+                }
+                Ok(())
+            }
+            Event::EntityReference(name) if preserve.dtd => {
+                self.undeclared(Second::EntityReference)?;
+                self.grammar.undeclared_content();
+                self.plain(name);
+                Ok(())
+            }
+            Event::EntityReference(_) => Err(Cause::Misuse(
+                "an entity reference is kept only with Preserve.dtd",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    // -- event codes --------------------------------------------------------------------------
+
+    /// Writes the first part of an event code.
+    fn code(&mut self, code: usize, count: usize) {
+        let all = count + usize::from(!self.grammar.seconds().is_empty());
+        self.writer.bits(code as u32, width(all as u64));
+    }
+
+    /// How many first parts there are in front of the one that leads to the second.
+    fn first_parts(&self) -> usize {
+        let schema = &self.grammar.schema;
+        match self.grammar.top().at {
+            At::Document => schema.global_elements.len() + 1,
+            At::DocumentEnd => 1,
+            At::Fragment => self.roots() + 2,
+            At::Ended => 0,
+            At::Schema(state) => schema.states[state as usize].count as usize,
+            At::StartTag(_) | At::Content(_) => self.grammar.learnt().len(),
+        }
+    }
+
+    fn roots(&self) -> usize {
+        match self.grammar.schema.informed {
+            true => self.grammar.schema.fragment_elements.len(),
+            false => self.grammar.fragment.len(),
+        }
+    }
+
+    /// Whether the present place has this second part.
+    fn has(&self, second: Second) -> bool {
+        self.grammar.seconds().contains(&second)
+    }
+
+    /// Writes an event code of two parts; an error when the place has none such.
+    fn undeclared(&mut self, second: Second) -> Result<(), Cause> {
+        let seconds = self.grammar.seconds();
+        let Some(at) = seconds.iter().position(|other| *other == second) else {
+            return Err(self.not_allowed(second));
+        };
+        let bits = width(seconds.len() as u64);
+        let count = self.first_parts();
+        self.code(count, count);
+        self.writer.bits(at as u32, bits);
+        Ok(())
+    }
+
+    fn not_allowed(&self, second: Second) -> Cause {
+        if self.grammar.stack.len() == 1 {
+            return Cause::Misuse("this event cannot stand outside the root element");
+        }
+        Cause::NotAllowed(match second {
+            Second::End => "the end of this element".into(),
+            Second::Characters => "character data".into(),
+            Second::XsiType => "xsi:type".into(),
+            Second::XsiNil => "xsi:nil".into(),
+            other => alloc::format!("{other:?}"),
+        })
+    }
+
+    /// A comment or processing instruction: its event code, of three parts where both are kept.
+    fn misc(&mut self, second: Second) -> Result<(), Cause> {
+        if self.has(Second::CommentOrInstruction) {
+            self.undeclared(Second::CommentOrInstruction)?;
+            let third = u32::from(second == Second::ProcessingInstruction);
+            self.writer.bits(third, 1);
+        } else {
+            self.undeclared(second)?;
+        }
+        self.grammar.undeclared_content();
+        Ok(())
+    }
+
+    // -- document -----------------------------------------------------------------------------
+
+    fn end_document(&mut self) -> Result<(), Cause> {
+        match self.grammar.top().at {
+            At::DocumentEnd => self.code(0, 1),
+            At::Fragment => {
+                let roots = self.roots();
+                self.code(roots + 1, roots + 2);
+            }
+            _ => return Err(Cause::Misuse("the document ends before its root element")),
+        }
+        self.grammar.top_mut().at = At::Ended;
+        if self.grammar.options.channels() {
+            self.end_block()?;
+        }
+        Ok(())
+    }
+
+    // -- elements -----------------------------------------------------------------------------
+
+    fn start_element(&mut self, name: Name<'_>) -> Result<(), Cause> {
+        let frame = match self.grammar.top().at {
+            At::Document => self.root(name)?,
+            At::Fragment => self.fragment_root(name)?,
+            At::Schema(state) => self.child_of_schema(state, name)?,
+            At::StartTag(_) | At::Content(_) => self.child_of_built_in(name)?,
+            At::DocumentEnd | At::Ended => {
+                return Err(Cause::Misuse("a document has one root element"));
+            }
+        };
+        self.prefix(frame.name, name.prefix)?;
+        self.grammar.enter(frame)
+    }
+
+    fn root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+        let schema = self.grammar.schema.clone();
+        let count = schema.global_elements.len() + 1;
+        let known = self.find(name);
+        let found = schema
+            .global_elements
+            .iter()
+            .position(|element| Some(schema.elements[*element as usize].name) == known);
+        self.code(found.unwrap_or(count - 1), count);
+        self.grammar.top_mut().at = At::DocumentEnd;
+        match found {
+            Some(at) => {
+                let element = schema.global_elements[at];
+                let name = schema.elements[element as usize].name;
+                Ok(self.grammar.declared(name, element))
+            }
+            None => {
+                let name = self.name(name)?;
+                Ok(self.grammar.global(name))
+            }
+        }
+    }
+
+    fn fragment_root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+        let schema = self.grammar.schema.clone();
+        let known = self.find(name);
+        let roots = self.roots();
+        if schema.informed {
+            let mut elements = schema.fragment_elements.iter();
+            if let Some(at) = elements.position(|(other, _)| Some(*other) == known) {
+                self.code(at, roots + 2);
+                let (name, element) = schema.fragment_elements[at];
+                return Ok(self.grammar.declared(name, element));
+            }
+        } else if let Some(known) = known {
+            let found = self
+                .grammar
+                .fragment
+                .iter()
+                .rposition(|name| *name == known);
+            if let Some(at) = found {
+                self.code(roots - 1 - at, roots + 2);
+                return Ok(self.grammar.global(known));
+            }
+        }
+        self.code(roots, roots + 2);
+        let name = self.name(name)?;
+        if !schema.informed {
+            self.grammar.learn_root(name)?;
+        }
+        Ok(self.grammar.global(name))
+    }
+
+    fn child_of_schema(&mut self, state: u32, name: Name<'_>) -> Result<Frame, Cause> {
+        let schema = self.grammar.schema.clone();
+        let productions = schema.productions(state);
+        let found = find_production(&schema, productions, |terminal| match terminal {
+            Terminal::Element { name: known, .. } => is(&schema, known, name).then_some(0),
+            Terminal::ElementIn(uri) => (schema.uri(uri) == name.namespace).then_some(1),
+            Terminal::ElementAny => Some(2),
+            _ => None,
+        });
+        let Some((at, production)) = found else {
+            if self.grammar.options.strict {
+                let mut text = String::from("element ");
+                text.push_str(&shortened(name.local));
+                return Err(Cause::NotAllowed(text));
+            }
+            self.undeclared(Second::ElementAny)?;
+            self.grammar.undeclared_content();
+            let name = self.name(name)?;
+            return Ok(self.grammar.global(name));
+        };
+        self.code(at, productions.len());
+        self.grammar.top_mut().at = At::Schema(production.next);
+        match production.terminal {
+            Terminal::Element { name, element } => Ok(self.grammar.declared(name, element)),
+            Terminal::ElementIn(uri) => {
+                let name = self.local_name(uri, name.local)?;
+                Ok(self.grammar.global(name))
+            }
+            _ => {
+                let name = self.name(name)?;
+                Ok(self.grammar.global(name))
+            }
+        }
+    }
+
+    fn child_of_built_in(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+        if let Some(known) = self.find(name) {
+            let learnt = self.grammar.learnt();
+            let found = learnt
+                .iter()
+                .rposition(|one| *one == Learnt::Element(known));
+            if let Some(at) = found {
+                let count = learnt.len();
+                self.code(count - 1 - at, count);
+                self.grammar.content_begins();
+                return Ok(self.grammar.global(known));
+            }
+        }
+        self.undeclared(Second::ElementAny)?;
+        let name = self.name(name)?;
+        self.grammar.learn(Learnt::Element(name))?;
+        self.grammar.content_begins();
+        Ok(self.grammar.global(name))
+    }
+
+    fn end_element(&mut self) -> Result<(), Cause> {
+        match self.grammar.top().at {
+            At::Schema(state) => {
+                let schema = self.grammar.schema.clone();
+                let productions = schema.productions(state);
+                let mut ends = productions.iter();
+                match ends.position(|one| one.terminal == Terminal::End) {
+                    Some(at) => self.code(at, productions.len()),
+                    None if self.has(Second::End) => self.undeclared(Second::End)?,
+                    None => {
+                        // An empty value is no event of the caller's, but one of the schema.
+                        if !self.expects_characters() {
+                            return Err(self.not_allowed(Second::End));
+                        }
+                        self.characters(&Value::Text(""))?;
+                        return self.end_element();
+                    }
+                }
+            }
+            At::StartTag(_) | At::Content(_) => {
+                let learnt = self.grammar.learnt();
+                let count = learnt.len();
+                match learnt.iter().rposition(|one| *one == Learnt::End) {
+                    Some(at) => self.code(count - 1 - at, count),
+                    None => {
+                        self.undeclared(Second::End)?;
+                        self.grammar.learn(Learnt::End)?;
+                    }
+                }
+            }
+            _ => return Err(Cause::Misuse("no element is open")),
+        }
+        self.leave();
+        if self.grammar.stack.len() == 1 && !self.saved.is_empty() {
+            self.release()?;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.grammar.stack.pop();
+        let depth = self.grammar.stack.len();
+        while self.scope.last().is_some_and(|(bound, ..)| *bound > depth) {
+            self.scope.pop();
+        }
+    }
+
+    /// Whether a schema's state takes a typed value, even an empty one.
+    fn expects_characters(&self) -> bool {
+        let At::Schema(state) = self.grammar.top().at else {
+            return false;
+        };
+        let productions = self.grammar.schema.productions(state);
+        let mut terminals = productions.iter().map(|one| one.terminal);
+        terminals.any(|terminal| matches!(terminal, Terminal::Characters(_)))
+    }
+
+    // -- character data -----------------------------------------------------------------------
+
+    fn characters(&mut self, value: &Value<'_>) -> Result<(), Cause> {
+        let name = self.grammar.top().name;
+        match self.grammar.top().at {
+            At::Schema(state) => self.characters_of_schema(state, name, value),
+            At::StartTag(_) | At::Content(_) => {
+                let learnt = self.grammar.learnt();
+                let count = learnt.len();
+                match learnt.iter().rposition(|one| *one == Learnt::Characters) {
+                    Some(at) => self.code(count - 1 - at, count),
+                    None => {
+                        self.undeclared(Second::Characters)?;
+                        self.grammar.learn(Learnt::Characters)?;
+                    }
+                }
+                self.grammar.content_begins();
+                self.untyped(name, value)
+            }
+            _ if is_space(value) => Ok(()),
+            _ => Err(Cause::Misuse("character data outside the root element")),
+        }
+    }
+
+    fn characters_of_schema(
+        &mut self,
+        state: u32,
+        name: u32,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
+        let schema = self.grammar.schema.clone();
+        let productions = schema.productions(state);
+        let mut refused = None;
+        for (at, production) in productions.iter().enumerate() {
+            let datatype = match production.terminal {
+                Terminal::Characters(datatype) => datatype,
+                Terminal::Untyped => NONE,
+                _ => continue,
+            };
+            let Some(ready) = self.ready(datatype, value) else {
+                refused = Some(datatype);
+                continue;
+            };
+            self.code(at, productions.len());
+            self.grammar.top_mut().at = At::Schema(production.next);
+            return self.put(name, datatype, value, &ready);
+        }
+        if self.has(Second::Characters) {
+            self.undeclared(Second::Characters)?;
+            self.grammar.undeclared_content();
+            return self.untyped(name, value);
+        }
+        match refused {
+            Some(datatype) => Err(self.not_typed(datatype, value)),
+            // White space between elements means nothing to the schema.
+            None if is_space(value) => Ok(()),
+            None => Err(self.not_allowed(Second::Characters)),
+        }
+    }
+
+    fn not_typed(&self, datatype: u32, value: &Value<'_>) -> Cause {
+        let schema = &self.grammar.schema;
+        let known = schema.datatypes.get(datatype as usize);
+        let name = known.filter(|known| known.name != NONE);
+        Cause::NotTyped {
+            value: shortened(&value.to_string()),
+            datatype: match name {
+                Some(known) => schema.local(known.name).into(),
+                None => known.map_or_else(String::new, |known| {
+                    shortened(&alloc::format!("{:?}", known.representation))
+                }),
+            },
+        }
+    }
+
+    // -- attributes ---------------------------------------------------------------------------
+
+    /// Keeps an attribute until the start tag is whole, as they are sorted.
+    fn buffer(&mut self, name: Name<'_>, value: Value<'_>) -> Result<(), Cause> {
+        if self.grammar.stack.len() == 1 {
+            return Err(Cause::Misuse("an attribute outside an element"));
+        }
+        let text = &mut self.text;
+        let mut keep = |piece: &str| {
+            let start = text.len();
+            text.push_str(piece);
+            (start, text.len())
+        };
+        let octets = &mut self.octets;
+        let mut keep_octets = |piece: &[u8]| {
+            let start = octets.len();
+            octets.extend_from_slice(piece);
+            (start, octets.len())
+        };
+        let buffered = Buffered {
+            namespace: keep(name.namespace),
+            local: keep(name.local),
+            prefix: name.prefix.map(&mut keep),
+            value: match value {
+                Value::Text(piece) => Kept::Text(keep(piece)),
+                Value::Base64(piece) => Kept::Base64(keep_octets(piece)),
+                Value::Hex(piece) => Kept::Hex(keep_octets(piece)),
+                Value::QName {
+                    namespace,
+                    local,
+                    prefix,
+                } => Kept::QName {
+                    namespace: keep(namespace),
+                    local: keep(local),
+                    prefix: prefix.map(keep),
+                },
+                Value::Boolean(value) => Kept::Other(Value::Boolean(value)),
+                Value::Integer(value) => Kept::Other(Value::Integer(value)),
+                Value::Unsigned(value) => Kept::Other(Value::Unsigned(value)),
+                Value::Decimal(value) => Kept::Other(Value::Decimal(value)),
+                Value::Float(value) => Kept::Other(Value::Float(value)),
+                Value::DateTime(value) => Kept::Other(Value::DateTime(value)),
+            },
+        };
+        self.attributes.push(buffered);
+        Ok(())
+    }
+
+    /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted where
+    /// there is a schema (6).
+    fn attributes(&mut self) -> Result<(), Cause> {
+        let mut buffered = core::mem::take(&mut self.attributes);
+        let text = core::mem::take(&mut self.text);
+        let octets = core::mem::take(&mut self.octets);
+        let piece = |(start, end): Piece| &text[start..end];
+        let name = |one: &Buffered| Name {
+            namespace: piece(one.namespace),
+            local: piece(one.local),
+            prefix: one.prefix.map(piece),
+        };
+        let first = |name: &Name<'_>| match () {
+            () if name.is_xsi("type") => 0,
+            () if name.is_xsi("nil") => 1,
+            () => 2,
+        };
+        let sorted = self.grammar.schema.informed;
+        buffered.sort_by(|a, b| {
+            let (a, b) = (name(a), name(b));
+            let order = first(&a).cmp(&first(&b));
+            order.then_with(|| match sorted {
+                true => (a.local, a.namespace).cmp(&(b.local, b.namespace)),
+                false => core::cmp::Ordering::Equal,
+            })
+        });
+        let mut written = Ok(());
+        for one in &buffered {
+            let value = match one.value {
+                Kept::Text(at) => Value::Text(piece(at)),
+                Kept::Base64((start, end)) => Value::Base64(&octets[start..end]),
+                Kept::Hex((start, end)) => Value::Hex(&octets[start..end]),
+                Kept::QName {
+                    namespace,
+                    local,
+                    prefix,
+                } => Value::QName {
+                    namespace: piece(namespace),
+                    local: piece(local),
+                    prefix: prefix.map(piece),
+                },
+                Kept::Other(value) => value,
+            };
+            written = self.attribute(name(one), &value);
+            if written.is_err() {
+                break;
+            }
+        }
+        buffered.clear();
+        self.attributes = buffered;
+        self.text = text;
+        self.text.clear();
+        self.octets = octets;
+        self.octets.clear();
+        written
+    }
+
+    fn attribute(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        match self.grammar.top().at {
+            At::Schema(_) if name.is_xsi("type") => self.xsi_type(name, value),
+            At::Schema(_) if name.is_xsi("nil") => self.xsi_nil(name, value),
+            At::Schema(state) => self.attribute_of_schema(state, name, value),
+            _ => self.attribute_of_built_in(name, value),
+        }
+    }
+
+    fn attribute_of_built_in(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        let known = self.find(name);
+        let learnt = self.grammar.learnt();
+        let count = learnt.len();
+        let found = known.and_then(|known| {
+            let place = learnt
+                .iter()
+                .rposition(|one| *one == Learnt::Attribute(known));
+            place.map(|at| (at, known))
+        });
+        let known = match found {
+            Some((at, known)) => {
+                self.code(count - 1 - at, count);
+                known
+            }
+            None => {
+                self.undeclared(Second::AttributeAny)?;
+                let known = self.name(name)?;
+                self.grammar.learn(Learnt::Attribute(known))?;
+                known
+            }
+        };
+        self.prefix(known, name.prefix)?;
+        if is_xsi_type(&self.grammar.schema, known) {
+            return self.type_value(known, value);
+        }
+        self.untyped(known, value)
+    }
+
+    fn attribute_of_schema(
+        &mut self,
+        state: u32,
+        name: Name<'_>,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
+        let schema = self.grammar.schema.clone();
+        let productions = schema.productions(state);
+        let found = find_production(&schema, productions, |terminal| match terminal {
+            Terminal::Attribute { name: known, .. } => is(&schema, known, name).then_some(0),
+            Terminal::AttributeIn(uri) => (schema.uri(uri) == name.namespace).then_some(1),
+            Terminal::AttributeAny => Some(2),
+            _ => None,
+        });
+        if let Some((at, production)) = found
+            && let Terminal::Attribute {
+                name: known,
+                datatype,
+            } = production.terminal
+        {
+            if let Some(ready) = self.ready(datatype, value) {
+                self.code(at, productions.len());
+                self.grammar.top_mut().at = At::Schema(production.next);
+                self.prefix(known, name.prefix)?;
+                return self.put(known, datatype, value, &ready);
+            }
+            if !self.has(Second::AttributeUntyped) {
+                return Err(self.not_typed(datatype, value));
+            }
+            self.untyped_code(state, at as u32)?;
+            self.grammar.top_mut().at = At::Schema(production.next);
+            self.prefix(known, name.prefix)?;
+            return self.untyped(known, value);
+        }
+        // By a wildcard, or undeclared: by the global declaration, if there is one.
+        let global = self
+            .find(name)
+            .and_then(|known| self.grammar.global_attribute(known));
+        let datatype = global.unwrap_or(NONE);
+        let Some(ready) = self.ready(datatype, value) else {
+            if !self.has(Second::AttributeUntyped) {
+                return Err(self.not_typed(datatype, value));
+            }
+            let (_, count) = self.grammar.attributes(state);
+            self.untyped_code(state, count)?;
+            let known = self.name(name)?;
+            self.prefix(known, name.prefix)?;
+            return self.untyped(known, value);
+        };
+        let known = match found {
+            Some((at, production)) => {
+                self.code(at, productions.len());
+                self.grammar.top_mut().at = At::Schema(production.next);
+                match production.terminal {
+                    Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,
+                    _ => self.name(name)?,
+                }
+            }
+            None if self.has(Second::AttributeAny) => {
+                self.undeclared(Second::AttributeAny)?;
+                self.name(name)?
+            }
+            None => {
+                let mut text = String::from("attribute ");
+                text.push_str(&shortened(name.local));
+                return Err(Cause::NotAllowed(text));
+            }
+        };
+        self.prefix(known, name.prefix)?;
+        self.put(known, datatype, value, &ready)
+    }
+
+    /// The event code of an attribute with an untyped value, of three parts.
+    fn untyped_code(&mut self, state: u32, third: u32) -> Result<(), Cause> {
+        let (_, count) = self.grammar.attributes(state);
+        self.undeclared(Second::AttributeUntyped)?;
+        self.writer.bits(third, width(u64::from(count) + 1));
+        Ok(())
+    }
+
+    fn xsi_type(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        if !self.has(Second::XsiType) {
+            // A strict schema has no place for the type that the element has anyway (8.5.4.4.2).
+            return match self.is_own_type(value) {
+                true => Ok(()),
+                false => Err(self.not_allowed(Second::XsiType)),
+            };
+        }
+        self.undeclared(Second::XsiType)?;
+        let known = self.grammar.schema.xsi_type();
+        self.prefix(known, name.prefix)?;
+        self.type_value(known, value)
+    }
+
+    fn is_own_type(&self, value: &Value<'_>) -> bool {
+        let schema = &self.grammar.schema;
+        let name = self.type_name(value);
+        let type_ = self
+            .find(name)
+            .and_then(|name| schema.names.get(name as usize));
+        let type_ = type_.and_then(|name| schema.types.get(name.type_ as usize));
+        type_.is_some_and(|type_| At::Schema(type_.start) == self.grammar.top().at)
+    }
+
+    /// The expanded name of a type; without a binding for its prefix the whole is the local name.
+    fn type_name<'v>(&'v self, value: &'v Value<'_>) -> Name<'v> {
+        match value {
+            Value::QName {
+                namespace,
+                local,
+                prefix,
+            } => Name {
+                namespace,
+                local,
+                prefix: *prefix,
+            },
+            Value::Text(text) => {
+                let text = collapse(text);
+                let (prefix, local) = text.split_once(':').unwrap_or(("", text));
+                let bound = self
+                    .scope
+                    .iter()
+                    .rev()
+                    .find(|(_, bound, _)| bound == prefix);
+                let namespace = bound.map(|(_, _, namespace)| namespace.as_str());
+                match namespace {
+                    Some(namespace) => Name {
+                        namespace,
+                        local,
+                        prefix: Some(prefix),
+                    },
+                    None => Name::new("", text),
+                }
+            }
+            _ => Name::new("", ""),
+        }
+    }
+
+    /// The value of xsi:type: of the structure, as it decides on the grammar.
+    fn type_value(&mut self, known: u32, value: &Value<'_>) -> Result<(), Cause> {
+        let Name {
+            namespace,
+            local,
+            prefix,
+        } = self.type_name(value);
+        let (namespace, local) = (namespace.to_string(), local.to_string());
+        let prefix = prefix.map(ToString::to_string);
+        let type_ = Name {
+            namespace: &namespace,
+            local: &local,
+            prefix: prefix.as_deref(),
+        };
+        let type_name = if self.grammar.options.preserve.lexical_values {
+            let text = value.to_string();
+            self.write(known, &Item::One(Ready::Text(&text)))?;
+            self.find(type_)
+        } else {
+            let name = self.name(type_)?;
+            self.prefix(name, type_.prefix)?;
+            Some(name)
+        };
+        if let Some(name) = type_name {
+            self.grammar.cast(name);
+        }
+        Ok(())
+    }
+
+    fn xsi_nil(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        let known = self.grammar.schema.xsi_nil();
+        let nil = match value {
+            Value::Boolean(nil) => Some(*nil),
+            Value::Text(text) => match collapse(text) {
+                "true" | "1" => Some(true),
+                "false" | "0" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        let At::Schema(state) = self.grammar.top().at else {
+            return Ok(());
+        };
+        match nil {
+            Some(nil) if self.has(Second::XsiNil) => {
+                let datatype = self.grammar.schema.boolean;
+                self.undeclared(Second::XsiNil)?;
+                self.prefix(known, name.prefix)?;
+                let ready = self.ready(datatype, value);
+                let ready = ready.ok_or(Cause::Misuse("a boolean that is none"))?;
+                self.write(known, &ready)?;
+                if nil {
+                    self.grammar.nil();
+                }
+                Ok(())
+            }
+            // What says nothing is not missed.
+            Some(false) => Ok(()),
+            None if self.has(Second::AttributeUntyped) => {
+                let (_, count) = self.grammar.attributes(state);
+                self.untyped_code(state, count)?;
+                let known = self.name(name)?;
+                self.prefix(known, name.prefix)?;
+                self.untyped(known, value)
+            }
+            _ => Err(self.not_allowed(Second::XsiNil)),
+        }
+    }
+
+    // -- namespaces ---------------------------------------------------------------------------
+
+    fn namespace(&mut self, prefix: &str, namespace: &str) -> Result<(), Cause> {
+        let depth = self.grammar.stack.len();
+        if depth == 1 {
+            return Err(Cause::Misuse("a namespace declaration outside an element"));
+        }
+        self.scope.push((depth, prefix.into(), namespace.into()));
+        if !self.has(Second::Namespace) {
+            return Ok(());
+        }
+        self.undeclared(Second::Namespace)?;
+        let uri = self.uri(namespace)?;
+        let known = self.grammar.names.find_prefix(uri, prefix);
+        let bits = width(u64::from(self.grammar.names.prefix_count(uri)) + 1);
+        self.writer.bits(known.map_or(0, |at| at + 1), bits);
+        if known.is_none() {
+            self.grammar.names.add_prefix(uri, prefix)?;
+            self.plain(prefix);
+        }
+        let of_element = self.of_element(uri, prefix);
+        self.writer.boolean(of_element);
+        Ok(())
+    }
+
+    /// Whether a declaration is that of the open element's own prefix.
+    fn of_element(&self, uri: u32, prefix: &str) -> bool {
+        let Grammar { names, schema, .. } = &self.grammar;
+        let name = self.grammar.top().name;
+        names.uri_of(schema, name) == uri && self.lexical == prefix
+    }
+
+    // -- names --------------------------------------------------------------------------------
+
+    /// The name, if the tables have it.
+    fn find(&self, name: Name<'_>) -> Option<u32> {
+        let Grammar { names, schema, .. } = &self.grammar;
+        let uri = names.find_uri(schema, name.namespace)?;
+        names.find(schema, uri, name.local)
+    }
+
+    fn uri(&mut self, namespace: &str) -> Result<u32, Cause> {
+        let Grammar { names, schema, .. } = &mut self.grammar;
+        let count = names.uri_count(schema);
+        let bits = width(u64::from(count) + 1);
+        match names.find_uri(schema, namespace) {
+            Some(uri) => {
+                self.writer.bits(uri + 1, bits);
+                Ok(uri)
+            }
+            None => {
+                self.writer.bits(0, bits);
+                let uri = names.add_uri(schema, namespace)?;
+                self.plain(namespace);
+                Ok(uri)
+            }
+        }
+    }
+
+    fn name(&mut self, name: Name<'_>) -> Result<u32, Cause> {
+        let uri = self.uri(name.namespace)?;
+        self.local_name(uri, name.local)
+    }
+
+    fn local_name(&mut self, uri: u32, local: &str) -> Result<u32, Cause> {
+        let Grammar { names, schema, .. } = &mut self.grammar;
+        if let Some(name) = names.find(schema, uri, local) {
+            let count = names.local_count(schema, uri);
+            self.writer.unsigned(0);
+            let identifier = names.local_identifier(schema, name);
+            self.writer.bits(identifier, width(u64::from(count)));
+            return Ok(name);
+        }
+        self.writer.unsigned(local.chars().count() as u64 + 1);
+        self.writer.characters(local);
+        names.add(schema, uri, local)
+    }
+
+    /// The prefix of a name, where prefixes are preserved. One that is not known is that of a
+    /// declaration which follows (7.1.7).
+    fn prefix(&mut self, name: u32, prefix: Option<&str>) -> Result<(), Cause> {
+        if !self.grammar.options.preserve.prefixes {
+            return Ok(());
+        }
+        self.lexical.clear();
+        self.lexical.push_str(prefix.unwrap_or_default());
+        let Grammar { names, schema, .. } = &self.grammar;
+        let uri = names.uri_of(schema, name);
+        let count = names.prefix_count(uri);
+        let identifier = names.find_prefix(uri, prefix.unwrap_or_default());
+        let bits = width(u64::from(count));
+        self.writer.bits(identifier.unwrap_or(0), bits);
+        Ok(())
+    }
+
+    // -- values -------------------------------------------------------------------------------
+
+    /// Makes a value ready for a datatype, or as a string for [`NONE`]; none: it does not fit.
+    pub(super) fn ready<'v>(&mut self, datatype: u32, value: &Value<'v>) -> Option<Item<'v>> {
+        let Self {
+            grammar, scratch, ..
+        } = self;
+        scratch.octets.clear();
+        if let Value::Text(text) = value {
+            return ready_text(grammar, datatype, text, scratch);
+        }
+        if datatype != NONE
+            && let Some(ready) = datatype::ready_typed(grammar.representation(datatype), value)
+        {
+            return Some(Item::One(ready));
+        }
+        let mut text = core::mem::take(&mut scratch.text);
+        text.clear();
+        value.write_lexical(&mut text);
+        let fits = ready_text(grammar, datatype, &text, scratch).is_some();
+        scratch.text = text;
+        fits.then_some(Item::Lexical(datatype))
+    }
+
+    fn untyped(&mut self, name: u32, value: &Value<'_>) -> Result<(), Cause> {
+        match self.ready(NONE, value) {
+            Some(ready) => self.put(name, NONE, value, &ready),
+            None => Err(Cause::Misuse("a string that is none")),
+        }
+    }
+
+    /// Writes the value of an event, or lets it wait for its channel.
+    fn put(
+        &mut self,
+        name: u32,
+        datatype: u32,
+        value: &Value<'_>,
+        ready: &Item<'_>,
+    ) -> Result<(), Cause> {
+        if self.grammar.options.channels() {
+            self.enqueue(name, datatype, value);
+            return self.end_full_block();
+        }
+        self.write(name, ready)
+    }
+
+    /// Writes a value.
+    pub(super) fn write(&mut self, name: u32, ready: &Item<'_>) -> Result<(), Cause> {
+        match ready {
+            Item::One(item) => self.write_item(name, item),
+            Item::List(items) => {
+                self.writer.unsigned(items.len() as u64);
+                items
+                    .iter()
+                    .try_for_each(|item| self.write_item(name, item))
+            }
+            Item::Lexical(datatype) => {
+                let text = core::mem::take(&mut self.scratch.text);
+                let ready = self.ready(*datatype, &Value::Text(&text));
+                let written = match &ready {
+                    None | Some(Item::Lexical(_)) => Err(Cause::Misuse("a value that is none")),
+                    Some(ready) => self.write(name, ready),
+                };
+                drop(ready);
+                self.scratch.text = text;
+                written
+            }
+        }
+    }
+
+    fn write_item(&mut self, name: u32, item: &Ready<'_>) -> Result<(), Cause> {
+        match item {
+            Ready::Text(text) => self.string(name, text, None),
+            Ready::Restricted(set, text) => self.string(name, text, Some(*set)),
+            item => {
+                datatype::write(&mut self.writer, item, &self.scratch);
+                Ok(())
+            }
+        }
+    }
+
+    /// A string by the value partitions (7.3.3).
+    fn string(&mut self, name: u32, text: &str, set: Option<u32>) -> Result<(), Cause> {
+        match self.values.find(name, text) {
+            Some(Hit::Local { identifier, count }) => {
+                self.writer.unsigned(0);
+                self.writer.bits(identifier, width(u64::from(count)));
+                return Ok(());
+            }
+            Some(Hit::Global { identifier, count }) => {
+                self.writer.unsigned(1);
+                self.writer.bits(identifier, width(u64::from(count)));
+                return Ok(());
+            }
+            None => {}
+        }
+        let length = if text.is_ascii() {
+            text.len()
+        } else {
+            text.chars().count()
+        };
+        self.writer.unsigned(length as u64 + 2);
+        match set {
+            None => self.writer.characters(text),
+            Some(set) => {
+                let set = &self.grammar.schema.character_sets[set as usize];
+                restricted(&mut self.writer, set, text);
+            }
+        }
+        self.values.add(name, text, length)
+    }
+
+    /// A string that goes by no table.
+    fn plain(&mut self, text: &str) {
+        self.writer.unsigned(text.chars().count() as u64);
+        self.writer.characters(text);
+    }
+
+    // -- self-contained elements --------------------------------------------------------------
+
+    fn self_contained(&mut self) -> Result<(), Cause> {
+        self.undeclared(Second::SelfContained)?;
+        self.writer.align();
+        let Grammar { names, schema, .. } = &self.grammar;
+        let name = self.grammar.top().name;
+        let namespace = names.uri(schema, names.uri_of(schema, name)).to_string();
+        let local = names.local(schema, name).to_string();
+        let prefix = self.lexical.clone();
+        let saved = Saved {
+            grammar: self.grammar.put_aside(self.limits.table_bytes),
+            values: core::mem::take(&mut self.values),
+        };
+        self.saved.push(saved);
+        self.reset_values();
+        self.start_element(Name {
+            namespace: &namespace,
+            local: &local,
+            prefix: Some(&prefix),
+        })
+    }
+
+    fn release(&mut self) -> Result<(), Cause> {
+        let roots = self.roots();
+        self.code(roots + 1, roots + 2);
+        self.writer.align();
+        if let Some(saved) = self.saved.pop() {
+            self.grammar.take_back(saved.grammar);
+            self.values = saved.values;
+            self.leave();
+        }
+        if self.grammar.stack.len() == 1 && !self.saved.is_empty() {
+            return self.release();
+        }
+        Ok(())
+    }
+}
+
+fn ready_text<'v>(
+    grammar: &Grammar,
+    datatype: u32,
+    text: &'v str,
+    scratch: &mut datatype::Scratch,
+) -> Option<Item<'v>> {
+    if datatype == NONE {
+        return Some(Item::One(Ready::Text(text)));
+    }
+    match grammar.representation(datatype) {
+        Representation::List(item) => {
+            datatype::ready_list(grammar, *item, text, scratch).map(Item::List)
+        }
+        _ => datatype::ready(grammar, datatype, text, scratch).map(Item::One),
+    }
+}
+
+fn is(schema: &Schema, known: u32, name: Name<'_>) -> bool {
+    let uri = schema.names[known as usize].uri;
+    schema.local(known) == name.local && schema.uri(uri) == name.namespace
+}
+
+/// The production of the best rank, the first of them.
+fn find_production(
+    _schema: &Schema,
+    productions: &[Production],
+    rank: impl Fn(Terminal) -> Option<u8>,
+) -> Option<(usize, Production)> {
+    let ranked = productions.iter().enumerate();
+    let ranked = ranked.filter_map(|(at, one)| rank(one.terminal).map(|rank| (rank, at, *one)));
+    let best = ranked.min_by_key(|(rank, at, _)| (*rank, *at));
+    best.map(|(_, at, one)| (at, one))
+}
+
+fn is_space(value: &Value<'_>) -> bool {
+    matches!(value, Value::Text(text) if collapse(text).is_empty())
+}
+
+/// Characters of a restricted set (7.1.10.1).
+fn restricted(writer: &mut BitWriter, set: &[char], text: &str) {
+    let bits = width(set.len() as u64 + 1);
+    for character in text.chars() {
+        match set.binary_search(&character) {
+            Ok(at) => writer.bits(at as u32, bits),
+            Err(_) => {
+                writer.bits(set.len() as u32, bits);
+                writer.unsigned(u64::from(u32::from(character)));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! From events to a stream.
+
+mod block;
+mod body;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::bits::{BitWriter, Packing};
+use crate::datatype::Scratch;
+use crate::error::{Cause, Error};
+use crate::event::Event;
+use crate::grammar::Grammar;
+use crate::header::{self, Header};
+use crate::limits::Limits;
+use crate::options::Options;
+use crate::schema::Schema;
+use crate::tables::Values;
+use block::Block;
+use body::{Buffered, Saved};
+
+/// What the header of a stream says (5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HeaderOptions {
+    /// Begin with the four bytes `$EXI`.
+    pub cookie: bool,
+    /// Write the options, so that a reader need not know them.
+    pub options: bool,
+}
+
+/// Encodes documents of one schema, one after another; its tables and buffers are reused.
+/// [`Decoder`](crate::Decoder) has an example.
+#[derive(Debug)]
+pub struct Encoder {
+    pub(crate) grammar: Grammar,
+    pub(crate) values: Values,
+    limits: Limits,
+    writer: BitWriter,
+    scratch: Scratch,
+    /// Attributes of the open start tag.
+    attributes: Vec<Buffered>,
+    text: String,
+    octets: Vec<u8>,
+    lexical: String,
+    block: Block,
+    /// Prefixes in scope: depth, prefix, namespace.
+    scope: Vec<(usize, String, String)>,
+    saved: Vec<Saved>,
+    header: Option<alloc::boxed::Box<Encoder>>,
+}
+
+impl Encoder {
+    /// An encoder for documents of this schema.
+    #[must_use]
+    pub fn new(schema: Arc<Schema>) -> Self {
+        Self {
+            grammar: Grammar::new(schema),
+            values: Values::default(),
+            limits: Limits::default(),
+            writer: BitWriter::new(Packing::Bits),
+            scratch: Scratch::default(),
+            attributes: Vec::new(),
+            text: String::new(),
+            octets: Vec::new(),
+            lexical: String::new(),
+            block: Block::default(),
+            scope: Vec::new(),
+            saved: Vec::new(),
+            header: None,
+        }
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Begins a stream without options in its header.
+    ///
+    /// # Errors
+    /// Options that exclude each other.
+    pub fn begin(&mut self, options: &Options) -> Result<Writing<'_>, Error> {
+        self.begin_with(options, HeaderOptions::default())
+    }
+
+    /// Begins a stream with such a header.
+    ///
+    /// # Errors
+    /// Options that exclude each other.
+    pub fn begin_with(
+        &mut self,
+        options: &Options,
+        header: HeaderOptions,
+    ) -> Result<Writing<'_>, Error> {
+        let mut writer = core::mem::replace(&mut self.writer, BitWriter::new(Packing::Bits));
+        writer.clear(Packing::Bits);
+        let start = Header {
+            cookie: header.cookie,
+            preview: false,
+            options: header.options,
+        };
+        header::write_start(&mut writer, &start);
+        if header.options {
+            let encoder = self.header.get_or_insert_with(|| {
+                alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
+            });
+            writer = header::write_options(encoder, writer, options)?;
+        }
+        self.begin_body(writer, options)
+    }
+
+    /// Begins a body behind what is written.
+    pub(crate) fn begin_body(
+        &mut self,
+        mut writer: BitWriter,
+        options: &Options,
+    ) -> Result<Writing<'_>, Error> {
+        let begun = self.grammar.begin(options, &self.limits);
+        begun.map_err(|cause| Error {
+            offset: writer.bit_offset(),
+            path: String::new(),
+            cause,
+        })?;
+        writer.set_packing(options.packing());
+        self.reset_values();
+        self.scope.clear();
+        self.saved.clear();
+        self.attributes.clear();
+        self.text.clear();
+        self.octets.clear();
+        self.block.reset();
+        if options.channels() {
+            self.block.out.extend_from_slice(writer.finish());
+            writer.clear(Packing::Bytes);
+        }
+        self.writer = writer;
+        Ok(Writing {
+            encoder: self,
+            failed: None,
+        })
+    }
+
+    fn reset_values(&mut self) {
+        let options = &self.grammar.options;
+        self.values.reset(
+            true,
+            options.value_partition_capacity,
+            options.value_max_length,
+            self.limits.table_bytes,
+        );
+    }
+}
+
+/// A stream that is being encoded. After an error it repeats it.
+#[derive(Debug)]
+pub struct Writing<'e> {
+    encoder: &'e mut Encoder,
+    failed: Option<Error>,
+}
+
+impl<'e> Writing<'e> {
+    /// Takes the next event. Comments, processing instructions, the document type and namespace
+    /// declarations are passed over unless the options preserve them.
+    ///
+    /// # Errors
+    /// An event or a value for which a strict schema has no place, or events that make no document.
+    pub fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let taken = self.encoder.take(event);
+        taken.map_err(|cause| self.fail(cause))
+    }
+
+    fn fail(&mut self, cause: Cause) -> Error {
+        let error = Error {
+            offset: self.encoder.writer.bit_offset(),
+            path: self.encoder.grammar.path(),
+            cause,
+        };
+        self.failed = Some(error.clone());
+        error
+    }
+
+    /// The whole stream, once the document has ended.
+    ///
+    /// # Errors
+    /// A document that has not ended.
+    pub fn finish(mut self) -> Result<&'e [u8], Error> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if !self.encoder.ended() {
+            return Err(self.fail(Cause::Misuse("the document has not ended")));
+        }
+        Ok(self.encoder.finished())
+    }
+
+    /// The writer behind a body without a header, its bits as they are.
+    pub(crate) fn into_writer(self) -> Result<BitWriter, Error> {
+        let writer = &mut self.encoder.writer;
+        Ok(core::mem::replace(writer, BitWriter::new(Packing::Bits)))
+    }
+}

@@ -1,0 +1,461 @@
+//! The header of a stream (5): cookie, version, options document.
+//!
+//! The options document is itself a strict EXI body of the schema of appendix C, which is built here
+//! from its content models.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::bits::{BitReader, BitWriter, Packing};
+use crate::decoder::Decoder;
+use crate::encoder::Encoder;
+use crate::error::{Cause, Error};
+use crate::event::{Event, Name};
+use crate::options::{Alignment, Options, QName, Representation, SchemaId};
+use crate::representation::EXI_NAMESPACE as EXI;
+use crate::schema::model::{Content, Namespaces, Particle, Term, complex_type};
+use crate::schema::{Builder, Declared, NONE, Schema};
+
+const COOKIE: &[u8; 4] = b"$EXI";
+
+/// What a header begins with, and whether options follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header {
+    /// The four bytes `$EXI` are there.
+    pub cookie: bool,
+    /// The version is a preview of the format, not final.
+    pub preview: bool,
+    /// An options document is there.
+    pub options: bool,
+}
+
+/// Reads all in front of the options document.
+pub(crate) fn read_start(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
+    let bytes = reader.rest();
+    let cookie = bytes.starts_with(COOKIE);
+    if cookie {
+        reader.skip(COOKIE.len());
+    }
+    if reader.raw_bits(2)? != 0b10 {
+        return Err(Cause::NotExi(match bytes.first() {
+            Some(b'<') => "text XML",
+            Some(0x1f) => "gzip",
+            Some(0xef | 0xfe | 0xff) => "text XML with a byte order mark",
+            _ => "",
+        }));
+    }
+    let options = reader.raw_bits(1)? == 1;
+    let preview = reader.raw_bits(1)? == 1;
+    let mut version = 1;
+    loop {
+        let more = reader.raw_bits(4)?;
+        version += more;
+        if more < 15 {
+            break;
+        }
+        if version > 1 << 10 {
+            return Err(Cause::Version(version));
+        }
+    }
+    // The preview with which implementations were tried out is the final format.
+    let known = if preview { 2 } else { 1 };
+    if version > known {
+        return Err(Cause::Version(version));
+    }
+    Ok(Header {
+        cookie,
+        preview,
+        options,
+    })
+}
+
+/// Writes all in front of the options document, in version 1.
+pub(crate) fn write_start(writer: &mut BitWriter, header: &Header) {
+    if header.cookie {
+        writer.octets(COOKIE);
+    }
+    writer.raw_bits(0b10, 2);
+    writer.raw_bits(u32::from(header.options), 1);
+    writer.raw_bits(u32::from(header.preview), 1);
+    writer.raw_bits(0, 4);
+}
+
+/// An element of the options document.
+enum Part {
+    /// Without content.
+    Mark(&'static str),
+    Unsigned(&'static str),
+    Group(&'static str, Vec<Part>),
+    Choice(&'static str, Vec<Part>),
+    /// `xs:string`, nillable.
+    Text(&'static str),
+    /// Any elements of other namespaces.
+    Metadata,
+    /// `datatypeRepresentationMap`, any number.
+    Map,
+}
+
+/// The schema of appendix C.
+pub(crate) fn options_schema() -> Schema {
+    use Part::{Choice, Group, Map, Mark, Metadata, Text, Unsigned};
+    let uncommon = [
+        Metadata,
+        Choice("alignment", [Mark("byte"), Mark("pre-compress")].into()),
+        Mark("selfContained"),
+        Unsigned("valueMaxLength"),
+        Unsigned("valuePartitionCapacity"),
+        Map,
+    ];
+    let preserve = ["dtd", "prefixes", "lexicalValues", "comments", "pis"].map(Mark);
+    let less_common = [
+        Group("uncommon", uncommon.into()),
+        Group("preserve", preserve.into()),
+        Unsigned("blockSize"),
+    ];
+    let common = [Mark("compression"), Mark("fragment"), Text("schemaId")];
+    let header = [
+        Group("lesscommon", less_common.into()),
+        Group("common", common.into()),
+        Mark("strict"),
+    ];
+    let mut builder = Builder::new(true);
+    for name in REPRESENTATIONS {
+        builder.name(EXI, name);
+    }
+    let header = element(&mut builder, &Group("header", header.into()), true);
+    debug_assert_ne!(header, NONE);
+    builder.finish("")
+}
+
+/// Names that the schema declares as types for datatype representation maps.
+const REPRESENTATIONS: [&str; 17] = [
+    "base64Binary",
+    "hexBinary",
+    "boolean",
+    "decimal",
+    "double",
+    "integer",
+    "string",
+    "dateTime",
+    "date",
+    "time",
+    "gYearMonth",
+    "gMonthDay",
+    "gYear",
+    "gMonth",
+    "gDay",
+    "ieeeBinary32",
+    "ieeeBinary64",
+];
+
+fn particle(builder: &mut Builder, part: &Part, min: u32) -> Particle {
+    let (max, term) = match part {
+        Part::Metadata => (None, Term::Wildcard(Namespaces::Any)),
+        Part::Map => {
+            let any = || Particle {
+                min: 1,
+                max: Some(1),
+                term: Term::Wildcard(Namespaces::Any),
+            };
+            let pair = Term::Sequence([any(), any()].into());
+            (None, declare(builder, "datatypeRepresentationMap", pair))
+        }
+        part => {
+            let at = element(builder, part, false);
+            let name = builder.elements[at as usize].name.clone();
+            (Some(1), Term::Element([(name, at)].into()))
+        }
+    };
+    Particle { min, max, term }
+}
+
+fn declare(builder: &mut Builder, local: &str, term: Term) -> Term {
+    let type_ = builder.reserve_type();
+    let particle = Particle {
+        min: 1,
+        max: Some(1),
+        term,
+    };
+    let content = Content::Model {
+        particle: Some(particle),
+        mixed: false,
+    };
+    // The models here are small.
+    let _ = complex_type(builder, type_, Vec::new(), None, &content);
+    let name = (EXI.to_string(), local.to_string());
+    let at = builder.element(Declared {
+        name: name.clone(),
+        type_,
+        nillable: false,
+        global: false,
+    });
+    Term::Element([(name, at)].into())
+}
+
+fn element(builder: &mut Builder, part: &Part, global: bool) -> u32 {
+    let type_ = builder.reserve_type();
+    let mut nillable = false;
+    let children = |builder: &mut Builder, parts: &[Part], min: u32| -> Vec<Particle> {
+        parts
+            .iter()
+            .map(|part| particle(builder, part, min))
+            .collect()
+    };
+    let (local, content) = match part {
+        Part::Mark(local) => (*local, Content::Empty),
+        Part::Group(local, parts) => {
+            let term = Term::Sequence(children(builder, parts, 0));
+            (*local, model(term))
+        }
+        Part::Choice(local, parts) => {
+            let term = Term::Choice(children(builder, parts, 1));
+            (*local, model(term))
+        }
+        Part::Unsigned(local) | Part::Text(local) => {
+            let text = matches!(part, Part::Text(_));
+            nillable = text;
+            let base = builder.built_in(if text { "string" } else { "unsignedInt" });
+            builder.set_simple_type(type_, base.unwrap_or(NONE));
+            return named(builder, local, type_, nillable, global);
+        }
+        Part::Metadata | Part::Map => ("", Content::Empty),
+    };
+    let _ = complex_type(builder, type_, Vec::new(), None, &content);
+    named(builder, local, type_, nillable, global)
+}
+
+fn model(term: Term) -> Content {
+    let particle = Particle {
+        min: 1,
+        max: Some(1),
+        term,
+    };
+    Content::Model {
+        particle: Some(particle),
+        mixed: false,
+    }
+}
+
+fn named(builder: &mut Builder, local: &str, type_: u32, nillable: bool, global: bool) -> u32 {
+    builder.element(Declared {
+        name: (EXI.into(), local.into()),
+        type_,
+        nillable,
+        global,
+    })
+}
+
+/// The options of an options document, which are those of this specification.
+fn document_options() -> Options {
+    Options {
+        strict: true,
+        ..Options::default()
+    }
+}
+
+/// Reads the options document that follows.
+pub(crate) fn read_options(
+    decoder: &mut Decoder,
+    reader: &mut BitReader<'_>,
+) -> Result<Options, Error> {
+    let mut body = reader.clone();
+    body.set_packing(Packing::Bits);
+    let mut reading = decoder.begin_body(body, &document_options())?;
+    let mut options = Options::default();
+    let mut path: Vec<(String, String)> = Vec::new();
+    let mut map: Vec<QName> = Vec::new();
+    loop {
+        let offset = reading.bit_offset();
+        let event = reading.next_event()?;
+        let Some(event) = event else { break };
+        let taken = take(&mut options, &mut path, &mut map, &event);
+        taken.map_err(|cause| Error {
+            offset,
+            path: "/header".into(),
+            cause,
+        })?;
+    }
+    *reader = reading.into_reader();
+    let checked = options.check();
+    checked.map_err(|cause| Error {
+        offset: reader.bit_offset(),
+        path: String::new(),
+        cause,
+    })?;
+    Ok(options)
+}
+
+/// Takes one event of an options document.
+fn take(
+    options: &mut Options,
+    path: &mut Vec<(String, String)>,
+    map: &mut Vec<QName>,
+    event: &Event<'_>,
+) -> Result<(), Cause> {
+    match event {
+        Event::StartElement(name) => {
+            let within_map = matches!(path.last(), Some((uri, local))
+                if uri == EXI && local == "datatypeRepresentationMap");
+            if within_map {
+                map.push(QName {
+                    namespace: name.namespace.into(),
+                    local: name.local.into(),
+                });
+            } else if name.namespace == EXI && path.iter().all(|(uri, _)| uri == EXI) {
+                mark(options, name.local);
+            }
+            path.push((name.namespace.into(), name.local.into()));
+        }
+        Event::EndElement => {
+            path.pop();
+            if let [datatype, representation] = map.as_slice()
+                && path.len() == 3
+            {
+                options.datatype_representation_map.push(Representation {
+                    datatype: datatype.clone(),
+                    representation: representation.clone(),
+                });
+                map.clear();
+            }
+        }
+        Event::Attribute(name, value) if name.is_xsi("nil") => {
+            if matches!(value, crate::Value::Boolean(true)) {
+                options.schema_id = SchemaId::None;
+            }
+        }
+        Event::Characters(value) if path.iter().all(|(uri, _)| uri == EXI) => {
+            let element = path.last().map_or("", |(_, local)| local.as_str());
+            let mut lexical = String::new();
+            value.write_lexical(&mut lexical);
+            let number = || {
+                let parsed = lexical.parse::<u32>();
+                parsed.map_err(|_| Cause::OutOfRange("a number of 32 bits"))
+            };
+            match element {
+                "valueMaxLength" => options.value_max_length = Some(number()?),
+                "valuePartitionCapacity" => options.value_partition_capacity = Some(number()?),
+                "blockSize" => options.block_size = number()?,
+                "schemaId" if lexical.is_empty() => options.schema_id = SchemaId::BuiltInTypes,
+                "schemaId" => options.schema_id = SchemaId::Named(lexical),
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An element whose presence says something.
+fn mark(options: &mut Options, local: &str) {
+    let preserve = &mut options.preserve;
+    match local {
+        "byte" => options.alignment = Alignment::ByteAligned,
+        "pre-compress" => options.alignment = Alignment::PreCompression,
+        "selfContained" => options.self_contained = true,
+        "dtd" => preserve.dtd = true,
+        "prefixes" => preserve.prefixes = true,
+        "lexicalValues" => preserve.lexical_values = true,
+        "comments" => preserve.comments = true,
+        "pis" => preserve.pis = true,
+        "compression" => options.compression = true,
+        "fragment" => options.fragment = true,
+        "strict" => options.strict = true,
+        _ => {}
+    }
+}
+
+/// Writes the options document.
+pub(crate) fn write_options(
+    encoder: &mut Encoder,
+    writer: BitWriter,
+    options: &Options,
+) -> Result<BitWriter, Error> {
+    let mut writing = encoder.begin_body(writer, &document_options())?;
+    let mut tree = Vec::new();
+    document(options, &mut tree);
+    writing.event(Event::StartDocument)?;
+    for event in tree {
+        writing.event(event)?;
+    }
+    writing.event(Event::EndDocument)?;
+    writing.into_writer()
+}
+
+/// The events of an options document.
+fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
+    let start = |local| Event::StartElement(Name::new(EXI, local));
+    fn group<'o>(events: &mut Vec<Event<'o>>, local: &'static str, inner: Vec<Event<'o>>) {
+        if !inner.is_empty() {
+            events.push(Event::StartElement(Name::new(EXI, local)));
+            events.extend(inner);
+            events.push(Event::EndElement);
+        }
+    }
+    let flag = |events: &mut Vec<Event<'o>>, set: bool, local| {
+        if set {
+            events.extend([start(local), Event::EndElement]);
+        }
+    };
+    let number = |events: &mut Vec<Event<'o>>, value: Option<u32>, local| {
+        if let Some(value) = value {
+            let value = crate::Value::Integer(i64::from(value));
+            events.extend([start(local), Event::Characters(value), Event::EndElement]);
+        }
+    };
+    let mut alignment = Vec::new();
+    let byte = options.alignment == Alignment::ByteAligned;
+    let pre = options.alignment == Alignment::PreCompression;
+    flag(&mut alignment, byte, "byte");
+    flag(&mut alignment, pre, "pre-compress");
+    let mut uncommon = Vec::new();
+    group(&mut uncommon, "alignment", alignment);
+    flag(&mut uncommon, options.self_contained, "selfContained");
+    number(&mut uncommon, options.value_max_length, "valueMaxLength");
+    let capacity = options.value_partition_capacity;
+    number(&mut uncommon, capacity, "valuePartitionCapacity");
+    for entry in &options.datatype_representation_map {
+        uncommon.push(start("datatypeRepresentationMap"));
+        for name in [&entry.datatype, &entry.representation] {
+            let name = Name::new(&name.namespace, &name.local);
+            uncommon.extend([Event::StartElement(name), Event::EndElement]);
+        }
+        uncommon.push(Event::EndElement);
+    }
+    let mut preserve = Vec::new();
+    flag(&mut preserve, options.preserve.dtd, "dtd");
+    flag(&mut preserve, options.preserve.prefixes, "prefixes");
+    flag(
+        &mut preserve,
+        options.preserve.lexical_values,
+        "lexicalValues",
+    );
+    flag(&mut preserve, options.preserve.comments, "comments");
+    flag(&mut preserve, options.preserve.pis, "pis");
+    let mut less_common = Vec::new();
+    group(&mut less_common, "uncommon", uncommon);
+    group(&mut less_common, "preserve", preserve);
+    let block_size = Some(options.block_size).filter(|size| *size != Options::BLOCK_SIZE);
+    number(&mut less_common, block_size, "blockSize");
+    let mut common = Vec::new();
+    flag(&mut common, options.compression, "compression");
+    flag(&mut common, options.fragment, "fragment");
+    let id = match &options.schema_id {
+        SchemaId::Absent => None,
+        SchemaId::None => {
+            let nil = Name::new(crate::schema::XSI_NAMESPACE, "nil");
+            Some(Event::Attribute(nil, crate::Value::Boolean(true)))
+        }
+        SchemaId::BuiltInTypes => Some(Event::Characters("".into())),
+        SchemaId::Named(id) => Some(Event::Characters(id.as_str().into())),
+    };
+    if let Some(id) = id {
+        common.extend([start("schemaId"), id, Event::EndElement]);
+    }
+    let mut header = Vec::new();
+    group(&mut header, "lesscommon", less_common);
+    group(&mut header, "common", common);
+    flag(&mut header, options.strict, "strict");
+    events.push(start("header"));
+    events.extend(header);
+    events.push(Event::EndElement);
+}

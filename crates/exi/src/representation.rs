@@ -1,0 +1,177 @@
+//! Representations other than a schema's own: lexical values (table 7-2) and datatype representation
+//! maps (7.4).
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::error::Cause;
+use crate::options::{Options, Representation as Entry};
+use crate::schema::{NONE, Representation, Schema, URI_XSD};
+use crate::value::DateTimeKind;
+
+/// The namespace of the options document and of the names of representations.
+pub(crate) const EXI_NAMESPACE: &str = "http://www.w3.org/2009/exi";
+
+/// Datatypes that a representation is associated with by default (table 7-1).
+const DEFAULTS: [&str; 17] = [
+    "base64Binary",
+    "hexBinary",
+    "boolean",
+    "dateTime",
+    "time",
+    "date",
+    "gYearMonth",
+    "gYear",
+    "gMonthDay",
+    "gDay",
+    "gMonth",
+    "decimal",
+    "float",
+    "double",
+    "integer",
+    "string",
+    "anySimpleType",
+];
+
+const BASE64: u32 = 0;
+const HEX: u32 = 1;
+const BOOLEAN: u32 = 2;
+const DATE_TIME: u32 = 3;
+const DECIMAL: u32 = 4;
+const FLOAT: u32 = 5;
+const INTEGER: u32 = 6;
+
+/// The character sets of table 7-2, which every schema begins with.
+pub(crate) fn lexical_sets() -> Vec<Box<[char]>> {
+    let digits = "0123456789";
+    let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    [
+        [digits, letters, "+/="].concat(),
+        [digits, "ABCDEFabcdef"].concat(),
+        "01aeflrstu".into(),
+        [digits, "+-.:TZ"].concat(),
+        [digits, "+-."].concat(),
+        [digits, "+-.EFINae"].concat(),
+        [digits, "+-"].concat(),
+    ]
+    .iter()
+    .map(|characters: &String| {
+        let mut set: Vec<char> = characters.chars().chain("\t\n\r ".chars()).collect();
+        set.sort_unstable();
+        set.into()
+    })
+    .collect()
+}
+
+/// The representations under the options, if they are not the schema's.
+pub(crate) fn changed(
+    schema: &Schema,
+    options: &Options,
+) -> Result<Option<Box<[Representation]>>, Cause> {
+    if !schema.informed {
+        return Ok(None);
+    }
+    if options.preserve.lexical_values {
+        let datatypes = 0..schema.datatypes.len() as u32;
+        return Ok(Some(datatypes.map(|at| lexical(schema, at)).collect()));
+    }
+    if options.datatype_representation_map.is_empty() {
+        return Ok(None);
+    }
+    let mut all = Vec::with_capacity(schema.datatypes.len());
+    for at in 0..schema.datatypes.len() as u32 {
+        all.push(mapped(schema, at, &options.datatype_representation_map)?);
+    }
+    Ok(Some(all.into()))
+}
+
+/// A string of the characters that the lexical form can have.
+fn lexical(schema: &Schema, datatype: u32) -> Representation {
+    let set = match &schema.datatypes[datatype as usize].representation {
+        Representation::Base64 => BASE64,
+        Representation::Hex => HEX,
+        Representation::Boolean | Representation::PatternBoolean => BOOLEAN,
+        Representation::DateTime(_) => DATE_TIME,
+        Representation::Decimal => DECIMAL,
+        Representation::Float => FLOAT,
+        Representation::Integer | Representation::Unsigned | Representation::Bounded { .. } => {
+            INTEGER
+        }
+        Representation::String | Representation::Restricted(_) => return Representation::String,
+        // The items of a list, and what an enumeration restricts, are other datatypes.
+        Representation::List(item) => return lexical(schema, *item),
+        Representation::Enumeration { base, .. } => return lexical(schema, *base),
+    };
+    Representation::Restricted(set)
+}
+
+/// The representation that the map gives to a datatype or its closest mapped ancestor.
+fn mapped(schema: &Schema, datatype: u32, map: &[Entry]) -> Result<Representation, Cause> {
+    let own = &schema.datatypes[datatype as usize].representation;
+    let enumerated = |at: u32| {
+        matches!(
+            schema.datatypes[at as usize].representation,
+            Representation::Enumeration { .. }
+        )
+    };
+    let mut at = datatype;
+    while at != NONE {
+        let known = &schema.datatypes[at as usize];
+        let entry = (known.name != NONE).then(|| {
+            let named = &schema.names[known.name as usize];
+            let (uri, local) = (schema.uri(named.uri), schema.span(named.local));
+            map.iter()
+                .find(|entry| entry.datatype.namespace == uri && entry.datatype.local == local)
+        });
+        if let Some(entry) = entry.flatten() {
+            if enumerated(datatype) && !enumerated(at) {
+                return Ok(own.clone());
+            }
+            return built_in(own, entry);
+        }
+        // What has a representation of its own by default is a closer ancestor than what it is of.
+        let named = schema.names.get(known.name as usize);
+        let of_xsd = named.filter(|named| named.uri == URI_XSD);
+        if of_xsd.is_some_and(|named| DEFAULTS.contains(&schema.span(named.local))) {
+            break;
+        }
+        at = known.base;
+    }
+    Ok(own.clone())
+}
+
+fn built_in(own: &Representation, entry: &Entry) -> Result<Representation, Cause> {
+    use DateTimeKind as Kind;
+    let unknown = Cause::Option {
+        option: "datatypeRepresentationMap",
+        why: "only the representations that EXI itself has are known",
+    };
+    if entry.representation.namespace != EXI_NAMESPACE {
+        return Err(unknown);
+    }
+    Ok(match entry.representation.local.as_str() {
+        "base64Binary" => Representation::Base64,
+        "hexBinary" => Representation::Hex,
+        "boolean" => Representation::Boolean,
+        "dateTime" => Representation::DateTime(Kind::DateTime),
+        "time" => Representation::DateTime(Kind::Time),
+        "date" => Representation::DateTime(Kind::Date),
+        "gYearMonth" => Representation::DateTime(Kind::GYearMonth),
+        "gYear" => Representation::DateTime(Kind::GYear),
+        "gMonthDay" => Representation::DateTime(Kind::GMonthDay),
+        "gDay" => Representation::DateTime(Kind::GDay),
+        "gMonth" => Representation::DateTime(Kind::GMonth),
+        "decimal" => Representation::Decimal,
+        "double" => Representation::Float,
+        "integer" => match own {
+            Representation::Unsigned | Representation::Bounded { .. } => own.clone(),
+            _ => Representation::Integer,
+        },
+        "string" => match own {
+            Representation::Restricted(_) => own.clone(),
+            _ => Representation::String,
+        },
+        _ => return Err(unknown),
+    })
+}

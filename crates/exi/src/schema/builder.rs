@@ -1,0 +1,731 @@
+//! From names, types and content models to the tables.
+//!
+//! Content models come as proto-grammars (8.5.4.1): [`Node`]s with productions and, where the
+//! specification writes `LeftHandSide : RightHandSide`, links without a terminal. Normalizing
+//! (8.5.4.2) is the subset construction: a state is a set of nodes.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{
+    Datatype, Element, NONE, Named, Production, Representation, Schema, Shape, Span, State,
+    Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, XML_NAMESPACE, XSD_NAMESPACE,
+    XSI_NAMESPACE, hash,
+};
+use crate::value::DateTimeKind;
+
+/// An expanded name while a schema is built.
+pub(crate) type Expanded = (String, String);
+
+/// Built-in types of XML Schema in the order of table D-5, with what they derive from.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("ENTITIES", "list ENTITY"),
+    ("ENTITY", "NCName"),
+    ("ID", "NCName"),
+    ("IDREF", "NCName"),
+    ("IDREFS", "list IDREF"),
+    ("NCName", "Name"),
+    ("NMTOKEN", "token"),
+    ("NMTOKENS", "list NMTOKEN"),
+    ("NOTATION", "anySimpleType"),
+    ("Name", "token"),
+    ("QName", "anySimpleType"),
+    ("anySimpleType", ""),
+    ("anyType", ""),
+    ("anyURI", "anySimpleType"),
+    ("base64Binary", "anySimpleType"),
+    ("boolean", "anySimpleType"),
+    ("byte", "short"),
+    ("date", "anySimpleType"),
+    ("dateTime", "anySimpleType"),
+    ("decimal", "anySimpleType"),
+    ("double", "anySimpleType"),
+    ("duration", "anySimpleType"),
+    ("float", "anySimpleType"),
+    ("gDay", "anySimpleType"),
+    ("gMonth", "anySimpleType"),
+    ("gMonthDay", "anySimpleType"),
+    ("gYear", "anySimpleType"),
+    ("gYearMonth", "anySimpleType"),
+    ("hexBinary", "anySimpleType"),
+    ("int", "long"),
+    ("integer", "decimal"),
+    ("language", "token"),
+    ("long", "integer"),
+    ("negativeInteger", "nonPositiveInteger"),
+    ("nonNegativeInteger", "integer"),
+    ("nonPositiveInteger", "integer"),
+    ("normalizedString", "string"),
+    ("positiveInteger", "nonNegativeInteger"),
+    ("short", "int"),
+    ("string", "anySimpleType"),
+    ("time", "anySimpleType"),
+    ("token", "normalizedString"),
+    ("unsignedByte", "unsignedShort"),
+    ("unsignedInt", "unsignedLong"),
+    ("unsignedLong", "nonNegativeInteger"),
+    ("unsignedShort", "unsignedInt"),
+];
+
+/// The representation of a built-in type (table 7-1).
+fn built_in_representation(name: &str) -> Representation {
+    use DateTimeKind as Kind;
+    match name {
+        "base64Binary" => Representation::Base64,
+        "hexBinary" => Representation::Hex,
+        "boolean" => Representation::Boolean,
+        "dateTime" => Representation::DateTime(Kind::DateTime),
+        "time" => Representation::DateTime(Kind::Time),
+        "date" => Representation::DateTime(Kind::Date),
+        "gYearMonth" => Representation::DateTime(Kind::GYearMonth),
+        "gYear" => Representation::DateTime(Kind::GYear),
+        "gMonthDay" => Representation::DateTime(Kind::GMonthDay),
+        "gDay" => Representation::DateTime(Kind::GDay),
+        "gMonth" => Representation::DateTime(Kind::GMonth),
+        "decimal" => Representation::Decimal,
+        "float" | "double" => Representation::Float,
+        "integer" | "long" | "int" | "short" | "nonPositiveInteger" | "negativeInteger" => {
+            Representation::Integer
+        }
+        "byte" => Representation::Bounded {
+            least: -128,
+            count: 256,
+        },
+        "nonNegativeInteger" | "positiveInteger" | "unsignedLong" | "unsignedInt"
+        | "unsignedShort" => Representation::Unsigned,
+        "unsignedByte" => Representation::Bounded {
+            least: 0,
+            count: 256,
+        },
+        _ => Representation::String,
+    }
+}
+
+/// A non-terminal of a proto-grammar.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// Terminals with the node behind each, and their place in schema order.
+    pub(crate) productions: Vec<(Symbol, u32, Order)>,
+    /// Nodes whose productions are also this one's.
+    pub(crate) links: Vec<u32>,
+    /// EE.
+    pub(crate) accepts: bool,
+}
+
+/// The place of a leaf particle in schema order, and among what it expands to.
+pub(crate) type Order = (u32, u32);
+
+/// A terminal while a schema is built.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Symbol {
+    /// AT(qname): local name first, as they are sorted so.
+    Attribute {
+        local: String,
+        uri: String,
+        datatype: u32,
+    },
+    AttributeIn(String),
+    AttributeAny,
+    Element {
+        name: Expanded,
+        element: u32,
+    },
+    ElementIn(String),
+    ElementAny,
+    Characters(u32),
+    Untyped,
+}
+
+/// A normalized non-terminal: its terminals with what follows each, its shape, and where undeclared
+/// content leads.
+type Normalized = (Vec<(Symbol, u32)>, Shape, u32);
+
+/// An element declaration while a schema is built.
+pub(crate) struct Declared {
+    pub(crate) name: Expanded,
+    pub(crate) type_: u32,
+    pub(crate) nillable: bool,
+    pub(crate) global: bool,
+}
+
+/// Collects what the tables are made of.
+pub(crate) struct Builder {
+    informed: bool,
+    /// Namespaces, with their names.
+    names: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) elements: Vec<Declared>,
+    types: Vec<Type>,
+    type_names: BTreeMap<Expanded, u32>,
+    attributes: BTreeMap<Expanded, u32>,
+    /// Datatypes of attributes declared anywhere, by name; none: several.
+    all_attributes: BTreeMap<Expanded, u32>,
+    states: Vec<Normalized>,
+    pub(crate) datatypes: Vec<(Representation, Option<Expanded>, u32)>,
+    character_sets: Vec<Box<[char]>>,
+    /// Datatypes of the built-in simple types by name.
+    simple: BTreeMap<&'static str, u32>,
+}
+
+impl Builder {
+    pub(crate) fn new(informed: bool) -> Self {
+        let mut builder = Self {
+            informed,
+            names: BTreeMap::new(),
+            elements: Vec::new(),
+            types: Vec::new(),
+            type_names: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            all_attributes: BTreeMap::new(),
+            states: Vec::new(),
+            datatypes: Vec::new(),
+            character_sets: crate::representation::lexical_sets(),
+            simple: BTreeMap::new(),
+        };
+        for local in ["base", "id", "lang", "space"] {
+            builder.name(XML_NAMESPACE, local);
+        }
+        for local in ["nil", "type"] {
+            builder.name(XSI_NAMESPACE, local);
+        }
+        if informed {
+            builder.built_in_types();
+        }
+        builder
+    }
+
+    fn built_in_types(&mut self) {
+        for (name, _) in BUILT_IN {
+            self.name(XSD_NAMESPACE, name);
+            if *name != "anyType" {
+                let representation = built_in_representation(name);
+                let expanded = (XSD_NAMESPACE.into(), (*name).into());
+                let datatype = self.datatype(representation, Some(expanded), NONE);
+                self.simple.insert(name, datatype);
+            }
+        }
+        for (name, base) in BUILT_IN {
+            let Some(datatype) = self.simple.get(name).copied() else {
+                continue;
+            };
+            if let Some(item) = base.strip_prefix("list ") {
+                let item = self.simple[item];
+                self.datatypes[datatype as usize].0 = Representation::List(item);
+                self.datatypes[datatype as usize].2 = self.simple["anySimpleType"];
+            } else if let Some(base) = self.simple.get(base) {
+                self.datatypes[datatype as usize].2 = *base;
+            }
+        }
+        for (name, _) in BUILT_IN {
+            let type_ = match self.simple.get(name).copied() {
+                Some(datatype) => self.simple_type(datatype),
+                None => self.any_type(),
+            };
+            let subtypes = BUILT_IN.iter().any(|(_, base)| base == name);
+            self.types[type_ as usize].castable =
+                subtypes || matches!(*name, "anyType" | "anySimpleType");
+            self.type_names
+                .insert((XSD_NAMESPACE.into(), (*name).into()), type_);
+        }
+    }
+
+    /// The complex ur-type: any attributes, mixed content of anything.
+    fn any_type(&mut self) -> u32 {
+        let nodes = vec![
+            Node {
+                productions: vec![(Symbol::AttributeAny, 0, (0, 0))],
+                links: vec![1],
+                accepts: false,
+            },
+            Node {
+                productions: vec![
+                    (Symbol::ElementAny, 1, (0, 0)),
+                    (Symbol::Untyped, 1, (0, 0)),
+                ],
+                links: Vec::new(),
+                accepts: true,
+            },
+        ];
+        let empty = vec![
+            nodes[0].clone(),
+            Node {
+                accepts: true,
+                ..Node::default()
+            },
+        ];
+        self.type_of(&nodes, 1, &empty)
+    }
+
+    /// Adds a name to the initial string tables.
+    pub(crate) fn name(&mut self, uri: &str, local: &str) {
+        let names = self.names.entry(uri.into()).or_default();
+        names.insert(local.into());
+    }
+
+    /// Adds a namespace to the initial string table.
+    pub(crate) fn namespace(&mut self, uri: &str) {
+        self.names.entry(uri.into()).or_default();
+    }
+
+    /// Adds a datatype.
+    pub(crate) fn datatype(
+        &mut self,
+        representation: Representation,
+        name: Option<Expanded>,
+        base: u32,
+    ) -> u32 {
+        self.datatypes.push((representation, name, base));
+        self.datatypes.len() as u32 - 1
+    }
+
+    /// The datatype of a built-in simple type.
+    pub(crate) fn built_in(&self, name: &str) -> Option<u32> {
+        self.simple.get(name).copied()
+    }
+
+    /// Adds a restricted character set, sorted.
+    pub(crate) fn character_set(&mut self, set: Vec<char>) -> u32 {
+        let known = self.character_sets.iter().position(|other| **other == *set);
+        let at = known.unwrap_or_else(|| {
+            self.character_sets.push(set.into());
+            self.character_sets.len() - 1
+        });
+        at as u32
+    }
+
+    /// A named type, if there is one of that name.
+    pub(crate) fn find_type(&self, name: &Expanded) -> Option<u32> {
+        self.type_names.get(name).copied()
+    }
+
+    /// Gives a type its name.
+    pub(crate) fn name_type(&mut self, name: Expanded, type_: u32) {
+        self.name(&name.0, &name.1);
+        self.type_names.insert(name, type_);
+    }
+
+    /// Says that a type has named subtypes or is a union.
+    pub(crate) fn castable(&mut self, type_: u32) {
+        self.types[type_ as usize].castable = true;
+    }
+
+    /// A type that does not yet have its grammars, for what refers to itself.
+    pub(crate) fn reserve_type(&mut self) -> u32 {
+        self.types.push(Type {
+            start: NONE,
+            empty: NONE,
+            castable: false,
+        });
+        self.types.len() as u32 - 1
+    }
+
+    /// Adds a global attribute declaration.
+    pub(crate) fn global_attribute(&mut self, name: Expanded, datatype: u32) {
+        self.attribute(&name, datatype);
+        self.attributes.insert(name, datatype);
+    }
+
+    /// Adds an attribute declaration of any scope.
+    pub(crate) fn attribute(&mut self, name: &Expanded, datatype: u32) {
+        self.name(&name.0, &name.1);
+        let string = self.simple["string"];
+        let known = self.all_attributes.entry(name.clone()).or_insert(datatype);
+        if *known != datatype {
+            *known = string;
+        }
+    }
+
+    /// Adds an element declaration; one that is the same in all that matters is the same.
+    pub(crate) fn element(&mut self, declared: Declared) -> u32 {
+        self.name(&declared.name.0, &declared.name.1);
+        let same = |other: &Declared| {
+            other.type_ == declared.type_
+                && other.nillable == declared.nillable
+                && other.name == declared.name
+        };
+        if let Some(at) = self.elements.iter().position(same) {
+            self.elements[at].global |= declared.global;
+            return at as u32;
+        }
+        self.elements.push(declared);
+        self.elements.len() as u32 - 1
+    }
+
+    /// A type of simple content without attributes (8.5.4.1.3.1).
+    pub(crate) fn simple_type(&mut self, datatype: u32) -> u32 {
+        let type_ = self.reserve_type();
+        self.set_simple_type(type_, datatype);
+        type_
+    }
+
+    pub(crate) fn set_simple_type(&mut self, type_: u32, datatype: u32) {
+        let end = Node {
+            accepts: true,
+            ..Node::default()
+        };
+        let nodes = [
+            Node {
+                productions: vec![(Symbol::Characters(datatype), 1, (0, 0))],
+                ..Node::default()
+            },
+            end.clone(),
+        ];
+        self.set_type(type_, &nodes, 0, &[end]);
+    }
+
+    fn type_of(&mut self, nodes: &[Node], content: u32, empty: &[Node]) -> u32 {
+        let type_ = self.reserve_type();
+        self.set_type(type_, nodes, content, empty);
+        type_
+    }
+
+    /// Normalizes the grammars of a type: node 0 is the entry of each, `content` is where content
+    /// begins behind the attributes. In `empty` the last node is that place.
+    pub(crate) fn set_type(&mut self, type_: u32, nodes: &[Node], content: u32, empty: &[Node]) {
+        let start = self.normalize(nodes, content);
+        let empty = self.normalize(empty, empty.len() as u32 - 1);
+        let type_ = &mut self.types[type_ as usize];
+        type_.start = start;
+        type_.empty = empty;
+    }
+
+    /// All nodes that a set reaches by links.
+    fn closure(nodes: &[Node], set: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut closed = set.clone();
+        let mut waiting: Vec<u32> = set.iter().copied().collect();
+        while let Some(node) = waiting.pop() {
+            for link in &nodes[node as usize].links {
+                if closed.insert(*link) {
+                    waiting.push(*link);
+                }
+            }
+        }
+        closed
+    }
+
+    /// Normalizes one grammar; gives its entry.
+    fn normalize(&mut self, nodes: &[Node], content: u32) -> u32 {
+        let mut states: BTreeMap<BTreeSet<u32>, u32> = BTreeMap::new();
+        let mut order: Vec<BTreeSet<u32>> = Vec::new();
+        let base = self.states.len() as u32;
+        let mut number = |set: BTreeSet<u32>, order: &mut Vec<BTreeSet<u32>>| {
+            *states.entry(set.clone()).or_insert_with(|| {
+                order.push(set);
+                base + order.len() as u32 - 1
+            })
+        };
+        number(BTreeSet::from([0]), &mut order);
+        // Without attributes the entry is the content, and an undeclared child leads to its copy.
+        let content2 = number(BTreeSet::from([content]), &mut order);
+        let content2 = if content == 0 { NONE } else { content2 };
+        let mut made: Vec<Normalized> = Vec::new();
+        let mut at = 0;
+        while at < order.len() {
+            let closed = Self::closure(nodes, &order[at]);
+            let mut found: BTreeMap<Symbol, (Order, BTreeSet<u32>)> = BTreeMap::new();
+            let mut accepts = false;
+            for node in &closed {
+                let node = &nodes[*node as usize];
+                accepts |= node.accepts;
+                for (symbol, next, place) in &node.productions {
+                    let entry = found
+                        .entry(symbol.clone())
+                        .or_insert_with(|| (*place, BTreeSet::new()));
+                    entry.0 = entry.0.min(*place);
+                    entry.1.insert(*next);
+                }
+            }
+            let mut productions: Vec<(u8, Order, Symbol, BTreeSet<u32>)> = found
+                .into_iter()
+                .map(|(symbol, (place, next))| (rank(&symbol), place, symbol, next))
+                .collect();
+            productions.sort();
+            let start_tag = closed.iter().any(|node| *node < content) || at == 0;
+            let shape = Shape {
+                entry: at == 0,
+                start_tag,
+                end: accepts,
+            };
+            let mut list: Vec<(Symbol, u32)> = Vec::new();
+            for (_, _, symbol, next) in productions {
+                list.push((symbol, number(next, &mut order)));
+            }
+            let itself = base + at as u32;
+            made.push((list, shape, if start_tag { content2 } else { itself }));
+            at += 1;
+        }
+        // The place behind the last attribute is still the start tag; content2 is its copy.
+        if content2 == NONE {
+            let copy = base + made.len() as u32;
+            let (list, shape, _) = made[0].clone();
+            let shape = Shape {
+                entry: false,
+                start_tag: false,
+                ..shape
+            };
+            made.push((list, shape, copy));
+            made[0].2 = copy;
+        }
+        self.states.append(&mut made);
+        base
+    }
+}
+
+impl Builder {
+    /// All names of elements by local name, then namespace, each with its declaration if there is
+    /// but one (8.5.2).
+    fn fragment_elements(&self) -> Vec<(Expanded, u32)> {
+        let mut found: BTreeMap<(String, String), u32> = BTreeMap::new();
+        for (at, element) in self.elements.iter().enumerate() {
+            let (uri, local) = element.name.clone();
+            let known = found.entry((local, uri)).or_insert(at as u32);
+            if *known != at as u32 {
+                *known = NONE;
+            }
+        }
+        let swapped = found
+            .into_iter()
+            .map(|((local, uri), at)| ((uri, local), at));
+        swapped.collect()
+    }
+
+    /// The relaxed grammar for elements of which several are declared differently (8.5.3).
+    fn element_fragment(&mut self, elements: &[(Expanded, u32)]) -> u32 {
+        let attribute = |((uri, local), datatype): (&Expanded, &u32)| {
+            let (uri, local) = (uri.clone(), local.clone());
+            let datatype = *datatype;
+            (
+                Symbol::Attribute {
+                    local,
+                    uri,
+                    datatype,
+                },
+                0,
+                (0, 0),
+            )
+        };
+        let mut attributes: Vec<_> = self.all_attributes.iter().map(attribute).collect();
+        attributes.push((Symbol::AttributeAny, 0, (0, 0)));
+        let mut children = Vec::new();
+        for (place, (name, element)) in elements.iter().enumerate() {
+            let (name, element) = (name.clone(), *element);
+            children.push((Symbol::Element { name, element }, 2, (place as u32, 0)));
+        }
+        children.push((Symbol::ElementAny, 2, (0, 0)));
+        children.push((Symbol::Untyped, 2, (0, 0)));
+        let start = Node {
+            productions: attributes,
+            links: vec![1],
+            accepts: false,
+        };
+        let content = Node {
+            productions: children,
+            links: Vec::new(),
+            accepts: true,
+        };
+        let end = Node {
+            accepts: true,
+            ..Node::default()
+        };
+        let nodes = [start.clone(), content.clone(), content];
+        self.type_of(&nodes, 1, &[start, end])
+    }
+
+    /// The tables.
+    pub(crate) fn finish(mut self, id: &str) -> Schema {
+        let fragment_elements = self.fragment_elements();
+        let element_fragment = if self.informed {
+            let type_ = self.element_fragment(&fragment_elements);
+            let mut type_ = self.types[type_ as usize].clone();
+            type_.castable = true;
+            type_
+        } else {
+            Type {
+                start: NONE,
+                empty: NONE,
+                castable: false,
+            }
+        };
+        let mut schema = Schema {
+            id: id.into(),
+            informed: self.informed,
+            text: String::new(),
+            uris: Vec::new(),
+            names: Vec::new(),
+            index: Vec::new(),
+            elements: Vec::new(),
+            global_elements: Vec::new(),
+            fragment_elements: Vec::new(),
+            types: core::mem::take(&mut self.types),
+            element_fragment,
+            states: Vec::new(),
+            productions: Vec::new(),
+            datatypes: Vec::new(),
+            character_sets: core::mem::take(&mut self.character_sets),
+            boolean: self.built_in("boolean").unwrap_or(NONE),
+        };
+        self.finish_names(&mut schema);
+        let name_of = |schema: &Schema, (uri, local): &Expanded| {
+            let uri = schema.uris.iter().position(|u| schema.span(u.text) == uri);
+            uri.and_then(|uri| schema.find(uri as u32, local))
+                .unwrap_or(NONE)
+        };
+        for declared in &self.elements {
+            schema.elements.push(Element {
+                name: name_of(&schema, &declared.name),
+                type_: declared.type_,
+                nillable: declared.nillable,
+            });
+        }
+        let mut global: Vec<usize> = (0..self.elements.len()).collect();
+        global.retain(|at| self.elements[*at].global);
+        global.sort_by_key(|at| {
+            let (uri, local) = &self.elements[*at].name;
+            (local, uri)
+        });
+        for at in global {
+            let name = schema.elements[at].name;
+            schema.names[name as usize].element = at as u32;
+            schema.global_elements.push(at as u32);
+        }
+        for (name, element) in &fragment_elements {
+            let name = name_of(&schema, name);
+            schema.fragment_elements.push((name, *element));
+        }
+        for (name, datatype) in &self.attributes {
+            let name = name_of(&schema, name);
+            schema.names[name as usize].attribute = *datatype;
+        }
+        for (name, type_) in &self.type_names {
+            let name = name_of(&schema, name);
+            schema.names[name as usize].type_ = *type_;
+        }
+        for (representation, name, base) in core::mem::take(&mut self.datatypes) {
+            schema.datatypes.push(Datatype {
+                representation,
+                name: name.map_or(NONE, |name| name_of(&schema, &name)),
+                base,
+            });
+        }
+        self.finish_states(&mut schema);
+        schema
+    }
+
+    fn finish_names(&self, schema: &mut Schema) {
+        let known = ["", XML_NAMESPACE, XSI_NAMESPACE, XSD_NAMESPACE];
+        let known = &known[..if self.informed { 4 } else { 3 }];
+        debug_assert_eq!((URI_EMPTY, URI_XML, URI_XSI, URI_XSD), (0, 1, 2, 3));
+        let more = self.names.keys().map(String::as_str);
+        let more: Vec<&str> = more.filter(|uri| !known.contains(uri)).collect();
+        for (at, uri) in known.iter().copied().chain(more).enumerate() {
+            let first_name = schema.names.len() as u32;
+            for local in self.names.get(uri).into_iter().flatten() {
+                let local = add_text(&mut schema.text, local);
+                schema.names.push(Named {
+                    uri: at as u32,
+                    local,
+                    element: NONE,
+                    attribute: NONE,
+                    type_: NONE,
+                });
+            }
+            let names = schema.names.len() as u32 - first_name;
+            let text = add_text(&mut schema.text, uri);
+            schema.uris.push(Uri {
+                text,
+                first_name,
+                names,
+            });
+        }
+        let size = (schema.names.len() * 2).next_power_of_two();
+        schema.index = vec![NONE; size];
+        for (at, named) in schema.names.iter().enumerate() {
+            let mut place = hash(named.uri, schema.span(named.local)) as usize & (size - 1);
+            while schema.index[place] != NONE {
+                place = (place + 1) & (size - 1);
+            }
+            schema.index[place] = at as u32;
+        }
+    }
+
+    fn finish_states(&self, schema: &mut Schema) {
+        let uri_of = |schema: &Schema, uri: &str| {
+            let found = schema.uris.iter().position(|u| schema.span(u.text) == uri);
+            found.map_or(NONE, |at| at as u32)
+        };
+        let name_of = |schema: &Schema, uri: &str, local: &str| {
+            schema.find(uri_of(schema, uri), local).unwrap_or(NONE)
+        };
+        for (list, shape, content) in &self.states {
+            let first = schema.productions.len() as u32;
+            let mut attributes = 0;
+            let mut end = shape.end;
+            for (symbol, next) in list {
+                let terminal = match symbol {
+                    Symbol::Attribute {
+                        local,
+                        uri,
+                        datatype,
+                    } => {
+                        attributes += 1;
+                        let name = name_of(schema, uri, local);
+                        let datatype = *datatype;
+                        Terminal::Attribute { name, datatype }
+                    }
+                    Symbol::AttributeIn(uri) => Terminal::AttributeIn(uri_of(schema, uri)),
+                    Symbol::AttributeAny => Terminal::AttributeAny,
+                    Symbol::Element { name, element } => Terminal::Element {
+                        name: name_of(schema, &name.0, &name.1),
+                        element: *element,
+                    },
+                    Symbol::ElementIn(uri) => Terminal::ElementIn(uri_of(schema, uri)),
+                    Symbol::ElementAny => Terminal::ElementAny,
+                    Symbol::Characters(datatype) => Terminal::Characters(*datatype),
+                    Symbol::Untyped => Terminal::Untyped,
+                };
+                if rank(symbol) > 6 && core::mem::take(&mut end) {
+                    schema.productions.push(END);
+                }
+                let next = *next;
+                schema.productions.push(Production { terminal, next });
+            }
+            if end {
+                schema.productions.push(END);
+            }
+            schema.states.push(State {
+                first,
+                count: schema.productions.len() as u32 - first,
+                attributes,
+                shape: *shape,
+                content: *content,
+            });
+        }
+    }
+}
+
+const END: Production = Production {
+    terminal: Terminal::End,
+    next: NONE,
+};
+
+fn add_text(text: &mut String, piece: &str) -> Span {
+    let start = text.len() as u32;
+    text.push_str(piece);
+    let length = piece.len() as u32;
+    Span { start, length }
+}
+
+/// The order of terminals (8.5.4.3); EE and CH come behind, and EE is no symbol here.
+fn rank(symbol: &Symbol) -> u8 {
+    match symbol {
+        Symbol::Attribute { .. } => 0,
+        Symbol::AttributeIn(_) => 1,
+        Symbol::AttributeAny => 2,
+        Symbol::Element { .. } => 3,
+        Symbol::ElementIn(_) => 4,
+        Symbol::ElementAny => 5,
+        Symbol::Characters(_) | Symbol::Untyped => 7,
+    }
+}

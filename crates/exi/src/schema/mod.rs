@@ -1,0 +1,283 @@
+//! Compiled grammars: what a schema says, as tables.
+//!
+//! A [`Schema`] is immutable and shared between threads. It holds the names that the string tables
+//! begin with (7.3.1), the normalized element and type grammars with their event codes (8.5.4), and
+//! the datatypes. Undeclared productions (8.5.4.4) are not in the tables: they follow from what a
+//! state is and from the options of the stream.
+
+mod builder;
+pub(crate) mod model;
+#[cfg(feature = "std")]
+pub(crate) mod xsd;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub(crate) use builder::{Builder, Declared};
+
+use crate::value::DateTimeKind;
+
+/// No such thing, in a table of indexes.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Indexes of the namespaces that every stream knows (D.1), and of XML Schema's, which is there when
+/// there is a schema (D.2).
+pub(crate) const URI_EMPTY: u32 = 0;
+pub(crate) const URI_XML: u32 = 1;
+pub(crate) const URI_XSI: u32 = 2;
+pub(crate) const URI_XSD: u32 = 3;
+
+pub(crate) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
+pub(crate) const XSI_NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+pub(crate) const XSD_NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema";
+
+/// A piece of [`Schema::text`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) length: u32,
+}
+
+/// A namespace; its names follow each other in the order of their compact identifiers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Uri {
+    pub(crate) text: Span,
+    pub(crate) first_name: u32,
+    pub(crate) names: u32,
+}
+
+/// An expanded name and what the schema declares under it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Named {
+    pub(crate) uri: u32,
+    pub(crate) local: Span,
+    /// The global element declaration.
+    pub(crate) element: u32,
+    /// The datatype of the global attribute declaration.
+    pub(crate) attribute: u32,
+    /// The type definition.
+    pub(crate) type_: u32,
+}
+
+/// An element declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Element {
+    pub(crate) name: u32,
+    pub(crate) type_: u32,
+    pub(crate) nillable: bool,
+}
+
+/// A type definition and its two grammars (8.5.4.1.3).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Type {
+    /// Where *Type* begins.
+    pub(crate) start: u32,
+    /// Where *TypeEmpty* begins.
+    pub(crate) empty: u32,
+    /// It has named subtypes or is a union: strict grammars have xsi:type then (8.5.4.4.2).
+    pub(crate) castable: bool,
+}
+
+/// A non-terminal: its productions in the order of their event codes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct State {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    /// How many of them are attributes by name; they come first.
+    pub(crate) attributes: u32,
+    pub(crate) shape: Shape,
+    /// Where an undeclared child leads: *content2* from the start tag, else the state itself.
+    pub(crate) content: u32,
+}
+
+/// What decides on a state's undeclared productions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Shape {
+    /// The entry of its grammar, *Element i,0*.
+    pub(crate) entry: bool,
+    /// Up to *content*: attributes may come.
+    pub(crate) start_tag: bool,
+    /// The element may end here by the schema.
+    pub(crate) end: bool,
+}
+
+/// A terminal symbol with its parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terminal {
+    /// AT(qname), with the datatype of its value.
+    Attribute { name: u32, datatype: u32 },
+    /// AT(uri:*).
+    AttributeIn(u32),
+    /// AT(*).
+    AttributeAny,
+    /// SE(qname), with the declaration; none: the relaxed element fragment grammar (8.5.3).
+    Element { name: u32, element: u32 },
+    /// SE(uri:*).
+    ElementIn(u32),
+    /// SE(*).
+    ElementAny,
+    /// EE.
+    End,
+    /// CH of a datatype.
+    Characters(u32),
+    /// CH as a string.
+    Untyped,
+}
+
+/// A terminal and the state behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Production {
+    pub(crate) terminal: Terminal,
+    pub(crate) next: u32,
+}
+
+/// How a value is represented (7.1, 7.2).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Representation {
+    String,
+    /// A string of a restricted character set: its place among the sets.
+    Restricted(u32),
+    Boolean,
+    /// A boolean with a pattern: four values (7.1.2).
+    PatternBoolean,
+    Integer,
+    Unsigned,
+    /// Offset from the least value, in so many bits; `count` values.
+    Bounded {
+        least: i128,
+        count: u32,
+    },
+    Decimal,
+    Float,
+    DateTime(DateTimeKind),
+    Base64,
+    Hex,
+    /// Values of another datatype.
+    List(u32),
+    /// One of the enumerated values, given by their lexical form, of a base datatype.
+    Enumeration {
+        values: Box<[String]>,
+        base: u32,
+    },
+}
+
+/// A simple type's representation and descent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Datatype {
+    pub(crate) representation: Representation,
+    /// The name of its definition.
+    pub(crate) name: u32,
+    /// What it restricts.
+    pub(crate) base: u32,
+}
+
+/// A compiled schema. See the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schema {
+    /// The schemaId under which streams name it.
+    pub(crate) id: String,
+    /// Whether it is one at all: without, grammars are built in (8.4).
+    pub(crate) informed: bool,
+    pub(crate) text: String,
+    pub(crate) uris: Vec<Uri>,
+    pub(crate) names: Vec<Named>,
+    /// Open addressing by [`hash`]: place in `names`, or [`NONE`].
+    pub(crate) index: Vec<u32>,
+    pub(crate) elements: Vec<Element>,
+    /// Global declarations by local name, then namespace (8.5.1).
+    pub(crate) global_elements: Vec<u32>,
+    /// All names of elements, likewise, each with its declaration if that is the only one (8.5.2).
+    pub(crate) fragment_elements: Vec<(u32, u32)>,
+    pub(crate) types: Vec<Type>,
+    /// The relaxed grammar of 8.5.3.
+    pub(crate) element_fragment: Type,
+    pub(crate) states: Vec<State>,
+    pub(crate) productions: Vec<Production>,
+    pub(crate) datatypes: Vec<Datatype>,
+    pub(crate) character_sets: Vec<Box<[char]>>,
+    /// The datatype xs:boolean.
+    pub(crate) boolean: u32,
+}
+
+/// A hash of a name, the same everywhere, as it is stored.
+fn hash(uri: u32, local: &str) -> u32 {
+    let mut hash = (uri ^ 0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
+    for byte in local.bytes() {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    hash ^ hash >> 15
+}
+
+impl Schema {
+    /// No schema: the grammars are those of 8.4.
+    #[must_use]
+    pub fn none() -> Self {
+        Builder::new(false).finish("")
+    }
+
+    /// The types of XML Schema and no declarations: an empty schemaId.
+    #[must_use]
+    pub fn built_in_types() -> Self {
+        Builder::new(true).finish("")
+    }
+
+    /// The schemaId under which streams name it.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The same schema under another schemaId.
+    #[must_use]
+    pub fn with_id(mut self, id: &str) -> Self {
+        self.id = id.into();
+        self
+    }
+
+    /// The name of the attribute xsi:nil: the first of its namespace.
+    pub(crate) fn xsi_nil(&self) -> u32 {
+        self.uris[URI_XSI as usize].first_name
+    }
+
+    /// The name of the attribute xsi:type: the second of its namespace.
+    pub(crate) fn xsi_type(&self) -> u32 {
+        self.xsi_nil() + 1
+    }
+
+    pub(crate) fn span(&self, span: Span) -> &str {
+        let start = span.start as usize;
+        &self.text[start..start + span.length as usize]
+    }
+
+    pub(crate) fn uri(&self, uri: u32) -> &str {
+        self.span(self.uris[uri as usize].text)
+    }
+
+    pub(crate) fn local(&self, name: u32) -> &str {
+        self.span(self.names[name as usize].local)
+    }
+
+    /// The name, if the string tables begin with it.
+    pub(crate) fn find(&self, uri: u32, local: &str) -> Option<u32> {
+        let mask = self.index.len() - 1;
+        let mut at = hash(uri, local) as usize & mask;
+        loop {
+            let name = self.index[at];
+            if name == NONE {
+                return None;
+            }
+            let named = &self.names[name as usize];
+            if named.uri == uri && self.span(named.local) == local {
+                return Some(name);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    pub(crate) fn productions(&self, state: u32) -> &[Production] {
+        let state = &self.states[state as usize];
+        let first = state.first as usize;
+        &self.productions[first..first + state.count as usize]
+    }
+}

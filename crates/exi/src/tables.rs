@@ -1,0 +1,383 @@
+//! String tables of one stream (7.3): names that grow on top of a schema's, and values.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use hashbrown::HashTable;
+
+use crate::error::Cause;
+use crate::schema::{NONE, Schema, Span, URI_EMPTY, URI_XML, URI_XSI};
+
+type Hasher = foldhash::fast::FixedState;
+
+fn add(text: &mut String, piece: &str) -> Span {
+    let start = text.len() as u32;
+    text.push_str(piece);
+    let length = piece.len() as u32;
+    Span { start, length }
+}
+
+fn piece(text: &str, span: Span) -> &str {
+    let start = span.start as usize;
+    &text[start..start + span.length as usize]
+}
+
+/// Namespaces, local names and prefixes. Numbers below those of the schema are the schema's.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    text: String,
+    uris: Vec<Span>,
+    /// Names beyond the schema's: namespace and local part.
+    names: Vec<(u32, Span)>,
+    /// For each namespace its names beyond the schema's, in the order of their identifiers.
+    locals: Vec<Vec<u32>>,
+    /// For each namespace its prefixes beyond the initial one.
+    prefixes: Vec<Vec<Span>>,
+    index: HashTable<u32>,
+    hasher: Hasher,
+    bytes_max: usize,
+}
+
+impl Names {
+    /// As it is at the begin of a stream.
+    pub(crate) fn reset(&mut self, schema: &Schema, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+        self.text.clear();
+        self.uris.clear();
+        self.names.clear();
+        self.index.clear();
+        self.locals.iter_mut().for_each(Vec::clear);
+        self.prefixes.iter_mut().for_each(Vec::clear);
+        self.locals.resize_with(schema.uris.len(), Vec::new);
+        self.prefixes.resize_with(schema.uris.len(), Vec::new);
+    }
+
+    fn room(&self, more: usize) -> Result<(), Cause> {
+        if self.text.len() + more > self.bytes_max {
+            return Err(Cause::limit("table_bytes", self.bytes_max as u64));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn uri_count(&self, schema: &Schema) -> u32 {
+        (schema.uris.len() + self.uris.len()) as u32
+    }
+
+    pub(crate) fn uri<'a>(&'a self, schema: &'a Schema, uri: u32) -> &'a str {
+        match (uri as usize).checked_sub(schema.uris.len()) {
+            None => schema.uri(uri),
+            Some(at) => piece(&self.text, self.uris[at]),
+        }
+    }
+
+    pub(crate) fn find_uri(&self, schema: &Schema, uri: &str) -> Option<u32> {
+        (0..self.uri_count(schema)).find(|at| self.uri(schema, *at) == uri)
+    }
+
+    pub(crate) fn add_uri(&mut self, schema: &Schema, uri: &str) -> Result<u32, Cause> {
+        self.room(uri.len())?;
+        let span = add(&mut self.text, uri);
+        self.uris.push(span);
+        let at = self.uri_count(schema) as usize;
+        if self.locals.len() < at {
+            self.locals.push(Vec::new());
+            self.prefixes.push(Vec::new());
+        }
+        Ok(at as u32 - 1)
+    }
+
+    /// How many local names the partition of a namespace has.
+    pub(crate) fn local_count(&self, schema: &Schema, uri: u32) -> u32 {
+        let known = schema.uris.get(uri as usize).map_or(0, |uri| uri.names);
+        known + self.locals[uri as usize].len() as u32
+    }
+
+    /// The name of a compact identifier.
+    pub(crate) fn of_local(&self, schema: &Schema, uri: u32, identifier: u32) -> Option<u32> {
+        let known = schema.uris.get(uri as usize);
+        let count = known.map_or(0, |uri| uri.names);
+        match identifier.checked_sub(count) {
+            None => known.map(|uri| uri.first_name + identifier),
+            Some(at) => self.locals[uri as usize].get(at as usize).copied(),
+        }
+    }
+
+    /// The compact identifier of a name in its namespace's partition.
+    pub(crate) fn local_identifier(&self, schema: &Schema, name: u32) -> u32 {
+        match (name as usize).checked_sub(schema.names.len()) {
+            None => {
+                let uri = schema.names[name as usize].uri;
+                name - schema.uris[uri as usize].first_name
+            }
+            Some(at) => {
+                let uri = self.names[at].0;
+                let known = schema.uris.get(uri as usize).map_or(0, |uri| uri.names);
+                let locals = &self.locals[uri as usize];
+                // Names of one namespace are numbered as they came: sorted.
+                known + locals.binary_search(&name).map_or(0, |at| at as u32)
+            }
+        }
+    }
+
+    pub(crate) fn uri_of(&self, schema: &Schema, name: u32) -> u32 {
+        match (name as usize).checked_sub(schema.names.len()) {
+            None => schema.names[name as usize].uri,
+            Some(at) => self.names[at].0,
+        }
+    }
+
+    pub(crate) fn local<'a>(&'a self, schema: &'a Schema, name: u32) -> &'a str {
+        match (name as usize).checked_sub(schema.names.len()) {
+            None => schema.local(name),
+            Some(at) => piece(&self.text, self.names[at].1),
+        }
+    }
+
+    pub(crate) fn find(&self, schema: &Schema, uri: u32, local: &str) -> Option<u32> {
+        if (uri as usize) < schema.uris.len()
+            && let Some(name) = schema.find(uri, local)
+        {
+            return Some(name);
+        }
+        if self.names.is_empty() {
+            return None;
+        }
+        let hash = self.hasher.hash_one((uri, local));
+        let base = schema.names.len() as u32;
+        let same = |at: &u32| {
+            let (other, span) = self.names[*at as usize];
+            other == uri && piece(&self.text, span) == local
+        };
+        self.index.find(hash, same).map(|at| base + at)
+    }
+
+    /// Adds a name; numbers rise by one from the schema's on.
+    pub(crate) fn add(&mut self, schema: &Schema, uri: u32, local: &str) -> Result<u32, Cause> {
+        self.room(local.len())?;
+        let at = self.names.len() as u32;
+        let span = add(&mut self.text, local);
+        self.names.push((uri, span));
+        let name = schema.names.len() as u32 + at;
+        self.locals[uri as usize].push(name);
+        let (names, text, hasher) = (&self.names, &self.text, &self.hasher);
+        let hash_of = |at: &u32| {
+            let (uri, span) = names[*at as usize];
+            hasher.hash_one((uri, piece(text, span)))
+        };
+        let hash = hash_of(&at);
+        self.index.insert_unique(hash, at, hash_of);
+        Ok(name)
+    }
+
+    fn initial_prefix(uri: u32) -> Option<&'static str> {
+        match uri {
+            URI_EMPTY => Some(""),
+            URI_XML => Some("xml"),
+            URI_XSI => Some("xsi"),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn prefix_count(&self, uri: u32) -> u32 {
+        let initial = u32::from(Self::initial_prefix(uri).is_some());
+        initial + self.prefixes[uri as usize].len() as u32
+    }
+
+    pub(crate) fn prefix(&self, uri: u32, identifier: u32) -> Option<&str> {
+        let prefixes = &self.prefixes[uri as usize];
+        let at = match Self::initial_prefix(uri) {
+            Some(prefix) if identifier == 0 => return Some(prefix),
+            Some(_) => identifier - 1,
+            None => identifier,
+        };
+        let span = prefixes.get(at as usize)?;
+        Some(piece(&self.text, *span))
+    }
+
+    pub(crate) fn find_prefix(&self, uri: u32, prefix: &str) -> Option<u32> {
+        (0..self.prefix_count(uri)).find(|at| self.prefix(uri, *at) == Some(prefix))
+    }
+
+    pub(crate) fn add_prefix(&mut self, uri: u32, prefix: &str) -> Result<(), Cause> {
+        self.room(prefix.len())?;
+        let span = add(&mut self.text, prefix);
+        self.prefixes[uri as usize].push(span);
+        Ok(())
+    }
+}
+
+/// A value in the table.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    span: Span,
+    name: u32,
+    local: u32,
+}
+
+/// The value partitions: one of all, and one for each name (7.3.3).
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    text: String,
+    /// Bytes of `text` that no entry holds any more.
+    dead: usize,
+    entries: Vec<Entry>,
+    /// The identifier that the next value gets.
+    next: u32,
+    /// For each name the entries of its partition; [`NONE`]: unassigned.
+    partitions: Vec<Vec<u32>>,
+    /// Names whose partitions are not empty.
+    touched: Vec<u32>,
+    index: HashTable<u32>,
+    indexed: bool,
+    hasher: Hasher,
+    capacity: u32,
+    length_max: u32,
+    bytes_max: usize,
+}
+
+/// Where a value was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hit {
+    /// In the partition of its name.
+    Local { identifier: u32, count: u32 },
+    /// In the one of all.
+    Global { identifier: u32, count: u32 },
+}
+
+impl Values {
+    /// As it is at the begin of a stream. `indexed`: values are looked up, not only read back.
+    pub(crate) fn reset(
+        &mut self,
+        indexed: bool,
+        capacity: Option<u32>,
+        length_max: Option<u32>,
+        bytes_max: usize,
+    ) {
+        self.text.clear();
+        self.dead = 0;
+        self.entries.clear();
+        self.next = 0;
+        for name in self.touched.drain(..) {
+            self.partitions[name as usize].clear();
+        }
+        self.index.clear();
+        self.indexed = indexed;
+        self.capacity = capacity.unwrap_or(NONE);
+        self.length_max = length_max.unwrap_or(NONE);
+        self.bytes_max = bytes_max;
+    }
+
+    fn partition(&self, name: u32) -> &[u32] {
+        self.partitions
+            .get(name as usize)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn local_count(&self, name: u32) -> u32 {
+        self.partition(name).len() as u32
+    }
+
+    pub(crate) fn global_count(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// The identifier among all values of one in the partition of a name.
+    pub(crate) fn local_entry(&self, name: u32, identifier: u32) -> Option<u32> {
+        let entry = *self.partition(name).get(identifier as usize)?;
+        (entry != NONE).then_some(entry)
+    }
+
+    pub(crate) fn global(&self, identifier: u32) -> Option<&str> {
+        let entry = self.entries.get(identifier as usize)?;
+        Some(piece(&self.text, entry.span))
+    }
+
+    /// Looks a value up.
+    pub(crate) fn find(&self, name: u32, value: &str) -> Option<Hit> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let same = |at: &u32| piece(&self.text, self.entries[*at as usize].span) == value;
+        let at = *self.index.find(self.hasher.hash_one(value), same)?;
+        let entry = self.entries[at as usize];
+        Some(if entry.name == name {
+            let (identifier, count) = (entry.local, self.local_count(name));
+            Hit::Local { identifier, count }
+        } else {
+            let (identifier, count) = (at, self.global_count());
+            Hit::Global { identifier, count }
+        })
+    }
+
+    /// Adds a value of so many characters that was not found, if the options let it in.
+    pub(crate) fn add(&mut self, name: u32, value: &str, characters: usize) -> Result<(), Cause> {
+        if characters == 0 || characters as u64 > u64::from(self.length_max) || self.capacity == 0 {
+            return Ok(());
+        }
+        if self.text.len() + value.len() > self.bytes_max {
+            self.compact();
+        }
+        if self.text.len() + value.len() > self.bytes_max {
+            return Err(Cause::limit("table_bytes", self.bytes_max as u64));
+        }
+        let at = self.next;
+        if (at as usize) < self.entries.len() {
+            self.remove(at);
+        }
+        if self.partitions.len() <= name as usize {
+            self.partitions.resize_with(name as usize + 1, Vec::new);
+        }
+        let partition = &mut self.partitions[name as usize];
+        if partition.is_empty() {
+            self.touched.push(name);
+        }
+        let local = partition.len() as u32;
+        partition.push(at);
+        let span = add(&mut self.text, value);
+        let entry = Entry { span, name, local };
+        match self.entries.get_mut(at as usize) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+        if self.indexed {
+            let (entries, text, hasher) = (&self.entries, &self.text, &self.hasher);
+            let hash_of = |at: &u32| hasher.hash_one(piece(text, entries[*at as usize].span));
+            self.index
+                .insert_unique(hasher.hash_one(value), at, hash_of);
+        }
+        self.next = at + 1;
+        if self.next == self.capacity {
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes out the value whose identifier is given anew.
+    fn remove(&mut self, at: u32) {
+        let old = self.entries[at as usize];
+        self.partitions[old.name as usize][old.local as usize] = NONE;
+        if self.indexed {
+            let hash = self.hasher.hash_one(piece(&self.text, old.span));
+            if let Ok(found) = self.index.find_entry(hash, |other| *other == at) {
+                found.remove();
+            }
+        }
+        self.dead += old.span.length as usize;
+        if self.dead > 4096 && self.dead > self.text.len() / 2 {
+            // The span of the entry itself is dead; it is written anew.
+            self.entries[at as usize].span = Span::default();
+            self.compact();
+        }
+    }
+
+    /// Lets go of the text of values that were replaced.
+    fn compact(&mut self) {
+        let mut text = String::with_capacity(self.text.len() - self.dead.min(self.text.len()));
+        for entry in &mut self.entries {
+            entry.span = add(&mut text, piece(&self.text, entry.span));
+        }
+        self.text = text;
+        self.dead = 0;
+    }
+}

@@ -1,0 +1,140 @@
+//! Goal: the W3C interoperability suite holds.
+//! Method: every reference stream is decoded and compared with its source; the source is encoded,
+//! decoded back and compared, and its bytes compared with the reference but for the version. The
+//! suite is found through `CHAPPE_TESTDATA`; without it the test says so and passes. `W3C_ONLY=text`
+//! takes only streams whose name contains the text, `W3C_SHOW=n` shows so many failures of a kind.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the suite is found through the environment"
+)]
+
+mod case;
+mod infoset;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use case::{Case, Outcome, Schemas};
+
+/// What must hold of all streams together; it only ever rises.
+const DECODED: usize = 2802;
+const SAME_BYTES: usize = 2567;
+
+/// Unpacks the suite beside the test's other files; none when there is none.
+fn suite() -> Option<PathBuf> {
+    let data = std::env::var_os("CHAPPE_TESTDATA")?;
+    let archive = Path::new(&data).join("exi-testsuite.tar.gz");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exi-testsuite");
+    let done = target.join("done");
+    if !done.exists() {
+        std::fs::create_dir_all(&target).expect("the target directory can be written");
+        let mut tar = Command::new("tar");
+        let status = tar.arg("xzf").arg(&archive).arg("-C").arg(&target).status();
+        let unpacked = status.expect("tar runs").success();
+        assert!(unpacked, "{} unpacks", archive.display());
+        std::fs::write(done, "").expect("the target directory can be written");
+    }
+    Some(target.join("exi"))
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the suite can be read") {
+        let path = entry.expect("the suite can be read").path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.to_string_lossy().contains(".exi") {
+            found.push(path);
+        }
+    }
+}
+
+/// How often each check held and failed, by group.
+#[derive(Default)]
+struct Table {
+    groups: BTreeMap<String, BTreeMap<(&'static str, bool), usize>>,
+    shown: BTreeMap<&'static str, usize>,
+    show: usize,
+}
+
+impl Table {
+    fn add(&mut self, case: &Case, what: &'static str, outcome: &Outcome) {
+        let good = matches!(outcome, Outcome::Ok);
+        let group = self.groups.entry(case.group.clone()).or_default();
+        *group.entry((what, good)).or_default() += 1;
+        if let Outcome::Failed(detail) = outcome {
+            let count = self.shown.entry(what).or_default();
+            *count += 1;
+            if *count <= self.show {
+                println!("not {what}: {}: {detail}", case.label);
+            }
+        }
+    }
+
+    fn sum(&self, what: &'static str, good: bool) -> usize {
+        let counts = self
+            .groups
+            .values()
+            .filter_map(|group| group.get(&(what, good)));
+        counts.sum()
+    }
+
+    fn print(&self) {
+        for (group, counts) in &self.groups {
+            let count = |what, good| counts.get(&(what, good)).copied().unwrap_or_default();
+            let pair = |what| {
+                format!(
+                    "{} of {}",
+                    count(what, true),
+                    count(what, true) + count(what, false)
+                )
+            };
+            println!(
+                "{group}: decoded {}, round trip {}, same bytes {}",
+                pair("decoded"),
+                pair("round trip"),
+                pair("same bytes"),
+            );
+        }
+    }
+}
+
+#[test]
+fn canon_streams() {
+    let Some(suite) = suite() else {
+        eprintln!("skipped: CHAPPE_TESTDATA is not set");
+        return;
+    };
+    let mut streams = Vec::new();
+    files(&suite.join("encodings/Canon"), &mut streams);
+    streams.sort();
+    let only = std::env::var("W3C_ONLY").unwrap_or_default();
+    streams.retain(|stream| stream.to_string_lossy().contains(&only));
+    let mut table = Table {
+        show: std::env::var("W3C_SHOW").map_or(0, |count| count.parse().unwrap_or(0)),
+        ..Table::default()
+    };
+    let mut schemas = Schemas::default();
+    for stream in &streams {
+        let case = Case::of(&suite, stream);
+        for (what, outcome) in case.run(&mut schemas) {
+            table.add(&case, what, &outcome);
+        }
+    }
+    table.print();
+    assert_eq!(
+        table.sum("round trip", false),
+        0,
+        "what is encoded is decoded to the same"
+    );
+    if only.is_empty() {
+        assert!(
+            table.sum("decoded", true) >= DECODED,
+            "{}",
+            table.sum("decoded", true)
+        );
+        let same = table.sum("same bytes", true);
+        assert!(same >= SAME_BYTES, "{same}");
+    }
+}
