@@ -7,7 +7,8 @@
 
 use crate::frame::{Body, Definition, HEADER_BYTES, Header, Kind};
 use crate::index::FrameRef;
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
+use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
+use crate::snapshot::{Snapshot, snapshot_name};
 use crate::{Disk, Error, File, Level, Options};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -124,13 +125,28 @@ pub(crate) struct Writer {
     pub(crate) marks: BTreeMap<u32, (u64, u64)>,
     /// How many streams have records in a segment that are not trimmed; none: not in here.
     pub(crate) live: BTreeMap<u32, u32>,
+    /// Segments that are damaged and what they lack: stream, first and last number. Each counts once
+    /// in `live` for that.
+    pub(crate) damaged: Vec<(u32, Vec<Lacks>)>,
     /// A segment may have become free of such records.
     pub(crate) look_for_dead: bool,
     /// Number and length of all segments but the present one.
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
+    /// What the buffer holds, for the snapshot.
+    pub(crate) laid: Vec<Laid>,
+    /// What the present segment holds; `None` when something in it is damaged.
+    pub(crate) snapshot: Option<Snapshot>,
+    /// Of segments that were sealed, to be written.
+    pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) done: Done,
 }
+
+/// Missing numbers of a stream: its name, first and last.
+pub(crate) type Lacks = (String, u64, u64);
+
+/// A frame that was laid out: header, offset, checksum, and its body if that is no records'.
+pub(crate) struct Laid(Header, u32, u32, Vec<u8>);
 
 fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
@@ -194,6 +210,7 @@ impl Writer {
         let mut undo = Vec::new();
         let (mut placed, mut power) = (Vec::new(), false);
         self.buffer.clear();
+        self.laid.clear();
         while let Some(draft) = drafts.peek() {
             let bytes = draft.frame_bytes();
             let fits = placed.is_empty() || self.offset + bytes <= limit;
@@ -219,6 +236,7 @@ impl Writer {
             }
             return Err(self.cut_back(&error));
         }
+        self.note_laid();
         self.done.bytes += self.buffer.len() as u64;
         self.done.groups += 1;
         if power {
@@ -242,7 +260,7 @@ impl Writer {
                 let mark = (draft.epoch, draft.first.max(known));
                 self.marks.insert(draft.stream, mark);
             }
-            Kind::Records | Kind::Open | Kind::Close => {}
+            Kind::Records | Kind::Fill | Kind::Open | Kind::Close => {}
         }
     }
 
@@ -264,6 +282,17 @@ impl Writer {
         }
     }
 
+    /// After a trim or records put back: lets go of damaged segments that lack nothing any more.
+    pub(crate) fn review_damaged(&mut self, missing: impl Fn(&str, u64, u64) -> bool) {
+        let lacks = |gaps: &[Lacks]| {
+            gaps.iter()
+                .any(|(stream, from, last)| missing(stream, *from, *last + 1))
+        };
+        let whole = self.damaged.extract_if(.., |(_, gaps)| !lacks(gaps));
+        let whole: Vec<u32> = whole.map(|(segment, _)| segment).collect();
+        self.leave(&whole);
+    }
+
     /// Bytes that may be written; unknown is taken as enough, the write itself will tell.
     pub(crate) fn room(&self) -> Result<u64, Fault> {
         let Ok(free) = self.disk.free_bytes() else {
@@ -272,6 +301,29 @@ impl Writer {
         match free.checked_sub(self.options.reserve_bytes) {
             Some(room) => Ok(room),
             None => Err(Fault::Full(free)),
+        }
+    }
+
+    /// What was laid out is in the file.
+    fn note_laid(&mut self) {
+        let Some(snapshot) = &mut self.snapshot else {
+            return;
+        };
+        for Laid(header, offset, crc, body) in self.laid.drain(..) {
+            snapshot.push(&header, offset, crc, &body);
+        }
+    }
+
+    /// Writes the snapshots of the segments that were sealed, but for those that are known to be
+    /// damaged.
+    pub(crate) fn save_snapshots(&mut self, damaged: impl Fn(u32) -> bool) {
+        for snapshot in self.snapshots.drain(..) {
+            let number = snapshot.header.number;
+            let there = self.older.iter().any(|(older, _)| *older == number);
+            if there && !snapshot.spoilt && !damaged(number) {
+                // Without it the next opening reads the segment.
+                let _ = snapshot.save(&*self.disk);
+            }
         }
     }
 
@@ -289,7 +341,7 @@ impl Writer {
             synced: self.synced as u32,
             epoch: draft.epoch,
             first: match draft.kind {
-                Kind::Records => draft.first,
+                Kind::Records | Kind::Fill => draft.first,
                 Kind::Definition | Kind::Trim => track.next,
                 Kind::Open | Kind::Close => 0,
             },
@@ -302,6 +354,11 @@ impl Writer {
         let (bytes, crc) = header.encode(salt(self.store, self.segment), offset);
         self.buffer.extend_from_slice(&bytes);
         self.buffer.extend_from_slice(&body.bytes);
+        let kept = match draft.kind {
+            Kind::Definition | Kind::Trim => body.bytes.clone(),
+            Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
+        };
+        self.laid.push(Laid(header, offset, crc, kept));
         self.previous = crc;
         self.offset += header.frame_bytes();
         if draft.kind == Kind::Records {
@@ -363,6 +420,7 @@ impl Writer {
             ));
         };
         let header = SegmentHeader {
+            version: FORMAT_VERSION,
             number,
             store: self.store,
             previous: self.previous,
@@ -371,6 +429,7 @@ impl Writer {
         let before = (self.segment, self.offset, self.previous, self.synced);
         let tracks = self.tracks.clone();
         self.buffer.clear();
+        self.laid.clear();
         (self.segment, self.offset, self.synced) = (number, SEGMENT_HEADER_BYTES as u64, 0);
         self.tracks.values_mut().for_each(|track| track.back = 0);
         let definitions = std::mem::take(&mut self.definitions);
@@ -397,6 +456,9 @@ impl Writer {
                 self.file = file;
                 (self.base, self.synced) = (self.offset, self.offset);
                 self.roll = false;
+                let sealed = self.snapshot.replace(Snapshot::new(header));
+                self.snapshots.extend(sealed);
+                self.note_laid();
                 self.older.push_back((before.0, before.1));
                 self.look_for_dead = true;
                 Ok(())
@@ -419,6 +481,11 @@ impl Writer {
             .map(|(number, _)| *number)
     }
 
+    /// Removes a segment's snapshot, if there is one; left behind, the next opening removes it.
+    fn remove_snapshot(&self, number: u32) {
+        let _ = self.disk.remove(&snapshot_name(number));
+    }
+
     /// Removes the oldest segment.
     pub(crate) fn remove_oldest(&mut self) -> Result<(), Fault> {
         let Some((number, _)) = self.older.pop_front() else {
@@ -426,6 +493,7 @@ impl Writer {
         };
         self.live.remove(&number);
         let name = segment_name(number);
+        self.remove_snapshot(number);
         self.disk
             .remove(&name)
             .map_err(|error| failed("remove", &name, &error))?;
@@ -448,6 +516,7 @@ impl Writer {
         self.sync()?;
         for &number in &dead {
             let name = segment_name(number);
+            self.remove_snapshot(number);
             let removed = self.disk.remove(&name);
             removed.map_err(|error| failed("remove", &name, &error))?;
         }

@@ -43,6 +43,9 @@ pub trait File: Send {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// What the system holds of the file in memory is not needed: the next read should come from the
+    /// disk itself. A wish.
+    fn forget(&self) {}
     /// Cuts the file to `length` bytes.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 }

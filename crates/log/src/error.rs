@@ -96,6 +96,26 @@ pub enum Error {
         /// The last number given out.
         last: u64,
     },
+    /// Records were to be put back whose numbers are not all missing.
+    #[error("records {from} to {} of stream {stream} are not all missing", next - 1)]
+    NotMissing {
+        /// The stream's name.
+        stream: String,
+        /// First number.
+        from: u64,
+        /// The number after the last.
+        next: u64,
+    },
+    /// Records were to be put back that are of another epoch than the missing ones.
+    #[error("record {sequence} of stream {stream} is not of epoch {epoch}")]
+    OtherEpoch {
+        /// The stream's name.
+        stream: String,
+        /// First number.
+        sequence: u64,
+        /// The epoch of what was to be put back.
+        epoch: u64,
+    },
     /// A batch without records.
     #[error("the batch has no records")]
     EmptyBatch,

@@ -15,7 +15,8 @@
 //! | 20 | bytes of the segment known to be synced, u32 | | 64 | body's checksum, u32 |
 //! | 24 | epoch, u64 | | 68 | header's checksum, u32 |
 //!
-//! A body of records is (time i64, length u32, payload) repeated; that of a trim mark is the first
+//! Records that were put back into a gap are a frame of their own kind, out of order. A body of
+//! records is (time i64, length u32, payload) repeated; that of a trim mark is the first
 //! number that is kept, u64. Definitions and trim marks have the stream's next number as theirs.
 
 use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
@@ -44,6 +45,8 @@ pub(crate) enum Kind {
     Close = 4,
     /// A stream's records before a number count no more.
     Trim = 5,
+    /// Records of one stream that were missing, put back under their own numbers.
+    Fill = 6,
 }
 
 /// A frame's header but for its checksum.
@@ -120,6 +123,7 @@ impl Header {
             3 => Kind::Open,
             4 => Kind::Close,
             5 => Kind::Trim,
+            6 => Kind::Fill,
             _ => return None,
         };
         let header = Header {
@@ -141,7 +145,7 @@ impl Header {
 
     fn plausible(&self) -> bool {
         match self.kind {
-            Kind::Records => {
+            Kind::Records | Kind::Fill => {
                 self.stream != 0 && self.count != 0 && self.first != 0 && self.first < MAX_SEQUENCE
             }
             Kind::Definition | Kind::Trim => {
@@ -394,7 +398,7 @@ mod tests {
             let mut bytes = fill;
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[5..8].copy_from_slice(&[0; 3]);
-            bytes[4] %= 6;
+            bytes[4] %= 7;
             let crc = checksum(salt, 5, &bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());
             if let Some((header, _)) = Header::decode(&bytes, salt, 5) {

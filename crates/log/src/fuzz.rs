@@ -2,7 +2,7 @@
 //! contradict each other.
 
 use crate::frame::{HEADER_BYTES, MAGIC, reseal};
-use crate::segment::{SegmentHeader, salt, segment_name};
+use crate::segment::{FORMAT_VERSION, SegmentHeader, salt, segment_name};
 use crate::{Error, Level, MemoryDisk, Options, Position, Store, check};
 
 /// Recovers a log whose only segment is made of these bytes, twice: as they are, and with all
@@ -15,6 +15,7 @@ pub fn fuzz_recover(bytes: &[u8]) {
 
     let store = 7;
     let header = SegmentHeader {
+        version: FORMAT_VERSION,
         number: 1,
         store,
         previous: 0,

@@ -3,8 +3,11 @@
 //! The newest frames of a stream are held as exact places (the tail); older ones as chunks of 64
 //! frames within one segment, of which only the ends are known. Inside a chunk the way is found by
 //! the frames' back offsets or by reading through. A chunk never spans a gap or two segments.
+//!
+//! What was put back into a gap (a fill) lies in a later segment, out of order; it is kept beside the
+//! chunks and goes before them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Frames of a chunk: 48 bytes of memory for so many frames, and at most so many steps of reading.
 pub(crate) const CHUNK_FRAMES: usize = 64;
@@ -44,6 +47,26 @@ pub(crate) struct Chunk {
     pub(crate) bytes: u32,
 }
 
+/// Records put back: the numbers from `from` to before `next` are in this frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fill {
+    from: u64,
+    next: u64,
+    segment: u32,
+    frame: FrameRef,
+}
+
+/// How many records of a stream were lost, and why, since the log was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// Numbers found missing.
+    pub(crate) corrupt: u64,
+    /// Of these, numbers that were put back.
+    pub(crate) filled: u64,
+    /// Records removed by the size limit.
+    pub(crate) removed: u64,
+}
+
 /// What to read for a wanted number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -51,6 +74,8 @@ pub(crate) enum Plan {
     Frames(u32, Vec<FrameRef>),
     /// A chunk whose frames have to be found.
     Chunk(Chunk),
+    /// This frame of a segment, in which the number was put back.
+    Fill(u32, FrameRef),
     /// The number is missing; reading goes on at the second one.
     Gap(u64, u64),
     /// It is not there yet.
@@ -69,7 +94,14 @@ pub(crate) struct Index {
     next: u64,
     /// Missing numbers (first, and the one after the last), ascending.
     gaps: Vec<(u64, u64)>,
+    /// What was put back, ascending, without overlaps.
+    fills: Vec<Fill>,
+    /// What was put back and is corrupt itself; its segment stays until the numbers are trimmed.
+    spoilt: Vec<Fill>,
+    /// How many of the chunks, the tail and the fills are in each segment.
+    segments: BTreeMap<u32, u32>,
     bytes: u64,
+    losses: Losses,
 }
 
 impl Index {
@@ -82,8 +114,50 @@ impl Index {
             first,
             next: first,
             gaps: Vec::new(),
+            fills: Vec::new(),
+            spoilt: Vec::new(),
+            segments: BTreeMap::new(),
             bytes: 0,
+            losses: Losses::default(),
         }
+    }
+
+    /// What was lost since opening.
+    pub(crate) fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// From now on losses are counted; what is missing already counts.
+    pub(crate) fn count_losses(&mut self) {
+        self.losses = Losses {
+            corrupt: self.missing(),
+            ..Losses::default()
+        };
+    }
+
+    /// How many numbers are missing now.
+    pub(crate) fn missing(&self) -> u64 {
+        self.gaps.iter().map(|(from, next)| next - from).sum()
+    }
+
+    /// One entry more in a segment; whether it is the first.
+    fn hold(&mut self, segment: u32) -> bool {
+        let entries = self.segments.entry(segment).or_default();
+        *entries += 1;
+        *entries == 1
+    }
+
+    /// One entry less in a segment; whether it was the last.
+    fn release(&mut self, segment: u32) -> bool {
+        let Some(entries) = self.segments.get_mut(&segment) else {
+            return false;
+        };
+        *entries -= 1;
+        let last = *entries == 0;
+        if last {
+            self.segments.remove(&segment);
+        }
+        last
     }
 
     pub(crate) fn first(&self) -> u64 {
@@ -109,7 +183,7 @@ impl Index {
     /// Adds the frame that continues the stream; whether it is the only one held in its segment.
     pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) -> bool {
         debug_assert_eq!(frame.first, self.next, "frames are pushed in order");
-        let entered = self.segments().next_back() != Some(segment);
+        let entered = !self.segments.contains_key(&segment);
         if segment != self.tail_segment {
             self.seal(self.tail.len());
             self.tail_segment = segment;
@@ -118,14 +192,109 @@ impl Index {
         }
         self.next = frame.next();
         self.bytes += u64::from(frame.bytes);
+        if self.tail.is_empty() {
+            self.hold(segment);
+        }
         self.tail.push(frame);
         entered
     }
 
-    /// The segments of the held frames, ascending; one may come several times.
+    /// Adds a chunk that continues the stream.
+    pub(crate) fn push_chunk(&mut self, chunk: Chunk) {
+        debug_assert_eq!(chunk.first, self.next, "chunks are pushed in order");
+        self.seal(self.tail.len());
+        self.next = chunk.next;
+        self.bytes += u64::from(chunk.bytes);
+        self.hold(chunk.segment);
+        self.chunks.push_back(chunk);
+    }
+
+    /// All frames as chunks.
+    pub(crate) fn sealed(mut self) -> VecDeque<Chunk> {
+        self.seal(self.tail.len());
+        self.chunks
+    }
+
+    /// The segments of the held frames, ascending.
     pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = u32> {
-        let tail = (!self.tail.is_empty()).then_some(self.tail_segment);
-        self.chunks.iter().map(|chunk| chunk.segment).chain(tail)
+        self.segments.keys().copied()
+    }
+
+    /// The chunks within a segment, and the tail as one, with the numbers that are in them.
+    pub(crate) fn numbers_in(&self, segment: u32) -> Vec<(u64, u64)> {
+        let chunks = self.chunks.iter().filter(|chunk| chunk.segment == segment);
+        let mut numbers: Vec<_> = chunks.map(|chunk| (chunk.first, chunk.next)).collect();
+        if let (Some(first), true) = (self.tail.first(), self.tail_segment == segment) {
+            numbers.push((first.first, self.next));
+        }
+        let fills = self.fills.iter().filter(|fill| fill.segment == segment);
+        numbers.extend(fills.map(|fill| (fill.from, fill.next)));
+        numbers
+    }
+
+    /// Adds a frame that puts numbers back, as far as no other one has; whether it is the only one
+    /// held in its segment.
+    pub(crate) fn fill(&mut self, segment: u32, frame: FrameRef) -> bool {
+        let mut entered = false;
+        let (mut from, end) = (frame.first.max(self.first), frame.next().min(self.next));
+        while from < end {
+            let at = self.fills.partition_point(|fill| fill.next <= from);
+            let next = match self.fills.get(at) {
+                Some(fill) if fill.from <= from => {
+                    from = fill.next;
+                    continue;
+                }
+                Some(fill) => end.min(fill.from),
+                None => end,
+            };
+            let fill = Fill {
+                from,
+                next,
+                segment,
+                frame,
+            };
+            self.fills.insert(at, fill);
+            if self.hold(segment) {
+                entered = true;
+            }
+            self.bytes += u64::from(frame.bytes);
+            let before = self.missing();
+            self.gaps = without(&self.gaps, from, next);
+            self.losses.filled += before - self.missing();
+            from = next;
+        }
+        entered
+    }
+
+    /// What was put back in this frame cannot be read: it is missing (again).
+    pub(crate) fn unfill(&mut self, segment: u32, offset: u32) {
+        let is = |fill: &Fill| fill.segment == segment && fill.frame.offset == offset;
+        let (gone, stay): (Vec<_>, Vec<_>) = self.fills.drain(..).partition(is);
+        self.fills = stay;
+        for fill in &gone {
+            self.add_gap(fill.from, fill.next);
+        }
+        self.spoilt.extend(gone);
+    }
+
+    /// What is missing that was not in `before`: first and last numbers.
+    pub(crate) fn new_gaps(&self, before: &Index) -> Vec<(u64, u64)> {
+        let old = before.gaps.iter();
+        let new = old.fold(self.gaps.clone(), |new, gap| without(&new, gap.0, gap.1));
+        new.iter().map(|&(from, next)| (from, next - 1)).collect()
+    }
+
+    /// Whether every number is missing.
+    pub(crate) fn misses(&self, from: u64, next: u64) -> bool {
+        let at = self.gaps.partition_point(|gap| gap.1 <= from);
+        self.gaps
+            .get(at)
+            .is_some_and(|gap| gap.0 <= from && next <= gap.1)
+    }
+
+    /// Whether any of the numbers is missing.
+    pub(crate) fn misses_some(&self, from: u64, next: u64) -> bool {
+        self.gaps.iter().any(|gap| gap.0 < next && from < gap.1)
     }
 
     /// The numbers up to `next` are missing.
@@ -143,6 +312,23 @@ impl Index {
         if next <= self.first {
             return; // trimmed while it was read
         }
+        let before = self.missing();
+        let mut from = from.max(self.first);
+        for fill in self.fills.clone() {
+            if fill.from < next && from < fill.next {
+                if from < fill.from {
+                    self.insert_gap(from, fill.from);
+                }
+                from = fill.next;
+            }
+        }
+        if from < next {
+            self.insert_gap(from, next);
+        }
+        self.losses.corrupt += self.missing() - before;
+    }
+
+    fn insert_gap(&mut self, from: u64, next: u64) {
         let at = self.gaps.partition_point(|gap| gap.1 < from);
         let (mut low, mut high, mut until) = (from, next, at);
         while until < self.gaps.len() && self.gaps[until].0 <= high {
@@ -156,10 +342,12 @@ impl Index {
     fn seal(&mut self, frames: usize) {
         let rest = self.tail.split_off(frames);
         let sealed = std::mem::replace(&mut self.tail, rest);
+        let all = self.tail.is_empty() && !sealed.is_empty();
         for part in sealed.chunks(CHUNK_FRAMES) {
             let (Some(first), Some(last)) = (part.first(), part.last()) else {
                 continue;
             };
+            self.hold(self.tail_segment);
             self.chunks.push_back(Chunk {
                 first: first.first,
                 next: last.next(),
@@ -171,21 +359,31 @@ impl Index {
                 bytes: part.iter().map(|f| f.bytes).fold(0, u32::saturating_add),
             });
         }
+        if all {
+            self.release(self.tail_segment);
+        }
     }
 
-    /// Forgets segments up to and including `segment`.
-    pub(crate) fn trim(&mut self, segment: u32) {
-        while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.segment <= segment) {
-            self.bytes -= u64::from(chunk.bytes).min(self.bytes);
-            self.first = chunk.next;
-            self.chunks.pop_front();
+    /// Forgets segments up to and including `segment`, which the size limit removes; the segments in
+    /// which nothing is held any more.
+    pub(crate) fn trim(&mut self, segment: u32) -> Vec<u32> {
+        let old = self.first;
+        let mut first = old;
+        for chunk in self.chunks.iter().take_while(|it| it.segment <= segment) {
+            first = first.max(chunk.next);
         }
-        if self.tail_segment <= segment && self.chunks.is_empty() && !self.tail.is_empty() {
-            self.tail.clear();
-            self.bytes = 0;
-            self.first = self.next;
+        let chunks_stay = self.chunks.iter().any(|chunk| chunk.segment > segment);
+        if self.tail_segment <= segment && !chunks_stay && !self.tail.is_empty() {
+            first = self.next;
         }
-        self.trim_gaps();
+        for fill in self.fills.iter().filter(|fill| fill.segment <= segment) {
+            first = first.max(fill.next);
+        }
+        let missing_before = self.missing();
+        let left = self.trim_to(first);
+        let missing = missing_before - self.missing();
+        self.losses.removed += (self.first - old).saturating_sub(missing);
+        left
     }
 
     /// Forgets the records before a number; the segments in which nothing is held any more.
@@ -198,9 +396,18 @@ impl Index {
         self.trim_gaps();
         let mut bytes = 0;
         while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.next <= self.first) {
+            let chunk = *chunk;
             bytes += u64::from(chunk.bytes);
-            left.push(chunk.segment);
+            left.extend(self.release(chunk.segment).then_some(chunk.segment));
             self.chunks.pop_front();
+        }
+        let first = self.first;
+        let past = |fill: &Fill| fill.next <= first;
+        let mut gone: Vec<Fill> = self.fills.extract_if(.., |fill| past(fill)).collect();
+        gone.extend(self.spoilt.extract_if(.., |fill| past(fill)));
+        for fill in gone {
+            bytes += u64::from(fill.frame.bytes);
+            left.extend(self.release(fill.segment).then_some(fill.segment));
         }
         if self.chunks.is_empty() {
             let frames = self
@@ -211,20 +418,20 @@ impl Index {
                 .drain(..frames)
                 .map(|frame| u64::from(frame.bytes))
                 .sum::<u64>();
-            left.extend((frames > 0).then_some(self.tail_segment));
+            if frames > 0 && self.tail.is_empty() {
+                let segment = self.tail_segment;
+                left.extend(self.release(segment).then_some(segment));
+            }
         }
         self.bytes -= bytes.min(self.bytes);
-        left.dedup();
-        let stays = self.segments().next();
-        left.retain(|segment| Some(*segment) != stays);
         left
     }
 
     /// A gap right after what was removed is no longer of interest.
     fn trim_gaps(&mut self) {
         while let Some(&(from, next)) = self.gaps.first().filter(|gap| gap.0 <= self.first) {
-            self.first = self.first.max(next.min(self.next));
             debug_assert!(from < next);
+            self.first = self.first.max(next.min(self.next));
             self.gaps.remove(0);
         }
     }
@@ -240,6 +447,10 @@ impl Index {
         let after = self.gaps.partition_point(|gap| gap.1 <= from);
         if let Some(gap) = self.gaps.get(after).filter(|gap| gap.0 <= from) {
             return Plan::Gap(from, gap.1);
+        }
+        let at = self.fills.partition_point(|fill| fill.next <= from);
+        if let Some(fill) = self.fills.get(at).filter(|fill| fill.from <= from) {
+            return Plan::Fill(fill.segment, fill.frame);
         }
         let at = self.chunks.partition_point(|chunk| chunk.next <= from);
         if let Some(chunk) = self.chunks.get(at) {
@@ -264,7 +475,13 @@ impl Index {
             .tail
             .iter()
             .filter(|f| f.next() > from && hit(f.time_min, f.time_max));
-        chunk.chain(tail.map(|f| f.first.max(from))).next()
+        let fill = self
+            .fills
+            .iter()
+            .find(|f| f.next > from && hit(f.frame.time_min, f.frame.time_max));
+        let fill = fill.map(|f| f.from.max(from));
+        let ordered = chunk.chain(tail.map(|f| f.first.max(from))).next();
+        ordered.into_iter().chain(fill).min()
     }
 
     /// The place of the stream's last frame.
@@ -274,6 +491,16 @@ impl Index {
             None => self.chunks.back().map(|chunk| (chunk.segment, chunk.last)),
         }
     }
+}
+
+/// The ranges without the numbers from `from` to before `next`.
+fn without(gaps: &[(u64, u64)], from: u64, next: u64) -> Vec<(u64, u64)> {
+    let parts = gaps.iter().flat_map(|&(low, high)| {
+        let before = (low, high.min(from));
+        let after = (low.max(next), high);
+        [before, after].into_iter().filter(|part| part.0 < part.1)
+    });
+    parts.collect()
 }
 
 #[cfg(test)]
@@ -350,6 +577,7 @@ mod tests {
             left.extend(index.trim_to(before));
             assert_eq!(index.first(), before.max(1));
             let kept = index.segments().next().unwrap_or(11);
+            assert!(index.segments().is_sorted());
             assert!(left.iter().all(|gone| *gone < kept), "{before}: {left:?}");
             if (2..10_001).contains(&before) {
                 assert_eq!(index.plan(before - 1), Plan::Gap(before - 1, before));

@@ -13,8 +13,17 @@
 //!
 //! Each stream is trimmed by itself ([`Stream::trim`]): a mark in the log says from which number on
 //! records are kept, and a segment in which no stream keeps one is removed. A segment stays as long
-//! as one record in it is kept, however slow its stream; [`Options::retain_bytes`] bounds the whole
+//! as one record in it is kept, however slow its stream, or as long as it is damaged and what it lacks
+//! is neither trimmed nor put back; [`Options::retain_bytes`] bounds the whole
 //! by removing the oldest segments, whatever they hold.
+//!
+//! Damage in the middle is named and kept, and its numbers are a gap: [`Stream::fill`] puts records
+//! back that somebody else still has, [`Store::scrub`] looks for rot before it is needed, and
+//! [`Store::lost`] counts what is gone and why.
+//!
+//! Beside each segment that is not written any more lies what it holds in short (`.index`), so that
+//! opening reads the newest segment alone. Such a file is a cache: where it does not fit, the segment
+//! is read.
 //!
 //! What is not done here: no clock (times are the caller's), no replication, no compression, no
 //! deletion of single records, no moving of a slow stream's old records into newer segments. A copy of
@@ -52,7 +61,9 @@ mod queue;
 mod read;
 mod recover;
 mod report;
+mod scrub;
 mod segment;
+mod snapshot;
 mod step;
 mod store;
 mod stream;
@@ -68,11 +79,12 @@ pub use options::{
 };
 /// Reads a log without changing anything and says what it holds.
 pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
-    Ok(recover::scan(disk)?.report())
+    Ok(recover::scan(disk, recover::Read::All)?.report())
 }
 
 pub use ack::{Appended, Trimmed};
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
+pub use scrub::Scrubbed;
 pub use store::{Committed, Counters, Store};
 pub use stream::Stream;
 
@@ -117,6 +129,24 @@ pub enum Health {
     Failed(String),
     /// The disk is full; resumes by itself.
     Full,
+}
+
+/// How many records of a stream were lost, and why, since the log was opened. What an incomplete end
+/// took is not in here: nobody knows how much that was, and the stream's new epoch tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The stream.
+    pub stream: String,
+    /// Records found corrupt or gone from the middle, by opening, reading or scrubbing.
+    pub corrupt: u64,
+    /// Of these, records that were put back by [`Stream::fill`].
+    pub filled: u64,
+    /// Records removed by [`Options::retain_bytes`], whoever may have wanted them.
+    pub size_limit: u64,
+    /// Records refused because the queue or the disk was full; whoever brought them was told.
+    pub refused: u64,
+    /// Records that are missing from the middle now.
+    pub missing: u64,
 }
 
 /// A stream at a glance.

@@ -6,12 +6,14 @@
 
 use crate::commit::{Defined, Draft, Fault, Track, Writer};
 use crate::frame::Kind;
-use crate::recover::{Scanned, scan};
+use crate::recover::{Read, Scanned, scan};
 use crate::segment::{
-    Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name, segment_number,
+    FORMAT_VERSION, Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name,
+    segment_number,
 };
+use crate::snapshot::{Snapshot, snapshot_number};
 use crate::{Disk, EpochReason, Error, Level, MAX_EPOCHS, NewEpoch, Options, Recovery};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Epochs stay below 2^53: exact as a number in JSON.
@@ -41,17 +43,14 @@ pub(crate) struct Opened {
 
 /// Opens or creates the log of a directory.
 pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result<Opened, Error> {
-    for name in at("list", "the directory", disk.list())? {
-        if name.ends_with(UNFINISHED) {
-            at("remove", &name, disk.remove(&name))?;
-        }
-    }
-    let mut scanned = scan(&**disk)?;
+    clean_up(&**disk)?;
+    let mut scanned = scan(&**disk, Read::Unknown)?;
     let mut recovery = Recovery {
         created: scanned.segments.is_empty(),
         clean: scanned.clean,
         copied: scanned.copied,
         segments: scanned.segments.len(),
+        indexed: scanned.indexed,
         records: scanned.records,
         streams: scanned.streams.values().map(Scanned::info).collect(),
         torn_tail: scanned.torn.clone(),
@@ -93,10 +92,14 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
             .into_iter()
             .for_each(|segment| writer.enter(segment));
     }
-    // A damaged segment stays for whoever wants to look at it, until the size limit takes it.
-    let damaged = scanned.corrupt.iter().filter(|range| !range.absent());
-    for number in damaged.filter_map(|range| segment_number(&range.segment)) {
-        writer.enter(number);
+    // A damaged segment stays as long as what it lacks is neither trimmed nor put back.
+    for range in scanned.corrupt.iter().filter(|range| !range.absent()) {
+        if let Some(number) = segment_number(&range.segment)
+            && !range.gaps.is_empty()
+        {
+            writer.enter(number);
+            writer.damaged.push((number, range.gaps.clone()));
+        }
     }
     mark_open(&mut writer, &scanned, &recovery)?;
     if marker_needed {
@@ -108,6 +111,19 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         recovery,
         drawn,
     })
+}
+
+/// Removes what is half made, and snapshots whose segments are gone.
+fn clean_up(disk: &dyn Disk) -> Result<(), Error> {
+    let names = at("list", "the directory", disk.list())?;
+    let segments: BTreeSet<u32> = names.iter().filter_map(|it| segment_number(it)).collect();
+    for name in &names {
+        let orphan = snapshot_number(name).is_some_and(|number| !segments.contains(&number));
+        if name.ends_with(UNFINISHED) || orphan {
+            at("remove", name, disk.remove(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Gives a new epoch to each stream whose highest number may be unknown.
@@ -172,17 +188,21 @@ fn end_of_log(
         let name = segment_name(last);
         at("remove", &name, disk.remove(&name))?;
         scanned.segments.pop();
+        // Its number is given anew, to a segment that is read the next time.
+        scanned.last_snapshot = None;
         number = last;
     }
     let (segment, file, offset, roll) = match scanned.segments.pop() {
         None => {
             let header = SegmentHeader {
+                version: FORMAT_VERSION,
                 number,
                 store,
                 previous: 0,
                 previous_bytes: 0,
             };
             let made = Writer::make_segment(&**disk, header, &[]);
+            scanned.last_snapshot = Some(Snapshot::new(header));
             let file = made.map_err(|error| fault(error, options))?;
             (number, file, SEGMENT_HEADER_BYTES as u64, false)
         }
@@ -202,6 +222,11 @@ fn end_of_log(
             (last, file, end, !recovery.rewritten)
         }
     };
+    // A program that reads the old version would not know what is put into the file now.
+    let older = scanned
+        .versions
+        .get(&segment)
+        .is_some_and(|it| *it < FORMAT_VERSION);
     Ok(Writer {
         disk: Arc::clone(disk),
         options: options.clone(),
@@ -212,14 +237,18 @@ fn end_of_log(
         base: SEGMENT_HEADER_BYTES as u64,
         synced: offset,
         previous: scanned.last_crc,
-        roll,
+        roll: roll || older,
         tracks: Default::default(),
         definitions: Default::default(),
         marks: Default::default(),
         live: Default::default(),
         look_for_dead: true,
         older: VecDeque::from(std::mem::take(&mut scanned.segments)),
+        damaged: Vec::new(),
         buffer: Vec::new(),
+        laid: Vec::new(),
+        snapshot: scanned.last_snapshot.take(),
+        snapshots: std::mem::take(&mut scanned.snapshots),
         done: Default::default(),
     })
 }

@@ -5,6 +5,7 @@ use crate::commit::{Draft, Fault, Writer};
 use crate::frame::Kind;
 use crate::index::FrameRef;
 use crate::read::Reader;
+use crate::scrub::Scrub;
 use crate::stream::Core;
 use crate::{Commit, Counters, Disk, Error, Health, Level, Options, QueueFull};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,6 +54,7 @@ pub(crate) struct Queue {
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) reader: Reader,
+    pub(crate) scrub: Mutex<Scrub>,
     pub(crate) queue: Mutex<Queue>,
     /// There is work, or the store is closing.
     pub(crate) work: Condvar,
@@ -65,6 +67,7 @@ impl Shared {
         Shared {
             options,
             reader: Reader::new(disk, store),
+            scrub: Mutex::default(),
             queue: Mutex::new(Queue {
                 pending: VecDeque::new(),
                 bytes: 0,
@@ -160,15 +163,21 @@ impl Shared {
         group: &mut VecDeque<Pending>,
     ) {
         let done: Vec<Pending> = group.drain(..placed.len()).collect();
-        let (mut bytes, mut records) = (0, 0);
+        let (mut bytes, mut records, mut reviewed) = (0, 0, false);
         let mut wakers = Vec::new();
         for (pending, frame) in done.iter().zip(placed) {
             bytes += pending.draft.body.bytes.len();
             writer.define(&pending.draft);
+            reviewed |= matches!(pending.draft.kind, Kind::Trim | Kind::Fill);
             match pending.draft.kind {
                 Kind::Records => {
                     records += u64::from(frame.count);
                     if pending.core.committed(writer.segment, frame, &mut wakers) {
+                        writer.enter(writer.segment);
+                    }
+                }
+                Kind::Fill => {
+                    if pending.core.filled(writer.segment, frame) {
                         writer.enter(writer.segment);
                     }
                 }
@@ -178,6 +187,12 @@ impl Shared {
         }
         {
             let mut queue = self.lock();
+            if reviewed && !writer.damaged.is_empty() {
+                writer.review_damaged(|name, from, next| {
+                    let core = queue.streams.get(name);
+                    core.is_some_and(|core| core.view().index.misses_some(from, next))
+                });
+            }
             queue.bytes -= bytes.min(queue.bytes);
             queue.counters.records += records;
             if queue.health == Health::Full {
@@ -215,6 +230,8 @@ impl Shared {
                     .core
                     .assigned
                     .store(draft.first - 1, Ordering::Relaxed);
+                let count = u64::from(draft.body.count);
+                pending.core.refused.fetch_add(count, Ordering::Relaxed);
             }
             refused.push(pending);
         }
@@ -276,7 +293,7 @@ impl Shared {
         while let Some(segment) = writer.surplus() {
             let cores: Vec<Arc<Core>> = self.lock().streams.values().cloned().collect();
             for core in cores {
-                core.trim(segment);
+                writer.leave(&core.trim(segment));
             }
             writer.remove_oldest()?;
             self.reader.forget(segment);

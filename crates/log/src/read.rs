@@ -3,8 +3,10 @@
 use crate::frame::{HEADER_BYTES, Header, Kind, each_record};
 use crate::index::{Chunk, FrameRef};
 use crate::segment::{Found, Scanner, at, salt, segment_name};
+use crate::snapshot::snapshot_name;
 use crate::{Disk, Error, File};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Segments kept open for reading: a few readers at different ages of the log.
 const OPEN_SEGMENTS: usize = 8;
@@ -18,6 +20,8 @@ pub(crate) struct Reader {
     disk: Arc<dyn Disk>,
     store: u64,
     open: Mutex<Vec<(u32, Handle)>>,
+    /// Segments in which something was found damaged.
+    damaged: Mutex<BTreeSet<u32>>,
 }
 
 /// Receives epoch, sequence number, time and payload; answers whether it wants more.
@@ -37,7 +41,30 @@ impl Reader {
             disk,
             store,
             open: Mutex::new(Vec::new()),
+            damaged: Mutex::default(),
         }
+    }
+
+    /// The disk and the key of the checksums.
+    pub(crate) fn disk(&self) -> (&dyn Disk, u64) {
+        (&*self.disk, self.store)
+    }
+
+    fn damaged(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something in this segment is damaged: the next opening reads it and says what.
+    pub(crate) fn distrust(&self, segment: u32) {
+        if self.damaged().insert(segment) {
+            // A snapshot that stays costs only that the damage is found anew by reading.
+            let _ = self.disk.remove(&snapshot_name(segment));
+        }
+    }
+
+    /// Whether something in this segment was found damaged.
+    pub(crate) fn is_damaged(&self, segment: u32) -> bool {
+        self.damaged().contains(&segment)
     }
 
     fn handle(&self, segment: u32) -> Result<Handle, Error> {
@@ -59,6 +86,7 @@ impl Reader {
     pub(crate) fn forget(&self, segment: u32) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(number, _)| *number != segment);
+        self.damaged().remove(&segment);
     }
 
     /// The exact places of a chunk's frames, as far as they can be found.
@@ -193,7 +221,7 @@ impl Reader {
     }
 }
 
-fn frame_ref(header: &Header, offset: u32) -> FrameRef {
+pub(crate) fn frame_ref(header: &Header, offset: u32) -> FrameRef {
     FrameRef {
         first: header.first,
         time_min: header.time_min,
@@ -213,7 +241,7 @@ fn valid<'a>(
     let (header, _) = Header::decode(bytes, salt, frame.offset)?;
     let body = bytes.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes as usize)?;
     let expected = header.stream == stream
-        && header.kind == Kind::Records
+        && matches!(header.kind, Kind::Records | Kind::Fill)
         && header.first == frame.first
         && header.count == frame.count;
     (expected && crc32fast::hash(body) == header.body_crc).then_some((header, body))

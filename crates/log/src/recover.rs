@@ -9,10 +9,12 @@
 
 use crate::frame::{Definition, Header, Kind, mark};
 use crate::index::{FrameRef, Index};
+use crate::read::frame_ref;
 use crate::segment::{
     Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
     segment_number,
 };
+use crate::snapshot::Snapshot;
 use crate::{
     CorruptRange, Disk, Error, File, Level, MAX_EPOCHS, Report, StreamInfo, StreamReport, TornTail,
 };
@@ -51,6 +53,14 @@ pub(crate) struct Scanned {
     pub(crate) clean: bool,
     /// Checksum of the last frame, for the chain.
     pub(crate) last_crc: u32,
+    /// Segments that were not read because their snapshots are trusted.
+    pub(crate) indexed: usize,
+    /// Of whole segments that were read, but for the last one.
+    pub(crate) snapshots: Vec<Snapshot>,
+    /// Of the last segment, if nothing in it is damaged.
+    pub(crate) last_snapshot: Option<Snapshot>,
+    /// Format versions of the segments.
+    pub(crate) versions: BTreeMap<u32, u32>,
     opaque: usize,
     /// Which of `corrupt` are missing segments.
     holes: Vec<usize>,
@@ -70,14 +80,19 @@ impl Scanned {
                 self.corrupt[hole].gaps.push(gap);
             }
             stream.index.trim_to(stream.trimmed);
-            marks.insert(stream.definition.name.as_str(), kept);
+            stream.index.count_losses();
+            marks.insert(stream.definition.name.clone(), kept);
         }
+        let named = |name: &str| self.streams.values().find(|it| it.definition.name == name);
         for range in &mut self.corrupt {
             for (name, from, _) in &mut range.gaps {
                 let kept = marks.get(name.as_str()).copied();
                 *from = kept.map_or(*from, |kept| kept.max(*from));
             }
-            range.gaps.retain(|(_, from, last)| from <= last);
+            // What was put back is not missing any more.
+            range.gaps.retain(|(name, from, last)| {
+                from <= last && named(name).is_none_or(|it| it.index.misses_some(*from, *last + 1))
+            });
         }
         for hole in self.holes.drain(..).rev() {
             if self.corrupt[hole].gaps.is_empty() {
@@ -138,32 +153,30 @@ struct Held {
     header: Header,
     segment: u32,
     offset: u64,
-    definition: Option<Definition>,
-    mark: Option<u64>,
+    crc: u32,
+    /// Empty for records.
+    body: Vec<u8>,
 }
 
 impl Held {
     fn read(
         scanner: &mut Scanner<'_>,
         header: Header,
+        crc: u32,
         segment: u32,
         offset: u64,
     ) -> std::io::Result<Held> {
-        let mut held = Held {
+        let body = match header.kind {
+            Kind::Definition | Kind::Trim => scanner.body(offset, &header)?.to_vec(),
+            Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
+        };
+        Ok(Held {
             header,
             segment,
             offset,
-            definition: None,
-            mark: None,
-        };
-        match header.kind {
-            Kind::Definition => {
-                held.definition = Definition::decode(scanner.body(offset, &header)?);
-            }
-            Kind::Trim => held.mark = mark(scanner.body(offset, &header)?),
-            Kind::Records | Kind::Open | Kind::Close => {}
-        }
-        Ok(held)
+            crc,
+            body,
+        })
     }
 }
 
@@ -180,13 +193,29 @@ struct Scan {
     /// Checksum that the next frame must name; unknown after invalid bytes.
     chain: Option<u32>,
     doubtful: Vec<Doubtful>,
+    /// What the present segment holds, with the number of ranges before it.
+    building: Option<(Snapshot, usize)>,
 }
 
-/// Number, file, length and header of a segment.
-type SegmentFile = (u32, Box<dyn File>, u64, Option<SegmentHeader>);
+/// A segment that is there: number, file, length and header.
+struct SegmentFile {
+    number: u32,
+    file: Box<dyn File>,
+    length: u64,
+    header: Option<SegmentHeader>,
+}
 
-/// Reads a whole log.
-pub(crate) fn scan(disk: &dyn Disk) -> Result<Scanned, Error> {
+/// Whether snapshots may stand for what they are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Every byte is read.
+    All,
+    /// Segments whose snapshots can be trusted are not.
+    Unknown,
+}
+
+/// Reads a log.
+pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
     let names = at("list", "the directory", disk.list())?;
     let mut numbers: Vec<u32> = names
         .iter()
@@ -217,7 +246,12 @@ pub(crate) fn scan(disk: &dyn Disk) -> Result<Scanned, Error> {
         let header = SegmentHeader::decode(&bytes[..read], number)?;
         found.store = found.store.or(header.map(|header| header.store));
         found.bytes += length;
-        files.push((number, file, length, header));
+        files.push(SegmentFile {
+            number,
+            file,
+            length,
+            header,
+        });
     }
     if found.store.is_none() {
         return unkeyed(found, &files, has_marker);
@@ -228,15 +262,39 @@ pub(crate) fn scan(disk: &dyn Disk) -> Result<Scanned, Error> {
         held: None,
         chain: None,
         doubtful: Vec::new(),
+        building: None,
     };
-    let last = files.len();
-    for (n, (number, file, length, header)) in files.into_iter().enumerate() {
-        scan.segment_header(number, header);
-        scan.segment(number, &*file, length, n + 1 == last)?;
+    for (n, one) in files.iter().enumerate() {
+        scan.segment_header(one.number, one.header);
+        let next = files.get(n + 1);
+        let snapshot = (read == Read::Unknown).then(|| snapshot_of(disk, one, next));
+        if let Some(snapshot) = snapshot.flatten().filter(|it| scan.continues(it)) {
+            scan.apply_snapshot(snapshot);
+        } else {
+            let snapshot = one.header.map(Snapshot::new);
+            scan.building = snapshot.map(|snapshot| (snapshot, scan.found.corrupt.len()));
+            scan.segment(one.number, &*one.file, one.length, next.is_none())?;
+        }
     }
     scan.settle_held();
+    let ranges = scan.found.corrupt.len();
+    let last = scan.building.take();
+    scan.found.last_snapshot = last.filter(|it| it.1 == ranges).map(|it| it.0);
+    let versions = files
+        .iter()
+        .filter_map(|one| Some((one.number, one.header?.version)));
+    scan.found.versions = versions.collect();
     scan.found.apply_marks();
     Ok(scan.found)
+}
+
+/// The snapshot of a segment, if the next one vouches for it.
+fn snapshot_of(disk: &dyn Disk, one: &SegmentFile, next: Option<&SegmentFile>) -> Option<Snapshot> {
+    let (header, next) = (one.header?, next?);
+    if next.number != one.number + 1 {
+        return None;
+    }
+    Snapshot::load(disk, &*one.file, one.length, &header, &next.header?)
 }
 
 /// No key is known: right for a log that was never finished being created, hopeless otherwise.
@@ -244,16 +302,16 @@ fn unkeyed(mut found: Scanned, files: &[SegmentFile], has_marker: bool) -> Resul
     const FIRST_WRITE_BYTES: u64 = 512;
     match files {
         [] => {}
-        [(1, _, length, _)] if *length <= FIRST_WRITE_BYTES && !has_marker => {
+        [one] if one.number == 1 && one.length <= FIRST_WRITE_BYTES && !has_marker => {
             found.torn = Some(TornTail {
                 segment: segment_name(1),
                 offset: 0,
-                bytes: *length,
+                bytes: one.length,
             });
         }
-        [(number, ..), ..] => {
+        [one, ..] => {
             return Err(Error::Unreadable {
-                file: segment_name(*number),
+                file: segment_name(one.number),
             });
         }
     }
@@ -294,6 +352,18 @@ impl Scan {
             }
             self.chain = None;
         }
+        self.finish_snapshot(before);
+    }
+
+    /// The segment before this one was read: if all of it is right, its snapshot can be written.
+    fn finish_snapshot(&mut self, before: Option<(u32, u64)>) {
+        if let Some((snapshot, ranges)) = self.building.take()
+            && ranges == self.found.corrupt.len()
+            && before == Some((snapshot.header.number, snapshot.bytes))
+            && self.held.is_none()
+        {
+            self.found.snapshots.push(snapshot);
+        }
     }
 
     fn segment(
@@ -323,10 +393,10 @@ impl Scan {
         loop {
             match at("read", &name, scanner.look(offset))? {
                 Found::Frame(header, crc) => {
-                    let held = Held::read(&mut scanner, header, number, offset);
+                    let held = Held::read(&mut scanner, header, crc, number, offset);
                     let held = at("read", &name, held)?;
                     self.settle_doubtful(number);
-                    self.frame(held, crc);
+                    self.frame(held);
                     synced = synced.max(u64::from(header.synced));
                     offset += header.frame_bytes();
                     end = offset;
@@ -426,14 +496,14 @@ impl Scan {
         self.skip(header.stream, header.next());
     }
 
-    fn frame(&mut self, held: Held, crc: u32) {
+    fn frame(&mut self, held: Held) {
         if self.chain.is_none_or(|chain| chain == held.header.previous) {
             self.settle_held();
         } else {
             self.refuse_held();
         }
-        self.chain = Some(crc);
-        self.found.last_crc = crc;
+        self.chain = Some(held.crc);
+        self.found.last_crc = held.crc;
         self.held = Some(held);
     }
 
@@ -465,46 +535,56 @@ impl Scan {
             header,
             segment,
             offset,
-            definition,
-            mark,
+            crc,
+            body,
         }) = self.held.take()
         else {
             return;
         };
+        if let Some((snapshot, _)) = &mut self.building
+            && snapshot.header.number == segment
+        {
+            snapshot.push(&header, offset as u32, crc, &body);
+        }
         self.found.frames += 1;
         self.found.clean = header.kind == Kind::Close;
         match header.kind {
             Kind::Records => self.apply_records(&header, segment, offset),
-            Kind::Definition => match definition {
+            Kind::Fill => self.apply_fill(&header, segment, offset),
+            Kind::Definition => match Definition::decode(&body) {
                 Some(definition) => self.apply_definition(&header, definition),
                 None => {
                     let bytes = header.frame_bytes();
                     self.corrupt(segment, offset, bytes, "a definition cannot be read", true);
                 }
             },
-            Kind::Trim => self.apply_mark(&header, mark.unwrap_or_default()),
+            Kind::Trim => self.apply_mark(&header, mark(&body).unwrap_or_default()),
             Kind::Open | Kind::Close => {}
         }
     }
 
     /// The stream of a frame of records; one whose definition is lost gets a name made up.
     fn stream(&mut self, header: &Header) -> &mut ScannedStream {
+        self.stream_from(header.stream, header.epoch, header.first)
+    }
+
+    fn stream_from(&mut self, id: u32, epoch: u64, first: u64) -> &mut ScannedStream {
         let (ranges_seen, opaque_seen) = (self.found.corrupt.len(), self.found.opaque);
         self.found
             .streams
-            .entry(header.stream)
+            .entry(id)
             .or_insert_with(|| ScannedStream {
                 definition: Definition {
-                    name: format!("lost-name-{}", header.stream),
+                    name: format!("lost-name-{id}"),
                     level: Level::Power,
                     metadata: Vec::new(),
-                    epochs: vec![(header.epoch, header.first)],
+                    epochs: vec![(epoch, first)],
                 },
-                index: Index::new(header.first),
+                index: Index::new(first),
                 frames: 0,
                 records: 0,
                 trimmed: 0,
-                born: (ranges_seen, header.first),
+                born: (ranges_seen, first),
                 ranges_seen,
                 opaque_seen,
             })
@@ -564,6 +644,59 @@ impl Scan {
             },
         );
         self.found.records += u64::from(header.count);
+    }
+
+    /// Records that were put back: theirs are numbers that were given out before.
+    fn apply_fill(&mut self, header: &Header, segment: u32, offset: u64) {
+        if header.next() > self.stream(header).index.next() {
+            let bytes = header.frame_bytes();
+            let what = "records are put back that were never there";
+            return self.corrupt(segment, offset, bytes, what, false);
+        }
+        let stream = self.stream(header);
+        stream.frames += 1;
+        stream.records += u64::from(header.count);
+        stream.index.fill(segment, frame_ref(header, offset as u32));
+        self.found.records += u64::from(header.count);
+    }
+
+    /// Whether a snapshot goes on where the streams are.
+    fn continues(&self, snapshot: &Snapshot) -> bool {
+        snapshot.parts.iter().all(|(id, part)| {
+            let known = self.found.streams.get(id).map_or(0, |it| it.index.next());
+            known <= part.first
+        })
+    }
+
+    /// Takes what a segment holds from its snapshot.
+    fn apply_snapshot(&mut self, snapshot: Snapshot) {
+        for (id, part) in snapshot.parts {
+            self.stream_from(id, part.epoch, part.first);
+            self.skip(id, part.first);
+            let stream = self.stream_from(id, part.epoch, part.first);
+            if let Some(definition) = Definition::decode(&part.definition) {
+                stream.definition = definition;
+            }
+            part.index
+                .sealed()
+                .into_iter()
+                .for_each(|chunk| stream.index.push_chunk(chunk));
+            for fill in part.fills {
+                stream.index.fill(snapshot.header.number, fill);
+            }
+            stream.trimmed = stream.trimmed.max(part.trimmed);
+            stream.frames += part.frames;
+            stream.records += part.records;
+            self.found.frames += part.frames;
+            self.found.records += part.records;
+        }
+        self.found.clean = snapshot.closed;
+        self.found.indexed += 1;
+        self.found.last_crc = snapshot.last_crc;
+        self.found
+            .segments
+            .push((snapshot.header.number, snapshot.bytes));
+        self.chain = Some(snapshot.last_crc);
     }
 
     fn apply_definition(&mut self, header: &Header, definition: Definition) {

@@ -12,8 +12,11 @@ pub struct Recovery {
     pub clean: bool,
     /// The files are a copy of the ones that were written.
     pub copied: bool,
-    /// Segments read.
+    /// Segments found.
     pub segments: usize,
+    /// Segments of these that were not read, because what they hold is noted beside them. Damage in
+    /// them is found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
+    pub indexed: usize,
     /// Records found in all.
     pub records: u64,
     /// The streams as they were found.

@@ -11,7 +11,9 @@ use crate::{Disk, Error, File};
 use std::io;
 
 /// Version of the format that is written, and the newest that is read.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+///
+/// Version 2 added records that are put back.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 36;
 /// The marker's file name.
@@ -68,6 +70,7 @@ pub(crate) fn at<T>(what: &str, name: &str, result: io::Result<T>) -> Result<T, 
 /// What a segment's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    pub(crate) version: u32,
     pub(crate) number: u32,
     pub(crate) store: u64,
     /// Checksum of the last frame of the segment before.
@@ -80,7 +83,7 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[0..8].copy_from_slice(SEGMENT_MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.number.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.store.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.previous.to_le_bytes());
@@ -102,6 +105,7 @@ impl SegmentHeader {
         check_version(&segment_name(number), word(8))?;
         let store = u64::from(word(16)) | u64::from(word(20)) << 32;
         let header = SegmentHeader {
+            version: word(8),
             number: word(12),
             store,
             previous: word(24),
@@ -306,6 +310,7 @@ mod tests {
     #[test]
     fn headers_come_back_and_refuse_a_newer_version() {
         let header = SegmentHeader {
+            version: FORMAT_VERSION,
             number: 3,
             store: u64::MAX - 5,
             previous: 9,
@@ -314,15 +319,15 @@ mod tests {
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes, 3), Ok(Some(header)));
         assert_eq!(SegmentHeader::decode(&bytes, 4), Ok(None));
-        bytes[8] = 2;
+        bytes[8] = 3;
         assert_eq!(SegmentHeader::decode(&bytes, 3), Ok(None));
         let crc = crc32fast::hash(&bytes[..32]);
         bytes[32..].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             SegmentHeader::decode(&bytes, 3),
             Err(Error::NewerFormat {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             })
         ));

@@ -46,6 +46,11 @@ impl Committer {
     }
 }
 
+fn writer_snapshots(shared: &Shared, committer: &mut Committer) {
+    let writer = &mut committer.writer;
+    writer.save_snapshots(|segment| shared.reader.is_damaged(segment));
+}
+
 /// Tells everybody when the commit thread ends by a panic.
 struct OnPanic<'a>(&'a Shared);
 
@@ -70,6 +75,7 @@ impl Shared {
             // What a power loss kept from being removed.
             let trimmed = self.trim(&mut committer.writer);
             trimmed.map_err(|fault| self.error_of(fault))?;
+            writer_snapshots(self, committer);
         }
         if committer.group.is_empty() {
             committer.group = self.take();
@@ -88,7 +94,9 @@ impl Shared {
             Ok(placed) => {
                 self.count(writer);
                 self.acknowledge(writer, placed, group);
-                self.trim(writer).err()
+                let trimmed = self.trim(writer);
+                writer.save_snapshots(|segment| self.reader.is_damaged(segment));
+                trimmed.err()
             }
             Err(fault) => Some(fault),
         };

@@ -6,13 +6,15 @@ use crate::frame::Definition;
 use crate::index::Index;
 use crate::open::{Opened, draw_epoch, open};
 use crate::queue::{Pending, Shared};
+use crate::scrub::{Scrub, Scrubbed};
 use crate::step::{Committer, Step};
 use crate::stream::Core;
 use crate::{
-    Commit, Disk, Error, Health, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS, Options,
-    Recovery, Stream, StreamInfo,
+    Commit, Disk, Error, Health, Level, Lost, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS,
+    Options, Recovery, Stream, StreamInfo,
 };
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
@@ -36,6 +38,12 @@ pub struct Counters {
     pub removed_segments: u64,
     /// Segments removed because every record in them was trimmed.
     pub trimmed_segments: u64,
+    /// Bytes that the scrub has read.
+    pub scrubbed_bytes: u64,
+    /// Rounds of the scrub that are done.
+    pub scrub_rounds: u64,
+    /// Damaged ranges that the scrub found.
+    pub scrub_found: u64,
 }
 
 /// What a call of [`Store::commit`] did.
@@ -290,7 +298,9 @@ impl Store {
             recovery,
             drawn,
         } = open(&disk, &options, seed)?;
-        let shared = Arc::new(Shared::new(disk, writer.store, options));
+        let mut shared = Shared::new(disk, writer.store, options);
+        shared.scrub = Mutex::new(Scrub::new(&recovery.corrupt));
+        let shared = Arc::new(shared);
         {
             let mut queue = shared.lock();
             for (id, stream) in scanned.streams {
@@ -363,6 +373,34 @@ impl Store {
     /// Whether records are taken.
     pub fn health(&self) -> Health {
         self.owner.shared.lock().health.clone()
+    }
+
+    /// What each stream has lost, by name.
+    pub fn lost(&self) -> Vec<Lost> {
+        let cores: Vec<Arc<Core>> = self.owner.shared.lock().streams.values().cloned().collect();
+        let lost = |core: Arc<Core>| {
+            let view = core.view();
+            let losses = view.index.losses();
+            Lost {
+                stream: view.definition.name.clone(),
+                corrupt: losses.corrupt,
+                filled: losses.filled,
+                size_limit: losses.removed,
+                refused: core.refused.load(Ordering::Relaxed),
+                missing: view.index.missing(),
+            }
+        };
+        cores.into_iter().map(lost).collect()
+    }
+
+    /// Reads about `budget_bytes` of the segments that are not written any more, looks at every
+    /// checksum, and tells of damage that was not known. Each call goes on where the one before
+    /// ended; after the newest segment it begins anew. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk does not read.
+    pub fn scrub(&self, budget_bytes: u64) -> Result<Scrubbed, Error> {
+        self.owner.scrub(budget_bytes)
     }
 
     /// What was counted since opening.

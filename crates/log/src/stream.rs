@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) epoch: u64,
     /// The last number given out; changed only under the queue's lock.
     pub(crate) assigned: AtomicU64,
+    /// Records that were refused because there was no room for them.
+    pub(crate) refused: AtomicU64,
     view: Mutex<View>,
 }
 
@@ -40,6 +42,7 @@ impl Core {
             id,
             epoch: definition.epochs.last().map_or(0, |(epoch, _)| *epoch),
             assigned: AtomicU64::new(index.next() - 1),
+            refused: AtomicU64::new(0),
             view: Mutex::new(View {
                 definition,
                 index,
@@ -78,8 +81,14 @@ impl Core {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn trim(&self, segment: u32) {
-        self.view().index.trim(segment);
+    pub(crate) fn trim(&self, segment: u32) -> Vec<u32> {
+        self.view().index.trim(segment)
+    }
+
+    /// A frame that puts records back is safe. Whether it is the only one that the stream has in its
+    /// segment.
+    pub(crate) fn filled(&self, segment: u32, frame: FrameRef) -> bool {
+        self.view().index.fill(segment, frame)
     }
 }
 
@@ -111,24 +120,14 @@ impl Stream {
         expected: Option<u64>,
         batch: &[(i64, Vec<u8>)],
     ) -> Result<Appended, Error> {
-        let limit = self.owner.shared.options.batch_bytes;
-        let bytes = Body::size(batch);
-        if batch.is_empty() {
-            return Err(Error::EmptyBatch);
-        }
-        if bytes > limit {
-            return Err(Error::TooLarge {
-                what: "the batch",
-                bytes,
-                limit,
-            });
-        }
-        debug_assert!(
-            batch.len() <= bytes / RECORD_BYTES,
-            "the count fits 32 bits"
-        );
+        let bytes = self.check_batch(batch)?;
         let body = Body::of_records(batch);
-        let mut queue = self.owner.shared.room_for(bytes)?;
+        let mut queue = self.owner.shared.room_for(bytes).inspect_err(|error| {
+            if matches!(error, Error::Full { .. } | Error::QueueFull { .. }) {
+                let count = u64::from(body.count);
+                self.core.refused.fetch_add(count, Ordering::Relaxed);
+            }
+        })?;
         let last = self.core.assigned.load(Ordering::Relaxed);
         if let Some(expected) = expected.filter(|expected| *expected != last) {
             return Err(Error::Conflict { expected, last });
@@ -171,6 +170,87 @@ impl Stream {
             ack,
             driven: self.owner.driven(),
         })
+    }
+
+    /// Puts records back that are missing from the middle, under their own numbers and in their own
+    /// epoch, as somebody has them who read them before: a subscriber, a backup. When the result
+    /// resolves they are safe against a power loss, [`Stream::gaps`] does not list them any more, and
+    /// readers get them in their place. `first` is the position of the first one.
+    ///
+    /// # Errors
+    /// [`Error::NotMissing`] when one of the numbers is there, was trimmed or was never given out;
+    /// [`Error::OtherEpoch`] when the numbers were given out in another epoch; those of
+    /// [`Stream::append`].
+    pub fn fill(&self, first: Position, batch: Vec<(i64, Vec<u8>)>) -> Result<Appended, Error> {
+        self.check_batch(&batch)?;
+        let body = Body::of_records(&batch);
+        let next = first.sequence.saturating_add(u64::from(body.count));
+        {
+            let view = self.core.view();
+            if !view.index.misses(first.sequence, next) {
+                return Err(Error::NotMissing {
+                    stream: view.definition.name.clone(),
+                    from: first.sequence,
+                    next,
+                });
+            }
+            let epochs = &view.definition.epochs;
+            let at = epochs.partition_point(|(_, begin)| *begin <= first.sequence);
+            let end = epochs.get(at).map_or(u64::MAX, |(_, begin)| *begin);
+            let known = at.checked_sub(1).map(|at| epochs[at].0);
+            if next > end || known.is_some_and(|epoch| epoch != first.epoch) {
+                return Err(Error::OtherEpoch {
+                    stream: view.definition.name.clone(),
+                    sequence: first.sequence,
+                    epoch: first.epoch,
+                });
+            }
+        }
+        let (ack, count, bytes) = (Arc::new(Ack::default()), body.count, body.bytes.len());
+        let draft = Draft {
+            kind: Kind::Fill,
+            stream: self.core.id,
+            epoch: first.epoch,
+            first: first.sequence,
+            body,
+            level: Level::Power,
+        };
+        let mut queue = self.owner.shared.room_for(bytes)?;
+        queue.bytes += bytes;
+        queue.pending.push_back(Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+        });
+        drop(queue);
+        self.owner.shared.work.notify_one();
+        Ok(Appended {
+            first,
+            count,
+            ack,
+            driven: self.owner.driven(),
+        })
+    }
+
+    /// Whether a batch may be stored; its bytes.
+    fn check_batch(&self, batch: &[(i64, Vec<u8>)]) -> Result<usize, Error> {
+        let limit = self.owner.shared.options.batch_bytes;
+        let bytes = Body::size(batch);
+        if batch.is_empty() {
+            return Err(Error::EmptyBatch);
+        }
+        if bytes > limit {
+            return Err(Error::TooLarge {
+                what: "the batch",
+                bytes,
+                limit,
+            });
+        }
+        debug_assert!(
+            batch.len() <= bytes / RECORD_BYTES,
+            "the count fits 32 bits"
+        );
+        Ok(bytes)
     }
 
     /// Lets go of the records before a number (at most those that are acknowledged): from the
@@ -284,12 +364,17 @@ impl Stream {
         let (mut from, mut more) = (from, true);
         while more {
             let plan = self.core.view().index.plan(from);
+            let mut fill = None;
             let (segment, frames, until) = match plan {
                 Plan::End => return Ok(()),
                 Plan::Gap(at, next) => return Err(self.gap(at, next)),
                 Plan::Frames(segment, frames) => {
                     let until = frames.last().map_or(from, FrameRef::next);
                     (segment, frames, until)
+                }
+                Plan::Fill(segment, frame) => {
+                    fill = Some((segment, frame.offset));
+                    (segment, vec![frame], frame.next())
                 }
                 Plan::Chunk(chunk) => {
                     let frames = reader.frames_of(self.core.id, &chunk);
@@ -314,16 +399,36 @@ impl Stream {
                 },
             );
             match got.or_else(|error| self.trimmed(from, error))? {
-                Got::Corrupt(first, next) => self.found_gap(first.max(from), next),
+                Got::Corrupt(..) if let Some((segment, offset)) = fill => {
+                    reader.distrust(segment);
+                    self.core.view().index.unfill(segment, offset);
+                }
+                Got::Corrupt(first, next) => self.found_gap(segment, first.max(from), next),
                 // Frames of the chunk could not be found.
                 Got::All if more && from < until => {
                     let next = frames.iter().map(|f| f.first).find(|first| *first > from);
-                    self.found_gap(from, next.unwrap_or(until));
+                    self.found_gap(segment, from, next.unwrap_or(until));
                 }
                 Got::All => {}
             }
         }
         Ok(())
+    }
+
+    /// Reads the numbers from `from` to before `next`, so that what is corrupt of them is known.
+    pub(crate) fn verify(&self, mut from: u64, next: u64) {
+        while from < next {
+            let outcome = self.visit(from, &mut |record| {
+                from = record.position.sequence + 1;
+                from < next
+            });
+            match outcome {
+                Err(Error::Gap { next: after, .. }) => from = after,
+                Ok(()) if from >= next => {}
+                // The end, or a disk that does not read: nothing is known of the rest.
+                _ => return,
+            }
+        }
     }
 
     /// A segment that vanished while it was read was trimmed or removed by the size limit.
@@ -336,7 +441,8 @@ impl Stream {
         })
     }
 
-    fn found_gap(&self, from: u64, next: u64) {
+    fn found_gap(&self, segment: u32, from: u64, next: u64) {
+        self.owner.shared.reader.distrust(segment);
         self.core.view().index.add_gap(from, next);
     }
 

@@ -192,6 +192,12 @@ impl File for OpenFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn forget(&self) {
+        use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+        // Without it the scrub looks at what the system holds, which is what readers get.
+        let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    }
+
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }

@@ -1,0 +1,129 @@
+//! Goal: a log that an older program wrote is read and written on; a newer format is refused.
+//! Method: the files of version 1 in `golden/version-1`, made by the program that wrote that version
+//! (two streams of 40 records, one trimmed to 11, closed twice).
+
+use chappe_log::{Disk, Error, Level, MemoryDisk, Options, Position, Store, check};
+
+fn golden() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/version-1");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let bytes = std::fs::read(entry.path()).unwrap();
+        disk.put(&entry.file_name().into_string().unwrap(), &bytes);
+    }
+    disk
+}
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 4096,
+        reserve_bytes: 0,
+        ..Options::default()
+    }
+}
+
+fn payload(stream: &str, number: u64) -> Vec<u8> {
+    match stream {
+        "plant/a" => format!("a {number} {}", "x".repeat(60)).into_bytes(),
+        _ => format!("b {number}").into_bytes(),
+    }
+}
+
+fn holds(store: &Store, last: u64) {
+    for (name, first) in [("plant/a", 1), ("plant/b", 11)] {
+        let stream = store.existing(name).unwrap();
+        let records = stream.read(0, 1000).unwrap();
+        assert_eq!((stream.first(), stream.last()), (first, last));
+        assert_eq!(records.len() as u64, last + 1 - first);
+        for (number, record) in (first..).zip(records) {
+            assert_eq!(record.position.sequence, number);
+            assert_eq!(record.payload, payload(name, number));
+        }
+    }
+}
+
+#[test]
+fn version_1_is_read_and_written_on() {
+    let disk = golden();
+    let report = check(&disk).unwrap();
+    assert!(report.healthy() && report.clean && !report.copied);
+    for round in 0..3 {
+        let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 9).unwrap();
+        assert_eq!((recovery.corrupt, recovery.new_epochs), (vec![], vec![]));
+        // Only the first time everything is read.
+        assert_eq!(recovery.indexed > 0, round > 0);
+        holds(&store, 40 + round);
+        for name in ["plant/a", "plant/b"] {
+            let stream = store.stream(name, Level::Power, b"schema").unwrap();
+            let next = stream.last() + 1;
+            let appended = stream.append(vec![(next as i64, payload(name, next))]);
+            appended.unwrap().wait().unwrap();
+        }
+        holds(&store, 41 + round);
+        store.close().unwrap();
+    }
+    // What is new goes into files of their own, which say so.
+    let version = |name: &str| {
+        let mut bytes = [0; 12];
+        disk.open(name).unwrap().read_at(0, &mut bytes).unwrap();
+        bytes[8]
+    };
+    let mut names = disk.list().unwrap();
+    names.retain(|name| name.ends_with(".segment"));
+    let versions: Vec<u8> = names.iter().map(|name| version(name)).collect();
+    assert_eq!(versions, [1, 1, 1, 2]);
+}
+
+#[test]
+fn records_are_put_back_into_version_1() {
+    let disk = golden();
+    let file = disk.open("0000000001.segment").unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    let wanted = payload("plant/a", 3);
+    let at = bytes
+        .windows(wanted.len())
+        .position(|it| it == wanted)
+        .unwrap();
+    bytes[at] ^= 1;
+    disk.put("0000000001.segment", &bytes);
+    let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 9).unwrap();
+    assert_eq!(recovery.corrupt.len(), 1);
+    let stream = store.existing("plant/a").unwrap();
+    assert_eq!(stream.gaps(), [(3, 3)]);
+    let first = Position {
+        epoch: stream.epoch(),
+        sequence: 3,
+    };
+    stream
+        .fill(first, vec![(3, wanted)])
+        .unwrap()
+        .wait()
+        .unwrap();
+    holds(&store, 40);
+}
+
+#[test]
+fn a_newer_version_is_refused_with_a_hint() {
+    let disk = golden();
+    let mut bytes = [0; 36];
+    disk.open("0000000002.segment")
+        .unwrap()
+        .read_at(0, &mut bytes)
+        .unwrap();
+    bytes[8] = 3;
+    let crc = crc32fast::hash(&bytes[..32]);
+    bytes[32..].copy_from_slice(&crc.to_le_bytes());
+    disk.put("0000000002.segment", &bytes);
+    let error = Store::open(Box::new(disk), options(), 9).err().unwrap();
+    assert!(matches!(
+        error,
+        Error::NewerFormat {
+            found: 3,
+            known: 2,
+            ..
+        }
+    ));
+    assert!(error.to_string().contains("hint: "), "{error}");
+}
