@@ -28,20 +28,22 @@ impl Ack {
 
     /// Sets the result; later ones are ignored. Call without a lock held: it wakes.
     pub(crate) fn resolve(&self, result: Result<(), Error>) {
-        let waker = {
-            let mut state = self.state();
-            if state.result.is_some() {
-                return;
-            }
-            state.result = Some(result);
-            if state.waits {
-                self.done.notify_all();
-            }
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
+        if let Some(waker) = self.settle(result) {
             waker.wake();
         }
+    }
+
+    /// Sets the result; later ones are ignored. Who is to be woken.
+    pub(crate) fn settle(&self, result: Result<(), Error>) -> Option<Waker> {
+        let mut state = self.state();
+        if state.result.is_some() {
+            return None;
+        }
+        state.result = Some(result);
+        if state.waits {
+            self.done.notify_all();
+        }
+        state.waker.take()
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {

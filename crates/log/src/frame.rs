@@ -218,6 +218,35 @@ impl Body {
         }
     }
 
+    /// Lays records out that lie elsewhere; how many bytes there are when they are above the limit.
+    pub(crate) fn of_each<'a>(
+        records: impl IntoIterator<Item = (i64, &'a [u8])>,
+        limit: usize,
+    ) -> Result<Body, usize> {
+        let mut bytes = Vec::new();
+        let (mut count, mut time_min, mut time_max) = (0, i64::MAX, i64::MIN);
+        for (time, payload) in records {
+            let all = bytes.len() + RECORD_BYTES + payload.len();
+            if all > limit {
+                return Err(all);
+            }
+            bytes.extend_from_slice(&time.to_le_bytes());
+            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(payload);
+            count += 1;
+            time_min = time_min.min(time);
+            time_max = time_max.max(time);
+        }
+        let crc = crc32fast::hash(&bytes);
+        Ok(Body {
+            bytes,
+            crc,
+            count,
+            time_min,
+            time_max,
+        })
+    }
+
     /// A body that is not records.
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Body {
         let crc = crc32fast::hash(&bytes);
@@ -241,10 +270,20 @@ pub(crate) fn mark(body: &[u8]) -> Option<u64> {
 pub(crate) fn each_record<'a>(
     header: &Header,
     body: &'a [u8],
+    take: impl FnMut(u64, i64, &'a [u8]) -> bool,
+) -> Option<()> {
+    each_of(header.first, header.count, body, take)
+}
+
+/// As [`each_record`], for a body whose first number and count are known.
+pub(crate) fn each_of<'a>(
+    first: u64,
+    count: u32,
+    body: &'a [u8],
     mut take: impl FnMut(u64, i64, &'a [u8]) -> bool,
 ) -> Option<()> {
     let mut rest = body;
-    for n in 0..u64::from(header.count) {
+    for n in 0..u64::from(count) {
         if rest.len() < RECORD_BYTES {
             return None;
         }
@@ -252,7 +291,7 @@ pub(crate) fn each_record<'a>(
         let length = u32_at(rest, 8) as usize;
         let payload = rest.get(RECORD_BYTES..RECORD_BYTES.checked_add(length)?)?;
         rest = &rest[RECORD_BYTES + length..];
-        if !take(header.first + n, time, payload) {
+        if !take(first + n, time, payload) {
             return Some(());
         }
     }

@@ -59,6 +59,7 @@ mod open;
 mod options;
 mod queue;
 mod read;
+mod recent;
 mod recover;
 mod report;
 mod scrub;

@@ -60,6 +60,14 @@ pub struct Options {
     pub full_polls: u32,
     /// Who writes what is queued. Default: a thread.
     pub commit: Commit,
+    /// How long the commit thread waits after each group, so that more gathers for the next one: a
+    /// sync costs the same for many. A record that comes after a quiet time is written at once.
+    /// Default zero: as often as the disk can, which gathers by itself while it syncs.
+    pub commit_pause: Duration,
+    /// Most bytes of the newest records held in memory, for all who follow live data; 0: none.
+    /// Default 1 MiB:
+    /// some seconds of a thousand records a second.
+    pub recent_bytes: usize,
     /// Most bytes of all segments; the oldest segment is removed when they are more. Default
     /// `None`: nothing is removed.
     pub retain_bytes: Option<u64>,
@@ -78,6 +86,8 @@ impl Default for Options {
             full_poll: Duration::from_millis(200),
             full_polls: 5,
             commit: Commit::Thread,
+            commit_pause: Duration::ZERO,
+            recent_bytes: 1024 * 1024,
             retain_bytes: None,
             follow_records: 1024,
         }

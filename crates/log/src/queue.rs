@@ -5,12 +5,14 @@ use crate::commit::{Draft, Fault, Writer};
 use crate::frame::Kind;
 use crate::index::FrameRef;
 use crate::read::Reader;
+use crate::recent::{Recent, Recents};
 use crate::scrub::Scrub;
 use crate::stream::Core;
 use crate::{Commit, Counters, Disk, Error, Health, Level, Options, QueueFull};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 /// Most bytes taken for one commit: more gains nothing and delays the first of them.
 const GROUP_BYTES: u64 = 4 * 1024 * 1024;
@@ -36,6 +38,10 @@ pub(crate) struct Queue {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) bytes: usize,
     pub(crate) closing: bool,
+    /// The commit thread waits for work and must be woken for it.
+    pub(crate) asleep: bool,
+    /// So many callers wait for room.
+    waiting: u32,
     /// Nothing more is written, not even a clean end.
     pub(crate) abandoned: bool,
     /// Why nothing is taken any more.
@@ -58,20 +64,37 @@ pub(crate) struct Shared {
     pub(crate) queue: Mutex<Queue>,
     /// There is work, or the store is closing.
     pub(crate) work: Condvar,
+    /// The store is closing: the pause between two commits ends.
+    pub(crate) pause: Condvar,
+    pub(crate) recents: Recents,
     /// There is room in the queue, or it will never be.
     pub(crate) room: Condvar,
+}
+
+/// Wakes everybody once: of what was acknowledged together much belongs to the same task, and a
+/// wake-up from another thread costs a call of the system.
+fn wake(wakers: Vec<Waker>) {
+    /// How far back the same task is looked for.
+    const NEAR: usize = 8;
+    for (n, waker) in wakers.iter().enumerate() {
+        let near = &wakers[n.saturating_sub(NEAR)..n];
+        if !near.iter().any(|other| other.will_wake(waker)) {
+            waker.wake_by_ref();
+        }
+    }
 }
 
 impl Shared {
     pub(crate) fn new(disk: Arc<dyn Disk>, store: u64, options: Options) -> Shared {
         Shared {
-            options,
             reader: Reader::new(disk, store),
             scrub: Mutex::default(),
             queue: Mutex::new(Queue {
                 pending: VecDeque::new(),
                 bytes: 0,
                 closing: false,
+                asleep: false,
+                waiting: 0,
                 abandoned: false,
                 stopped: None,
                 health: Health::Ok,
@@ -82,6 +105,9 @@ impl Shared {
                 ended: None,
             }),
             work: Condvar::new(),
+            pause: Condvar::new(),
+            recents: Recents::new(options.recent_bytes),
+            options,
             room: Condvar::new(),
         }
     }
@@ -117,10 +143,22 @@ impl Shared {
                     limit,
                 });
             }
-            queue = self
-                .room
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue.waiting += 1;
+            let woken = self.room.wait(queue);
+            queue = woken.unwrap_or_else(PoisonError::into_inner);
+            queue.waiting -= 1;
+        }
+    }
+
+    /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a call of the
+    /// system, and while it writes it looks at the queue by itself.
+    pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
+        queue.bytes += pending.draft.body.bytes.len();
+        queue.pending.push_back(pending);
+        let asleep = std::mem::replace(&mut queue.asleep, false);
+        drop(queue);
+        if asleep {
+            self.work.notify_one();
         }
     }
 
@@ -162,17 +200,20 @@ impl Shared {
         placed: Vec<FrameRef>,
         group: &mut VecDeque<Pending>,
     ) {
-        let done: Vec<Pending> = group.drain(..placed.len()).collect();
+        let mut done: Vec<Pending> = group.drain(..placed.len()).collect();
         let (mut bytes, mut records, mut reviewed) = (0, 0, false);
         let mut wakers = Vec::new();
-        for (pending, frame) in done.iter().zip(placed) {
+        for (pending, frame) in done.iter_mut().zip(placed) {
             bytes += pending.draft.body.bytes.len();
             writer.define(&pending.draft);
             reviewed |= matches!(pending.draft.kind, Kind::Trim | Kind::Fill);
             match pending.draft.kind {
                 Kind::Records => {
                     records += u64::from(frame.count);
-                    if pending.core.committed(writer.segment, frame, &mut wakers) {
+                    let recent = Recent::new(&mut pending.draft);
+                    let recent = self.recents.keep(&pending.core, recent);
+                    let core = &pending.core;
+                    if core.committed(writer.segment, frame, recent, &mut wakers) {
                         writer.enter(writer.segment);
                     }
                 }
@@ -198,12 +239,14 @@ impl Shared {
             if queue.health == Health::Full {
                 queue.health = Health::Ok;
             }
-            self.room.notify_all();
+            if queue.waiting > 0 {
+                self.room.notify_all();
+            }
         }
         for pending in done {
-            pending.ack.resolve(Ok(()));
+            wakers.extend(pending.ack.settle(Ok(())));
         }
-        wakers.into_iter().for_each(std::task::Waker::wake);
+        wake(wakers);
     }
 
     /// The disk stays full: refuses what waits, gives its numbers back, and returns what must be

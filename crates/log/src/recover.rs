@@ -91,7 +91,10 @@ impl Scanned {
             }
             // What was put back is not missing any more.
             range.gaps.retain(|(name, from, last)| {
-                from <= last && named(name).is_none_or(|it| it.index.misses_some(*from, *last + 1))
+                let missing = |it: &ScannedStream| {
+                    *from < it.index.first() || it.index.misses_some(*from, *last + 1)
+                };
+                from <= last && named(name).is_none_or(missing)
             });
         }
         for hole in self.holes.drain(..).rev() {

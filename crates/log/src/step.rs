@@ -6,9 +6,10 @@
 
 use crate::commit::{Fault, Writer};
 use crate::frame::Kind;
-use crate::queue::{Pending, Shared};
+use crate::queue::{Pending, Queue, Shared};
 use crate::{Error, Health};
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,12 +215,13 @@ impl Shared {
                 return Ok(true);
             }
             match self.step(committer)? {
-                Step::Done => {}
+                Step::Done => self.pause(committer),
                 Step::Idle => {
                     let mut queue = self.lock();
                     while queue.pending.is_empty() && !queue.closing {
+                        queue.asleep = true;
                         let woken = self.work.wait(queue);
-                        queue = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
+                        queue = woken.unwrap_or_else(PoisonError::into_inner);
                     }
                     if queue.pending.is_empty() {
                         return Ok(queue.abandoned);
@@ -228,8 +230,9 @@ impl Shared {
                 Step::Full(free) => {
                     let mut queue = self.lock();
                     if !queue.closing {
+                        queue.asleep = true;
                         let woken = self.work.wait_timeout(queue, self.options.full_poll);
-                        queue = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                        queue = woken.unwrap_or_else(PoisonError::into_inner).0;
                     }
                     if queue.closing && !queue.abandoned {
                         if committer.is_free() && queue.pending.is_empty() {
@@ -240,6 +243,16 @@ impl Shared {
                     }
                 }
             }
+        }
+    }
+
+    /// Lets more gather after a group, if the options say so.
+    fn pause(&self, committer: &Committer) {
+        let pause = self.options.commit_pause;
+        if !pause.is_zero() && committer.is_free() {
+            let goes_on = |queue: &mut Queue| !queue.closing;
+            let waited = self.pause.wait_timeout_while(self.lock(), pause, goes_on);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
 

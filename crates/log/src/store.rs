@@ -119,17 +119,14 @@ impl Owner {
     fn commit_definition(&self, core: &Arc<Core>, definition: &Definition) -> Result<(), Error> {
         let ack = Arc::new(Ack::default());
         let draft = Draft::definition(core.id, definition);
-        let bytes = draft.body.bytes.len();
-        let mut queue = self.shared.room_for(bytes)?;
-        queue.bytes += bytes;
+        let queue = self.shared.room_for(draft.body.bytes.len())?;
         let core = Arc::clone(core);
-        queue.pending.push_back(Pending {
+        let pending = Pending {
             draft,
             core,
             ack: Arc::clone(&ack),
-        });
-        drop(queue);
-        self.shared.work.notify_one();
+        };
+        self.shared.enqueue(queue, pending);
         ack.wait(self.driven().as_ref())
     }
 
@@ -240,6 +237,7 @@ impl Owner {
             return self.end();
         }
         self.shared.work.notify_all();
+        self.shared.pause.notify_all();
         self.shared.room.notify_all();
         let thread = self
             .thread

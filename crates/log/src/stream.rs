@@ -5,10 +5,11 @@ use crate::commit::Draft;
 use crate::frame::{Body, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
 use crate::index::{FrameRef, Index, Plan};
 use crate::queue::Pending;
-use crate::read::Got;
+use crate::read::{Got, Take};
+use crate::recent::Recent;
 use crate::store::Owner;
 use crate::{Error, Follower, GapReason, Level, Position, Record, Rollback};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -22,7 +23,29 @@ pub(crate) struct View {
     pub(crate) index: Index,
     pub(crate) wakers: BTreeMap<u64, Waker>,
     pub(crate) stopped: Option<Error>,
+    /// The newest frames, without a gap, as long as there is room for them in memory.
+    pub(crate) recent: VecDeque<Recent>,
     next_follower: u64,
+}
+
+impl View {
+    /// Frames in memory that begin with a number, or else where they are.
+    fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
+        /// Most bytes that are handed out at once.
+        const BYTES: usize = 64 * 1024;
+        let first = self.recent.front().map_or(u64::MAX, |recent| recent.first);
+        if from < first.max(self.index.first()) || from >= self.index.next() {
+            return (Vec::new(), Some(self.index.plan(from)));
+        }
+        let at = self.recent.partition_point(|recent| recent.next() <= from);
+        let mut bytes = 0;
+        let taken = self.recent.range(at..).take_while(|recent| {
+            let fits = bytes < BYTES;
+            bytes += recent.body.len();
+            fits
+        });
+        (taken.cloned().collect(), None)
+    }
 }
 
 /// A stream's state, shared by its handles and the commit thread.
@@ -48,6 +71,7 @@ impl Core {
                 index,
                 wakers: BTreeMap::new(),
                 stopped: None,
+                recent: VecDeque::new(),
                 next_follower: 0,
             }),
         }
@@ -59,9 +83,16 @@ impl Core {
 
     /// A frame is safe: it can be read from now on. Whether it is the only one that the stream has
     /// in its segment.
-    pub(crate) fn committed(&self, segment: u32, frame: FrameRef, wakers: &mut Vec<Waker>) -> bool {
+    pub(crate) fn committed(
+        &self,
+        segment: u32,
+        frame: FrameRef,
+        recent: Option<Recent>,
+        wakers: &mut Vec<Waker>,
+    ) -> bool {
         let mut view = self.view();
         let entered = view.index.push(segment, frame);
+        view.recent.extend(recent);
         wakers.extend(std::mem::take(&mut view.wakers).into_values());
         entered
     }
@@ -103,7 +134,8 @@ impl Stream {
     /// Queues a batch of (time in nanoseconds, payload). Nothing of it is visible before it is
     /// acknowledged, and then all of it is.
     pub fn append(&self, batch: Vec<(i64, Vec<u8>)>) -> Result<Appended, Error> {
-        self.append_checked(None, &batch)
+        self.check_batch(&batch)?;
+        self.append_body(None, Body::of_records(&batch))
     }
 
     /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
@@ -112,17 +144,31 @@ impl Stream {
         expected_last: u64,
         batch: Vec<(i64, Vec<u8>)>,
     ) -> Result<Appended, Error> {
-        self.append_checked(Some(expected_last), &batch)
+        self.check_batch(&batch)?;
+        self.append_body(Some(expected_last), Body::of_records(&batch))
     }
 
-    fn append_checked(
+    /// As [`Stream::append`], for records that lie elsewhere: each is copied once, to where it is
+    /// written from.
+    pub fn append_each<'a>(
         &self,
-        expected: Option<u64>,
-        batch: &[(i64, Vec<u8>)],
+        records: impl IntoIterator<Item = (i64, &'a [u8])>,
     ) -> Result<Appended, Error> {
-        let bytes = self.check_batch(batch)?;
-        let body = Body::of_records(batch);
-        let mut queue = self.owner.shared.room_for(bytes).inspect_err(|error| {
+        let limit = self.owner.shared.options.batch_bytes;
+        let body = Body::of_each(records, limit).map_err(|bytes| Error::TooLarge {
+            what: "the batch",
+            bytes,
+            limit,
+        })?;
+        if body.count == 0 {
+            return Err(Error::EmptyBatch);
+        }
+        self.append_body(None, body)
+    }
+
+    fn append_body(&self, expected: Option<u64>, body: Body) -> Result<Appended, Error> {
+        let bytes = body.bytes.len();
+        let queue = self.owner.shared.room_for(bytes).inspect_err(|error| {
             if matches!(error, Error::Full { .. } | Error::QueueFull { .. }) {
                 let count = u64::from(body.count);
                 self.core.refused.fetch_add(count, Ordering::Relaxed);
@@ -153,14 +199,12 @@ impl Stream {
             body,
             level,
         };
-        queue.bytes += bytes;
-        queue.pending.push_back(Pending {
+        let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
-        });
-        drop(queue);
-        self.owner.shared.work.notify_one();
+        };
+        self.owner.shared.enqueue(queue, pending);
         Ok(Appended {
             first: Position {
                 epoch,
@@ -215,15 +259,13 @@ impl Stream {
             body,
             level: Level::Power,
         };
-        let mut queue = self.owner.shared.room_for(bytes)?;
-        queue.bytes += bytes;
-        queue.pending.push_back(Pending {
+        let queue = self.owner.shared.room_for(bytes)?;
+        let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
-        });
-        drop(queue);
-        self.owner.shared.work.notify_one();
+        };
+        self.owner.shared.enqueue(queue, pending);
         Ok(Appended {
             first,
             count,
@@ -279,15 +321,13 @@ impl Stream {
             });
         }
         let draft = Draft::trim(self.core.id, self.core.epoch, before, level);
-        let mut queue = self.owner.shared.room_for_mark(&draft)?;
-        queue.bytes += draft.body.bytes.len();
-        queue.pending.push_back(Pending {
+        let queue = self.owner.shared.room_for_mark(&draft)?;
+        let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
-        });
-        drop(queue);
-        self.owner.shared.work.notify_one();
+        };
+        self.owner.shared.enqueue(queue, pending);
         let first = before;
         Ok(Trimmed {
             first,
@@ -336,47 +376,89 @@ impl Stream {
     /// and no more than about 8 MiB of them. Stops before a gap; asked for a number in a gap it
     /// returns [`Error::Gap`].
     pub fn read(&self, from_sequence: u64, max_records: usize) -> Result<Vec<Record>, Error> {
+        self.read_within(from_sequence, max_records, READ_BYTES)
+    }
+
+    /// As [`Stream::read`], and no more than about `max_bytes` of payload; at least one record.
+    pub fn read_within(
+        &self,
+        from_sequence: u64,
+        max_records: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Record>, Error> {
         let mut records = Vec::new();
-        let mut bytes = 0;
-        let from = if from_sequence == 0 {
-            self.first()
-        } else {
-            from_sequence
+        let mut take = |position: Position, time, payload: &[u8]| {
+            records.push(record(position.epoch, position.sequence, time, payload));
         };
-        let outcome = self.visit(from, &mut |record| {
-            bytes += record.payload.len();
-            records.push(record);
-            records.len() < max_records && bytes < READ_BYTES
+        self.visit(from_sequence, max_records, max_bytes, &mut take)?;
+        Ok(records)
+    }
+
+    /// Hands out records as [`Stream::read`] does, without making anything of them: position, time,
+    /// payload. Stops after `max_records`, after about `max_bytes` of payload, before a gap. The
+    /// number to go on from. The newest records come from memory ([`crate::Options::recent_bytes`]).
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn visit(
+        &self,
+        from_sequence: u64,
+        max_records: usize,
+        max_bytes: usize,
+        take: &mut dyn FnMut(Position, i64, &[u8]),
+    ) -> Result<u64, Error> {
+        let mut next = match from_sequence {
+            0 => self.first(),
+            from => from,
+        };
+        let (mut records, mut bytes) = (0, 0);
+        if max_records == 0 {
+            return Ok(next);
+        }
+        let outcome = self.each(next, &mut |epoch, sequence, time, payload| {
+            take(Position { epoch, sequence }, time, payload);
+            next = sequence + 1;
+            records += 1;
+            bytes += payload.len();
+            records < max_records && bytes < max_bytes
         });
         match outcome {
-            Err(Error::Gap { .. }) if !records.is_empty() => Ok(records),
+            Err(Error::Gap { .. }) if records > 0 => Ok(next),
             Err(error) => Err(error),
-            Ok(()) => {
-                records.truncate(max_records);
-                Ok(records)
-            }
+            Ok(()) => Ok(next),
         }
     }
 
-    /// Hands out records from a number on until `take` answers false, a gap or the end.
-    fn visit(&self, from: u64, take: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
+    /// Hands out records (epoch, number, time, payload) from a number on until `take` answers false,
+    /// a gap or the end.
+    fn each(&self, from: u64, take: &mut Take<'_>) -> Result<(), Error> {
         let reader = &self.owner.shared.reader;
         let (mut from, mut more) = (from, true);
         while more {
-            let plan = self.core.view().index.plan(from);
+            let (recents, plan) = self.core.view().plan(from);
+            for recent in &recents {
+                recent.each(&mut |epoch, n, time, payload| {
+                    if n == from && more {
+                        from += 1;
+                        more = take(epoch, n, time, payload);
+                    }
+                    more
+                });
+            }
             let mut fill = None;
             let (segment, frames, until) = match plan {
-                Plan::End => return Ok(()),
-                Plan::Gap(at, next) => return Err(self.gap(at, next)),
-                Plan::Frames(segment, frames) => {
+                None => continue,
+                Some(Plan::End) => return Ok(()),
+                Some(Plan::Gap(at, next)) => return Err(self.gap(at, next)),
+                Some(Plan::Frames(segment, frames)) => {
                     let until = frames.last().map_or(from, FrameRef::next);
                     (segment, frames, until)
                 }
-                Plan::Fill(segment, frame) => {
+                Some(Plan::Fill(segment, frame)) => {
                     fill = Some((segment, frame.offset));
                     (segment, vec![frame], frame.next())
                 }
-                Plan::Chunk(chunk) => {
+                Some(Plan::Chunk(chunk)) => {
                     let frames = reader.frames_of(self.core.id, &chunk);
                     let mut frames = frames.or_else(|error| self.trimmed(from, error))?;
                     frames.retain(|frame| frame.next() > from);
@@ -393,7 +475,7 @@ impl Stream {
                     }
                     if n == from {
                         from += 1;
-                        more = take(record(epoch, n, time, body));
+                        more = take(epoch, n, time, body);
                     }
                     more
                 },
@@ -418,8 +500,8 @@ impl Stream {
     /// Reads the numbers from `from` to before `next`, so that what is corrupt of them is known.
     pub(crate) fn verify(&self, mut from: u64, next: u64) {
         while from < next {
-            let outcome = self.visit(from, &mut |record| {
-                from = record.position.sequence + 1;
+            let outcome = self.each(from, &mut |_, sequence, _, _| {
+                from = sequence + 1;
                 from < next
             });
             match outcome {

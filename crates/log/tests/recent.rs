@@ -1,0 +1,110 @@
+//! Goal: what is read from memory is what the file holds, and however many follow, the file is not
+//! read for live data.
+//! Method: the same records are read with memory, with very little of it and with none; twenty-four
+//! followers of a live stream are counted by the reads of a simulated disk; records are appended
+//! from where they lie.
+
+use chappe_log::{Commit, Error, Follower, Level, Options, Store, Stream};
+use chappe_sim::{Operation, SimDisk};
+
+fn open(disk: &SimDisk, recent_bytes: usize) -> (Store, Stream) {
+    let options = Options {
+        segment_bytes: 4096,
+        reserve_bytes: 0,
+        recent_bytes,
+        commit: Commit::Caller,
+        ..Options::default()
+    };
+    let (store, _) = Store::open(Box::new(disk.clone()), options, 1).unwrap();
+    let stream = store.stream("a", Level::Process, b"").unwrap();
+    (store, stream)
+}
+
+fn payload(number: u64) -> Vec<u8> {
+    number
+        .to_string()
+        .repeat(1 + (number % 9) as usize)
+        .into_bytes()
+}
+
+fn append(stream: &Stream, count: u64) {
+    let from = stream.last() + 1;
+    let batch: Vec<_> = (from..from + count)
+        .map(|n| (n as i64, payload(n)))
+        .collect();
+    let slices = batch
+        .iter()
+        .map(|(time, payload)| (*time, payload.as_slice()));
+    stream.append_each(slices).unwrap().wait().unwrap();
+}
+
+#[test]
+fn memory_shows_what_the_file_holds() {
+    let mut seen = Vec::new();
+    for recent_bytes in [0, 700, 5_000, 1 << 20] {
+        let disk = SimDisk::new(1);
+        let (store, stream) = open(&disk, recent_bytes);
+        let other = store.stream("b", Level::Process, b"").unwrap();
+        let mut all = Vec::new();
+        for n in 0..60 {
+            append(&stream, 1 + n % 5);
+            append(&other, 1 + n % 3);
+            if n == 40 {
+                stream.trim(30).unwrap().wait().unwrap();
+                assert!(matches!(
+                    stream.read(29, 1),
+                    Err(Error::Gap { next: 30, .. })
+                ));
+            }
+            for from in [30, stream.last() / 2, stream.last(), stream.last() + 1] {
+                all.push(format!("{:?}", stream.read_within(from, 7, 40)));
+                let mut visited = Vec::new();
+                let next = stream.visit(from, 9, 1 << 20, &mut |position, time, payload| {
+                    visited.push((position.sequence, time, payload.to_vec()));
+                });
+                assert!(
+                    visited
+                        .iter()
+                        .all(|it| it.2 == payload(it.0) && it.1 == it.0 as i64)
+                );
+                all.push(format!("{visited:?} {next:?}"));
+            }
+        }
+        all.push(format!("{:?}", other.range(0, 1000, 1000)));
+        seen.push(all);
+    }
+    assert!(seen.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn followers_of_live_data_share_what_is_in_memory() {
+    let reads = |recent_bytes| {
+        let disk = SimDisk::new(1);
+        let (_store, stream) = open(&disk, recent_bytes);
+        let mut followers: Vec<Follower> = (0..24).map(|_| stream.follow(1)).collect();
+        let before = disk.done(Operation::Read);
+        for _ in 0..200 {
+            append(&stream, 3);
+            for follower in &mut followers {
+                assert_eq!(follower.try_next().unwrap().unwrap().len(), 3);
+            }
+        }
+        assert_eq!(stream.last(), 600);
+        disk.done(Operation::Read) - before
+    };
+    assert_eq!(reads(1 << 20), 0);
+    assert!(reads(0) >= 24 * 200);
+}
+
+#[test]
+fn batches_from_elsewhere_have_the_same_limits() {
+    let (_, stream) = open(&SimDisk::new(1), 0);
+    assert_eq!(stream.append_each([]).err(), Some(Error::EmptyBatch));
+    let large = vec![0; 5 << 20];
+    let refused = stream.append_each([(0, large.as_slice())]);
+    assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    assert_eq!(
+        stream.append_each([(0, &b"x"[..])]).unwrap().first.sequence,
+        1
+    );
+}
