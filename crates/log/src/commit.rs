@@ -75,6 +75,18 @@ impl Draft {
         }
     }
 
+    /// The mark that missing records are given up.
+    pub(crate) fn lost(stream: u32, epoch: u64, from: u64, next: u64) -> Draft {
+        Draft {
+            kind: Kind::Lost,
+            stream,
+            epoch,
+            first: from,
+            body: Body::of_bytes(next.to_le_bytes().to_vec()),
+            level: Level::Power,
+        }
+    }
+
     /// Bytes of the frame.
     pub(crate) fn frame_bytes(&self) -> u64 {
         (HEADER_BYTES + self.body.bytes.len()) as u64
@@ -260,7 +272,7 @@ impl Writer {
                 let mark = (draft.epoch, draft.first.max(known));
                 self.marks.insert(draft.stream, mark);
             }
-            Kind::Records | Kind::Fill | Kind::Open | Kind::Close => {}
+            Kind::Records | Kind::Fill | Kind::Lost | Kind::Open | Kind::Close => {}
         }
     }
 
@@ -341,7 +353,7 @@ impl Writer {
             synced: self.synced as u32,
             epoch: draft.epoch,
             first: match draft.kind {
-                Kind::Records | Kind::Fill => draft.first,
+                Kind::Records | Kind::Fill | Kind::Lost => draft.first,
                 Kind::Definition | Kind::Trim => track.next,
                 Kind::Open | Kind::Close => 0,
             },
@@ -355,7 +367,7 @@ impl Writer {
         self.buffer.extend_from_slice(&bytes);
         self.buffer.extend_from_slice(&body.bytes);
         let kept = match draft.kind {
-            Kind::Definition | Kind::Trim => body.bytes.clone(),
+            Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.clone(),
             Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
         };
         self.laid.push(Laid(header, offset, crc, kept));

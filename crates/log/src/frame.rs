@@ -17,7 +17,7 @@
 //!
 //! Records that were put back into a gap are a frame of their own kind, out of order. A body of
 //! records is (time i64, length u32, payload) repeated; that of a trim mark is the first
-//! number that is kept, u64. Definitions and trim marks have the stream's next number as theirs.
+//! number that is kept, u64, that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
 
 use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
 
@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Trim = 5,
     /// Records of one stream that were missing, put back under their own numbers.
     Fill = 6,
+    /// Missing records of one stream that nobody will put back.
+    Lost = 7,
 }
 
 /// A frame's header but for its checksum.
@@ -124,6 +126,7 @@ impl Header {
             4 => Kind::Close,
             5 => Kind::Trim,
             6 => Kind::Fill,
+            7 => Kind::Lost,
             _ => return None,
         };
         let header = Header {
@@ -148,7 +151,7 @@ impl Header {
             Kind::Records | Kind::Fill => {
                 self.stream != 0 && self.count != 0 && self.first != 0 && self.first < MAX_SEQUENCE
             }
-            Kind::Definition | Kind::Trim => {
+            Kind::Definition | Kind::Trim | Kind::Lost => {
                 self.stream != 0
                     && self.count == 0
                     && (self.kind == Kind::Definition || self.body_bytes == MARK_BYTES)
@@ -437,7 +440,7 @@ mod tests {
             let mut bytes = fill;
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[5..8].copy_from_slice(&[0; 3]);
-            bytes[4] %= 7;
+            bytes[4] %= 8;
             let crc = checksum(salt, 5, &bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());
             if let Some((header, _)) = Header::decode(&bytes, salt, 5) {

@@ -94,6 +94,8 @@ pub(crate) struct Index {
     next: u64,
     /// Missing numbers (first, and the one after the last), ascending.
     gaps: Vec<(u64, u64)>,
+    /// What of the gaps is given up, ascending.
+    given_up: Vec<(u64, u64)>,
     /// What was put back, ascending, without overlaps.
     fills: Vec<Fill>,
     /// What was put back and is corrupt itself; its segment stays until the numbers are trimmed.
@@ -114,6 +116,7 @@ impl Index {
             first,
             next: first,
             gaps: Vec::new(),
+            given_up: Vec::new(),
             fills: Vec::new(),
             spoilt: Vec::new(),
             segments: BTreeMap::new(),
@@ -172,12 +175,34 @@ impl Index {
         self.bytes
     }
 
-    /// First and last missing number of each gap.
+    /// First and last missing number of each gap, but for what is given up.
     pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
-        self.gaps
-            .iter()
-            .map(|&(from, next)| (from, next - 1))
-            .collect()
+        let gaps = self.wanted();
+        gaps.iter().map(|&(from, next)| (from, next - 1)).collect()
+    }
+
+    /// What is missing and not given up.
+    fn wanted(&self) -> Vec<(u64, u64)> {
+        let lost = self.given_up.iter();
+        lost.fold(self.gaps.clone(), |gaps, lost| {
+            without(&gaps, lost.0, lost.1)
+        })
+    }
+
+    /// First and last number of what is given up.
+    pub(crate) fn given_up(&self) -> Vec<(u64, u64)> {
+        let lost = self.given_up.iter();
+        lost.map(|&(from, next)| (from, next - 1)).collect()
+    }
+
+    /// Numbers that are missing are not waited for any more.
+    pub(crate) fn give_up(&mut self, from: u64, next: u64) {
+        let from = from.max(self.first);
+        if from < next.min(self.next) {
+            self.given_up = without(&self.given_up, from, next);
+            let at = self.given_up.partition_point(|lost| lost.0 < from);
+            self.given_up.insert(at, (from, next.min(self.next)));
+        }
     }
 
     /// Adds the frame that continues the stream; whether it is the only one held in its segment.
@@ -260,6 +285,7 @@ impl Index {
             self.bytes += u64::from(frame.bytes);
             let before = self.missing();
             self.gaps = without(&self.gaps, from, next);
+            self.given_up = without(&self.given_up, from, next);
             self.losses.filled += before - self.missing();
             from = next;
         }
@@ -292,9 +318,9 @@ impl Index {
             .is_some_and(|gap| gap.0 <= from && next <= gap.1)
     }
 
-    /// Whether any of the numbers is missing.
+    /// Whether any of the numbers is missing and not given up.
     pub(crate) fn misses_some(&self, from: u64, next: u64) -> bool {
-        self.gaps.iter().any(|gap| gap.0 < next && from < gap.1)
+        self.wanted().iter().any(|gap| gap.0 < next && from < gap.1)
     }
 
     /// The numbers up to `next` are missing.
@@ -394,6 +420,7 @@ impl Index {
         }
         self.first = before.min(self.next);
         self.trim_gaps();
+        self.given_up = without(&self.given_up, 0, self.first);
         let mut bytes = 0;
         while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.next <= self.first) {
             let chunk = *chunk;

@@ -47,6 +47,7 @@
 //! ```
 
 mod ack;
+mod backup;
 mod commit;
 mod disk;
 mod error;
@@ -84,6 +85,7 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
 }
 
 pub use ack::{Appended, Trimmed};
+pub use backup::{Aside, Backup, Repaired, back_up, repair};
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use scrub::Scrubbed;
 pub use store::{Committed, Counters, Store};

@@ -2,7 +2,7 @@
 
 use crate::ack::Ack;
 use crate::commit::{Draft, Fault, Writer};
-use crate::frame::Kind;
+use crate::frame::{Kind, mark};
 use crate::index::FrameRef;
 use crate::read::Reader;
 use crate::recent::{Recent, Recents};
@@ -206,7 +206,7 @@ impl Shared {
         for (pending, frame) in done.iter_mut().zip(placed) {
             bytes += pending.draft.body.bytes.len();
             writer.define(&pending.draft);
-            reviewed |= matches!(pending.draft.kind, Kind::Trim | Kind::Fill);
+            reviewed |= matches!(pending.draft.kind, Kind::Trim | Kind::Fill | Kind::Lost);
             match pending.draft.kind {
                 Kind::Records => {
                     records += u64::from(frame.count);
@@ -221,6 +221,11 @@ impl Shared {
                     if pending.core.filled(writer.segment, frame) {
                         writer.enter(writer.segment);
                     }
+                }
+                Kind::Lost => {
+                    let next = mark(&pending.draft.body.bytes).unwrap_or_default();
+                    let index = &mut pending.core.view().index;
+                    index.give_up(pending.draft.first, next);
                 }
                 Kind::Trim => writer.leave(&pending.core.trim_to(pending.draft.first)),
                 Kind::Definition | Kind::Open | Kind::Close => {}

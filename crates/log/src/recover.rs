@@ -133,6 +133,7 @@ impl Scanned {
             records: stream.records,
             frames: stream.frames,
             gaps: stream.index.gaps(),
+            given_up: stream.index.given_up(),
         });
         Report {
             streams: streams.collect(),
@@ -170,7 +171,7 @@ impl Held {
         offset: u64,
     ) -> std::io::Result<Held> {
         let body = match header.kind {
-            Kind::Definition | Kind::Trim => scanner.body(offset, &header)?.to_vec(),
+            Kind::Definition | Kind::Trim | Kind::Lost => scanner.body(offset, &header)?.to_vec(),
             Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
         };
         Ok(Held {
@@ -561,6 +562,10 @@ impl Scan {
                     self.corrupt(segment, offset, bytes, "a definition cannot be read", true);
                 }
             },
+            Kind::Lost => {
+                let next = mark(&body).unwrap_or_default();
+                self.stream(&header).index.give_up(header.first, next);
+            }
             Kind::Trim => self.apply_mark(&header, mark(&body).unwrap_or_default()),
             Kind::Open | Kind::Close => {}
         }
@@ -686,6 +691,9 @@ impl Scan {
                 .for_each(|chunk| stream.index.push_chunk(chunk));
             for fill in part.fills {
                 stream.index.fill(snapshot.header.number, fill);
+            }
+            for (from, next) in part.given_up {
+                stream.index.give_up(from, next);
             }
             stream.trimmed = stream.trimmed.max(part.trimmed);
             stream.frames += part.frames;

@@ -147,4 +147,6 @@ pub struct StreamReport {
     pub frames: u64,
     /// Missing numbers: first and last of each gap.
     pub gaps: Vec<(u64, u64)>,
+    /// Missing numbers that nobody waits for any more ([`crate::Stream::give_up`]).
+    pub given_up: Vec<(u64, u64)>,
 }

@@ -9,7 +9,7 @@
 //! and length of the segment before (u32 each), length (u32), last frame's offset and checksum (u32
 //! each), streams (u32); for each stream id (u32), first number (u64), epoch (u64), trim mark (u64),
 //! frames (u64), records (u64), definition (length u32, bytes), chunks (count u32, 44 bytes each),
-//! fills (count u32, 36 bytes each); at the end the checksum of everything and of the segment's salt.
+//! fills (count u32, 36 bytes each), ranges given up (count u32, 16 bytes each); at the end the checksum of everything and of the segment's salt.
 
 use crate::frame::{Definition, HEADER_BYTES, Header, Kind, MAX_SEQUENCE, mark};
 use crate::index::{Chunk, FrameRef, Index};
@@ -50,6 +50,8 @@ pub(crate) struct Part {
     pub(crate) index: Index,
     /// What was put back.
     pub(crate) fills: Vec<FrameRef>,
+    /// What was given up: first number, and the one after the last.
+    pub(crate) given_up: Vec<(u64, u64)>,
 }
 
 /// What a segment holds.
@@ -98,6 +100,7 @@ impl Snapshot {
             definition: Vec::new(),
             index: Index::new(header.first),
             fills: Vec::new(),
+            given_up: Vec::new(),
         });
         let expected = part.index.next();
         match header.kind {
@@ -112,6 +115,10 @@ impl Snapshot {
                 part.records += u64::from(header.count);
                 self.spoilt |= header.next() > expected;
                 part.fills.push(frame_ref(header, offset));
+            }
+            Kind::Lost => {
+                let next = mark(body).unwrap_or_default();
+                part.given_up.push((header.first, next));
             }
             Kind::Definition if header.first == expected => part.definition = body.to_vec(),
             Kind::Trim if header.first == expected => {
@@ -167,6 +174,11 @@ impl Snapshot {
                 word(&mut bytes, fill.count);
                 word(&mut bytes, fill.offset);
                 word(&mut bytes, fill.bytes);
+            }
+            word(&mut bytes, part.given_up.len() as u32);
+            for (from, next) in &part.given_up {
+                long(&mut bytes, *from);
+                long(&mut bytes, *next);
             }
         }
         let crc = checksum(&self.header, &bytes);
@@ -319,6 +331,10 @@ impl<'a> Rest<'a> {
             }
             fills.push(fill);
         }
+        let mut given_up = Vec::new();
+        for _ in 0..self.word()? {
+            given_up.push((self.long()?, self.long()?));
+        }
         Some(Part {
             first,
             epoch,
@@ -328,6 +344,7 @@ impl<'a> Rest<'a> {
             definition,
             index,
             fills,
+            given_up,
         })
     }
 

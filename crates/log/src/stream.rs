@@ -367,7 +367,41 @@ impl Stream {
         self.core.view().definition.epochs.clone()
     }
 
-    /// Known gaps (first and last missing number), oldest first.
+    /// Notes that records that are missing will not come back, so that nobody waits for them: they
+    /// are no gap of [`Stream::gaps`] any more, reading passes over them as before, and the damaged
+    /// bytes need not be kept. They can still be put back. The result resolves as that of a trim, at
+    /// level power.
+    ///
+    /// # Errors
+    /// [`Error::NotMissing`] when one of the numbers is there; those of [`Stream::trim`].
+    pub fn give_up(&self, from: u64, last: u64) -> Result<Trimmed, Error> {
+        let next = last.saturating_add(1);
+        if !self.core.view().index.misses(from, next) {
+            let stream = self.name();
+            return Err(Error::NotMissing { stream, from, next });
+        }
+        let ack = Arc::new(Ack::default());
+        let draft = Draft::lost(self.core.id, self.core.epoch, from, next);
+        let queue = self.owner.shared.room_for(draft.body.bytes.len())?;
+        let pending = Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+        };
+        self.owner.shared.enqueue(queue, pending);
+        Ok(Trimmed {
+            first: next,
+            ack,
+            driven: self.owner.driven(),
+        })
+    }
+
+    /// Missing numbers that were given up: first and last of each range.
+    pub fn given_up(&self) -> Vec<(u64, u64)> {
+        self.core.view().index.given_up()
+    }
+
+    /// Known gaps (first and last missing number), oldest first, but for what was given up.
     pub fn gaps(&self) -> Vec<(u64, u64)> {
         self.core.view().index.gaps()
     }

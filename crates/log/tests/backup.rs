@@ -1,0 +1,246 @@
+//! Goal: a copy made while the log is written, trimmed and cut by its size limit is a log of its own
+//! that holds everything acknowledged before the copy began and nothing that was not written; opened,
+//! it has new epochs. Mending keeps damaged bytes aside and leaves nothing that anybody waits for.
+//! Method: a store is copied again and again under a writer; each copy is opened and judged. A log
+//! with rot, a torn tail and lost segments is mended, on a disk that is cut at every boundary too.
+
+use chappe_log::{
+    Disk, EpochReason, Error, Level, MemoryDisk, Options, Store, Stream, back_up, check, repair,
+};
+use chappe_sim::SimDisk;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 4096,
+        reserve_bytes: 0,
+        ..Options::default()
+    }
+}
+
+fn payload(number: u64) -> Vec<u8> {
+    number.to_string().repeat(20).into_bytes()
+}
+
+fn append(stream: &Stream) {
+    let number = stream.last() + 1;
+    let appended = stream.append(vec![(number as i64, payload(number))]);
+    appended.unwrap().wait().unwrap();
+}
+
+/// Reads all of a stream; its first and last number. There must be no gap.
+fn whole(stream: &Stream) -> (u64, u64) {
+    let mut next = stream.first();
+    while next <= stream.last() {
+        for record in stream.read(next, 100).unwrap() {
+            assert_eq!(
+                (record.position.sequence, record.payload),
+                (next, payload(next))
+            );
+            next += 1;
+        }
+    }
+    (stream.first(), stream.last())
+}
+
+/// Ends the writer, also when a copy is judged wrong.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn copies_under_a_writer(retain_bytes: Option<u64>) {
+    let disk = SimDisk::new(1);
+    let retained = Options {
+        retain_bytes,
+        ..options()
+    };
+    let (store, _) = Store::open(Box::new(disk.clone()), retained, 1).unwrap();
+    let [kept, short] = ["kept", "short"].map(|it| store.stream(it, Level::Power, b"").unwrap());
+    (0..30).for_each(|_| append(&kept));
+    let (done, wanted) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _ended = Ended(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if short.last() >= wanted.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                    continue;
+                }
+                append(&short);
+                if short.last() % 5 == 0 {
+                    if short.last() % 100 == 0 {
+                        append(&kept);
+                    }
+                    drop(short.trim(short.last() - 3).unwrap());
+                }
+            }
+        });
+        for round in 0..25 {
+            wanted.fetch_add(60, Ordering::Relaxed);
+            let before = (kept.last(), short.first(), short.last());
+            let copy = SimDisk::new(round);
+            let mut told = 0;
+            let made = back_up(&disk, &copy, &mut |done, all| {
+                assert!(done <= all);
+                told = done;
+            });
+            let made = made.unwrap();
+            let bytes: u64 = made.files.iter().map(|file| file.1).sum();
+            assert!(
+                made.report.healthy() && made.report.copied,
+                "{:?}",
+                made.report
+            );
+            assert!(told > 0 && bytes == copy.used());
+            // What was not synced of the copy is nothing.
+            let (opened, recovery) =
+                Store::open(Box::new(copy.crash(round)), options(), 99).unwrap();
+            assert_eq!((recovery.corrupt, recovery.torn_tail), (vec![], None));
+            assert!(
+                recovery
+                    .new_epochs
+                    .iter()
+                    .all(|it| it.reason == EpochReason::Copied)
+            );
+            let (_, last) = whole(&opened.existing("kept").unwrap());
+            assert!(last >= before.0);
+            let (first, last) = whole(&opened.existing("short").unwrap());
+            assert!(first >= before.1 && last >= before.2);
+            assert_eq!(opened.existing("kept").unwrap().epochs().len(), 2);
+            while short.last() < wanted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let counted = store.counters();
+    match retain_bytes {
+        Some(_) => assert!(counted.removed_segments > 3),
+        None => assert!(counted.trimmed_segments > 3),
+    }
+}
+
+#[test]
+fn a_copy_of_a_log_that_is_written_is_whole() {
+    copies_under_a_writer(None);
+    copies_under_a_writer(Some(30_000));
+}
+
+#[test]
+fn nothing_is_copied_of_nothing() {
+    let made = back_up(&MemoryDisk::new(), &MemoryDisk::new(), &mut |_, _| {}).unwrap();
+    assert!(made.files.is_empty() && made.report.healthy());
+}
+
+/// A log with rot in the middle, a segment that is gone and a torn tail.
+fn broken() -> SimDisk {
+    let disk = SimDisk::new(1);
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    (0..150).for_each(|_| append(&stream));
+    store.abandon();
+    let disk = disk.crash(0);
+    let mut names = disk.names();
+    names.retain(|name| name.ends_with(".segment"));
+    assert!(names.len() > 5);
+    assert!(disk.flip(&names[1], 8 * 700) && disk.flip(&names[4], 8 * 2100));
+    disk.remove(&names[2]).unwrap();
+    let last = names.last().unwrap();
+    let mut torn = disk.bytes(last).unwrap();
+    torn.extend_from_slice(&[7; 100]);
+    disk.put(last, &torn);
+    disk.sync_directory().unwrap();
+    disk
+}
+
+fn mend(disk: &SimDisk, kept: &MemoryDisk) -> Result<chappe_log::Repaired, Error> {
+    repair(
+        Box::new(disk.clone()),
+        &mut || Ok(Box::new(kept.clone())),
+        5,
+    )
+}
+
+#[test]
+fn mending_keeps_what_is_damaged_aside_and_ends_the_waiting() {
+    let disk = broken();
+    let before = check(&disk).unwrap();
+    assert_eq!(before.corrupt.len(), 3);
+    let kept = MemoryDisk::new();
+    let mended = mend(&disk, &kept).unwrap();
+    assert_eq!(mended.before, before);
+    // The bytes of two ranges and of the tail.
+    assert_eq!(mended.aside.len(), 3);
+    for name in &mended.aside {
+        assert!(!kept.open(name).unwrap().is_empty().unwrap());
+    }
+    let given_up: u64 = mended
+        .given_up
+        .iter()
+        .map(|(_, from, last)| last - from + 1)
+        .sum();
+    let lost: u64 = before.streams[0]
+        .gaps
+        .iter()
+        .map(|(from, last)| last - from + 1)
+        .sum();
+    assert!(given_up == lost && lost > 10, "{given_up} of {lost}");
+    let after = check(&disk).unwrap();
+    let (old, new) = (&before.streams[0], &after.streams[0]);
+    assert_eq!(
+        (new.records, &new.given_up, &new.gaps),
+        (old.records, &old.gaps, &vec![])
+    );
+    assert!(after.clean && after.torn_tail.is_none());
+    // Mended once is mended.
+    let again = mend(&disk, &MemoryDisk::new()).unwrap();
+    assert_eq!(
+        (again.given_up, again.recovery.new_epochs),
+        (vec![], vec![])
+    );
+    // What somebody has all the same can be put back.
+    let (store, recovery) = Store::open(Box::new(disk), options(), 6).unwrap();
+    let stream = store.existing("a").unwrap();
+    let (from, last) = stream.given_up()[0];
+    assert!(matches!(stream.read(from, 1), Err(Error::Gap { next, .. }) if next > last));
+    let first = chappe_log::Position {
+        epoch: stream.epochs()[0].0,
+        sequence: from,
+    };
+    let batch = (from..=last).map(|n| (n as i64, payload(n))).collect();
+    stream.fill(first, batch).unwrap().wait().unwrap();
+    assert_eq!(stream.read(from, 1).unwrap()[0].payload, payload(from));
+    assert!(stream.given_up().iter().all(|range| range.0 > last));
+    assert!(matches!(
+        stream.give_up(from, last),
+        Err(Error::NotMissing { .. })
+    ));
+    assert!(recovery.clean);
+}
+
+#[test]
+fn mending_can_be_cut_anywhere() {
+    let lost = check(&broken()).unwrap();
+    for boundary in 0.. {
+        let disk = broken();
+        let kept = MemoryDisk::new();
+        disk.cut_power_at(disk.boundaries() + boundary);
+        let done = mend(&disk, &kept).is_ok();
+        let after = disk.crash(boundary);
+        mend(&after, &MemoryDisk::new()).unwrap();
+        let report = check(&after).unwrap();
+        let (old, new) = (&lost.streams[0], &report.streams[0]);
+        assert_eq!(
+            (new.records, &new.given_up),
+            (old.records, &old.gaps),
+            "{boundary}"
+        );
+        if done {
+            assert!(boundary > 10);
+            break;
+        }
+    }
+}
