@@ -193,14 +193,17 @@ impl SimDisk {
     /// A copy of all files as a backup makes it: the same bytes in new files.
     pub fn copied(&self) -> SimDisk {
         let mut state = self.state().clone();
-        let shift = state.next_inode + 1_000_000;
-        let move_inode = |(inode, file): (u64, Inode)| (inode + shift, file);
-        state.inodes = std::mem::take(&mut state.inodes)
-            .into_iter()
-            .map(move_inode)
-            .collect();
-        state.names.values_mut().for_each(|inode| *inode += shift);
-        state.next_inode += 2 * shift;
+        // Only what has a name is copied, into files that never were.
+        let mut files = BTreeMap::new();
+        let mut next = state.next_inode;
+        let State { inodes, names, .. } = &mut state;
+        for inode in names.values_mut() {
+            next += 1;
+            files.insert(next, inodes.remove(inode).unwrap_or_default());
+            *inode = next;
+        }
+        state.inodes = files;
+        state.next_inode = next;
         for file in state.inodes.values_mut() {
             file.durable.clone_from(&file.cached);
             file.dirty.clear();

@@ -1,9 +1,16 @@
 //! Networks and disks on one virtual clock, from a seed.
 //!
 //! [`network`] is the network: links, connections, nodes that die, stand still and lose their power.
+//! [`judge`] is the model that judges a history of an exchange.
+//! [`exchange`] is the whole pipeline on both, with the fault matrix.
+//! [`study`] is what a session would see on a network, [`figure`] its picture.
 //! [`SimDisk`] is the disk: it loses what was not synced, tears writes, fails, fills up and rots.
 
 mod disk;
+pub mod exchange;
+pub mod figure;
+pub mod judge;
 pub mod network;
+pub mod study;
 
 pub use disk::{Operation, SimDisk};

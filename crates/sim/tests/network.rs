@@ -183,6 +183,31 @@ fn who_stands_still_holds_its_sender_back_and_gets_everything_later() {
 }
 
 #[test]
+fn who_dials_always_hears_what_came_of_it() {
+    for seed in 0..300 {
+        let (mut network, a, b) = two(Link::default(), seed);
+        let connection = network.connect(a, b);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut heard = false;
+        for second in 1..120 {
+            match random.u8(..8) {
+                0 => network.kill(b),
+                1 => network.power_off(b),
+                2 => network.start(b),
+                3 => network.set_group(b, random.u16(..2)),
+                _ => {}
+            }
+            let until = network.now() + Duration::from_micros(random.u64(..20_000_000));
+            while let Some(step) = network.next(until.min(at(second * 20))) {
+                let answer = matches!(step, Step::Opened { .. } | Step::Closed { .. });
+                heard |= answer && step.node() == a;
+            }
+        }
+        assert!(heard, "seed {seed}: {connection:?}");
+    }
+}
+
+#[test]
 fn a_slow_node_takes_its_time() {
     let (mut network, a, b, connection) = connected(Link::default(), 1);
     network.slow_down(b, seconds(1));
@@ -192,6 +217,27 @@ fn a_slow_node_takes_its_time() {
     assert_eq!(steps(&mut network, 35).len(), 5);
     network.slow_down(b, Duration::ZERO);
     assert_eq!(steps(&mut network, 37).len(), 5);
+}
+
+#[test]
+fn what_is_done_to_a_dead_node_does_not_outlive_it() {
+    let (mut network, a, b, _) = connected(Link::default(), 1);
+    network.stand_still(b, true);
+    network.kill(b);
+    network.slow_down(b, seconds(1));
+    network.stand_still(b, false);
+    steps(&mut network, 31);
+    network.start(b);
+    network.send(a, b, 10, 7);
+    let node = b;
+    assert_eq!(
+        steps(&mut network, 32).last().map(|(_, step)| step.clone()),
+        Some(Step::Arrived {
+            node,
+            from: a,
+            payload: 7
+        })
+    );
 }
 
 #[test]

@@ -191,6 +191,10 @@ impl<P> Connections<P> {
         let find = |(slot, pipe): (usize, &Option<Pipe<P>>)| {
             let pipe = pipe.as_ref()?;
             let end = pipe.end_of(node)?;
+            // Who was asked and has not heard of it yet has no connection.
+            if end == 1 && pipe.ends[1].state == EndState::Connecting {
+                return None;
+            }
             let generation = pipe.generation;
             let slot = u32::try_from(slot).ok()?;
             Some((Connection { slot, generation }, end))
@@ -333,8 +337,25 @@ impl<P> Network<P> {
 
     /// Breaks a connection off, at both ends: what is under way is lost.
     pub fn reset(&mut self, connection: Connection) {
-        self.abort_end(connection, 0);
-        self.abort_end(connection, 1);
+        for end in 0..2 {
+            let event = Event::Close(connection, end, CloseReason::Reset);
+            self.queue.put(self.now, event);
+        }
+    }
+
+    /// Breaks off what connects two nodes; false when nothing does.
+    pub fn reset_between(&mut self, one: Node, other: Node) -> bool {
+        let mut found = false;
+        for (connection, end) in self.connections.of(one) {
+            let joins = self
+                .nodes_of(connection, end)
+                .is_some_and(|(_, to)| to == other);
+            if joins {
+                self.reset(connection);
+                found = true;
+            }
+        }
+        found
     }
 
     pub(super) fn close_end(&mut self, connection: Connection, end: u8) {
@@ -768,7 +789,7 @@ impl<P> Network<P> {
                     CloseReason::TimedOut => self.counters.timed_out += 1,
                     CloseReason::Ended => {}
                 }
-                let refused = matches!(reason, CloseReason::Refused | CloseReason::TimedOut);
+                let refused = *reason != CloseReason::Ended;
                 if refused && pipe.ends[usize::from(1 - end)].state == EndState::Connecting {
                     pipe.ends[usize::from(1 - end)].state = EndState::Closed;
                 }

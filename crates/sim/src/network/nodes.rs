@@ -103,6 +103,13 @@ impl<P> Network<P> {
         state.queue_bytes = queue_bytes;
     }
 
+    /// Bytes that wait for a node's own rate.
+    #[must_use]
+    pub fn node_queued(&self, node: Node, rate_bytes_per_s: u64) -> u64 {
+        let state = self.state(node);
+        state.egress.queued(self.now, rate_bytes_per_s)
+    }
+
     /// Puts a node into a group; only nodes of one group reach each other. At first all are in 0.
     pub fn set_group(&mut self, node: Node, group: u16) {
         self.state_mut(node).group = group;
@@ -166,8 +173,12 @@ impl<P> Network<P> {
     }
 
     /// A node stands still (SIGSTOP) or goes on: what comes meanwhile waits, and all of it happens
-    /// then. Its host goes on: connections are accepted, buffers fill.
+    /// then. Its host goes on: connections are accepted, buffers fill. A node without a running
+    /// process is left alone.
     pub fn stand_still(&mut self, node: Node, still: bool) {
+        if !self.state(node).up() {
+            return;
+        }
         let held = self.hold(node);
         held.still = still;
         if !still {
@@ -175,8 +186,12 @@ impl<P> Network<P> {
         }
     }
 
-    /// A node takes so long for each step; zero makes it fast again.
+    /// A node takes so long for each step; zero makes it fast again. A node without a running
+    /// process is left alone.
     pub fn slow_down(&mut self, node: Node, cost: Duration) {
+        if !self.state(node).up() {
+            return;
+        }
         let held = self.hold(node);
         held.cost = cost;
         self.wake(node);

@@ -1,0 +1,221 @@
+//! The faults of the matrix, and the count of each.
+
+use std::fmt;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// A process dies (SIGKILL) and is started again.
+    Kill,
+    /// A node loses its power; what was not synced is there, or not, or in part.
+    PowerLoss,
+    /// The power goes in the middle of a write, a sync or a change of names.
+    TornWrite,
+    /// A sync fails; the process is restarted.
+    FailedSync,
+    /// A disk is full for a while.
+    DiskFull,
+    /// Bytes of elements rot at an origin or a subscriber.
+    BitRot,
+    /// Nodes do not reach each other for a while.
+    Partition,
+    /// A link comes and goes.
+    Flapping,
+    /// One direction of a link loses messages, all or some.
+    AsymmetricLoss,
+    /// A node takes its time for everything.
+    SlowPeer,
+    /// A node stands still (SIGSTOP), then goes on.
+    StandStill,
+    /// Frames are doubled and overtaken (in runs in which they do not travel on connections).
+    Reordering,
+    /// A connection breaks off.
+    Reset,
+    /// A wall clock jumps by a second to ten years, either way.
+    ClockStep,
+    /// An old copy of a node's data is put back.
+    OldState,
+    /// A peer speaks another version of the protocol for a while.
+    VersionSkew,
+    /// A disk takes seconds for a commit.
+    SlowDisk,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 17] = [
+        Fault::Kill,
+        Fault::PowerLoss,
+        Fault::TornWrite,
+        Fault::FailedSync,
+        Fault::DiskFull,
+        Fault::BitRot,
+        Fault::Partition,
+        Fault::Flapping,
+        Fault::AsymmetricLoss,
+        Fault::SlowPeer,
+        Fault::StandStill,
+        Fault::Reordering,
+        Fault::Reset,
+        Fault::ClockStep,
+        Fault::OldState,
+        Fault::VersionSkew,
+        Fault::SlowDisk,
+    ];
+
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Kill => "kill",
+            Fault::PowerLoss => "power-loss",
+            Fault::TornWrite => "torn-write",
+            Fault::FailedSync => "failed-sync",
+            Fault::DiskFull => "disk-full",
+            Fault::BitRot => "bit-rot",
+            Fault::Partition => "partition",
+            Fault::Flapping => "flapping",
+            Fault::AsymmetricLoss => "asymmetric-loss",
+            Fault::SlowPeer => "slow-peer",
+            Fault::StandStill => "stand-still",
+            Fault::Reordering => "reordering",
+            Fault::Reset => "reset",
+            Fault::ClockStep => "clock-step",
+            Fault::OldState => "old-state",
+            Fault::VersionSkew => "version-skew",
+            Fault::SlowDisk => "slow-disk",
+        }
+    }
+
+    /// How often something happened that only this fault does, or that shows that it took effect.
+    #[must_use]
+    pub fn shown(self, by: &Sometimes) -> u64 {
+        match self {
+            Fault::Kill => by.killed,
+            Fault::PowerLoss => by.power_lost,
+            Fault::TornWrite => by.torn,
+            Fault::FailedSync => by.sync_failed,
+            Fault::DiskFull => by.disk_full,
+            Fault::BitRot => by.rotted + by.rotted_there,
+            Fault::Partition => by.stalled + by.cut,
+            Fault::Flapping => by.flapped,
+            Fault::AsymmetricLoss => by.one_way,
+            Fault::SlowPeer => by.slowed,
+            Fault::StandStill => by.stood_still,
+            Fault::Reordering => by.overtaken,
+            Fault::Reset => by.reset,
+            Fault::ClockStep => by.clock_stepped,
+            Fault::OldState => by.old_origin + by.old_subscriber,
+            Fault::VersionSkew => by.version_refused + by.version_negotiated,
+            Fault::SlowDisk => by.slow_disk,
+        }
+    }
+
+    /// The fault of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Fault> {
+        Fault::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+macro_rules! sometimes {
+    ($($(#[doc = $doc:literal])* $name:ident: $text:literal,)*) => {
+        /// What must happen sometimes: how often each did.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Sometimes {
+            $($(#[doc = $doc])* pub $name: u64,)*
+        }
+
+        impl Sometimes {
+            /// Each with its name.
+            #[must_use]
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($text, self.$name),)*]
+            }
+
+            /// Adds the counts of another run.
+            pub fn add(&mut self, other: &Sometimes) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+sometimes! {
+    /// A process died.
+    killed: "killed",
+    /// A node lost its power while it had something unsynced.
+    power_lost: "power lost",
+    /// The power went within an operation.
+    torn: "power lost within a write",
+    /// A sync failed.
+    sync_failed: "sync failed",
+    /// A commit found no room.
+    disk_full: "disk full",
+    /// Something was refused for lack of room.
+    refused_full: "refused for lack of room",
+    /// Bytes rotted at an origin.
+    rotted: "bytes rotted at an origin",
+    /// Bytes rotted at a subscriber.
+    rotted_there: "bytes rotted at a subscriber",
+    /// Damage was mended from a peer.
+    mended: "damage mended from a peer",
+    /// A connection met a partition, a flap or a cut.
+    stalled: "connection held back by a cut",
+    /// A frame met a cut.
+    cut: "frame lost in a cut",
+    /// A link flapped.
+    flapped: "link flapped",
+    /// One direction lost messages while the other did not.
+    one_way: "one direction lost",
+    /// A node was slow.
+    slowed: "node slow",
+    /// A node stood still.
+    stood_still: "node stood still",
+    /// A frame was overtaken.
+    overtaken: "frame overtaken",
+    /// A frame came twice.
+    doubled: "frame doubled",
+    /// A connection was reset.
+    reset: "connection reset",
+    /// A clock jumped.
+    clock_stepped: "clock stepped",
+    /// An old state was put back at an origin, and noticed by its log.
+    old_origin: "old state at an origin",
+    /// An old state was put back at a subscriber, and noticed by its log.
+    old_subscriber: "old state at a subscriber",
+    /// Two versions of the protocol did not fit.
+    version_refused: "versions did not fit",
+    /// Two versions of the protocol met and fitted.
+    version_negotiated: "versions negotiated",
+    /// A disk was slow.
+    slow_disk: "disk slow",
+    /// A buffer was full.
+    buffer_full: "connection's buffer full",
+    /// Sessions that went on where an earlier one ended.
+    resumed: "session resumed behind an element",
+    /// A peer was given up after silence.
+    silent: "silent peer given up",
+    /// An origin began a new epoch.
+    new_epoch: "new epoch",
+    /// A torn tail was cut off.
+    torn_tail: "torn tail cut",
+    /// A subscriber was told of a rollback.
+    rollback: "rollback told",
+    /// Numbers were named as lost because they were trimmed.
+    lost_trimmed: "numbers lost by trimming",
+    /// Numbers were named as lost because they were damaged.
+    lost_damaged: "numbers lost by damage",
+    /// Elements were sent again.
+    sent_again: "elements sent again",
+    /// Elements came again and were dropped.
+    duplicates: "doubled elements dropped",
+    /// A channel had records and no room.
+    stalls: "channel without credit",
+}

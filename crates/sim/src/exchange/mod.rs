@@ -1,0 +1,82 @@
+//! Whole pipelines on the simulated network and disks: log, flow, connection, flow, log.
+//!
+//! One to three origins, each with one or two streams, and one to three subscribers that want all of
+//! them. The stores are `chappe_log::Store` on [`crate::SimDisk`], the sessions `chappe_flow::Sender`
+//! and `chappe_flow::Receiver`, dialled by `chappe_flow::Reconnect`: the product's own code. What
+//! lies between them here (reading for the sender, storing for the receiver) is what a node's
+//! runtime does. The judge is told everything and knows none of it.
+//!
+//! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds of
+//! [`Fault`], which then happen to nodes and links until the time is over. Then everything heals, and
+//! the judge asks whether every accepted element is at every subscriber, once and in order, or was
+//! named as lost for a true reason. The same settings give the same run, step by step.
+//!
+//! ```
+//! use chappe_sim::exchange::{Settings, run};
+//! let report = run(&Settings { hours: 0.1, ..Settings::new(7) });
+//! assert!(report.violations.is_empty(), "{:?}", report.violations);
+//! ```
+
+mod fault;
+mod faults;
+mod origin;
+mod plan;
+mod record;
+mod rot;
+mod run;
+mod series;
+mod store;
+mod subscriber;
+mod world;
+
+use std::time::Duration;
+
+pub use fault::{Fault, Sometimes};
+pub use plan::Settings;
+pub use series::{FAILED_KEPT, RUNS_FOR_EVERYTHING, Series, series};
+
+use crate::judge::Violation;
+use crate::network::{Node, Trace};
+use chappe_flow::{Code, Failure, Fault as Whose};
+use world::World;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// How much time was simulated, with the time to recover.
+    pub simulated: Duration,
+    /// Steps of the network.
+    pub steps: u64,
+    /// Elements that were accepted.
+    pub accepted: u64,
+    /// Numbers that subscribers were told are lost.
+    pub lost: u64,
+    /// What happened, how often.
+    pub sometimes: Sometimes,
+    /// What was wrong; the run ends at the first.
+    pub violations: Vec<Violation>,
+    /// The last things that happened.
+    pub trace: Trace,
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(settings: &Settings) -> Report {
+    run::Run::new(settings).run()
+}
+
+/// A session failed: that is in order when the connection is to blame, and a violation otherwise.
+fn failed(world: &mut World, node: Node, failure: &Failure) {
+    world.note(node, failure.code.name(), [0; 3]);
+    match failure.code {
+        Code::Silent | Code::Handshake => world.sometimes.silent += 1,
+        Code::Version => world.sometimes.version_refused += 1,
+        _ if failure.fault == Whose::Connection => {}
+        _ => {
+            let what = format!("node {}: session failed: {failure:?}", node.0);
+            world.violations.push(Violation(what));
+        }
+    }
+}

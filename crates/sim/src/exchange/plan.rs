@@ -1,0 +1,179 @@
+//! What a run is: nodes, links, traffic and the faults that may happen, drawn from the seed.
+
+use std::time::Duration;
+
+use chappe_flow::{Credit, ReceiverConfig, SenderConfig, SessionConfig};
+use chappe_log::{Commit, Options, QueueFull};
+
+use super::Fault;
+use crate::network::{Latency, Link};
+
+/// What a run is made from; the same settings and seed give the same run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where every choice comes from.
+    pub seed: u64,
+    /// Simulated time with traffic and faults; time to recover comes on top.
+    pub hours: f64,
+    /// The faults that may happen; each run takes some of them.
+    pub faults: Vec<Fault>,
+    /// Notes kept for the trace.
+    pub trace_notes: usize,
+    /// A defect planted in the product, by its name; only with the feature `planted`.
+    pub planted: Option<&'static str>,
+}
+
+impl Settings {
+    /// One hour with all faults.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            hours: 1.0,
+            faults: Fault::ALL.to_vec(),
+            trace_notes: 0,
+            planted: None,
+        }
+    }
+}
+
+/// What the seed has chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) origins: usize,
+    pub(super) subscribers: usize,
+    pub(super) streams_each: usize,
+    /// Frames are lost, doubled and overtaken instead of travelling on a connection.
+    pub(super) raw: bool,
+    pub(super) link: Link,
+    pub(super) sender: SenderConfig,
+    pub(super) receiver: ReceiverConfig,
+    pub(super) log: Options,
+    /// The mean time between two elements of a stream.
+    pub(super) every: Duration,
+    /// The share of times at which a burst comes instead of one element.
+    pub(super) burst: f64,
+    pub(super) burst_elements: u64,
+    /// The largest batch that is appended at once.
+    pub(super) batch: u64,
+    pub(super) payload_bytes: usize,
+    /// New elements are handed to the senders with the news of them.
+    pub(super) live: bool,
+    /// Streams of the origins that promise only to survive their process.
+    pub(super) weak: bool,
+    /// How many elements an origin keeps; `None`: all.
+    pub(super) keep: Option<u64>,
+    pub(super) faults: Vec<Fault>,
+    /// The mean time between two faults.
+    pub(super) fault_every: Duration,
+    /// How long a disk takes for a commit.
+    pub(super) disk: (Duration, Duration),
+}
+
+/// The largest element of any run.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 3_000;
+
+fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
+    from[random.usize(..from.len())]
+}
+
+impl Plan {
+    pub(super) fn draw(settings: &Settings, random: &mut fastrand::Rng) -> Self {
+        let mut faults = settings.faults.clone();
+        random.shuffle(&mut faults);
+        faults.truncate(1 + random.usize(..6));
+        let raw = random.f64() < 0.2 || faults.contains(&Fault::Reordering);
+        let millis = Duration::from_millis;
+        let floor = pick(random, &[0, 1, 10, 60, 250]);
+        let link = Link {
+            latency: Latency::Tail(millis(floor), millis(1 + floor / 4)),
+            rate_bytes_per_s: pick(random, &[None, None, Some(20_000), Some(1_000_000)]),
+            queue_bytes: pick(random, &[16_384, 262_144]),
+            loss: pick(random, &[0.0, 0.0, 0.001, 0.02]),
+            duplicate: if raw { pick(random, &[0.0, 0.01]) } else { 0.0 },
+            reorder: if raw { pick(random, &[0.0, 0.05]) } else { 0.0 },
+            ..Link::default()
+        };
+        let keep_alive = Duration::from_secs(pick(random, &[5, 15, 30, 60]));
+        let session = SessionConfig {
+            keep_alive,
+            dead_after: keep_alive * 4,
+            frame_bytes: pick(random, &[4_096, 65_536]),
+            ..SessionConfig::default()
+        };
+        let sender = SenderConfig {
+            session: session.clone(),
+            linger: pick(random, &[Duration::ZERO, Duration::ZERO, millis(100)]),
+            live_lag: pick(random, &[5, 100, 1_000]),
+            catch_up_bytes: pick(random, &[8_192, 524_288]),
+            ..SenderConfig::default()
+        };
+        let receiver = ReceiverConfig {
+            session,
+            credit: pick(
+                random,
+                &[
+                    Credit::default(),
+                    Credit {
+                        bytes: 8_192,
+                        elements: 64,
+                    },
+                    Credit {
+                        bytes: 65_536,
+                        elements: 4,
+                    },
+                ],
+            ),
+            acknowledge_elements: pick(random, &[1, 16, 1_024]),
+            acknowledge_delay: pick(random, &[millis(5), millis(50), millis(1_000)]),
+            ..ReceiverConfig::default()
+        };
+        let log = Options {
+            segment_bytes: pick(random, &[4_096, 8_192, 65_536]),
+            batch_bytes: 64 * 1024,
+            queue_bytes: 256 * 1024,
+            queue_full: QueueFull::Refuse,
+            reserve_bytes: 512,
+            full_polls: 3,
+            commit: Commit::Caller,
+            ..Options::default()
+        };
+        let payload_bytes = pick(random, &[16, 60, 60, 400, 400, PAYLOAD_BYTES_MAX]);
+        let large = payload_bytes == PAYLOAD_BYTES_MAX;
+        Self {
+            origins: 1 + random.usize(..3),
+            subscribers: 1 + random.usize(..3),
+            streams_each: 1 + random.usize(..2),
+            raw,
+            link,
+            sender,
+            receiver,
+            log,
+            every: Duration::from_secs(if large {
+                120
+            } else {
+                pick(random, &[10, 20, 60, 120])
+            }),
+            burst: pick(random, &[0.0, 0.01, 0.05]),
+            burst_elements: if large {
+                20
+            } else {
+                pick(random, &[20, 100, 400])
+            },
+            batch: pick(random, &[1, 1, 4]),
+            payload_bytes,
+            live: random.bool(),
+            weak: random.f64() < 0.15,
+            keep: pick(random, &[None, None, None, Some(20), Some(200)]),
+            faults,
+            fault_every: Duration::from_secs(pick(random, &[60, 300, 600, 1_200])),
+            disk: pick(
+                random,
+                &[
+                    (Duration::from_micros(200), millis(4)),
+                    (millis(5), millis(40)),
+                ],
+            ),
+        }
+    }
+}

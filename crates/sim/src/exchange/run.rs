@@ -1,0 +1,339 @@
+//! One run: builds the nodes, gives each its steps, lets faults happen, heals, and judges.
+
+use std::time::Duration;
+
+use chappe_machine::Instant;
+
+use super::faults::Later;
+use super::origin::Origin;
+use super::plan::{Plan, Settings};
+use super::store::{Death, Disked, Outcome};
+use super::subscriber::Subscriber;
+use super::world::{Frame, Timer, World};
+use super::{Report, Sometimes};
+use crate::judge::Violation;
+use crate::network::{Node, State, Step};
+
+/// How long everything may take to catch up when all faults are over.
+const CATCH_UP: Duration = Duration::from_secs(3 * 3_600);
+
+pub(super) struct Run {
+    pub(super) world: World,
+    pub(super) origins: Vec<Origin>,
+    pub(super) subscribers: Vec<Subscriber>,
+    pub(super) agenda: Vec<Later>,
+    pub(super) faults_until: Instant,
+    seed: u64,
+}
+
+impl Run {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let mut random = fastrand::Rng::with_seed(settings.seed);
+        let plan = Plan::draw(settings, &mut random);
+        let mut world = World::new(plan, random, settings.trace_notes);
+        world.driver = world.network.add_node();
+        let nodes = |world: &mut World, count: usize| -> Vec<Node> {
+            (0..count).map(|_| world.network.add_node()).collect()
+        };
+        let (origins, subscribers) = (world.plan.origins, world.plan.subscribers);
+        let origin_nodes = nodes(&mut world, origins);
+        let subscriber_nodes = nodes(&mut world, subscribers);
+        let origins = origin_nodes.iter().enumerate();
+        let origins = origins
+            .map(|(index, node)| Origin::new(&mut world, *node, index))
+            .collect();
+        let subscribers = subscriber_nodes.iter().enumerate();
+        let subscribers = subscribers
+            .map(|(index, node)| Subscriber::new(&mut world, *node, index, &origin_nodes))
+            .collect();
+        let faults_until = Instant::ZERO + Duration::from_secs_f64(settings.hours * 3_600.0);
+        Self {
+            world,
+            origins,
+            subscribers,
+            agenda: Vec::new(),
+            faults_until,
+            seed: settings.seed,
+        }
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Node> {
+        let count = self.origins.len() + self.subscribers.len();
+        (1..=count as u32).map(Node)
+    }
+
+    /// The origin or the subscriber of a node: origins come first, behind the driver.
+    fn place(&self, node: Node) -> Result<usize, usize> {
+        let index = node.0 as usize - 1;
+        if index < self.origins.len() {
+            Ok(index)
+        } else {
+            Err(index - self.origins.len())
+        }
+    }
+
+    pub(super) fn disked(&mut self, node: Node) -> &mut Disked {
+        match self.place(node) {
+            Ok(origin) => &mut self.origins[origin].disked,
+            Err(subscriber) => &mut self.subscribers[subscriber].disked,
+        }
+    }
+
+    /// Runs to the end, or to the first violation.
+    pub(super) fn run(mut self) -> Report {
+        for node in self.nodes().collect::<Vec<_>>() {
+            self.start(node);
+        }
+        let first = self.world.around(self.world.plan.fault_every);
+        self.later(first, Later::Fault);
+        self.run_until(self.faults_until);
+        if self.world.violations.is_empty() {
+            self.finish();
+        }
+        self.report()
+    }
+
+    fn finish(&mut self) {
+        self.heal_all();
+        let end = self.world.network.now() + CATCH_UP;
+        // Everybody comes back, and what was begun ends.
+        self.run_until(self.world.network.now() + Duration::from_secs(1_200));
+        for origin in &mut self.origins {
+            origin.produces = false;
+        }
+        self.run_until(self.world.network.now() + Duration::from_secs(60));
+        for origin in &mut self.origins {
+            origin.produce_last(&mut self.world);
+        }
+        while self.world.violations.is_empty() && !self.caught_up() {
+            let now = self.world.network.now();
+            if now >= end {
+                let what = format!("not caught up in {CATCH_UP:?}: {}", self.lags());
+                self.world.violations.push(Violation(what));
+                return;
+            }
+            self.run_until(now + Duration::from_secs(30));
+        }
+        if !self.world.violations.is_empty() {
+            return;
+        }
+        for origin in &self.origins {
+            origin.testify(&mut self.world);
+        }
+        for subscriber in &self.subscribers {
+            subscriber.testify(&mut self.world);
+        }
+        if self.world.violations.is_empty()
+            && let Err(violations) = self.world.judge.finish()
+        {
+            self.world.violations = violations;
+        }
+    }
+
+    fn caught_up(&self) -> bool {
+        self.origins.iter().all(Origin::settled)
+            && self.subscribers.iter().all(Subscriber::settled)
+            && self.lags().is_empty()
+    }
+
+    /// Who is behind where, in words.
+    fn lags(&self) -> String {
+        let mut lags = String::new();
+        for (stream, newest) in self.origins.iter().flat_map(Origin::newest) {
+            for (index, subscriber) in self.subscribers.iter().enumerate() {
+                let passed = subscriber.passed()[stream];
+                let there = passed.is_some_and(|passed| {
+                    passed.epoch == newest.epoch && passed.number >= newest.number
+                });
+                if !there && newest.number > 0 {
+                    lags += &format!(
+                        "subscriber {index} has {passed:?} of stream {stream}, {newest:?}; "
+                    );
+                }
+            }
+        }
+        lags
+    }
+
+    fn run_until(&mut self, until: Instant) {
+        while self.world.violations.is_empty() {
+            let Some(step) = self.world.network.next(until) else {
+                return;
+            };
+            self.step(step);
+        }
+    }
+
+    fn step(&mut self, step: Step<Frame>) {
+        let node = step.node();
+        if node == self.world.driver {
+            if let Step::Timer { key, .. } = step {
+                self.due(Timer::from_key(key).1);
+            }
+            return;
+        }
+        match self.place(node) {
+            Ok(origin) => self.origin_step(origin, step),
+            Err(subscriber) => self.subscriber_step(subscriber, step),
+        }
+        // The power went within an operation.
+        if self.world.network.node_state(node) == State::Up && self.disked(node).disk.is_off() {
+            self.die(node, Death::PowerLost);
+        }
+    }
+
+    fn origin_step(&mut self, index: usize, step: Step<Frame>) {
+        let (origin, world) = (&mut self.origins[index], &mut self.world);
+        match step {
+            Step::Arrived { payload, .. } | Step::Received { payload, .. } => {
+                origin.receive(world, payload);
+            }
+            Step::Accepted {
+                connection, from, ..
+            } => origin.accept(world, connection, from),
+            Step::Writable { connection, .. } => origin.writable(world, connection),
+            Step::Closed { connection, .. } => origin.closed(world, connection),
+            Step::Opened { .. } => {}
+            Step::Timer { node, key } => match Timer::from_key(key) {
+                (Timer::Produce, stream) => origin.produce(world, stream),
+                (Timer::Session, serial) => origin.timeout(world, serial),
+                (Timer::Commit, _) => {
+                    let outcome = origin.commit(world);
+                    self.after_commit(node, outcome);
+                }
+                _ => {}
+            },
+        }
+    }
+
+    fn subscriber_step(&mut self, index: usize, step: Step<Frame>) {
+        let (subscriber, world) = (&mut self.subscribers[index], &mut self.world);
+        match step {
+            Step::Arrived { payload, .. } | Step::Received { payload, .. } => {
+                subscriber.receive(world, payload);
+            }
+            Step::Opened { connection, .. } => subscriber.opened(world, connection),
+            Step::Writable { connection, .. } => subscriber.writable(world, connection),
+            Step::Closed { connection, .. } => subscriber.closed(world, connection),
+            Step::Accepted {
+                node, connection, ..
+            } => world.network.close(node, connection),
+            Step::Timer { node, key } => match Timer::from_key(key) {
+                (Timer::Session, serial) => subscriber.timeout(world, serial),
+                (Timer::Redial, link) => subscriber.redial(world, link),
+                (Timer::Commit, _) => {
+                    let outcome = subscriber.commit(world);
+                    self.after_commit(node, outcome);
+                }
+                _ => {}
+            },
+        }
+    }
+
+    /// When the store has stopped, the process ends and is started again.
+    fn after_commit(&mut self, node: Node, outcome: Outcome) {
+        if outcome != Outcome::Failed || self.disked(node).disk.is_off() {
+            return;
+        }
+        self.world.sometimes.sync_failed += u64::from(self.disked(node).disk.faults_hit() > 0);
+        self.die(node, Death::Killed);
+    }
+
+    /// A process ends, and is started again after a while.
+    pub(super) fn die(&mut self, node: Node, death: Death) {
+        match self.place(node) {
+            Ok(origin) => self.origins[origin].die(&mut self.world, death),
+            Err(subscriber) => self.subscribers[subscriber].die(&mut self.world, death),
+        }
+        let (low, high) = (Duration::from_millis(100), Duration::from_secs(120));
+        let after = self.world.between(low, high);
+        self.later(after, Later::Start(node));
+    }
+
+    pub(super) fn start(&mut self, node: Node) {
+        let running = self.disked(node).store.is_some();
+        if running {
+            return;
+        }
+        self.world.network.start(node);
+        let started = match self.place(node) {
+            Ok(origin) => self.origins[origin].start(&mut self.world),
+            Err(subscriber) => self.subscribers[subscriber].start(&mut self.world),
+        };
+        if !started {
+            self.world.network.kill(node);
+            self.later(Duration::from_secs(10), Later::Start(node));
+        }
+    }
+
+    pub(super) fn rot(&mut self, node: Node) {
+        let counter: fn(&mut Sometimes) -> &mut u64;
+        let rotted = match self.place(node) {
+            Ok(origin) => {
+                counter = |it| &mut it.rotted;
+                self.origins[origin].rot(&mut self.world)
+            }
+            Err(subscriber) => {
+                counter = |it| &mut it.rotted_there;
+                self.subscribers[subscriber].rot(&mut self.world)
+            }
+        };
+        *counter(&mut self.world.sometimes) += u64::from(rotted);
+    }
+
+    /// An origin makes some elements at once.
+    pub(super) fn burst(&mut self, node: Node) {
+        if let Ok(origin) = self.place(node) {
+            self.origins[origin].burst(&mut self.world, 20);
+        }
+    }
+
+    /// A peer speaks other versions, or (`None`) those of all again; its sessions begin anew.
+    pub(super) fn set_versions(&mut self, node: Node, versions: Option<(u32, u32)>) {
+        let normal = self.world.plan.sender.session.versions;
+        let versions = versions.unwrap_or(normal);
+        match self.place(node) {
+            Ok(origin) => self.origins[origin].versions = versions,
+            Err(subscriber) => {
+                let changed = self.subscribers[subscriber].versions != versions;
+                self.subscribers[subscriber].versions = versions;
+                if changed && self.subscribers[subscriber].disked.store.is_some() {
+                    self.subscribers[subscriber].redial_all(&mut self.world);
+                }
+            }
+        }
+    }
+
+    /// Breaks off a connection between two nodes.
+    pub(super) fn reset(&mut self, from: Node, to: Node) {
+        if self.world.network.reset_between(from, to) {
+            self.world.sometimes.reset += 1;
+        }
+    }
+
+    fn report(mut self) -> Report {
+        for origin in &self.origins {
+            origin.count_sessions(&mut self.world);
+        }
+        for subscriber in &self.subscribers {
+            subscriber.count_sessions(&mut self.world);
+        }
+        let counters = self.world.network.counters();
+        let sometimes = &mut self.world.sometimes;
+        sometimes.stalled += counters.stalled;
+        sometimes.cut += counters.cut;
+        sometimes.overtaken += counters.held_back;
+        sometimes.doubled += counters.doubled;
+        sometimes.buffer_full += counters.buffer_full;
+        Report {
+            seed: self.seed,
+            simulated: self.world.network.now() - Instant::ZERO,
+            steps: counters.steps,
+            accepted: self.world.judge.accepted(),
+            lost: self.world.judge.said_lost(),
+            sometimes: self.world.sometimes,
+            violations: self.world.violations,
+            trace: self.world.network.trace,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A node's disk and the store on it, through deaths, power cuts, failures and restored copies.
+
+use std::time::Duration;
+
+use chappe_log::{Committed, EpochReason, Recovery, Store};
+
+use super::world::{Timer, World};
+use crate::SimDisk;
+use crate::judge::Allows;
+use crate::network::Node;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Death {
+    Killed,
+    PowerLost,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// There is no room; a later commit may find some.
+    Full,
+    /// The store has stopped.
+    Failed,
+}
+
+pub(super) struct Disked {
+    pub(super) node: Node,
+    pub(super) disk: SimDisk,
+    pub(super) store: Option<Store>,
+    /// What the next opening may find gone.
+    pub(super) allows: Allows,
+    /// An old copy, and what it was like.
+    pub(super) backup: Option<SimDisk>,
+    /// Added to each commit.
+    pub(super) slow: Duration,
+    committing: bool,
+    /// A level that does not promise to survive the loss of power.
+    weak: bool,
+}
+
+impl Disked {
+    pub(super) fn new(node: Node, seed: u64, weak: bool) -> Self {
+        Self {
+            node,
+            disk: SimDisk::new(seed),
+            store: None,
+            allows: Allows::Nothing,
+            backup: None,
+            slow: Duration::ZERO,
+            committing: false,
+            weak,
+        }
+    }
+
+    /// Opens the store; `None`: not now, try again later.
+    pub(super) fn open(&mut self, world: &mut World) -> Option<(Store, Recovery)> {
+        self.committing = false;
+        let options = world.plan.log.clone();
+        let opened = Store::open(Box::new(self.disk.clone()), options, world.random.u64(..));
+        match opened {
+            Ok((store, recovery)) => {
+                world.sometimes.torn_tail += u64::from(recovery.torn_tail.is_some());
+                world.sometimes.new_epoch += recovery.new_epochs.len() as u64;
+                self.store = Some(store.clone());
+                Some((store, recovery))
+            }
+            Err(_) => {
+                self.after_failed_open(world);
+                None
+            }
+        }
+    }
+
+    /// What failed while opening is over, but for a full disk.
+    pub(super) fn after_failed_open(&mut self, world: &mut World) {
+        if let Some(store) = self.store.take() {
+            store.abandon();
+        }
+        self.disk = if self.disk.is_off() {
+            world.sometimes.torn += 1;
+            if self.weak {
+                self.allows = Allows::Loss;
+            }
+            self.disk.crash(world.random.u64(..))
+        } else {
+            self.disk.kill()
+        };
+    }
+
+    /// Lets a commit happen when the disk gets to it.
+    pub(super) fn commit_soon(&mut self, world: &mut World) {
+        if !self.committing {
+            self.committing = true;
+            let (low, high) = world.plan.disk;
+            let after = world.between(low, high) + self.slow;
+            world.set_timer(self.node, after, Timer::Commit, 0);
+        }
+    }
+
+    pub(super) fn commit(&mut self, world: &mut World) -> Outcome {
+        self.committing = false;
+        let Some(store) = &self.store else {
+            return Outcome::Failed;
+        };
+        match store.commit() {
+            Ok(Committed::Nothing | Committed::Group) => Outcome::Done,
+            Ok(Committed::Full { .. }) => {
+                world.sometimes.disk_full += 1;
+                self.committing = true;
+                world.set_timer(self.node, Duration::from_secs(1), Timer::Commit, 0);
+                Outcome::Full
+            }
+            Err(_) => Outcome::Failed,
+        }
+    }
+
+    /// The process ends; what the disk then is depends on how.
+    pub(super) fn die(&mut self, world: &mut World, death: Death) {
+        let torn = self.disk.is_off();
+        self.disk = match death {
+            Death::Killed if !torn => self.disk.kill(),
+            _ => self.disk.crash(world.random.u64(..)),
+        };
+        world.sometimes.torn += u64::from(torn);
+        if self.weak && (torn || death == Death::PowerLost) {
+            self.allows = Allows::Loss;
+        }
+        if let Some(store) = self.store.take() {
+            store.abandon();
+        }
+        self.committing = false;
+        match death {
+            Death::Killed => {
+                world.sometimes.killed += 1;
+                world.network.kill(self.node);
+            }
+            Death::PowerLost => {
+                world.sometimes.power_lost += 1;
+                world.network.power_off(self.node);
+            }
+        }
+    }
+
+    /// An old copy takes the place of the disk.
+    pub(super) fn restore(&mut self) -> bool {
+        let Some(backup) = self.backup.take() else {
+            return false;
+        };
+        self.disk = backup.copied();
+        self.disk.set_capacity(u64::MAX);
+        self.allows = Allows::Loss;
+        true
+    }
+}
+
+/// Whether the log has noticed that it is a copy.
+pub(super) fn copied(recovery: &Recovery) -> bool {
+    let told = |epoch: &chappe_log::NewEpoch| epoch.reason == EpochReason::Copied;
+    recovery.copied && recovery.new_epochs.iter().any(told)
+}

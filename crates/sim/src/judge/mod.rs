@@ -1,0 +1,211 @@
+//! The judge of an exchange: what must be true of what was offered, accepted, stored and said.
+//!
+//! A run tells the judge everything as [`Event`]s in the order in which it happened; the judge says
+//! what is wrong, at once where it can be seen at once, otherwise in [`Judge::finish`]. It knows the
+//! promises and nothing of how they are kept: this module uses no other crate of the workspace, so
+//! that a mistake of the product cannot be a mistake of its judge. The judge itself is tested by
+//! histories that are wrong on purpose (`judge/tests.rs`) and by defects planted in the product.
+//!
+//! Judged:
+//! 1. Every accepted element is at each subscriber in the end, once, in order; or it is lost for a
+//!    reason that is true (trimmed or damaged at its origin, undone by an old state put back) and
+//!    was said, where saying is promised, with exactly its numbers.
+//! 2. Nothing is acknowledged to an origin beyond what the subscriber keeps through a power loss.
+//! 3. Nothing is stored that was not offered.
+//! 4. A number of an epoch stands for one content.
+//! 5. After a restart everything accepted or stored is there, unless an old state was put back, the
+//!    level of the stream allows its loss, or the bytes were damaged.
+//! 6. A subscriber that is ahead of its origin hears of the rollback before anything else, and nobody
+//!    hears of one that is not.
+
+mod model;
+#[cfg(test)]
+mod tests;
+
+pub use model::Judge;
+
+/// A place in a stream: epoch and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At {
+    /// The epoch.
+    pub epoch: u64,
+    /// The number.
+    pub number: u64,
+}
+
+/// Why numbers are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The origin let go of them.
+    Trimmed,
+    /// Their bytes were damaged at the origin.
+    Damaged,
+}
+
+/// What happened. Streams and subscribers are counted from 0; contents are numbers that are given
+/// to one element each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The origin's store gave an element this place; it is not safe yet.
+    Offered {
+        /// The stream.
+        stream: usize,
+        /// The place.
+        at: At,
+        /// The element.
+        content: u64,
+    },
+    /// The origin acknowledged the element to whoever gave it.
+    Accepted {
+        /// The stream.
+        stream: usize,
+        /// The place.
+        at: At,
+    },
+    /// The origin's store was opened: it goes on in the last of these epochs, and has everything up
+    /// to `last`.
+    Began {
+        /// The stream.
+        stream: usize,
+        /// The epochs that it remembers, oldest first, each with its first number.
+        epochs: Vec<(u64, u64)>,
+        /// The last number that is there.
+        last: u64,
+        /// What may be gone by what was done to the origin before.
+        allows: Allows,
+    },
+    /// The origin let go of everything before a number.
+    Trimmed {
+        /// The stream.
+        stream: usize,
+        /// The first number that is kept.
+        before: u64,
+    },
+    /// Bytes of an element at the origin were damaged.
+    Damaged {
+        /// The stream.
+        stream: usize,
+        /// The place.
+        at: At,
+    },
+    /// A subscriber that has nothing was granted the stream from here on, the oldest that the origin
+    /// has; what is before is not promised.
+    Granted {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The first number.
+        from: u64,
+    },
+    /// A subscriber has stored an element, safe from a power loss.
+    Stored {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The place at the origin.
+        at: At,
+        /// The element.
+        content: u64,
+    },
+    /// A subscriber's store was opened; its newest element of the stream is this.
+    Reopened {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The place at the origin of its newest element.
+        newest: Option<At>,
+        /// What may be gone by what was done to the subscriber before.
+        allows: Allows,
+    },
+    /// Bytes of an element at a subscriber were damaged.
+    DamagedThere {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The place at the origin.
+        at: At,
+    },
+    /// The origin heard that a subscriber has everything up to here.
+    Acknowledged {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The place.
+        at: At,
+    },
+    /// A subscriber was told that numbers are lost.
+    LostSaid {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The epoch.
+        epoch: u64,
+        /// The first lost number.
+        from: u64,
+        /// The first number after them.
+        next: u64,
+        /// Why.
+        reason: Reason,
+    },
+    /// A subscriber was told that its origin went back.
+    RollbackSaid {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+    },
+    /// What the product counted as lost for a subscriber in all.
+    LostTotal {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// Why.
+        reason: Reason,
+        /// How many.
+        count: u64,
+    },
+    /// In the end: all elements of the stream at its origin.
+    OriginHolds {
+        /// The stream.
+        stream: usize,
+        /// Places and elements in the order of the store.
+        elements: Vec<(At, u64)>,
+    },
+    /// In the end: all elements of the stream at a subscriber.
+    SubscriberHolds {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// Places at the origin and elements, in the order of the subscriber's store.
+        elements: Vec<(At, u64)>,
+    },
+}
+
+/// What may be gone when a store is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allows {
+    /// Nothing.
+    Nothing,
+    /// An old state was put back, or the level of the stream does not promise more.
+    Loss,
+}
+
+/// What is wrong, in words, with the values that show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Violation {}

@@ -1,0 +1,583 @@
+//! The model: what there was, who has it, what was said of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{Allows, At, Event, Reason, Violation};
+
+/// A stream as the model knows it.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Epochs in the order in which they began.
+    epochs: Vec<u64>,
+    /// For each epoch: it and those that it goes on from, oldest first, each with its first number.
+    /// An old state that is put back begins a branch of its own.
+    lineages: HashMap<u64, Vec<(u64, u64)>>,
+    /// Where each content was put.
+    offered: HashMap<u64, At>,
+    /// The contents that a place had before it was safe, newest last.
+    drafts: HashMap<At, u64>,
+    /// What a place stands for, once somebody has seen it.
+    seen: BTreeMap<At, u64>,
+    accepted: BTreeSet<At>,
+    /// Gone without a word per number: an old state was put back.
+    undone: BTreeSet<At>,
+    /// Gone, and to be said.
+    damaged: BTreeSet<At>,
+    trimmed_before: u64,
+    holds: Option<Vec<(At, u64)>>,
+}
+
+impl Stream {
+    /// Where a place is in the order of the stream; a place of an unknown epoch is in none.
+    fn order(&self, at: At) -> Option<(usize, u64)> {
+        let epoch = self.epochs.iter().position(|epoch| *epoch == at.epoch)?;
+        Some((epoch, at.number))
+    }
+
+    /// Whether an epoch goes on from a place, or has it itself.
+    fn continues(&self, epoch: u64, at: At) -> bool {
+        let lineage = self.lineages.get(&epoch).map_or(&[][..], Vec::as_slice);
+        let Some(place) = lineage.iter().position(|(it, _)| *it == at.epoch) else {
+            return false;
+        };
+        let end = lineage.get(place + 1).map_or(u64::MAX, |(_, first)| *first);
+        at.number >= lineage[place].1 && at.number < end
+    }
+
+    /// Whether the origin ever went on without a place that it had.
+    fn went_back_behind(&self, at: At) -> bool {
+        let since = self.epochs.iter().skip_while(|epoch| **epoch != at.epoch);
+        since.skip(1).any(|epoch| !self.continues(*epoch, at))
+    }
+
+    fn gone(&self, at: At, reason: Reason) -> bool {
+        match reason {
+            Reason::Trimmed => at.number < self.trimmed_before,
+            Reason::Damaged => self.damaged.contains(&at),
+        }
+    }
+
+    /// A place stands for one content.
+    fn see(&mut self, stream: usize, at: At, content: u64) -> Result<(), Violation> {
+        if self.offered.get(&content) != Some(&at) {
+            return wrong(format!(
+                "stream {stream}: {at:?} holds {content}, which was offered at {:?}",
+                self.offered.get(&content)
+            ));
+        }
+        match self.seen.insert(at, content) {
+            Some(before) if before != content => wrong(format!(
+                "stream {stream}: {at:?} stands for {before} and for {content}"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a subscriber has of a stream.
+#[derive(Debug, Default)]
+struct Copy {
+    /// Safe places in the order of storing, and the same as a set.
+    stored: Vec<At>,
+    has: BTreeSet<At>,
+    /// The furthest that was ever safe or said to be lost.
+    reached: Option<(usize, u64)>,
+    said: BTreeMap<At, Reason>,
+    damaged: BTreeSet<At>,
+    /// What is before was not granted.
+    granted_from: u64,
+    /// It was told of a rollback and has stored nothing since.
+    warned: bool,
+    /// It was told of a rollback at some time, or went back itself.
+    rolled: bool,
+    totals: BTreeMap<Reason, u64>,
+    holds: Option<Vec<(At, u64)>>,
+}
+
+/// Judges a history. See the [module documentation](super).
+#[derive(Debug, Default)]
+pub struct Judge {
+    streams: Vec<Stream>,
+    copies: BTreeMap<(usize, usize), Copy>,
+}
+
+fn wrong<T>(what: String) -> Result<T, Violation> {
+    Err(Violation(what))
+}
+
+impl Judge {
+    /// A judge of so many streams, of which each subscriber wants all.
+    #[must_use]
+    pub fn new(streams: usize, subscribers: usize) -> Self {
+        let pairs = (0..subscribers).flat_map(|it| (0..streams).map(move |stream| (it, stream)));
+        Self {
+            streams: (0..streams).map(|_| Stream::default()).collect(),
+            copies: pairs.map(|pair| (pair, Copy::default())).collect(),
+        }
+    }
+
+    /// Elements that were accepted so far.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.streams.iter().map(|it| it.accepted.len() as u64).sum()
+    }
+
+    /// Numbers that subscribers were told are lost, so far.
+    #[must_use]
+    pub fn said_lost(&self) -> u64 {
+        self.copies
+            .values()
+            .map(|copy| copy.said.len() as u64)
+            .sum()
+    }
+
+    /// Takes what happened next.
+    ///
+    /// # Errors
+    /// It breaks a promise.
+    ///
+    /// # Panics
+    /// When the event names a stream or subscriber that the judge was not made for.
+    pub fn observe(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Offered {
+                stream,
+                at,
+                content,
+            } => {
+                let it = &mut self.streams[stream];
+                it.drafts.insert(at, content);
+                if it.offered.insert(content, at).is_some() {
+                    return wrong(format!("the run offers content {content} twice"));
+                }
+                Ok(())
+            }
+            Event::Accepted { stream, at } => self.accept(stream, at),
+            Event::Began {
+                stream,
+                epochs,
+                last,
+                allows,
+            } => self.began(stream, &epochs, last, allows),
+            Event::Trimmed { stream, before } => {
+                let it = &mut self.streams[stream];
+                it.trimmed_before = it.trimmed_before.max(before);
+                Ok(())
+            }
+            Event::Damaged { stream, at } => {
+                self.streams[stream].damaged.insert(at);
+                Ok(())
+            }
+            Event::Granted {
+                subscriber,
+                stream,
+                from,
+            } => {
+                let first = self.oldest(stream);
+                let copy = self.copy(subscriber, stream);
+                copy.granted_from = copy.granted_from.max(from);
+                match first.filter(|first| *first < from) {
+                    Some(first) => wrong(format!(
+                        "subscriber {subscriber}, stream {stream}: granted from {from} on, the \
+                         origin has {first}"
+                    )),
+                    None => Ok(()),
+                }
+            }
+            Event::Stored {
+                subscriber,
+                stream,
+                at,
+                content,
+            } => self.stored(subscriber, stream, at, content),
+            Event::Reopened {
+                subscriber,
+                stream,
+                newest,
+                allows,
+            } => self.reopened(subscriber, stream, newest, allows),
+            Event::DamagedThere {
+                subscriber,
+                stream,
+                at,
+            } => {
+                self.copy(subscriber, stream).damaged.insert(at);
+                Ok(())
+            }
+            Event::Acknowledged {
+                subscriber,
+                stream,
+                at,
+            } => self.acknowledged(subscriber, stream, at),
+            Event::LostSaid {
+                subscriber,
+                stream,
+                epoch,
+                from,
+                next,
+                reason,
+            } => self.lost(subscriber, stream, epoch, from..next, reason),
+            Event::RollbackSaid { subscriber, stream } => self.rolled_back(subscriber, stream),
+            Event::LostTotal {
+                subscriber,
+                stream,
+                reason,
+                count,
+            } => {
+                self.copy(subscriber, stream).totals.insert(reason, count);
+                Ok(())
+            }
+            Event::OriginHolds { stream, elements } => {
+                self.streams[stream].holds = Some(elements);
+                Ok(())
+            }
+            Event::SubscriberHolds {
+                subscriber,
+                stream,
+                elements,
+            } => {
+                self.copy(subscriber, stream).holds = Some(elements);
+                Ok(())
+            }
+        }
+    }
+
+    /// The oldest number that the origin must have.
+    fn oldest(&self, stream: usize) -> Option<u64> {
+        let it = &self.streams[stream];
+        let there = it.accepted.iter().filter(|at| {
+            !it.undone.contains(at) && !it.damaged.contains(at) && at.number >= it.trimmed_before
+        });
+        there.map(|at| at.number).min()
+    }
+
+    fn copy(&mut self, subscriber: usize, stream: usize) -> &mut Copy {
+        self.copies
+            .get_mut(&(subscriber, stream))
+            .expect("the judge was made for all subscribers and streams")
+    }
+
+    fn accept(&mut self, stream: usize, at: At) -> Result<(), Violation> {
+        let it = &mut self.streams[stream];
+        let Some(content) = it.drafts.get(&at).copied() else {
+            return wrong(format!(
+                "stream {stream}: {at:?} was accepted and never offered"
+            ));
+        };
+        it.see(stream, at, content)?;
+        if it.order(at).is_none() {
+            return wrong(format!(
+                "stream {stream}: {at:?} is in an epoch that never began"
+            ));
+        }
+        if !it.accepted.insert(at) {
+            return wrong(format!("stream {stream}: {at:?} was accepted twice"));
+        }
+        Ok(())
+    }
+
+    fn began(
+        &mut self,
+        stream: usize,
+        epochs: &[(u64, u64)],
+        last: u64,
+        allows: Allows,
+    ) -> Result<(), Violation> {
+        let it = &mut self.streams[stream];
+        let Some((epoch, _)) = epochs.last().copied() else {
+            return wrong(format!("stream {stream}: begins without an epoch"));
+        };
+        let new = it.epochs.last() != Some(&epoch);
+        if new && it.epochs.contains(&epoch) {
+            return wrong(format!("stream {stream}: epoch {epoch} comes back"));
+        }
+        if new {
+            // Epochs that the origin has forgotten are before the oldest that it remembers.
+            let oldest = it.lineages.get(&epochs[0].0);
+            let forgotten = oldest.map_or(&[][..], |known| &known[..known.len() - 1]);
+            let lineage = forgotten.iter().chain(epochs).copied().collect();
+            it.lineages.insert(epoch, lineage);
+            it.epochs.push(epoch);
+        }
+        let there = |at: &At| at.number <= last && it.continues(epoch, *at);
+        let beyond: BTreeSet<At> = it.seen.keys().filter(|at| !there(at)).copied().collect();
+        let lost = beyond.iter().find(|at| {
+            let excused = it.undone.contains(at) || it.damaged.contains(at);
+            it.accepted.contains(at) && allows == Allows::Nothing && !excused
+        });
+        if let Some(at) = lost {
+            return wrong(format!(
+                "stream {stream}: {at:?} was accepted and is gone after a restart (last {last})"
+            ));
+        }
+        if let Some(at) = beyond.iter().find(|at| at.epoch == epoch) {
+            return wrong(format!(
+                "stream {stream}: {at:?} was seen, the origin goes on after {last} in the same epoch"
+            ));
+        }
+        // What an old state brings back is there again.
+        it.undone = beyond;
+        Ok(())
+    }
+
+    fn stored(
+        &mut self,
+        subscriber: usize,
+        stream: usize,
+        at: At,
+        content: u64,
+    ) -> Result<(), Violation> {
+        let it = &mut self.streams[stream];
+        let name = format!("subscriber {subscriber}, stream {stream}");
+        it.see(stream, at, content)
+            .map_err(|violation| Violation(format!("subscriber {subscriber}: {violation}")))?;
+        let Some(order) = it.order(at) else {
+            return wrong(format!("{name}: {at:?} is in an epoch that never began"));
+        };
+        let it = &self.streams[stream];
+        let copy = self
+            .copies
+            .get_mut(&(subscriber, stream))
+            .expect("the judge was made for all subscribers and streams");
+        if copy.has.contains(&at) {
+            return wrong(format!("{name}: {at:?} was stored twice"));
+        }
+        if let Some(last) = copy.stored.last().filter(|_| !copy.warned) {
+            if it.order(*last) >= Some(order) {
+                return wrong(format!("{name}: {at:?} was stored after {last:?}"));
+            }
+            if last.epoch != at.epoch && !it.continues(at.epoch, *last) {
+                return wrong(format!(
+                    "{name}: {at:?} follows {last:?}, from which its epoch does not go on, and \
+                     nobody was told of a rollback"
+                ));
+            }
+        }
+        if copy.said.contains_key(&at) {
+            return wrong(format!("{name}: {at:?} was said to be lost and comes"));
+        }
+        copy.warned = false;
+        copy.stored.push(at);
+        copy.has.insert(at);
+        copy.reached = copy.reached.max(Some(order));
+        Ok(())
+    }
+
+    fn reopened(
+        &mut self,
+        subscriber: usize,
+        stream: usize,
+        newest: Option<At>,
+        allows: Allows,
+    ) -> Result<(), Violation> {
+        let it = &self.streams[stream];
+        let copy = self
+            .copies
+            .get_mut(&(subscriber, stream))
+            .expect("the judge was made for all subscribers and streams");
+        let keep = match newest {
+            None => 0,
+            Some(newest) => match copy.stored.iter().rposition(|at| *at == newest) {
+                Some(place) => place + 1,
+                // Safe before anybody was told.
+                None if !copy.rolled => copy
+                    .stored
+                    .iter()
+                    .position(|at| it.order(*at) > it.order(newest))
+                    .unwrap_or(copy.stored.len()),
+                None => copy.stored.len(),
+            },
+        };
+        let gone = copy.stored.split_off(keep);
+        copy.has = copy.stored.iter().copied().collect();
+        if let Some(newest) = newest.filter(|at| !copy.has.contains(at)) {
+            copy.stored.push(newest);
+            copy.has.insert(newest);
+        }
+        if allows == Allows::Loss {
+            // What was told once is forgotten with it, and will be told again.
+            let last = newest.and_then(|at| it.order(at));
+            copy.said.retain(|at, _| it.order(*at) <= last);
+            copy.warned = true;
+            copy.rolled = true;
+            return Ok(());
+        }
+        match gone.iter().find(|at| !copy.damaged.contains(at)) {
+            Some(at) => wrong(format!(
+                "subscriber {subscriber}, stream {stream}: {at:?} was stored and is gone after a \
+                 restart (newest {newest:?})"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn acknowledged(&mut self, subscriber: usize, stream: usize, at: At) -> Result<(), Violation> {
+        let order = self.streams[stream].order(at);
+        let reached = self.copy(subscriber, stream).reached;
+        if order.is_some() && order <= reached {
+            return Ok(());
+        }
+        wrong(format!(
+            "subscriber {subscriber}, stream {stream}: {at:?} was acknowledged, safe is only \
+             {reached:?} (epoch by order, number)"
+        ))
+    }
+
+    fn lost(
+        &mut self,
+        subscriber: usize,
+        stream: usize,
+        epoch: u64,
+        numbers: std::ops::Range<u64>,
+        reason: Reason,
+    ) -> Result<(), Violation> {
+        let it = &self.streams[stream];
+        let name = format!("subscriber {subscriber}, stream {stream}");
+        let copy = self
+            .copies
+            .get_mut(&(subscriber, stream))
+            .expect("the judge was made for all subscribers and streams");
+        for number in numbers {
+            let at = At { epoch, number };
+            if !it.gone(at, reason) {
+                return wrong(format!(
+                    "{name}: {at:?} is said to be lost ({reason:?}), it is not"
+                ));
+            }
+            let last = copy.stored.last().and_then(|last| it.order(*last));
+            if copy.has.contains(&at) || !copy.warned && last >= it.order(at) {
+                return wrong(format!(
+                    "{name}: {at:?} is said to be lost after it was passed"
+                ));
+            }
+            copy.said.insert(at, reason);
+            copy.reached = copy.reached.max(it.order(at));
+        }
+        Ok(())
+    }
+
+    fn rolled_back(&mut self, subscriber: usize, stream: usize) -> Result<(), Violation> {
+        let it = &self.streams[stream];
+        let copy = self
+            .copies
+            .get_mut(&(subscriber, stream))
+            .expect("the judge was made for all subscribers and streams");
+        copy.warned = true;
+        copy.rolled = true;
+        match copy.stored.last() {
+            Some(last) if !it.went_back_behind(*last) => wrong(format!(
+                "subscriber {subscriber}, stream {stream}: told of a rollback, but the origin has \
+                 {last:?}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Judges the end: everything has healed, and time was given to catch up.
+    ///
+    /// # Errors
+    /// The promises that are broken, at most one for each subscriber and stream.
+    pub fn finish(&self) -> Result<(), Vec<Violation>> {
+        let origins = (0..self.streams.len()).map(|stream| self.finish_origin(stream));
+        let copies = self
+            .copies
+            .iter()
+            .map(|((subscriber, stream), copy)| self.finish_copy(*subscriber, *stream, copy));
+        let violations: Vec<Violation> = origins.chain(copies).filter_map(Result::err).collect();
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(violations)
+        }
+    }
+
+    fn finish_origin(&self, stream: usize) -> Result<(), Violation> {
+        let it = &self.streams[stream];
+        let name = format!("stream {stream}");
+        let Some(holds) = &it.holds else {
+            return wrong(format!("{name}: the run did not say what the origin holds"));
+        };
+        let held = self.in_order(stream, &name, holds, false)?;
+        let missing = it.accepted.iter().find(|at| {
+            !held.contains(at)
+                && !it.undone.contains(at)
+                && !it.damaged.contains(at)
+                && at.number >= it.trimmed_before
+        });
+        match missing {
+            Some(at) => wrong(format!(
+                "{name}: {at:?} was accepted and the origin lost it"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What somebody holds is in order, once, and what was offered. Behind a rollback earlier epochs
+    /// may come again, but in each the numbers rise.
+    fn in_order(
+        &self,
+        stream: usize,
+        name: &str,
+        holds: &[(At, u64)],
+        rolled: bool,
+    ) -> Result<BTreeSet<At>, Violation> {
+        let it = &self.streams[stream];
+        let mut last = None;
+        let mut highest: HashMap<u64, u64> = HashMap::new();
+        for (at, content) in holds {
+            let order = it.order(*at);
+            let before = highest.insert(at.epoch, at.number);
+            if before >= Some(at.number) || order.is_none() || order <= last && !rolled {
+                return wrong(format!("{name}: {at:?} is held after {last:?}"));
+            }
+            last = order;
+            let known = it.seen.get(at);
+            if it.offered.get(content) != Some(at) || known.is_some_and(|it| it != content) {
+                return wrong(format!(
+                    "{name}: {at:?} holds {content}, known is {known:?}"
+                ));
+            }
+        }
+        Ok(holds.iter().map(|(at, _)| *at).collect())
+    }
+
+    fn finish_copy(&self, subscriber: usize, stream: usize, copy: &Copy) -> Result<(), Violation> {
+        let it = &self.streams[stream];
+        let name = format!("subscriber {subscriber}, stream {stream}");
+        let Some(holds) = &copy.holds else {
+            return wrong(format!("{name}: the run did not say what is held"));
+        };
+        let held = self.in_order(stream, &name, holds, copy.rolled)?;
+        let has = |at: &At| held.contains(at) || copy.damaged.contains(at);
+        // What the origin has, whoever accepted it, and what was accepted at any time.
+        let origin = it.holds.iter().flatten().map(|(at, _)| at);
+        for at in it.accepted.iter().chain(origin) {
+            let excused = it.undone.contains(at)
+                || copy.said.contains_key(at)
+                || at.number < copy.granted_from;
+            if !has(at) && !excused {
+                return wrong(format!(
+                    "{name}: {at:?} is missing and nobody said that it is lost (newest {:?})",
+                    holds.last()
+                ));
+            }
+        }
+        if let Some(at) = copy.stored.iter().find(|at| !has(at)) {
+            return wrong(format!(
+                "{name}: {at:?} was stored and is not there in the end"
+            ));
+        }
+        if let Some(at) = copy.said.keys().find(|at| held.contains(at)) {
+            return wrong(format!("{name}: {at:?} was said to be lost and is there"));
+        }
+        for (reason, total) in &copy.totals {
+            let said = copy.said.values().filter(|it| *it == reason).count() as u64;
+            if said != *total {
+                return wrong(format!(
+                    "{name}: {total} counted as lost ({reason:?}), {said} are"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,319 @@
+//! Histories that are wrong on purpose, one for each promise, beside one that is right.
+
+use super::{Allows, At, Event, Judge, Reason, Violation};
+
+fn at(epoch: u64, number: u64) -> At {
+    At { epoch, number }
+}
+
+/// Epoch 1 begins with number 1, epoch 2 behind the last.
+fn began(epoch: u64, last: u64, allows: Allows) -> Event {
+    let epochs = [(1, 1), (2, last + 1)];
+    Event::Began {
+        stream: 0,
+        epochs: epochs[..epoch as usize].to_vec(),
+        last,
+        allows,
+    }
+}
+
+/// An element offered and accepted; its content is 100 times the epoch plus the number.
+fn accepted(epoch: u64, number: u64) -> [Event; 2] {
+    let (stream, at, content) = (0, at(epoch, number), epoch * 100 + number);
+    [
+        Event::Offered {
+            stream,
+            at,
+            content,
+        },
+        Event::Accepted { stream, at },
+    ]
+}
+
+fn stored(epoch: u64, number: u64) -> Event {
+    Event::Stored {
+        subscriber: 0,
+        stream: 0,
+        at: at(epoch, number),
+        content: epoch * 100 + number,
+    }
+}
+
+fn lost(from: u64, next: u64, reason: Reason) -> Event {
+    Event::LostSaid {
+        subscriber: 0,
+        stream: 0,
+        epoch: 1,
+        from,
+        next,
+        reason,
+    }
+}
+
+fn elements(places: &[(u64, u64)]) -> Vec<(At, u64)> {
+    let element = |(epoch, number): &(u64, u64)| (at(*epoch, *number), epoch * 100 + number);
+    places.iter().map(element).collect()
+}
+
+fn holds(origin: &[(u64, u64)], subscriber: &[(u64, u64)]) -> [Event; 2] {
+    [
+        Event::OriginHolds {
+            stream: 0,
+            elements: elements(origin),
+        },
+        Event::SubscriberHolds {
+            subscriber: 0,
+            stream: 0,
+            elements: elements(subscriber),
+        },
+    ]
+}
+
+fn judged(events: impl IntoIterator<Item = Event>) -> Result<(), String> {
+    let mut judge = Judge::new(1, 1);
+    for event in events {
+        judge.observe(event).map_err(|Violation(what)| what)?;
+    }
+    judge.finish().map_err(|violations| violations[0].0.clone())
+}
+
+/// One epoch with the elements 1 to 3, then `then`.
+fn three(then: impl IntoIterator<Item = Event>) -> Result<(), String> {
+    let begin = [began(1, 0, Allows::Nothing)].into_iter();
+    let three = (1..=3).flat_map(|number| accepted(1, number));
+    judged(begin.chain(three).chain(then))
+}
+
+const ALL: &[(u64, u64)] = &[(1, 1), (1, 2), (1, 3)];
+
+fn all_stored() -> impl Iterator<Item = Event> {
+    (1..=3).map(|number| stored(1, number))
+}
+
+fn refused(result: Result<(), String>, words: &str) {
+    let what = result.expect_err("is wrong");
+    assert!(what.contains(words), "{what}");
+}
+
+#[test]
+fn a_right_history_is_right() {
+    let heard = Event::Acknowledged {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, 3),
+    };
+    assert_eq!(
+        three(all_stored().chain([heard]).chain(holds(ALL, ALL))),
+        Ok(())
+    );
+    let trimmed = Event::Trimmed {
+        stream: 0,
+        before: 3,
+    };
+    let total = Event::LostTotal {
+        subscriber: 0,
+        stream: 0,
+        reason: Reason::Trimmed,
+        count: 2,
+    };
+    let said = lost(1, 3, Reason::Trimmed);
+    let end = holds(&[(1, 3)], &[(1, 3)]);
+    assert_eq!(
+        three([trimmed, said, stored(1, 3), total].into_iter().chain(end)),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_missing_doubled_or_overtaken_element_is_seen() {
+    refused(three(holds(ALL, &[(1, 1), (1, 3)])), "is missing");
+    refused(three(holds(&[(1, 1), (1, 3)], ALL)), "the origin lost it");
+    refused(three([stored(1, 1), stored(1, 1)]), "was stored twice");
+    refused(three([stored(1, 2), stored(1, 1)]), "was stored after");
+    refused(
+        three(holds(ALL, &[(1, 1), (1, 1), (1, 2), (1, 3)])),
+        "is held after",
+    );
+    refused(
+        three(all_stored().chain(holds(ALL, &[(1, 1), (1, 2)]))),
+        "missing",
+    );
+}
+
+#[test]
+fn what_was_never_offered_or_is_another_is_seen() {
+    refused(three([stored(1, 4)]), "was offered at None");
+    let other = Event::Stored {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, 2),
+        content: 101,
+    };
+    refused(three([stored(1, 1), other]), "holds 101");
+    // The number is given out again although somebody has seen it.
+    let offered = Event::Offered {
+        stream: 0,
+        at: at(1, 3),
+        content: 7,
+    };
+    refused(
+        three([
+            offered,
+            Event::Accepted {
+                stream: 0,
+                at: at(1, 3),
+            },
+        ]),
+        "stands for 103 and for 7",
+    );
+}
+
+#[test]
+fn an_early_acknowledgement_is_seen() {
+    let heard = Event::Acknowledged {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, 2),
+    };
+    refused(
+        three([stored(1, 1), heard]),
+        "was acknowledged, safe is only",
+    );
+}
+
+#[test]
+fn what_is_gone_after_a_restart_is_seen() {
+    refused(
+        three([began(1, 2, Allows::Nothing)]),
+        "gone after a restart",
+    );
+    refused(
+        three([began(2, 2, Allows::Nothing)]),
+        "gone after a restart",
+    );
+    refused(three([began(1, 2, Allows::Loss)]), "in the same epoch");
+    let reopened = |allows| Event::Reopened {
+        subscriber: 0,
+        stream: 0,
+        newest: Some(at(1, 2)),
+        allows,
+    };
+    refused(
+        three(all_stored().chain([reopened(Allows::Nothing)])),
+        "gone after a restart",
+    );
+    let again = all_stored().chain([reopened(Allows::Loss), stored(1, 3)]);
+    assert_eq!(three(again.chain(holds(ALL, ALL))), Ok(()));
+}
+
+#[test]
+fn a_false_or_missing_word_about_loss_is_seen() {
+    refused(three([lost(1, 3, Reason::Trimmed)]), "it is not");
+    let damaged = || Event::Damaged {
+        stream: 0,
+        at: at(1, 2),
+    };
+    refused(three([damaged(), lost(2, 3, Reason::Trimmed)]), "it is not");
+    refused(three([damaged(), lost(2, 4, Reason::Damaged)]), "it is not");
+    let kept = &[(1, 1), (1, 3)];
+    refused(
+        three([damaged()].into_iter().chain(holds(kept, kept))),
+        "nobody said",
+    );
+    let said = || {
+        [
+            damaged(),
+            stored(1, 1),
+            lost(2, 3, Reason::Damaged),
+            stored(1, 3),
+        ]
+        .into_iter()
+    };
+    assert_eq!(three(said().chain(holds(kept, kept))), Ok(()));
+    let total = Event::LostTotal {
+        subscriber: 0,
+        stream: 0,
+        reason: Reason::Damaged,
+        count: 2,
+    };
+    refused(
+        three(said().chain([total]).chain(holds(kept, kept))),
+        "2 counted as lost",
+    );
+    refused(three(said().chain([stored(1, 2)])), "was stored after");
+}
+
+#[test]
+fn what_is_before_the_grant_is_not_promised_and_the_grant_is_right() {
+    let granted = |from| Event::Granted {
+        subscriber: 0,
+        stream: 0,
+        from,
+    };
+    refused(three([granted(2)]), "the origin has 1");
+    let trimmed = Event::Trimmed {
+        stream: 0,
+        before: 2,
+    };
+    let rest = &[(1, 2), (1, 3)];
+    let right = [trimmed, granted(2), stored(1, 2), stored(1, 3)].into_iter();
+    assert_eq!(three(right.chain(holds(rest, rest))), Ok(()));
+}
+
+#[test]
+fn a_rollback_must_be_said_and_true() {
+    // The origin goes back to 2 and counts on in epoch 2.
+    let back = || {
+        all_stored()
+            .chain([began(2, 2, Allows::Loss)])
+            .chain(accepted(2, 3))
+    };
+    refused(
+        three(back().chain([stored(2, 3)])),
+        "nobody was told of a rollback",
+    );
+    let said = Event::RollbackSaid {
+        subscriber: 0,
+        stream: 0,
+    };
+    let origin = &[(1, 1), (1, 2), (2, 3)];
+    let copy = &[(1, 1), (1, 2), (1, 3), (2, 3)];
+    let right = back()
+        .chain([said.clone(), stored(2, 3)])
+        .chain(holds(origin, copy));
+    assert_eq!(three(right), Ok(()));
+    refused(
+        three(all_stored().chain([said.clone()])),
+        "but the origin has",
+    );
+    // The old state of a branch comes back: only a rollback lets earlier epochs come again.
+    let branch = Event::Began {
+        stream: 0,
+        epochs: vec![(1, 1), (3, 4)],
+        last: 3,
+        allows: Allows::Loss,
+    };
+    let forth = || {
+        back()
+            .chain([said.clone(), stored(2, 3), branch.clone()])
+            .chain(accepted(3, 4))
+    };
+    refused(
+        three(forth().chain([stored(3, 4)])),
+        "nobody was told of a rollback",
+    );
+    let ahead = &[(1, 1), (1, 2), (1, 3), (3, 4)];
+    let all = &[(1, 1), (1, 2), (1, 3), (2, 3), (3, 4)];
+    let right = forth()
+        .chain([said.clone(), stored(3, 4)])
+        .chain(holds(ahead, all));
+    assert_eq!(three(right), Ok(()));
+    refused(
+        three(forth().chain([said.clone(), stored(1, 3)])),
+        "was stored twice",
+    );
+    // Who had not seen the undone element needs no word.
+    let behind = [stored(1, 1), stored(1, 2), began(2, 2, Allows::Loss)].into_iter();
+    let behind = behind.chain(accepted(2, 3)).chain([stored(2, 3)]);
+    assert_eq!(three(behind.chain(holds(origin, origin))), Ok(()));
+}
