@@ -94,6 +94,9 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Simulate: exchanges between nodes under faults, or what a session would see on a network.
+    #[command(subcommand)]
+    Sim(crate::command::sim::Sim),
     /// Print the completions of a shell.
     #[command(after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe")]
     Completions {
@@ -418,7 +421,7 @@ pub(crate) struct Bench {
 }
 
 /// A duration such as `500ms`, `3s`, `2m`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());

@@ -52,6 +52,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Key(verb) => command::key::run(verb, json),
         Command::Bench(flags) => command::bench::run(flags, json),
         Command::BenchProcess { arguments } => Ok(chappe_bench::process(&arguments)?),
+        Command::Sim(verb) => command::sim::run(verb, json),
         Command::Completions { shell } => {
             command::completions(shell);
             Ok(())

@@ -16,6 +16,7 @@ mod node_client;
 pub(crate) mod query;
 pub(crate) mod serve;
 mod session;
+pub(crate) mod sim;
 pub(crate) mod trace;
 pub(crate) mod watch;
 
