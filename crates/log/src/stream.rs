@@ -357,6 +357,11 @@ impl Stream {
         self.core.view().index.next() - 1
     }
 
+    /// The last number given out; those behind [`Stream::last`] are on their way to the disk.
+    pub fn assigned(&self) -> u64 {
+        self.core.assigned.load(Ordering::Relaxed)
+    }
+
     /// The present epoch.
     pub fn epoch(&self) -> u64 {
         self.core.epoch

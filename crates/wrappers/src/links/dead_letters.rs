@@ -32,7 +32,7 @@ pub(crate) struct DeadLetters {
 enum Entry {
     /// A letter.
     Letter(Letter),
-    /// The letter of this number was stored after all.
+    /// The letter of this number was stored after all, or discarded.
     SentAgain(u64),
 }
 
@@ -85,7 +85,12 @@ struct Scan {
 
 impl DeadLetters {
     pub(crate) fn open(store: &StreamStore, config: &LinkConfig) -> Result<Self, LinkError> {
-        let name = format!("{PREFIX}{}", config.name);
+        Self::named(store, &config.name, config.limits.dead_letters)
+    }
+
+    /// The dead letters of this name, at most so many.
+    pub(crate) fn named(store: &StreamStore, name: &str, most: u64) -> Result<Self, LinkError> {
+        let name = format!("{PREFIX}{name}");
         let stream = match store.store().existing(&name) {
             Some(stream) => stream,
             None => store
@@ -93,7 +98,7 @@ impl DeadLetters {
                 .stream(&name, Level::Power, b"")
                 .map_err(chappe_stream::StoreError::from)?,
         };
-        let most = config.limits.dead_letters.max(1);
+        let most = most.max(1);
         Ok(Self { stream, most })
     }
 
@@ -107,6 +112,20 @@ impl DeadLetters {
             let _ = self.stream.trim(last - self.most);
         }
         Ok(appended)
+    }
+
+    /// Discards these letters, or all.
+    pub(crate) fn discard(&self, numbers: Option<&[u64]>) -> Result<(), LinkError> {
+        let Some(numbers) = numbers else {
+            let trimmed = self.stream.trim(self.stream.last() + 1);
+            return trimmed
+                .map(drop)
+                .map_err(|error| chappe_stream::StoreError::from(error).into());
+        };
+        for number in numbers {
+            drop(self.append(0, &Entry::SentAgain(*number))?);
+        }
+        Ok(())
     }
 
     fn append(&self, time: i64, entry: &Entry) -> Result<Appended, LinkError> {

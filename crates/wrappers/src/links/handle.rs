@@ -8,12 +8,13 @@ use tokio::task::JoinHandle;
 
 use super::dead_letters::DeadLetters;
 use super::feed::Feeds;
+use super::http::{LETTERS_MAX, PUSH_LETTERS, Pushes};
 use super::link::Link;
 use super::peers::Peers;
 use super::session::{self, ConnectionError, FrameConnection};
 use super::{
     DeadLetter, Dialler, LinkConfig, LinkError, LinkHost, LinkKind, LinkState, LinkStatus,
-    LinksConfig, PeerStatus,
+    LinksConfig, PeerStatus, ZeromqConfig,
 };
 
 /// The links of a node, and what it serves to links of others. Clones share it.
@@ -30,6 +31,10 @@ pub(crate) struct Shared {
     pub(crate) config: LinksConfig,
     /// What is new in the streams that others read.
     pub(crate) feeds: Feeds,
+    /// Subscriptions by contact point that others have here.
+    pub(crate) pushes: Pushes,
+    /// What ZeroMQ needs.
+    pub(crate) zeromq: ZeromqConfig,
     /// Those who read.
     pub(crate) peers: Arc<Peers>,
     running: Mutex<BTreeMap<String, Running>>,
@@ -43,13 +48,20 @@ struct Running {
 impl Links {
     /// No links yet. `store` holds the streams and the dead letters.
     #[must_use]
-    pub fn new(host: Arc<dyn LinkHost>, store: StreamStore, config: LinksConfig) -> Self {
+    pub fn new(
+        host: Arc<dyn LinkHost>,
+        store: StreamStore,
+        config: LinksConfig,
+        zeromq: ZeromqConfig,
+    ) -> Self {
         Self(Arc::new(Shared {
             host,
             store,
             config,
             feeds: Feeds::default(),
             peers: Arc::default(),
+            pushes: Pushes::default(),
+            zeromq,
             running: Mutex::default(),
         }))
     }
@@ -78,6 +90,10 @@ impl Links {
         spawn: impl FnOnce(Arc<Link>) -> JoinHandle<()>,
     ) -> Result<(), LinkError> {
         config.check()?;
+        if config.name == PUSH_LETTERS {
+            let why = format!("{PUSH_LETTERS} is the name of what contact points refuse");
+            return Err(LinkError::Config { key: "name", why });
+        }
         let mut running = self.running();
         if running.contains_key(&config.name) {
             return Err(LinkError::Exists(config.name));
@@ -120,8 +136,24 @@ impl Links {
         Ok(self.link(name)?.status())
     }
 
+    /// Discards dead letters of a link: these, or all.
+    ///
+    /// # Errors
+    /// There is no such link, or what the log says.
+    pub fn discard(&self, name: &str, numbers: Option<&[u64]>) -> Result<(), LinkError> {
+        if name == PUSH_LETTERS {
+            return DeadLetters::named(&self.0.store, name, LETTERS_MAX)?.discard(numbers);
+        }
+        self.link(name)?.letters.discard(numbers)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
     /// Dead letters of a link from number `from` on (0: the oldest), at most `count`. Those that were
-    /// sent again are not among them.
+    /// sent again or discarded are not among them. What contact points refuse (HTTP push) is under the
+    /// name `http-push`.
     ///
     /// # Errors
     /// There is no such link, or what the log says.
@@ -131,6 +163,9 @@ impl Links {
         from: u64,
         count: usize,
     ) -> Result<Vec<DeadLetter>, LinkError> {
+        if name == PUSH_LETTERS {
+            return DeadLetters::named(&self.0.store, name, LETTERS_MAX)?.list(from, count);
+        }
         self.link(name)?.letters.list(from, count)
     }
 
@@ -170,6 +205,7 @@ impl Links {
 
     /// Ends all links, and whatever is served to others.
     pub fn close(&self) {
+        self.0.pushes.close();
         for (_, removed) in std::mem::take(&mut *self.running()) {
             removed.link.end(LinkState::Ended);
             removed.task.abort();

@@ -45,6 +45,11 @@ pub trait LinkHost: Send + Sync + 'static {
     /// The policy on addresses that strangers give.
     fn address_policy(&self) -> AddressPolicy;
 
+    /// Where origins reach this node over HTTP, for contact points: `http://ADDRESS:PORT`.
+    fn contact_base(&self) -> Option<String> {
+        None
+    }
+
     /// The wall clock.
     fn now(&self) -> Timestamp;
 

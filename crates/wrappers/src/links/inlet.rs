@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chappe_log::Appended;
 use chappe_stream::{
@@ -19,6 +20,11 @@ use super::{DeadLetterReason, LinkError, LinkNotice, LossReason};
 /// Versions of the origin's schema that are remembered; reason: a version may be in use until what
 /// was sent under it is stored, and the origin announces each anew.
 const VERSIONS_MAX: usize = 8;
+
+/// How often, and how long apart, is looked whether the log has stored what was queued before: ten
+/// seconds, longer than any disk that is alive.
+const SETTLE_LOOKS: u32 = 5_000;
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
 /// The receiving end of one stream.
 pub(crate) struct Inlet {
@@ -93,9 +99,12 @@ impl Inlet {
     ///
     /// # Errors
     /// What the log says.
-    pub(crate) fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
+    pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
         let local = link.config.local_name(name);
         let log = link.shared.store.existing(&local)?;
+        if let Some(log) = &log {
+            settled(log).await?;
+        }
         let stored = log.as_ref().map_or(Ok(None), StreamLog::newest_origin)?;
         let letter = link.letters.newest_origin(&local)?;
         let have = match (stored, letter) {
@@ -448,6 +457,21 @@ impl Inlet {
     fn intake(&self, version: u32) -> Result<Intake, InletError> {
         Ok(self.version(version)?.intake.clone())
     }
+}
+
+/// Waits until what was given to the log before is stored, or never will be: the newest element says
+/// where the link goes on only then.
+async fn settled(log: &StreamLog) -> Result<(), LinkError> {
+    let assigned = log.log().assigned();
+    for _ in 0..SETTLE_LOOKS {
+        if log.log().last() >= assigned {
+            return Ok(());
+        }
+        tokio::time::sleep(SETTLE_PAUSE).await;
+    }
+    let name = log.name();
+    let why = format!("the log does not store what was queued for {name} before");
+    Err(LinkError::Unsupported(why))
 }
 
 /// The origin, or this node, refuses a stream; told once.

@@ -5,14 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::dead_letters::DeadLetters;
 use super::handle::Shared;
+use super::http::{self, ContactPoint};
 use super::meter::Meter;
-use super::{LinkConfig, LinkError, LinkNotice, LinkState, LinkStatus, StreamStatus};
+use super::zeromq;
+use super::{LinkConfig, LinkError, LinkKind, LinkNotice, LinkState, LinkStatus, StreamStatus};
 
 /// One link.
 pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     pub(crate) config: LinkConfig,
     pub(crate) letters: DeadLetters,
+    /// Where the origin sends elements, for HTTP push.
+    pub(crate) contact: Option<ContactPoint>,
     live: Mutex<Live>,
 }
 
@@ -35,7 +39,14 @@ pub(crate) struct StreamLive {
 
 impl Link {
     pub(crate) fn new(shared: Arc<Shared>, config: LinkConfig, letters: DeadLetters) -> Self {
+        let secret = || {
+            let random = || shared.host.random();
+            format!("{:016x}{:016x}", random(), random())
+        };
+        let push = config.kind == LinkKind::HttpPush;
+        let contact = push.then(|| ContactPoint::new(secret()));
         Self {
+            contact,
             shared,
             config,
             letters,
@@ -88,6 +99,11 @@ impl Link {
         }
     }
 
+    /// Whether it was removed.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.live().state == LinkState::Ended
+    }
+
     /// It is ended, or about to be connected.
     pub(crate) fn end(&self, state: LinkState) {
         self.live().state = state;
@@ -125,6 +141,14 @@ impl Link {
 
 /// Runs a link until it is removed.
 pub(crate) async fn run(link: Arc<Link>) {
-    let why = format!("{} is not spoken yet", link.config.kind.as_str());
-    link.disconnected(why, None);
+    let node = link.shared.zeromq.clone();
+    match link.config.kind {
+        LinkKind::HttpPull => http::pull_link(link).await,
+        LinkKind::HttpPush => http::push_link(link).await,
+        LinkKind::ZeromqBestEffort => zeromq::best_effort_link(link, node).await,
+        LinkKind::Zeromq => match zeromq::RouterDialler::new(&link.config, &node) {
+            Ok(dialler) => super::dial::sessions(link, dialler).await,
+            Err(error) => link.disconnected(error.to_string(), error.hint()),
+        },
+    }
 }

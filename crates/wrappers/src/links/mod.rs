@@ -30,8 +30,10 @@ mod meter;
 mod peers;
 mod status;
 
+pub mod http;
 pub mod serialization;
 pub mod session;
+mod zeromq;
 
 pub use config::{
     ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, LinksConfig,
@@ -41,6 +43,8 @@ pub use dial::Dialler;
 pub use error::{HttpRefusal, LinkError};
 pub use handle::Links;
 pub use host::{DirectoryEntry, HostError, LinkHost, LinkNotice, Reader};
+pub use zeromq::ZeromqConfig;
+
 pub use status::{
     Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PeerStatus,
     StreamStatus,

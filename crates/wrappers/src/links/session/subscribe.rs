@@ -52,6 +52,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         clock: Clock::process(),
         channels: BTreeMap::new(),
         next_channel: 0,
+        wanted: Vec::new(),
         pending: VecDeque::new(),
         busy: VecDeque::new(),
         events: VecDeque::new(),
@@ -75,6 +76,8 @@ struct Subscriber<C: FrameConnection> {
     clock: Clock,
     channels: BTreeMap<Channel, Inlet>,
     next_channel: u32,
+    /// Streams to be subscribed to, if they are not.
+    wanted: Vec<String>,
     /// What is on its way to the disk, in the order of the log.
     pending: VecDeque<(Channel, Pending)>,
     /// What the log's queue had no room for, and all that came after it.
@@ -148,6 +151,9 @@ impl<C: FrameConnection> Subscriber<C> {
                     LinkFrame::Directory(answer) => self.directory(&answer),
                 }
             }
+            for name in std::mem::take(&mut self.wanted) {
+                self.subscribe_to(&name).await;
+            }
             self.acknowledge();
             self.work();
             self.wire.send_ready()?;
@@ -194,7 +200,7 @@ impl<C: FrameConnection> Subscriber<C> {
     fn look_at_directory(&mut self) {
         for selection in self.selections.clone() {
             match &selection {
-                Selection::Exact(name) => self.subscribe_to(name),
+                Selection::Exact(name) => self.wanted.push(name.clone()),
                 Selection::Prefix(_) => {
                     let question = directory::question(&selection, Serialization::Postcard);
                     self.wire.push(LinkFrame::Directory(question));
@@ -213,7 +219,7 @@ impl<C: FrameConnection> Subscriber<C> {
                         .iter()
                         .any(|selection| selection.takes(name))
                     {
-                        self.subscribe_to(name);
+                        self.wanted.push(name.clone());
                     }
                 }
             }
@@ -225,7 +231,7 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    fn subscribe_to(&mut self, name: &str) {
+    async fn subscribe_to(&mut self, name: &str) {
         if self.channels.values().any(|inlet| inlet.name() == name) {
             return;
         }
@@ -240,7 +246,7 @@ impl<C: FrameConnection> Subscriber<C> {
         if chappe_stream::check_name(&self.link.config.local_name(name)).is_err() {
             return inlet::refused(&self.link, name, "its name is none here");
         }
-        let inlet = match Inlet::new(&self.link, name) {
+        let inlet = match Inlet::new(&self.link, name).await {
             Ok(inlet) => inlet,
             Err(error) => return self.end(error.to_string(), error.hint()),
         };

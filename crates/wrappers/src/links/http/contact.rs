@@ -1,0 +1,243 @@
+//! The subscriber's side of pushing: the contact point.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{Confirmation, Taken};
+use crate::links::handle::Links;
+use crate::links::inlet::{Inlet, InletError, Pending};
+use crate::links::link::Link;
+use crate::links::serialization::{Document, SerializationError};
+use crate::links::{DeadLetterReason, HttpRefusal, Serialization};
+
+/// How long what a full queue refused waits before it is given again.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// How often before the sender is asked to come again.
+const BUSY_TRIES: usize = 250;
+
+/// The contact point of a link.
+pub(crate) struct ContactPoint {
+    /// Stands in its address: whoever knows it may send.
+    secret: String,
+    inlets: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Inlet>>>>,
+}
+
+impl ContactPoint {
+    pub(crate) fn new(secret: String) -> Self {
+        Self {
+            secret,
+            inlets: Mutex::default(),
+        }
+    }
+
+    /// The path of its address.
+    pub(super) fn path(&self, link: &str) -> String {
+        format!("{}/{link}/{}", super::CONTACT_POINTS_PATH, self.secret)
+    }
+
+    /// The receiving end of a stream that was subscribed to.
+    pub(super) fn inlet(&self, stream: &str) -> Option<Arc<tokio::sync::Mutex<Inlet>>> {
+        let inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
+        inlets.get(stream).cloned()
+    }
+
+    /// A stream is about to be subscribed to.
+    pub(super) fn put(&self, stream: &str, inlet: Inlet) {
+        let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
+        inlets.insert(stream.to_owned(), Arc::new(tokio::sync::Mutex::new(inlet)));
+    }
+}
+
+impl Links {
+    /// A contact point of this node is given something: a question whether it wants elements, or
+    /// documents. Returns when they are stored. Authorized by the secret in the path.
+    ///
+    /// # Errors
+    /// There is no such contact point, or what came is not stored: 4xx for ever, 5xx for now.
+    pub async fn http_take(
+        &self,
+        link: &str,
+        secret: &str,
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<Taken, HttpRefusal> {
+        let gone = || {
+            HttpRefusal::new(
+                404,
+                "unknown contact point",
+                "there is no such contact point",
+            )
+        };
+        let link = self.link(link).map_err(|_| gone())?;
+        let contact = link.contact.as_ref().ok_or_else(gone)?;
+        let same = ring_eq(contact.secret.as_bytes(), secret.as_bytes());
+        if !same {
+            return Err(gone());
+        }
+        link.live().bytes_received += body.len() as u64;
+        if content_type.starts_with("application/json") {
+            let asked: Confirmation = serde_json::from_slice(body)
+                .map_err(|error| HttpRefusal::new(400, "malformed", error.to_string()))?;
+            let confirmed = BTreeMap::from([("confirmed", asked.confirm)]);
+            return Ok(Taken {
+                status: 200,
+                body: serde_json::to_string(&confirmed).ok(),
+            });
+        }
+        let serialization = Serialization::of_media_type(content_type).ok_or_else(|| {
+            HttpRefusal::new(415, "unknown media type", "xml, postcard or MessagePack")
+        })?;
+        take_documents(&link, contact, serialization, body).await?;
+        Ok(Taken {
+            status: 204,
+            body: None,
+        })
+    }
+}
+
+/// Equal, in a time that does not depend on where they differ.
+fn ring_eq(one: &[u8], other: &[u8]) -> bool {
+    let different = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    one.len() == other.len() && different == 0
+}
+
+async fn take_documents(
+    link: &Arc<Link>,
+    contact: &ContactPoint,
+    serialization: Serialization,
+    mut body: &[u8],
+) -> Result<(), HttpRefusal> {
+    while !body.trim_ascii().is_empty() {
+        let (document, used) = serialization
+            .decode(body)
+            .map_err(|error| HttpRefusal::new(400, "malformed", error.to_string()))?;
+        body = &body[used..];
+        let Some(stream) = stream_of(&document) else {
+            continue;
+        };
+        let inlet = contact.inlet(stream).ok_or_else(|| {
+            HttpRefusal::new(
+                404,
+                "not subscribed",
+                format!("{stream:?} is not wanted here"),
+            )
+        })?;
+        let mut inlet = inlet.lock().await;
+        if link.is_ended() {
+            let text = "the link was removed";
+            return Err(HttpRefusal::new(404, "not subscribed", text));
+        }
+        match apply(&mut inlet, document, false).await {
+            Ok(()) => {}
+            Err(ApplyError::Unfit(error)) => {
+                inlet.count(|stream| {
+                    let refused = &mut stream.status.counts.refused;
+                    let reason = DeadLetterReason::Schema.as_str().to_owned();
+                    *refused.entry(reason).or_default() += 1;
+                });
+                return Err(HttpRefusal::new(422, "does not fit", error.to_string()));
+            }
+            Err(ApplyError::Inlet(error @ InletError::UnknownSchema(_))) => {
+                return Err(HttpRefusal::new(409, "unknown schema", error.to_string()));
+            }
+            Err(ApplyError::Inlet(error)) => {
+                let host = &link.shared.host;
+                let peer = &link.config.name;
+                host.dropped("not stored", peer, error.to_string(), None);
+                return Err(HttpRefusal::new(503, "not stored", error.to_string()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The stream that a document is about.
+pub(super) fn stream_of(document: &Document) -> Option<&str> {
+    match document {
+        Document::Structure(structure) => Some(&structure.stream),
+        Document::Elements(elements) => Some(&elements.stream),
+        Document::Lost(lost) => Some(&lost.stream),
+        Document::Rollback(rollback) => Some(&rollback.stream),
+        Document::Alive => None,
+    }
+}
+
+/// Why a document was not taken.
+#[derive(Debug)]
+pub(crate) enum ApplyError {
+    /// Its elements do not fit their schema.
+    Unfit(SerializationError),
+    /// They are not stored.
+    Inlet(InletError),
+}
+
+/// Does what a document says; returns when its elements are stored. `bury`: what does not fit becomes
+/// a dead letter here.
+pub(crate) async fn apply(
+    inlet: &mut Inlet,
+    document: Document,
+    bury: bool,
+) -> Result<(), ApplyError> {
+    match document {
+        Document::Structure(structure) => inlet
+            .structure(structure.version, &structure.schema)
+            .map_err(|error| ApplyError::Inlet(error.into())),
+        Document::Elements(elements) => {
+            let schema = inlet.schema(elements.schema).cloned();
+            let unknown = || ApplyError::Inlet(InletError::UnknownSchema(elements.schema));
+            let schema = schema.ok_or_else(unknown)?;
+            let original = elements.elements.clone();
+            let shaped = match elements.shape(&schema) {
+                Ok(shaped) => shaped,
+                // Stored as they are, which finds those that do not fit one by one.
+                Err(_) if bury => original,
+                Err(error) => return Err(ApplyError::Unfit(error)),
+            };
+            let mut pending = VecDeque::new();
+            let mut tries = 0;
+            loop {
+                match inlet.take_elements(shaped.clone(), &mut pending) {
+                    Ok(()) => break,
+                    Err(InletError::Busy) if tries < BUSY_TRIES => {
+                        tries += 1;
+                        tokio::time::sleep(BUSY_PAUSE).await;
+                    }
+                    Err(error) => {
+                        // What was taken before is stored all the same.
+                        let _ = settle(inlet, pending).await;
+                        return Err(ApplyError::Inlet(error));
+                    }
+                }
+            }
+            settle(inlet, pending).await.map_err(ApplyError::Inlet)
+        }
+        Document::Lost(lost) => {
+            let sequence = lost.from;
+            let from = chappe_stream::Position {
+                epoch: lost.epoch,
+                sequence,
+            };
+            inlet.told_lost(from, lost.next, lost.reason);
+            Ok(())
+        }
+        Document::Rollback(rollback) => {
+            if let Some(have) = inlet.have() {
+                inlet.rollback(have, rollback.kept, rollback.next);
+            }
+            Ok(())
+        }
+        Document::Alive => Ok(()),
+    }
+}
+
+/// Waits until everything has reached the disk.
+pub(crate) async fn settle(inlet: &Inlet, pending: VecDeque<Pending>) -> Result<(), InletError> {
+    for one in pending {
+        let (Pending::Stored(position, appended) | Pending::Letter(position, _, appended)) = one;
+        let count = u64::from(appended.count);
+        appended.await.map_err(chappe_stream::StoreError::from)?;
+        inlet.stored(position, count);
+    }
+    Ok(())
+}

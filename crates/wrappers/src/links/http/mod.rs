@@ -1,0 +1,130 @@
+//! Links over HTTP: push to a contact point, and pull by an endless answer.
+//!
+//! Both carry the documents of [`serialization`](super::serialization), and both give each element
+//! exactly once: it carries its position at the origin, and the receiver knows the newest it has
+//! stored. The functions on [`Links`](super::Links) answer requests; whoever has an HTTP server calls
+//! them, after it has decided who may read:
+//!
+//! | request | function |
+//! |---|---|
+//! | `POST /api/v1/exchange/subscriptions` | `http_subscribe` |
+//! | `PUT`, `DELETE /api/v1/exchange/subscriptions/ID` | `http_renew`, `http_end` |
+//! | `PUT`, `POST /api/v1/exchange/contact-points/LINK/SECRET` | `http_take` |
+//! | `GET /api/v1/exchange/streams/NAME` | `http_pull` |
+//! | `GET /api/v1/directory?streams=NAMES&serialization=WORD` | `http_directory` |
+//!
+//! **Push**: the subscriber says where it wants elements (its contact point). A contact point is a
+//! stranger's word: the address policy judges it, and it has to give back a token before the first
+//! element goes there. Elements go one after another; a status of 2xx says *stored*, another one of
+//! 4xx makes the element a dead letter of the origin, and anything else is tried again. A
+//! subscription lives as long as it is renewed.
+//!
+//! **Pull**: the answer never ends. Every 15 seconds of silence it says that it lives.
+
+mod contact;
+mod outflow;
+mod pull;
+mod push;
+mod request;
+mod subscriber;
+
+use chappe_stream::Position;
+use serde::{Deserialize, Serialize};
+
+pub use pull::PullBody;
+
+pub(crate) use contact::{ApplyError, ContactPoint, apply};
+pub(crate) use push::{LETTERS_MAX, PUSH_LETTERS, Pushes};
+pub(crate) use subscriber::{pull_link, push_link};
+
+use super::{HttpRefusal, LinkStart, Links, Reader, Serialization, directory};
+
+/// Where subscriptions are made.
+pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
+/// Before the link's name and secret in the path of its contact point.
+pub const CONTACT_POINTS_PATH: &str = "/api/v1/exchange/contact-points";
+/// Before the name of a stream that is pulled.
+pub const STREAMS_PATH: &str = "/api/v1/exchange/streams";
+/// The directory.
+pub const DIRECTORY_PATH: &str = "/api/v1/directory";
+
+/// A subscriber wants elements at its contact point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubscriptionRequest {
+    /// The stream.
+    pub stream: String,
+    /// Where its elements are to be sent: an `http` address with a literal IP host.
+    pub contact_point: String,
+    /// The newest element that the subscriber has; with it, `start` is not looked at.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// Where to begin.
+    #[serde(default)]
+    pub start: LinkStart,
+    /// How elements are to be written. Default: XML, one element a request.
+    #[serde(default = "xml")]
+    pub serialization: Serialization,
+}
+
+fn xml() -> Serialization {
+    Serialization::Xml
+}
+
+/// A subscription is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionAnswer {
+    /// Its id, for renewing and ending it.
+    pub id: String,
+    /// Seconds that it lives without being renewed.
+    pub lease_s: u64,
+}
+
+/// What a contact point is asked before the first element comes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confirmation {
+    /// To be given back.
+    pub(crate) confirm: String,
+}
+
+/// Somebody wants an endless answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PullRequest {
+    /// The stream.
+    pub stream: String,
+    /// The newest element that the subscriber has; with it, `start` is not looked at.
+    pub after: Option<Position>,
+    /// Where to begin.
+    pub start: LinkStart,
+    /// How elements are to be written; `None`: XML.
+    pub serialization: Option<Serialization>,
+}
+
+/// A contact point has taken what came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The status to be answered: 200 with a body, 204 without.
+    pub status: u16,
+    /// The body, JSON.
+    pub body: Option<String>,
+}
+
+impl Links {
+    /// The directory for other nodes: those of the streams `streams` (a name, or a beginning with `*`
+    /// behind it; empty: the list of names) that `reader` may read, as documents.
+    ///
+    /// # Errors
+    /// A selection that is none.
+    pub fn http_directory(
+        &self,
+        streams: &str,
+        serialization: Serialization,
+        reader: &Reader,
+    ) -> Result<bytes::Bytes, HttpRefusal> {
+        let entries = self.shared().host.directory(reader);
+        let question = format!("{streams}\n{}", serialization.as_str());
+        let most = super::serialization::DOCUMENT_BYTES_MAX;
+        directory::answer(question.as_bytes(), &entries, most)
+            .map_err(|error| HttpRefusal::new(400, "no selection", error.to_string()))
+    }
+}

@@ -1,0 +1,153 @@
+//! A stream of the log as documents: its structure, its elements, what is lost.
+
+use chappe_log::Error;
+use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamLog};
+
+use crate::links::serialization::{
+    Document, Elements, Lost, Rollback, SchemaId, SchemaRef, Structure,
+};
+use crate::links::{LinkStart, LossReason};
+
+/// What goes out at once: documents in order.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// The structure, if it is another than before.
+    pub(super) structure: Option<Document>,
+    /// Elements, or that some are lost.
+    pub(super) document: Document,
+    /// The schema by which elements are written.
+    pub(super) schema: chappe_stream::StreamSchema,
+}
+
+/// Follows a stream.
+pub(super) struct Outflow {
+    log: StreamLog,
+    follower: StreamFollower,
+    told: Option<SchemaRef>,
+    rollback: Option<Rollback>,
+    /// Elements that were read and have not gone out.
+    waiting: std::vec::IntoIter<StreamElement>,
+}
+
+impl Outflow {
+    pub(super) fn new(log: &StreamLog, after: Option<Position>, start: LinkStart) -> Self {
+        let name = log.name().to_owned();
+        let mut rollback = None;
+        let next = match (after, start) {
+            (Some(have), _) => log.resume(have).unwrap_or_else(|gone| {
+                let position = |it: chappe_log::Position| Position {
+                    epoch: chappe_stream::Epoch(it.epoch),
+                    sequence: it.sequence,
+                };
+                let epochs = log.log().epochs();
+                let epoch = epochs.iter().rev().find(|(_, first)| *first <= gone.next);
+                rollback = Some(Rollback {
+                    stream: name,
+                    kept: gone.kept.map(position),
+                    next: Position {
+                        epoch: chappe_stream::Epoch(epoch.map_or(log.log().epoch(), |it| it.0)),
+                        sequence: gone.next,
+                    },
+                });
+                gone.next
+            }),
+            (None, LinkStart::First) => log.log().first(),
+            (None, LinkStart::New) => log.log().last() + 1,
+        };
+        Self {
+            follower: log.follow(next),
+            log: log.clone(),
+            told: None,
+            rollback,
+            waiting: Vec::new().into_iter(),
+        }
+    }
+
+    pub(super) fn log(&self) -> &StreamLog {
+        &self.log
+    }
+
+    /// Its structure has to be told again.
+    pub(super) fn forget_structure(&mut self) {
+        self.told = None;
+    }
+
+    /// Its structure, as it is now.
+    pub(super) fn structure(&self) -> Document {
+        Document::Structure(Structure {
+            stream: self.log.name().to_owned(),
+            version: self.log.schema_version(),
+            schema: self.log.schema(),
+        })
+    }
+
+    /// What comes next, with at most `most` elements. Nothing is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// The log has stopped, or does not decode.
+    pub(super) async fn next(&mut self, most: usize) -> Result<Outgoing, StoreError> {
+        let stream = self.log.name().to_owned();
+        if let Some(rollback) = self.rollback.take() {
+            return Ok(self.outgoing(Document::Rollback(rollback)));
+        }
+        if self.waiting.len() == 0 {
+            match self.follower.next().await {
+                Ok(elements) => self.waiting = elements.into_iter(),
+                Err(StoreError::Log(Error::Gap {
+                    from, next, reason, ..
+                })) => {
+                    return Ok(self.outgoing(Document::Lost(Lost {
+                        stream,
+                        epoch: chappe_stream::Epoch(self.log.log().epoch()),
+                        from,
+                        next,
+                        reason: match reason {
+                            chappe_log::GapReason::Trimmed => LossReason::Trimmed,
+                            _ => LossReason::Corrupt,
+                        },
+                    })));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut elements: Vec<StreamElement> = self.waiting.by_ref().take(most.max(1)).collect();
+        for element in &mut elements {
+            element.origin = None;
+        }
+        let schema = self.log.schema();
+        let id = SchemaId::of(&schema);
+        let version = self.log.schema_version();
+        let schema_ref = SchemaRef { id, version };
+        if elements
+            .iter()
+            .any(|element| schema.check(element).is_err())
+        {
+            // The schema changed between the reading and now: read anew, by the new one.
+            if let Some(first) = elements.first() {
+                self.follower = self.log.follow(first.position.sequence);
+            }
+            self.waiting = Vec::new().into_iter();
+            return Box::pin(self.next(most)).await;
+        }
+        let structure = (self.told != Some(schema_ref)).then(|| self.structure());
+        self.told = Some(schema_ref);
+        Ok(Outgoing {
+            structure,
+            document: Document::Elements(Elements {
+                stream,
+                schema: schema_ref,
+                names: Vec::new(),
+                elements,
+            }),
+            schema,
+        })
+    }
+
+    fn outgoing(&self, document: Document) -> Outgoing {
+        Outgoing {
+            structure: None,
+            document,
+            schema: self.log.schema(),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The subscriber's side of both HTTP kinds: who asks the origin, and asks again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_flow::ReconnectCommand;
+use http_body_util::BodyExt as _;
+use hyper::{Method, StatusCode};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::contact::{ApplyError, apply, stream_of};
+use super::request::{Ask, Origin, unwanted};
+use super::{SubscriptionAnswer, SubscriptionRequest};
+use crate::links::dial::Again;
+use crate::links::directory;
+use crate::links::inlet::{self, Inlet, InletError};
+use crate::links::link::Link;
+use crate::links::serialization::{DOCUMENT_BYTES_MAX, SerializationError};
+use crate::links::session::ConnectionError;
+use crate::links::{LinkStart, LinkState, Selection, Serialization};
+
+/// Silence of an endless answer after which it counts as dead: three times the origin's keep-alive.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
+
+fn plain(text: impl Into<String>) -> ConnectionError {
+    ConnectionError {
+        text: text.into(),
+        hint: None,
+    }
+}
+
+/// The streams of the origin that the link selects; those selected by name whether they exist or not.
+async fn selected(link: &Link, origin: &Origin) -> Result<Vec<String>, ConnectionError> {
+    let mut names = Vec::new();
+    let selections = link
+        .config
+        .selections()
+        .map_err(|error| plain(error.to_string()))?;
+    for selection in selections {
+        match &selection {
+            Selection::Exact(name) => names.push(name.clone()),
+            Selection::Prefix(prefix) => {
+                let word = Serialization::Postcard.as_str();
+                let path = format!(
+                    "{}?streams={prefix}*&serialization={word}",
+                    super::DIRECTORY_PATH
+                );
+                let (status, body) = origin.ask(Ask::get(path)).await?;
+                if status != StatusCode::OK {
+                    return Err(unwanted(status, &body));
+                }
+                let structures = directory::read(&body, Serialization::Postcard);
+                let structures = structures.map_err(|error| plain(error.to_string()))?;
+                names.extend(structures.into_iter().map(|structure| structure.stream));
+            }
+        }
+    }
+    names.retain(|name| {
+        let fits = chappe_stream::check_name(&link.config.local_name(name)).is_ok();
+        if !fits {
+            inlet::refused(link, name, "its name is none here");
+        }
+        fits
+    });
+    names.sort();
+    names.dedup();
+    for name in names.iter().skip(link.config.limits.streams) {
+        let why = "the link has as many streams as its limit allows";
+        inlet::refused(link, name, why);
+    }
+    names.truncate(link.config.limits.streams);
+    Ok(names)
+}
+
+/// Runs a pull link until it is removed.
+pub(crate) async fn pull_link(link: Arc<Link>) {
+    let origin = match Origin::of(&link.config) {
+        Ok(origin) => origin,
+        Err(error) => return link.disconnected(error.to_string(), error.hint()),
+    };
+    let mut pulls = JoinSet::new();
+    let mut pulled: Vec<String> = Vec::new();
+    let period = Duration::from_secs(link.config.limits.directory_s.max(1));
+    loop {
+        match selected(&link, &origin).await {
+            Ok(names) => {
+                for name in names {
+                    if !pulled.contains(&name) {
+                        pulled.push(name.clone());
+                        pulls.spawn(pull_stream(link.clone(), origin.clone(), name));
+                    }
+                }
+            }
+            Err(error) => link.disconnected(error.text, error.hint),
+        }
+        tokio::time::sleep(period).await;
+    }
+}
+
+/// Pulls one stream, again and again.
+async fn pull_stream(link: Arc<Link>, origin: Origin, name: String) {
+    let mut again = Again::new(link.shared.host.random());
+    again.wait(ReconnectCommand::Start).await;
+    loop {
+        let error = match pull_once(&link, &origin, &name, &mut again).await {
+            Ok(()) => plain("the origin ended the answer"),
+            Err(error) => error,
+        };
+        link.disconnected(error.text, error.hint);
+        again.wait(ReconnectCommand::Failed).await;
+    }
+}
+
+async fn pull_once(
+    link: &Arc<Link>,
+    origin: &Origin,
+    name: &str,
+    again: &mut Again,
+) -> Result<(), ConnectionError> {
+    let mut inlet = Inlet::new(link, name)
+        .await
+        .map_err(|error| plain(error.to_string()))?;
+    let serialization = link.config.serialization();
+    let begin = match (inlet.have(), link.config.start) {
+        (Some(have), _) => format!("after={have}"),
+        (None, LinkStart::First) => "start=first".to_owned(),
+        (None, LinkStart::New) => "start=new".to_owned(),
+    };
+    let word = serialization.as_str();
+    let path = format!(
+        "{}/{name}?{begin}&serialization={word}",
+        super::STREAMS_PATH
+    );
+    let answer = origin.send(Ask::get(path)).await?;
+    if answer.status() != StatusCode::OK {
+        let status = answer.status();
+        if status == StatusCode::NOT_FOUND {
+            inlet.refused("the origin has no such stream, or you may not read it");
+        }
+        return Err(unwanted(status, b""));
+    }
+    again.tell(ReconnectCommand::Connected);
+    link.connected();
+    let mut body = answer.into_body();
+    let mut buffer: Vec<u8> = Vec::new();
+    loop {
+        let frame = timeout(SILENCE_MAX, body.frame()).await;
+        let frame = match frame.map_err(|_| plain("the origin is silent"))? {
+            None => return Ok(()),
+            Some(frame) => frame.map_err(|error| plain(error.to_string()))?,
+        };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        link.live().bytes_received += data.len() as u64;
+        again.tell(ReconnectCommand::Worked(1));
+        buffer.extend_from_slice(&data);
+        let used = take_ready(&mut inlet, serialization, &buffer).await?;
+        buffer.drain(..used);
+    }
+}
+
+/// Takes the whole documents of a buffer; how many bytes they take.
+async fn take_ready(
+    inlet: &mut Inlet,
+    serialization: Serialization,
+    buffer: &[u8],
+) -> Result<usize, ConnectionError> {
+    let mut used = 0;
+    loop {
+        let rest = &buffer[used..];
+        // A document of XML is a line.
+        let line = serialization != Serialization::Xml || rest.contains(&b'\n');
+        if rest.is_empty() || !line {
+            if rest.len() > DOCUMENT_BYTES_MAX {
+                return Err(plain("the origin sends a document above the limit"));
+            }
+            return Ok(used);
+        }
+        let (document, length) = match serialization.decode(rest) {
+            Ok(read) => read,
+            Err(SerializationError::Incomplete) => return Ok(used),
+            Err(error) => return Err(plain(format!("the origin sends no document: {error}"))),
+        };
+        used += length;
+        if stream_of(&document).is_some_and(|stream| stream != inlet.name()) {
+            return Err(plain("the origin sends another stream than was asked for"));
+        }
+        match apply(inlet, document, true).await {
+            Ok(()) => {}
+            Err(ApplyError::Unfit(error)) => return Err(plain(error.to_string())),
+            Err(ApplyError::Inlet(InletError::Link(error))) => {
+                inlet.refused(&error.to_string());
+                return Err(plain(error.to_string()));
+            }
+            Err(ApplyError::Inlet(error)) => return Err(plain(error.to_string())),
+        }
+    }
+}
+
+/// Runs a push link until it is removed: subscribes and renews.
+pub(crate) async fn push_link(link: Arc<Link>) {
+    let origin = match Origin::of(&link.config) {
+        Ok(origin) => origin,
+        Err(error) => return link.disconnected(error.to_string(), error.hint()),
+    };
+    let base = link.config.contact.clone();
+    let Some(base) = base.or_else(|| link.shared.host.contact_base()) else {
+        let why = "this node listens nowhere that the origin could reach";
+        let hint = "set the link's contact to http://ADDRESS:PORT of this node";
+        return link.disconnected(why.to_owned(), Some(hint.to_owned()));
+    };
+    let mut subscriptions: BTreeMap<String, (String, Instant)> = BTreeMap::new();
+    let mut again = Again::new(link.shared.host.random());
+    again.wait(ReconnectCommand::Start).await;
+    let mut connected = false;
+    loop {
+        let mut outcome = Ok(());
+        match selected(&link, &origin).await {
+            Err(error) => outcome = Err(error),
+            Ok(names) => {
+                for name in names {
+                    if let Err(error) = keep(&link, &origin, &base, &name, &mut subscriptions).await
+                    {
+                        subscriptions.remove(&name);
+                        outcome = Err(error);
+                    }
+                }
+            }
+        }
+        match outcome {
+            Ok(()) => {
+                if !connected {
+                    again.tell(ReconnectCommand::Connected);
+                    link.connected();
+                    connected = true;
+                }
+                again.tell(ReconnectCommand::Worked(1));
+                let look = Duration::from_secs(link.config.limits.directory_s.max(1));
+                let renew = subscriptions.values().map(|(_, renew)| *renew).min();
+                let next = Instant::now() + look;
+                tokio::time::sleep_until(renew.map_or(next, |renew| renew.min(next))).await;
+            }
+            Err(error) => {
+                connected = false;
+                link.disconnected(error.text, error.hint);
+                again.wait(ReconnectCommand::Failed).await;
+                link.end(LinkState::Connecting);
+            }
+        }
+    }
+}
+
+/// Sees to it that the subscription to a stream lives.
+async fn keep(
+    link: &Arc<Link>,
+    origin: &Origin,
+    base: &str,
+    name: &str,
+    subscriptions: &mut BTreeMap<String, (String, Instant)>,
+) -> Result<(), ConnectionError> {
+    if let Some((id, renew)) = subscriptions.get(name) {
+        if *renew > Instant::now() {
+            return Ok(());
+        }
+        let path = format!("{}/{id}", super::SUBSCRIPTIONS_PATH);
+        let ask = Ask {
+            method: Method::PUT,
+            ..Ask::get(path)
+        };
+        let (status, body) = origin.ask(ask).await?;
+        if status == StatusCode::OK {
+            let answer = read_answer(&body)?;
+            let renew = renew_at(&answer);
+            subscriptions.insert(name.to_owned(), (answer.id, renew));
+            return Ok(());
+        }
+        // The origin has forgotten it: made anew, from the newest that is stored.
+    }
+    let Some(contact) = &link.contact else {
+        return Err(plain("the link has no contact point"));
+    };
+    // One receiving end for as long as the link lives: it knows what is on its way to the disk.
+    let have = match contact.inlet(name) {
+        Some(inlet) => inlet.lock().await.have(),
+        None => {
+            let inlet = Inlet::new(link, name).await;
+            let inlet = inlet.map_err(|error| plain(error.to_string()))?;
+            let have = inlet.have();
+            contact.put(name, inlet);
+            have
+        }
+    };
+    let request = SubscriptionRequest {
+        stream: name.to_owned(),
+        contact_point: format!(
+            "{}{}",
+            base.trim_end_matches('/'),
+            contact.path(&link.config.name)
+        ),
+        after: have.map(|have| have.to_string()),
+        start: link.config.start,
+        serialization: link.config.serialization(),
+    };
+    let ask = Ask {
+        method: Method::POST,
+        path: super::SUBSCRIPTIONS_PATH.to_owned(),
+        content_type: Some("application/json"),
+        body: serde_json::to_vec(&request).unwrap_or_default().into(),
+    };
+    let (status, body) = origin.ask(ask).await?;
+    if !status.is_success() {
+        let error = unwanted(status, &body);
+        if status.is_client_error() {
+            inlet::refused(link, name, &error.text);
+        }
+        return Err(error);
+    }
+    let answer = read_answer(&body)?;
+    let renew = renew_at(&answer);
+    subscriptions.insert(name.to_owned(), (answer.id, renew));
+    Ok(())
+}
+
+fn read_answer(body: &[u8]) -> Result<SubscriptionAnswer, ConnectionError> {
+    let answer: Result<SubscriptionAnswer, _> = serde_json::from_slice(body);
+    let answer = answer.map_err(|error| plain(format!("the origin's answer is none: {error}")))?;
+    let fits = answer.id.len() <= 128 && answer.id.bytes().all(|b| b.is_ascii_alphanumeric());
+    match fits {
+        true => Ok(answer),
+        false => Err(plain("the origin's answer has no usable id")),
+    }
+}
+
+/// A third of the lease: two renewals may fail.
+fn renew_at(answer: &SubscriptionAnswer) -> Instant {
+    Instant::now() + Duration::from_secs((answer.lease_s / 3).clamp(1, 3_600))
+}

@@ -1,0 +1,284 @@
+//! Best effort over PUB and SUB: what is missed is counted, never sent again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chappe_stream::{StoreError, StreamLog};
+use chappe_transport::Drops;
+use chappe_transport::zeromq::{Message, Publisher, Request, Subscriber, SubscriberLink};
+use tokio::task::AbortHandle;
+
+use super::{ZeromqConfig, told};
+use crate::links::handle::Links;
+use crate::links::http::{ApplyError, apply};
+use crate::links::inlet::{self, Inlet, InletError};
+use crate::links::link::Link;
+use crate::links::serialization::{Document, Elements, SchemaId, SchemaRef};
+use crate::links::session::ConnectionError;
+use crate::links::{LinkError, Reader, Selection, Serialization, directory};
+
+/// Elements of one message at most, in forms that take more than one.
+const ELEMENTS_MAX: usize = 256;
+/// How often new streams are looked for.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// How long the directory may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const ALL: [Serialization; 3] = [
+    Serialization::Xml,
+    Serialization::Postcard,
+    Serialization::MessagePack,
+];
+
+fn topic(stream: &str, serialization: Serialization) -> Bytes {
+    format!("{stream} {}", serialization.as_str()).into()
+}
+
+impl Links {
+    /// Publishes what somebody has subscribed to, until the future is dropped. `reader` stands for
+    /// all subscribers: what it may read is published.
+    pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
+        let shared = self.shared().clone();
+        let mut changes = publisher.changes();
+        let mut running: BTreeMap<String, Published> = BTreeMap::new();
+        loop {
+            let entries = shared.host.directory(&reader);
+            let wanted = |name: &str| {
+                ALL.into_iter()
+                    .any(|form| publisher.wants(&topic(name, form)))
+            };
+            running.retain(|name, one| !one.0.is_finished() && wanted(name));
+            for entry in entries {
+                if running.contains_key(&entry.name) || !wanted(&entry.name) {
+                    continue;
+                }
+                if let Some(log) = shared.host.stream(&entry.name, &reader) {
+                    let task = tokio::spawn(publish(publisher.clone(), log));
+                    running.insert(entry.name, Published(task.abort_handle()));
+                }
+            }
+            let look = tokio::time::sleep(LOOK_PAUSE);
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = look => {}
+            }
+        }
+    }
+}
+
+/// A stream that is published; no longer when dropped.
+struct Published(AbortHandle);
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Publishes what is new in a stream.
+async fn publish(publisher: Publisher, log: StreamLog) {
+    let mut follower = log.follow(log.log().last() + 1);
+    loop {
+        let elements = match follower.next().await {
+            Ok(elements) => elements,
+            Err(StoreError::Log(chappe_log::Error::Gap { .. })) => continue,
+            Err(_) => return,
+        };
+        let schema = log.schema();
+        let (id, version) = (SchemaId::of(&schema), log.schema_version());
+        for form in ALL {
+            let topic = topic(log.name(), form);
+            if !publisher.wants(&topic) {
+                continue;
+            }
+            let each = if form == Serialization::Xml {
+                1
+            } else {
+                ELEMENTS_MAX
+            };
+            for chunk in elements.chunks(each) {
+                let mut chunk = chunk.to_vec();
+                chunk.iter_mut().for_each(|element| element.origin = None);
+                let document = Document::Elements(Elements {
+                    stream: log.name().to_owned(),
+                    schema: SchemaRef { id, version },
+                    names: Vec::new(),
+                    elements: chunk,
+                });
+                let mut bytes = Vec::new();
+                // What does not fit (the schema has just changed) is missed, as best effort may be;
+                // the receiver counts it.
+                if form.encode(&document, &schema, &mut bytes).is_ok() {
+                    publisher.publish(topic.clone(), [Bytes::from(bytes)]);
+                }
+            }
+        }
+    }
+}
+
+/// Runs a best-effort link until it is removed.
+pub(crate) async fn subscribe(link: Arc<Link>, node: ZeromqConfig) {
+    match run(&link, &node).await {
+        Ok(()) => {}
+        Err(error) => link.disconnected(error.text, error.hint),
+    }
+}
+
+async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionError> {
+    let plain = |error: LinkError| ConnectionError {
+        text: error.to_string(),
+        hint: error.hint(),
+    };
+    let security = node.security(&link.config).map_err(plain)?;
+    let selections = link.config.selections().map_err(plain)?;
+    let form = link.config.serialization();
+    let topics = selections.iter().map(|selection| match selection {
+        Selection::Exact(name) => topic(name, form),
+        Selection::Prefix(prefix) => Bytes::from(prefix.clone()),
+    });
+    let mut subscriber = Subscriber::connect(
+        &link.config.address,
+        topics,
+        security.clone(),
+        node.limits.clone(),
+        Drops::default(),
+    )
+    .await
+    .map_err(|error| told(&error))?;
+    let mut state = subscriber.link();
+    let mut reader = Receiving {
+        link: link.clone(),
+        selections,
+        form,
+        security,
+        node: node.clone(),
+        request: None,
+        inlets: BTreeMap::new(),
+    };
+    loop {
+        tokio::select! {
+            biased;
+            changed = state.changed() => {
+                if changed.is_err() {
+                    return Ok(());
+                }
+                match &*state.borrow_and_update() {
+                    SubscriberLink::Connecting => {}
+                    SubscriberLink::Connected(_) => link.connected(),
+                    SubscriberLink::Broken(error) => {
+                        link.disconnected(error.to_string(), error.hint());
+                    }
+                }
+            }
+            message = subscriber.recv() => reader.take(&message).await,
+        }
+    }
+}
+
+struct Receiving {
+    link: Arc<Link>,
+    selections: Vec<Selection>,
+    form: Serialization,
+    security: chappe_transport::zeromq::Security,
+    node: ZeromqConfig,
+    request: Option<Request>,
+    inlets: BTreeMap<String, Inlet>,
+}
+
+impl Receiving {
+    async fn take(&mut self, message: &Message) {
+        let link = self.link.clone();
+        link.live().bytes_received += message.bytes() as u64;
+        let dropped = |reason, detail: String| {
+            let host = &link.shared.host;
+            host.dropped(reason, &link.config.address, detail, None);
+        };
+        let document = match (message.len(), self.form.decode(message.last())) {
+            (2, Ok((Document::Elements(elements), _))) => elements,
+            (2, Ok(_)) => return,
+            (2, Err(_)) if !self.is_ours(message) => return,
+            (2, Err(error)) => return dropped("unreadable", error.to_string()),
+            (frames, _) => return dropped("unreadable", format!("a message of {frames} frames")),
+        };
+        let name = document.stream.clone();
+        if !self
+            .selections
+            .iter()
+            .any(|selection| selection.takes(&name))
+        {
+            return;
+        }
+        if let Err(error) = self.store(name, document).await {
+            dropped("not stored", error);
+        }
+    }
+
+    /// Whether the topic names our serialization; a prefix also gets the others.
+    fn is_ours(&self, message: &Message) -> bool {
+        let word = self.form.as_str().as_bytes();
+        message.frame(0).is_some_and(|topic| topic.ends_with(word))
+    }
+
+    async fn store(&mut self, name: String, elements: Elements) -> Result<(), String> {
+        if !self.inlets.contains_key(&name) {
+            if self.inlets.len() >= self.link.config.limits.streams {
+                let why = "the link has as many streams as its limit allows";
+                inlet::refused(&self.link, &name, why);
+                return Ok(());
+            }
+            let inlet = Inlet::new(&self.link, &name).await;
+            let inlet = inlet.map_err(|error| error.to_string())?;
+            self.inlets.insert(name.clone(), inlet);
+        }
+        let schema = elements.schema;
+        let known = self
+            .inlets
+            .get(&name)
+            .is_some_and(|inlet| inlet.schema(schema).is_some());
+        if !known {
+            self.ask_schema(&name).await?;
+        }
+        let Some(inlet) = self.inlets.get_mut(&name) else {
+            return Ok(());
+        };
+        match apply(inlet, Document::Elements(elements), true).await {
+            Ok(()) => Ok(()),
+            Err(ApplyError::Unfit(error)) => Err(error.to_string()),
+            Err(ApplyError::Inlet(InletError::Link(error))) => {
+                inlet.refused(&error.to_string());
+                Err(error.to_string())
+            }
+            Err(ApplyError::Inlet(error)) => Err(error.to_string()),
+        }
+    }
+
+    /// Asks the origin's directory what the elements of a stream look like.
+    async fn ask_schema(&mut self, name: &str) -> Result<(), String> {
+        let Some(endpoint) = self.link.config.directory.clone() else {
+            return Err("the link has no directory".to_owned());
+        };
+        let mut request = match self.request.take() {
+            Some(request) => request,
+            None => Request::connect(&endpoint, self.security.clone(), self.node.limits.clone())
+                .await
+                .map_err(|error| error.to_string())?,
+        };
+        let selection = Selection::Exact(name.to_owned());
+        let question = directory::question(&selection, Serialization::Postcard);
+        let answer = request.ask(question, PATIENCE).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        self.request = Some(request);
+        let structures = directory::read(answer.last(), Serialization::Postcard);
+        let structures = structures.map_err(|error| error.to_string())?;
+        let structure = structures.into_iter().find(|it| it.stream == name);
+        let structure = structure.ok_or_else(|| format!("the directory does not know {name:?}"))?;
+        match self.inlets.get_mut(name) {
+            Some(inlet) => inlet
+                .structure(structure.version, &structure.schema)
+                .map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+}

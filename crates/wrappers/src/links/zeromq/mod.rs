@@ -1,0 +1,54 @@
+//! Links over ZeroMQ: reliable sessions over DEALER and ROUTER, best effort over PUB and SUB, and the
+//! directory over REQ and REP.
+//!
+//! A message of a session is one frame. One of two frames, the first of which is `D`, is a question
+//! to the directory or its answer. A published message is the topic, `NAME SERIALIZATION`, and one
+//! document of [`serialization`](super::serialization). A question to the directory is
+//! `NAME`, `BEGINNING*` or nothing, and behind a line break the serialization of the answer.
+
+mod best_effort;
+mod directory;
+mod reliable;
+
+pub(crate) use best_effort::subscribe as best_effort_link;
+pub(crate) use reliable::RouterDialler;
+
+use chappe_transport::zeromq::{CurvePublic, CurveSecret, Error, Limits, Security};
+
+use super::session::ConnectionError;
+use super::{LinkConfig, LinkError};
+
+/// What ZeroMQ needs of the node.
+#[derive(Debug, Clone, Default)]
+pub struct ZeromqConfig {
+    /// This node's CURVE key; without it, only origins without CURVE can be read.
+    pub secret: Option<CurveSecret>,
+    /// What peers may cost.
+    pub limits: Limits,
+}
+
+impl ZeromqConfig {
+    /// How an origin of this key is spoken to.
+    fn security(&self, config: &LinkConfig) -> Result<Security, LinkError> {
+        let wrong = |why: String| LinkError::Config {
+            key: "server_key",
+            why,
+        };
+        let Some(key) = &config.server_key else {
+            return Ok(Security::Null);
+        };
+        let server_key: CurvePublic = key
+            .parse()
+            .map_err(|error: chappe_identity::Error| wrong(error.to_string()))?;
+        let secret = self.secret.clone();
+        let secret = secret.ok_or_else(|| wrong("this node has no CURVE key of its own".into()))?;
+        Ok(Security::CurveClient { secret, server_key })
+    }
+}
+
+fn told(error: &Error) -> ConnectionError {
+    ConnectionError {
+        text: error.to_string(),
+        hint: error.hint(),
+    }
+}
