@@ -1,0 +1,153 @@
+//! Best effort over PUB and SUB, and the directory over REQ and REP, on loopback.
+
+use std::time::Duration;
+
+use chappe_stream::*;
+use chappe_transport::Drops;
+use chappe_transport::zeromq::{Limits, Publisher, Reply, Request, Security};
+use chappe_wrappers::links::serialization::Document;
+use chappe_wrappers::links::*;
+
+use crate::host::{Node, append, link, schema};
+
+async fn serve(origin: &Node) -> (Publisher, String, String) {
+    let everybody = Reader {
+        address: None,
+        key: None,
+    };
+    let (limits, drops) = (Limits::default(), Drops::default());
+    let at = "tcp://127.0.0.1:0";
+    let publisher = Publisher::bind(at, Security::Null, limits.clone(), drops.clone());
+    let publisher = publisher.await.expect("bound");
+    let reply = Reply::bind(at, Security::Null, limits, drops)
+        .await
+        .expect("bound");
+    let directory = reply.local_endpoint().to_string();
+    let address = publisher.local_endpoint().expect("bound").to_string();
+    let (links, published) = (origin.links.clone(), publisher.clone());
+    tokio::spawn(async move { links.publish_zeromq(published, everybody).await });
+    let links = origin.links.clone();
+    tokio::spawn(async move { links.serve_directory(reply).await });
+    (publisher, address, directory)
+}
+
+#[tokio::test]
+async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
+    for form in [
+        Serialization::Xml,
+        Serialization::Postcard,
+        Serialization::MessagePack,
+    ] {
+        let (origin, subscriber) = (Node::new(1), Node::new(2));
+        let log = origin.stream("ward.a", 5);
+        origin.stream("ward.a-2", 5);
+        let (publisher, address, directory) = serve(&origin).await;
+        let mut config = link(LinkKind::ZeromqBestEffort, address, &["ward.a"]);
+        config.directory = Some(directory);
+        config.serialization = Some(form);
+        subscriber.links.add(config.clone()).expect("added");
+        let topic = format!("ward.a {}", form.as_str());
+        while !publisher.wants(topic.as_bytes()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The stream is published soon after that; until then elements are missed.
+        let mut sent = 5;
+        while subscriber
+            .store
+            .existing("ward.a")
+            .expect("reads")
+            .is_none()
+        {
+            append(&log, sent..sent + 1);
+            sent += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        append(&log, sent..sent + 10);
+        sent += 10;
+        let newest = loop {
+            let copy = subscriber.wait_for("ward.a", 10).await;
+            let newest = copy.last().expect("some").clone();
+            if newest.values[0] == Value::Integer(sent - 1) {
+                break newest;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        let last = log.newest(1).expect("reads").pop().expect("some");
+        assert_eq!(newest.origin, Some(last.position));
+        // While it is away, it misses.
+        subscriber.links.remove("test").expect("there");
+        append(&log, sent..sent + 20);
+        sent += 20;
+        subscriber.links.add(config).expect("added");
+        let newest = || {
+            let log = subscriber
+                .store
+                .existing("ward.a")
+                .expect("reads")
+                .expect("there");
+            log.newest_origin().expect("reads")
+        };
+        let before = newest();
+        while newest() == before {
+            append(&log, sent..sent + 1);
+            sent += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let status = subscriber.links.show("test").expect("there");
+        let counts = &status.streams[0].counts;
+        assert!(counts.lost["skipped"] >= 20, "{counts:?}");
+        let stored = subscriber
+            .store
+            .existing("ward.a")
+            .expect("reads")
+            .expect("there");
+        let stored = stored.newest(10_000).expect("reads");
+        let rises = |pair: &[StreamElement]| pair[0].origin < pair[1].origin;
+        assert!(stored.windows(2).all(rises));
+        assert!(
+            subscriber
+                .store
+                .existing("ward.a-2")
+                .expect("reads")
+                .is_none()
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_directory_answers_by_name_and_lists() {
+    let origin = Node::new(1);
+    origin.stream("a", 0);
+    origin.stream("b", 0);
+    origin.stream("secret", 0);
+    let (_publisher, _, directory) = serve(&origin).await;
+    let limits = Limits::default();
+    let mut request = Request::connect(&directory, Security::Null, limits)
+        .await
+        .expect("connected");
+    let patience = Duration::from_secs(10);
+    for form in [
+        Serialization::Xml,
+        Serialization::Postcard,
+        Serialization::MessagePack,
+    ] {
+        let question = format!("a\n{}", form.as_str());
+        let answer = request.ask(question, patience).await.expect("answered");
+        let (document, used) = form.decode(answer.last()).expect("a document");
+        assert_eq!(used, answer.last().len());
+        let Document::Structure(structure) = document else {
+            panic!("{document:?}")
+        };
+        assert_eq!(structure.stream, "a");
+        assert_eq!(structure.schema, schema("v", FieldType::Integer));
+    }
+    let list = request.ask("", patience).await.expect("answered");
+    let list = String::from_utf8(list.last().to_vec()).expect("xml");
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 2, "{list}");
+    assert!(lines[0].starts_with("<structure stream=\"a\""));
+    for nothing in ["c", "c\nyaml", "../etc\nxml"] {
+        let answer = request.ask(nothing, patience).await.expect("answered");
+        assert_eq!(answer.last().len(), 0);
+    }
+}

@@ -1,0 +1,232 @@
+//! A node, as far as links need one.
+
+use std::sync::{Arc, Mutex};
+
+use chappe_identity::AddressPolicy;
+use chappe_log::{Level, Options, Store};
+use chappe_sim::SimDisk;
+use chappe_stream::*;
+use chappe_wrappers::links::*;
+
+/// A node with a store of its own.
+pub(crate) struct Node {
+    pub(crate) store: StreamStore,
+    pub(crate) links: Links,
+    pub(crate) host: Arc<Host>,
+    pub(crate) disk: SimDisk,
+}
+
+pub(crate) struct Host {
+    store: StreamStore,
+    pub(crate) notices: Mutex<Vec<LinkNotice>>,
+    pub(crate) drops: Mutex<Vec<String>>,
+    pub(crate) contact: Mutex<Option<String>>,
+    random: Mutex<u64>,
+}
+
+impl Node {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::on(SimDisk::new(seed), seed, LinksConfig::default())
+    }
+
+    pub(crate) fn on(disk: SimDisk, seed: u64, config: LinksConfig) -> Self {
+        let (store, _) =
+            Store::open(Box::new(disk.clone()), Options::default(), seed).expect("opens");
+        let store = StreamStore::new(store);
+        let host = Arc::new(Host {
+            store: store.clone(),
+            notices: Mutex::default(),
+            drops: Mutex::default(),
+            contact: Mutex::default(),
+            random: Mutex::new(seed),
+        });
+        let links = Links::new(host.clone(), store.clone(), config, ZeromqConfig::default());
+        Self {
+            store,
+            links,
+            host,
+            disk,
+        }
+    }
+
+    /// A stream with elements numbered from 0 in their one value.
+    pub(crate) fn stream(&self, name: &str, count: i64) -> StreamLog {
+        let log = self.empty(name, &schema("v", FieldType::Integer));
+        append(&log, 0..count);
+        log
+    }
+
+    pub(crate) fn empty(&self, name: &str, schema: &StreamSchema) -> StreamLog {
+        self.store
+            .stream(name, Level::Power, schema, None)
+            .expect("made")
+    }
+
+    /// Waits until the stream has `count` elements; those.
+    pub(crate) async fn wait_for(&self, name: &str, count: usize) -> Vec<StreamElement> {
+        let wait = async {
+            loop {
+                if let Some(log) = self.store.existing(name).expect("reads") {
+                    let elements = log.newest(1_000_000).expect("reads");
+                    if elements.len() >= count {
+                        return elements;
+                    }
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let found = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+        found.unwrap_or_else(|_| {
+            let log = self.store.existing(name).expect("reads");
+            let have = log.map(|log| log.newest(1_000_000).expect("reads").len());
+            panic!(
+                "{name} has {have:?} of {count}; {:?}; {:?}; {:?}",
+                self.host.notices.lock().unwrap(),
+                self.host.drops.lock().unwrap(),
+                self.links.list(),
+            )
+        })
+    }
+
+    pub(crate) fn notices(&self) -> Vec<LinkNotice> {
+        self.host.notices.lock().unwrap().clone()
+    }
+
+    pub(crate) fn drops(&self) -> Vec<String> {
+        self.host.drops.lock().unwrap().clone()
+    }
+}
+
+impl LinkHost for Host {
+    fn open(
+        &self,
+        link: &str,
+        name: &str,
+        schema: &StreamSchema,
+        level: Option<Level>,
+    ) -> Result<StreamLog, HostError> {
+        if name.starts_with("taken") {
+            return Err(HostError {
+                text: format!("{name} belongs to somebody else"),
+                transient: false,
+            });
+        }
+        let level = level.unwrap_or(Level::Power);
+        let log = self.store.stream(name, level, schema, Some(link));
+        log.map_err(|error| HostError {
+            text: error.to_string(),
+            transient: false,
+        })
+    }
+
+    fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
+        if name.starts_with("secret") {
+            return None;
+        }
+        self.store.existing(name).expect("reads")
+    }
+
+    fn directory(&self, _: &Reader) -> Vec<DirectoryEntry> {
+        let streams = self.store.streams();
+        let open = streams
+            .iter()
+            .filter(|log| !log.name().starts_with("secret"));
+        open.map(DirectoryEntry::of).collect()
+    }
+
+    fn received(&self, _: &str, _: u64, _: Timestamp) {}
+
+    fn lost(&self, _: &str, _: &str, _: LossReason, _: u64) {}
+
+    fn notice(&self, notice: LinkNotice) {
+        self.notices.lock().unwrap().push(notice);
+    }
+
+    fn dropped(&self, reason: &'static str, peer: &str, detail: String, _: Option<String>) {
+        let drop = format!("{reason}: {peer}: {detail}");
+        self.drops.lock().unwrap().push(drop);
+    }
+
+    fn address_policy(&self) -> AddressPolicy {
+        AddressPolicy::default()
+    }
+
+    fn contact_base(&self) -> Option<String> {
+        self.contact.lock().unwrap().clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(1_000)
+    }
+
+    fn random(&self) -> u64 {
+        let mut random = self.random.lock().unwrap();
+        *random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        *random
+    }
+}
+
+pub(crate) fn schema(name: &str, field_type: FieldType) -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: name.into(),
+            field_type,
+            unit: Some("Cel".into()),
+            observed_property: None,
+            description: None,
+        }],
+        key: None,
+    }
+}
+
+pub(crate) fn element(value: Value) -> StreamElement {
+    StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(7),
+        receive_time: Timestamp(9),
+        key: Some("bed 1".into()),
+        values: vec![value],
+        quality: Quality::Questionable,
+        origin: None,
+    }
+}
+
+pub(crate) fn append(log: &StreamLog, range: std::ops::Range<i64>) {
+    let elements: Vec<_> = range.map(|n| element(Value::Integer(n))).collect();
+    if !elements.is_empty() {
+        let appended = log.append(&elements).expect("queued");
+        appended.wait().expect("stored");
+    }
+}
+
+pub(crate) fn link(kind: LinkKind, address: String, streams: &[&str]) -> LinkConfig {
+    let mut config: LinkConfig = serde_json::from_value(serde_json::json!({
+        "name": "test",
+        "kind": kind.as_str(),
+        "address": address,
+        "streams": streams,
+    }))
+    .expect("a link");
+    config.limits.directory_s = 1;
+    config
+}
+
+/// All elements of the origin are here, once, in order, each with its origin.
+pub(crate) fn assert_same(origin: &StreamLog, copy: &[StreamElement]) {
+    let sent = origin.newest(1_000_000).expect("reads");
+    let positions = |element: &StreamElement| Some(element.position);
+    let expected: Vec<_> = sent.iter().map(positions).collect();
+    let found: Vec<_> = copy.iter().map(|element| element.origin).collect();
+    assert_eq!(found, expected);
+    for (sent, copy) in sent.iter().zip(copy) {
+        let (position, origin) = (copy.position, copy.origin);
+        let expected = StreamElement {
+            position,
+            origin,
+            ..sent.clone()
+        };
+        assert_eq!(copy, &expected);
+    }
+}

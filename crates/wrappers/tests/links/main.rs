@@ -1,0 +1,9 @@
+//! Goal: what one node stores comes to another exactly once over each kind of link, whatever breaks
+//! between. Method: two nodes' stores on simulated disks in one process, real connections on loopback
+//! or queues that a test cuts at random; hostile peers by hand.
+
+mod best_effort;
+mod host;
+mod http;
+mod server;
+mod session;

@@ -1,0 +1,350 @@
+//! Reliable sessions, over queues that are cut at random and over ZeroMQ on loopback.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chappe_stream::*;
+use chappe_transport::Drops;
+use chappe_transport::zeromq::{Limits, Router, Security};
+use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
+use chappe_wrappers::links::session::{
+    ConnectionError, FrameConnection, FrameReceiver, FrameSender, LinkFrame,
+};
+use chappe_wrappers::links::*;
+
+use crate::host::{Node, append, assert_same, element, link, schema};
+
+/// Dials an origin in this process; each connection is cut after so many frames.
+struct Cutting {
+    origin: Links,
+    cuts: Mutex<Vec<u64>>,
+    dialled: Arc<AtomicU64>,
+}
+
+impl Cutting {
+    fn never(origin: &Links) -> Self {
+        Self {
+            origin: origin.clone(),
+            cuts: Mutex::default(),
+            dialled: Arc::default(),
+        }
+    }
+}
+
+impl Dialler for Cutting {
+    type Connection = Cut<MemoryConnection>;
+
+    async fn dial(&self) -> Result<Self::Connection, ConnectionError> {
+        let (here, there) = pair(16);
+        let links = self.origin.clone();
+        self.dialled.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move { drop(links.serve(there).await) });
+        let left = self.cuts.lock().unwrap().pop().unwrap_or(u64::MAX);
+        Ok(Cut { inner: here, left })
+    }
+}
+
+/// A connection that is cut after so many received frames.
+struct Cut<C> {
+    inner: C,
+    left: u64,
+}
+
+impl<C: FrameConnection> FrameConnection for Cut<C> {
+    type Sender = C::Sender;
+    type Receiver = Cut<C::Receiver>;
+
+    fn peer(&self) -> Reader {
+        self.inner.peer()
+    }
+
+    fn split(self) -> (Self::Sender, Self::Receiver) {
+        let (sender, inner) = self.inner.split();
+        let left = self.left;
+        (sender, Cut { inner, left })
+    }
+}
+
+impl<R: FrameReceiver> FrameReceiver for Cut<R> {
+    async fn receive(&mut self) -> Result<LinkFrame, ConnectionError> {
+        if self.left == 0 {
+            return Err(ConnectionError {
+                text: "cut".into(),
+                hint: None,
+            });
+        }
+        let frame = self.inner.receive().await?;
+        self.left -= 1;
+        Ok(frame)
+    }
+}
+
+fn config(streams: &[&str]) -> LinkConfig {
+    link(LinkKind::Zeromq, "tcp://127.0.0.1:1".into(), streams)
+}
+
+#[tokio::test]
+async fn streams_come_whole_and_in_order_with_what_is_new() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let [a, b] = ["ward.a", "ward.b"].map(|name| origin.stream(name, 3_000));
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["ward.*"]), dialler)
+        .expect("added");
+    for (name, log) in [("ward.a", &a), ("ward.b", &b)] {
+        subscriber.wait_for(name, 3_000).await;
+        append(log, 3_000..3_500);
+        let copy = subscriber.wait_for(name, 3_500).await;
+        assert_same(log, &copy);
+    }
+    // A stream that comes later is found in the directory.
+    let late = origin.stream("ward.late", 10);
+    let copy = subscriber.wait_for("ward.late", 10).await;
+    assert_same(&late, &copy);
+    let status = subscriber.links.show("test").expect("there");
+    assert_eq!(status.state, LinkState::Connected);
+    assert_eq!(status.streams.len(), 3);
+    assert_eq!(status.streams[0].counts.received, 3_500);
+}
+
+#[tokio::test]
+async fn each_element_comes_once_however_often_the_connection_is_cut() {
+    let mut runs = tokio::task::JoinSet::new();
+    (0..8).for_each(|seed| drop(runs.spawn(cut_at_random(seed))));
+    while let Some(run) = runs.join_next().await {
+        run.expect("each once");
+    }
+}
+
+async fn cut_at_random(seed: u64) {
+    let (origin, subscriber) = (Node::new(seed), Node::new(100 + seed));
+    let log = origin.stream("a", 500);
+    let dialler = Cutting {
+        cuts: Mutex::new((0..4).map(|n| (seed * 7 + n * 5) % 6 + 1).collect()),
+        ..Cutting::never(&origin.links)
+    };
+    let dialled = dialler.dialled.clone();
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    let mut copy = Vec::new();
+    for step in 0..20 {
+        append(&log, 500 + step * 50..550 + step * 50);
+        copy = subscriber.wait_for("a", 550 + step as usize * 50).await;
+    }
+    assert_same(&log, &copy);
+    assert!(dialled.load(Ordering::Relaxed) > 2, "seed {seed}");
+}
+
+#[tokio::test]
+async fn a_subscriber_that_loses_power_goes_on_where_its_disk_ends() {
+    let origin = Node::new(1);
+    let log = origin.stream("a", 2_000);
+    let mut subscriber = Node::new(2);
+    for round in 0..3 {
+        let dialler = Cutting::never(&origin.links);
+        subscriber
+            .links
+            .add_over(config(&["a"]), dialler)
+            .expect("added");
+        let wanted = (round + 1) * 600;
+        subscriber.wait_for("a", wanted).await;
+        subscriber.links.close();
+        let disk = subscriber.disk.crash(round as u64);
+        subscriber.store.store().clone().abandon();
+        subscriber = Node::on(disk, 10 + round as u64, LinksConfig::default());
+    }
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    let copy = subscriber.wait_for("a", 2_000).await;
+    assert_same(&log, &copy);
+}
+
+#[tokio::test]
+async fn a_changed_schema_is_stored_as_one() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("a", 100);
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    subscriber.wait_for("a", 100).await;
+    let mut wider = schema("v", FieldType::Integer);
+    wider
+        .fields
+        .push(schema("w", FieldType::Text).fields.remove(0));
+    log.set_schema(&wider).expect("changes");
+    let mut both = element(Value::Integer(100));
+    both.values.push(Value::Text("wide".into()));
+    log.append(&[both]).expect("queued").await.expect("stored");
+    let copy = subscriber.wait_for("a", 101).await;
+    assert_same(&log, &copy);
+    let stored = subscriber
+        .store
+        .existing("a")
+        .expect("reads")
+        .expect("there");
+    assert_eq!(stored.schema(), wider);
+}
+
+#[tokio::test]
+async fn what_is_refused_or_lost_is_said() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    origin.stream("secret", 1);
+    origin.stream("taken", 1);
+    let log = origin.stream("a", 30);
+    log.log().trim(11).expect("queued").await.expect("trimmed");
+    let mut behind = config(&["a", "secret", "taken", "nowhere"]);
+    behind.limits.directory_s = 60;
+    let dialler = Cutting::never(&origin.links);
+    subscriber.links.add_over(behind, dialler).expect("added");
+    let copy = subscriber.wait_for("a", 20).await;
+    assert_same(&log, &copy);
+    let refused = loop {
+        let status = subscriber.links.show("test").expect("there");
+        let refused: Vec<String> = status
+            .streams
+            .iter()
+            .filter(|stream| stream.refusal.is_some())
+            .map(|stream| stream.name.clone())
+            .collect();
+        if refused.len() == 3 {
+            break refused;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(refused, ["nowhere", "secret", "taken"]);
+}
+
+#[tokio::test]
+async fn an_origin_that_went_back_is_told_and_taken_anew() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    origin.stream("a", 30);
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    subscriber.wait_for("a", 30).await;
+    subscriber.links.remove("test").expect("there");
+    let other = Node::new(3);
+    let log = other.stream("a", 5);
+    let dialler = Cutting::never(&other.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    let copy = subscriber.wait_for("a", 35).await;
+    assert_same(&log, &copy[30..]);
+    let told = |notice: &LinkNotice| matches!(notice, LinkNotice::Rollback { .. });
+    assert_eq!(subscriber.notices().iter().filter(|it| told(it)).count(), 1);
+}
+
+#[tokio::test]
+async fn hostile_frames_end_their_session_only() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("a", 100);
+    for garbage in [&b""[..], b"\xff", b"hello, is this a session?", &[0; 4_096]] {
+        let (here, there) = pair(16);
+        let links = origin.links.clone();
+        let served = tokio::spawn(async move { links.serve(there).await });
+        let (mut sender, mut receiver) = here.split();
+        let frame = LinkFrame::Session(Bytes::copy_from_slice(garbage));
+        for _ in 0..100 {
+            if FrameSender::send(&mut sender, vec![frame.clone()])
+                .await
+                .is_err()
+            {
+                break;
+            }
+        }
+        let question = LinkFrame::Directory(Bytes::from_static(b"\xff"));
+        let _ = FrameSender::send(&mut sender, vec![question]).await;
+        drop(sender);
+        while receiver.recv().await.is_some() {}
+        let ended = tokio::time::timeout(Duration::from_secs(30), served).await;
+        assert!(ended.expect("ends").expect("no panic").is_err());
+    }
+    assert!(origin.links.peers().is_empty());
+    assert!(!origin.drops().is_empty());
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    assert_same(&log, &subscriber.wait_for("a", 100).await);
+}
+
+#[tokio::test]
+async fn one_peer_gets_no_more_sessions_than_its_share() {
+    let few = LinksConfig {
+        sessions_per_peer: 2,
+        ..LinksConfig::default()
+    };
+    let origin = Node::on(chappe_sim::SimDisk::new(1), 1, few);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let (here, there) = pair(16);
+        let links = origin.links.clone();
+        tokio::spawn(async move { drop(links.serve(there).await) });
+        held.push(here);
+    }
+    while origin.links.peers().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let (_here, there) = pair(16);
+    assert!(origin.links.serve(there).await.is_err());
+    drop(held);
+    while !origin.links.peers().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn over_zeromq_a_link_survives_the_end_of_the_router() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("ward.a", 1_000);
+    let bind = |endpoint: String| async move {
+        loop {
+            let bound = Router::bind(
+                &endpoint,
+                Security::Null,
+                Limits::default(),
+                Drops::default(),
+            );
+            match bound.await {
+                Ok(router) => return router,
+                // The port is free again in a moment.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    let router = bind("tcp://127.0.0.1:0".into()).await;
+    let endpoint = router.local_endpoint().to_string();
+    let links = origin.links.clone();
+    let serving = tokio::spawn(async move { links.serve_zeromq(router).await });
+    let config = link(LinkKind::Zeromq, endpoint.clone(), &["ward.*"]);
+    subscriber.links.add(config).expect("added");
+    subscriber.wait_for("ward.a", 1_000).await;
+    serving.abort();
+    append(&log, 1_000..1_200);
+    let router = bind(endpoint).await;
+    let links = origin.links.clone();
+    tokio::spawn(async move { links.serve_zeromq(router).await });
+    append(&log, 1_200..1_300);
+    let copy = subscriber.wait_for("ward.a", 1_300).await;
+    assert_same(&log, &copy);
+    let peers = origin.links.peers();
+    assert_eq!(
+        (peers.len(), peers[0].streams.as_slice()),
+        (1, &["ward.a".to_owned()][..])
+    );
+}
