@@ -79,6 +79,9 @@ pub(crate) enum Command {
     /// Check stored data.
     #[command(subcommand)]
     Data(Data),
+    /// Bring streams of other nodes here, and see how they come.
+    #[command(subcommand)]
+    Link(Link),
     /// Show what others recognize this node by.
     #[command(subcommand)]
     Key(Key),
@@ -340,10 +343,183 @@ pub(crate) struct Trace {
     pub seconds: Option<u64>,
 }
 
+/// Verbs of `link`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Link {
+    /// Add a link: streams of another node become streams of this one, each element once.
+    #[command(
+        after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token\n\nKEY and SHA256 are printed by `chappe key show` on the origin's host. The link outlives\nrestarts. Exit code 1 when it is not connected in time; it stays and goes on trying."
+    )]
+    Add(Box<LinkAdd>),
+    /// List the links, and who reads here.
+    #[command(
+        after_help = "Examples:\n  chappe link list\n  chappe link list --watch\n  chappe link list --json"
+    )]
+    List(LinkList),
+    /// Show one link with its streams.
+    #[command(after_help = "Example:\n  chappe link show ward-3")]
+    Show(LinkShow),
+    /// End and forget a link; what it brought stays.
+    #[command(after_help = "Example:\n  chappe link remove ward-3")]
+    Remove(LinkRemove),
+    /// List elements that came over a link and could not be stored.
+    #[command(after_help = "Example:\n  chappe link dead-letters ward-3")]
+    DeadLetters(DeadLetters),
+    /// Try to store dead letters once more, or give them up.
+    #[command(
+        after_help = "Examples:\n  chappe link resend ward-3 17 18\n  chappe link resend ward-3 --all\n  chappe link resend ward-3 --all --discard\n\nExit code 1 when one still cannot be stored."
+    )]
+    Resend(Resend),
+}
+
+/// Flags of `link add`.
+#[derive(Debug, Args)]
+pub(crate) struct LinkAdd {
+    /// What the link is called here: a-z, 0-9, `_` and `-`.
+    pub name: String,
+    /// Where the origin listens: http://HOST:PORT, https://HOST:PORT or tcp://HOST:PORT.
+    pub address: String,
+    /// How it is spoken. Default: `http_pull` for http and https, `zeromq` for tcp.
+    #[arg(long, value_name = "KIND", value_parser = ["zeromq", "zeromq_best_effort", "http_pull", "http_push"])]
+    pub kind: Option<String>,
+    /// Which streams: names, or beginnings with `*` behind them, separated by commas.
+    #[arg(
+        long,
+        value_name = "STREAMS",
+        default_value = "*",
+        value_delimiter = ','
+    )]
+    pub streams: Vec<String>,
+    /// How elements are written on the way: xml, postcard or message_pack.
+    #[arg(long, value_name = "FORM")]
+    pub serialization: Option<String>,
+    /// What the elements survive here before they are acknowledged: memory, process or power.
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<String>,
+    /// Put before the names of the streams here, with a dot.
+    #[arg(long, value_name = "PREFIX")]
+    pub as_prefix: Option<String>,
+    /// Where a stream begins that was never read: first or new.
+    #[arg(long, value_name = "WHERE")]
+    pub start: Option<String>,
+    /// The origin's public key, for tcp beyond loopback.
+    #[arg(long, value_name = "KEY")]
+    pub server_key: Option<String>,
+    /// The fingerprint of the origin's certificate, for https.
+    #[arg(long, value_name = "SHA256")]
+    pub origin_fingerprint: Option<Fingerprint>,
+    /// The file of the authorities that signed the origin's certificate, on the node's host.
+    #[arg(long, value_name = "PEM", conflicts_with = "origin_fingerprint")]
+    pub origin_authorities: Option<PathBuf>,
+    /// The file, on the node's host, with the token that the origin asks of readers.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Where the origin's directory answers, for `zeromq_best_effort`: tcp://HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub directory: Option<String>,
+    /// The address at which the origin reaches this node, for `http_push`.
+    #[arg(long, value_name = "URL")]
+    pub contact: Option<String>,
+    /// Speak without encryption beyond loopback.
+    #[arg(long)]
+    pub insecure: bool,
+    /// How long to wait for the connection.
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub wait: Duration,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+impl LinkAdd {
+    /// How it is spoken.
+    pub(crate) fn kind(&self) -> String {
+        let default = match self.address.starts_with("tcp://") {
+            true => "zeromq",
+            false => "http_pull",
+        };
+        self.kind.clone().unwrap_or_else(|| default.to_owned())
+    }
+
+    /// The origin's fingerprint as text.
+    pub(crate) fn origin_fingerprint(&self) -> Option<String> {
+        self.origin_fingerprint.map(|shown| shown.to_string())
+    }
+}
+
+/// Flags of `link list`.
+#[derive(Debug, Args)]
+pub(crate) struct LinkList {
+    /// Go on showing, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
+    /// How often, when watching.
+    #[arg(long, default_value = "1s", value_parser = duration, value_name = "DURATION")]
+    pub every: Duration,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `link show`.
+#[derive(Debug, Args)]
+pub(crate) struct LinkShow {
+    /// The link.
+    pub name: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `link remove`.
+#[derive(Debug, Args)]
+pub(crate) struct LinkRemove {
+    /// The link.
+    pub name: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `link dead-letters`.
+#[derive(Debug, Args)]
+pub(crate) struct DeadLetters {
+    /// The link.
+    pub name: String,
+    /// From this number on.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub from: u64,
+    /// At most so many.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub limit: usize,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `link resend`.
+#[derive(Debug, Args)]
+pub(crate) struct Resend {
+    /// The link.
+    pub name: String,
+    /// The numbers of the dead letters.
+    #[arg(required_unless_present = "all", value_name = "NUMBER")]
+    pub numbers: Vec<u64>,
+    /// All of them.
+    #[arg(long, conflicts_with = "numbers")]
+    pub all: bool,
+    /// Give them up instead.
+    #[arg(long)]
+    pub discard: bool,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
 /// Verbs of `key`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Key {
-    /// Print the public key of the node and the fingerprint of its certificate, to give to those who
+    /// Print the public keys of the node and the fingerprint of its certificate, to give to those who
     /// are to trust it. Secrets are not printed.
     #[command(
         after_help = "Examples:\n  chappe key show\n  chappe key show node.toml --json\n\nTo be run on the node's host, as its user."

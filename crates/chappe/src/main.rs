@@ -49,6 +49,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Trace(flags) => command::trace::run(flags, json),
         Command::Config(verb) => command::config::run(verb, json),
         Command::Data(cli::Data::Check { directory }) => command::data::check(&directory, json),
+        Command::Link(verb) => command::link::run(verb, json),
         Command::Key(verb) => command::key::run(verb, json),
         Command::Bench(flags) => command::bench::run(flags, json),
         Command::BenchProcess { arguments } => Ok(chappe_bench::process(&arguments)?),

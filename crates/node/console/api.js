@@ -94,6 +94,15 @@ export function read(url) {
   return send(url, { headers: { accept: 'application/json, text/plain;q=0.5' } });
 }
 
+/** Changes something: the method, the address, and what is sent as JSON. */
+export function change(method, url, body) {
+  return send(url, {
+    method,
+    headers: { accept: 'application/json', 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+}
+
 /** Asks a SPARQL query by the protocol: short ones in the address, long ones as a body. */
 export function sparql(text) {
   const accept = 'application/sparql-results+json';

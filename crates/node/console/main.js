@@ -8,6 +8,7 @@ import * as live from './live.js';
 import { errors, model, refreshAll, start, watch } from './model.js';
 import * as devices from './page-devices.js';
 import * as dropped from './page-dropped.js';
+import * as links from './page-links.js';
 import * as node from './page-node.js';
 import * as overview from './page-overview.js';
 import * as registry from './page-registry.js';
@@ -32,6 +33,13 @@ const PAGES = [
     page: sensors,
     count: () => model.sensors?.length,
     alert: () => model.sensors?.some((one) => one.state === 'failed'),
+  },
+  {
+    path: 'links',
+    label: 'Links',
+    page: links,
+    count: () => model.links?.links?.length,
+    alert: () => model.links?.links?.some((one) => one.state === 'waiting' || one.dead_letters),
   },
   { path: 'dropped', label: 'Dropped', page: dropped, count: () => model.drops?.length },
   { path: 'node', label: 'Node', page: node },

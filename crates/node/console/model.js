@@ -13,6 +13,7 @@ const SOURCES = {
     everyMs: 5_000,
     pick: (body) => body.virtual_sensors ?? [],
   },
+  links: { url: path('links'), everyMs: 5_000, pick: (body) => body },
   drops: { url: path('drops'), everyMs: 5_000, pick: (body) => body.drops ?? [] },
 };
 const NOTICE_DELAY_MS = 150;
@@ -20,7 +21,14 @@ const NOTICE_DELAY_MS = 150;
 /**
  * The newest answer of each kind (null until the first) and its error, if the last reading failed.
  */
-export const model = { node: null, devices: null, streams: null, sensors: null, drops: null };
+export const model = {
+  node: null,
+  devices: null,
+  streams: null,
+  sensors: null,
+  links: null,
+  drops: null,
+};
 export const errors = {};
 
 const watchers = new Set();
@@ -102,7 +110,12 @@ export function sensor(name) {
   return model.sensors?.find((one) => one.name === name) ?? null;
 }
 
-/** What produces a stream: a device, a virtual sensor, or only its name. */
+/** The link of that name, as last read. */
+export function link(name) {
+  return model.links?.links?.find((one) => one.name === name) ?? null;
+}
+
+/** What produces a stream: a device, a virtual sensor, a link, or only its name. */
 export function producer(one) {
   const found = device(one.source);
   if (found)
@@ -115,5 +128,7 @@ export function producer(one) {
       href: `#/sensors/${encodeURIComponent(virtual.name)}`,
     };
   }
+  const from = /^urn:chappe:link:(.+)$/.exec(one.source)?.[1];
+  if (from) return { kind: 'link', name: from, href: `#/links/${encodeURIComponent(from)}` };
   return { kind: 'source', name: one.source, href: null };
 }

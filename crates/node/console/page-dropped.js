@@ -9,6 +9,7 @@ const HOPS = {
   http: 'requests and answers that were refused',
   event: 'notifications of devices that were not understood',
   element: 'elements that did not fit their stream',
+  exchange: 'what other nodes sent or asked and was refused',
 };
 
 /** Opens the page. */

@@ -21,6 +21,9 @@ const STATES = {
   broken: ['attention', 'reconnecting'],
   waiting: ['waiting', 'waiting'],
   opening: ['waiting', 'connecting'],
+  connected: ['good', 'connected'],
+  connecting: ['waiting', 'connecting'],
+  ended: ['gone', 'ended'],
   gone: ['gone', 'gone'],
 };
 

@@ -87,15 +87,22 @@ impl Entry {
                     tokio::time::sleep(QUEUE_PAUSE).await;
                 }
                 Ok(appended) => {
-                    let mut meter = self.meter();
-                    meter.roll();
-                    meter.count += elements.len() as u64;
-                    meter.last_time = elements.last().map(|last| last.source_time);
+                    if let Some(last) = elements.last() {
+                        self.came(elements.len() as u64, last.source_time);
+                    }
                     return Ok(appended);
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Notes that so many elements came, the last one of this source time.
+    pub(crate) fn came(&self, elements: u64, newest: Timestamp) {
+        let mut meter = self.meter();
+        meter.roll();
+        meter.count += elements;
+        meter.last_time = Some(newest);
     }
 
     /// Elements a second, lately.
@@ -178,10 +185,32 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
+        self.make(name, schema, source, level, |owner| owner == source)
+    }
+
+    /// As [`Catalogue::create`], whoever the stream belongs to: it belongs to `source` from now on.
+    pub(crate) fn take_over(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        level: Option<Level>,
+    ) -> Result<Arc<Entry>, CatalogueError> {
+        self.make(name, schema, source, level, |_| true)
+    }
+
+    fn make(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        level: Option<Level>,
+        may_be_of: impl Fn(&str) -> bool,
+    ) -> Result<Arc<Entry>, CatalogueError> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(name) {
             let owner = entry.source();
-            if !owner.is_empty() && owner != source {
+            if !owner.is_empty() && !may_be_of(&owner) {
                 let stream = name.to_owned();
                 return Err(CatalogueError::Taken { stream, owner });
             }
@@ -205,6 +234,11 @@ impl Catalogue {
         if let Err((stream, error)) = self.store.retain(now) {
             tracing::warn!(stream, %error, "old elements could not be let go");
         }
+    }
+
+    /// The streams of the log, for those who write them themselves.
+    pub(crate) fn store(&self) -> StreamStore {
+        self.store.clone()
     }
 
     /// The stream of this name.

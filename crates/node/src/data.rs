@@ -137,6 +137,8 @@ pub(crate) fn tls(
 pub struct Recognized {
     /// Its public key, hexadecimal.
     pub key: String,
+    /// Its public CURVE key (Z85), which readers over ZeroMQ have to know.
+    pub curve_key: String,
     /// The fingerprint of its certificate (SHA-256, hexadecimal), if it speaks TLS.
     pub fingerprint: Option<String>,
 }
@@ -157,6 +159,7 @@ pub fn recognized(config: &Config) -> Result<Option<Recognized>, StartError> {
     };
     Ok(Some(Recognized {
         key: key.public().to_string(),
+        curve_key: key.curve().public().to_z85(),
         fingerprint: tls.map(|tls| tls.fingerprint().to_string()),
     }))
 }

@@ -62,6 +62,24 @@ pub enum StartError {
         /// Why not.
         source: chappe_registry::Error,
     },
+    /// A link of the configuration cannot be one.
+    #[error("link {link:?}: {reason}")]
+    Link {
+        /// The link.
+        link: String,
+        /// Why not.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// An address of the exchange cannot be listened on.
+    #[error("{key}: {source}")]
+    Exchange {
+        /// The key of the configuration.
+        key: &'static str,
+        /// Why not.
+        source: chappe_transport::zeromq::Error,
+    },
     /// The address cannot be listened on.
     #[error("listening on {address}: {source}")]
     Listen {
@@ -101,6 +119,8 @@ impl StartError {
             )),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
+            Self::Link { hint, .. } => hint.clone(),
+            Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
                 "chmod 600 {0}; or remove {0}: a new token is made and printed",
                 path.display()

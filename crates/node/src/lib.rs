@@ -26,6 +26,7 @@ mod devices;
 mod error;
 mod health;
 mod http;
+mod links;
 mod live;
 mod metrics;
 mod node;

@@ -50,6 +50,111 @@ pub(crate) struct StreamLabel {
     pub(crate) stream: String,
 }
 
+/// A link; there are at most `exchange.max_links`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LinkLabel {
+    /// Its name.
+    pub(crate) link: String,
+}
+
+/// A stream of a link, or `other` beyond the limit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LinkStreamLabels {
+    /// The link's name.
+    pub(crate) link: String,
+    /// The stream's name here.
+    pub(crate) stream: String,
+}
+
+/// Why something of a stream of a link was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LinkReasonLabels {
+    /// The link's name.
+    pub(crate) link: String,
+    /// The stream's name here.
+    pub(crate) stream: String,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// What is measured of links. It is filled anew at each reading, so that a link that is no more is
+/// not told of.
+#[derive(Debug, Default)]
+pub(crate) struct LinkMetrics {
+    /// 1 while a link carries elements.
+    pub(crate) connected: Family<LinkLabel, Gauge>,
+    /// How often a link was connected again.
+    pub(crate) reconnects: Family<LinkLabel, Counter>,
+    /// Bytes received by a link.
+    pub(crate) received_bytes: Family<LinkLabel, Counter>,
+    /// Dead letters kept.
+    pub(crate) dead_letters: Family<LinkLabel, Gauge>,
+    /// Elements acknowledged.
+    pub(crate) acknowledged: Family<LinkStreamLabels, Counter>,
+    /// Elements that came again and were dropped.
+    pub(crate) repeated: Family<LinkStreamLabels, Counter>,
+    /// Elements that are at the origin and not here.
+    pub(crate) lag_elements: Family<LinkStreamLabels, Gauge>,
+    /// Time that the newest element took.
+    pub(crate) lag: Family<LinkStreamLabels, Gauge<f64, AtomicU64>>,
+    /// Bytes that are here and not stored.
+    pub(crate) held: Family<LinkStreamLabels, Gauge>,
+    /// How full the window is.
+    pub(crate) occupation: Family<LinkStreamLabels, Gauge<f64, AtomicU64>>,
+    /// Elements among the dead letters, by reason.
+    pub(crate) refused: Family<LinkReasonLabels, Counter>,
+    /// Sessions and subscriptions of others here.
+    pub(crate) peers: Gauge,
+    /// Elements sent to others and not acknowledged.
+    pub(crate) peers_in_flight: Gauge,
+}
+
+impl LinkMetrics {
+    fn register(&self, r: &mut Registry) {
+        let text = "1 while the link carries elements";
+        r.register("link_connected", text, self.connected.clone());
+        let text = "Times a link was connected again";
+        r.register("link_reconnects", text, self.reconnects.clone());
+        let (text, bytes) = ("Received by a link", Unit::Bytes);
+        r.register_with_unit("link_received", text, bytes, self.received_bytes.clone());
+        let text = "Dead letters kept";
+        r.register("link_dead_letters", text, self.dead_letters.clone());
+        let text = "Elements stored and acknowledged";
+        r.register("link_acknowledged", text, self.acknowledged.clone());
+        let text = "Elements that came again";
+        r.register("link_repeated", text, self.repeated.clone());
+        let text = "Elements at the origin and not here";
+        r.register("link_lag_elements", text, self.lag_elements.clone());
+        let (text, seconds) = ("From source time to arrival", Unit::Seconds);
+        r.register_with_unit("link_lag", text, seconds, self.lag.clone());
+        let (text, bytes) = ("Here and not stored", Unit::Bytes);
+        r.register_with_unit("link_held", text, bytes, self.held.clone());
+        let text = "How full the window is, 0 to 1";
+        r.register("link_window_occupation", text, self.occupation.clone());
+        let text = "Elements that could not be stored";
+        r.register("link_refused", text, self.refused.clone());
+        let text = "Sessions and subscriptions of others";
+        r.register("link_peers", text, self.peers.clone());
+        let text = "Elements sent to others and not acknowledged";
+        r.register("link_peers_in_flight", text, self.peers_in_flight.clone());
+    }
+
+    /// Forgets what was measured.
+    pub(crate) fn clear(&self) {
+        self.connected.clear();
+        self.reconnects.clear();
+        self.received_bytes.clear();
+        self.dead_letters.clear();
+        self.acknowledged.clear();
+        self.repeated.clear();
+        self.lag_elements.clear();
+        self.lag.clear();
+        self.held.clear();
+        self.occupation.clear();
+        self.refused.clear();
+    }
+}
+
 /// What was lost of which stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct LostLabels {
@@ -77,7 +182,7 @@ pub(crate) struct Metrics {
     pub(crate) live_lagged: Counter,
     /// Elements acknowledged by the log.
     pub(crate) elements: Family<StreamLabel, Counter>,
-    /// Elements that were received and not stored.
+    /// Elements that are lost.
     pub(crate) lost: Family<LostLabels, Counter>,
     /// What was dropped at a hop.
     pub(crate) dropped: Family<DropLabels, Counter>,
@@ -95,6 +200,8 @@ pub(crate) struct Metrics {
     pub(crate) log_records: Counter,
     /// Syncs of the log.
     pub(crate) log_syncs: Counter,
+    /// Links.
+    pub(crate) links: LinkMetrics,
     /// Free bytes under the data directory.
     pub(crate) disk_free: Gauge,
     /// Resident memory.
@@ -124,6 +231,7 @@ impl Default for Metrics {
             log_bytes: Counter::default(),
             log_records: Counter::default(),
             log_syncs: Counter::default(),
+            links: LinkMetrics::default(),
             disk_free: Gauge::default(),
             resident: Gauge::default(),
             start_time: Gauge::default(),
@@ -135,6 +243,7 @@ impl Default for Metrics {
 
 impl Metrics {
     fn register(&mut self) {
+        self.links.register(&mut self.registry);
         let r = &mut self.registry;
         r.register(
             "http_requests",
@@ -174,7 +283,7 @@ impl Metrics {
         );
         r.register(
             "lost",
-            "Elements received and not stored",
+            "Elements that are lost, by reason",
             self.lost.clone(),
         );
         r.register(

@@ -52,6 +52,8 @@ impl Node {
             address: config.http.listen,
             source,
         })?;
+        let drops = Drops::default();
+        let sockets = crate::links::bind(&config.exchange, &key.curve(), &drops).await?;
         let (store, recovery) = open_log(&log_directory(&directory), &config, true)?;
         let (registry_store, registry_recovery) =
             open_log(&registry_directory(&directory), &config, false)?;
@@ -72,6 +74,7 @@ impl Node {
         let app = Arc::new(Shared {
             name: name(&config),
             key: key.public().to_string(),
+            curve: key.curve(),
             started_at: clock::now(),
             address,
             tls,
@@ -83,9 +86,10 @@ impl Node {
             catalogue,
             devices: Devices::new(config.discovery.max_devices as usize),
             sensors: crate::sensors::Sensors::default(),
+            exchange: std::sync::OnceLock::new(),
             registrations: crate::register::Registrations::default(),
             rescan: tokio::sync::Notify::new(),
-            drops: Drops::default(),
+            drops,
             notices: Notices::default(),
             metrics: Arc::new(Metrics::default()),
             drain: draining.clone(),
@@ -97,6 +101,7 @@ impl Node {
         tell_recovery(&app, "registry", &registry_recovery);
         crate::register::forget(&app).await;
         publish_node(&app).await;
+        crate::links::start(&app, sockets).await?;
         let mut tasks = JoinSet::new();
         let serving = http::Serving {
             router: http::router(app.clone()),
@@ -131,6 +136,26 @@ impl Node {
     #[must_use]
     pub fn url(&self) -> String {
         self.app.url()
+    }
+
+    /// Where other nodes read here over ZeroMQ: what (sessions, publish, directory), and the address.
+    #[must_use]
+    pub fn listening(&self) -> Vec<(&'static str, String)> {
+        let listening = self
+            .app
+            .exchange
+            .get()
+            .map(crate::links::Exchange::listening);
+        let listening = listening.unwrap_or_default();
+        let all = [
+            ("sessions", listening.sessions),
+            ("publish", listening.publish),
+            ("directory", listening.directory),
+        ];
+        let taken = all
+            .into_iter()
+            .filter_map(|(what, address)| Some((what, address?)));
+        taken.collect()
     }
 
     /// The fingerprint of its certificate, if it speaks TLS.
@@ -202,6 +227,9 @@ impl Node {
     /// When the log could not be closed; what was acknowledged is safe nevertheless.
     pub async fn shutdown(mut self) -> Result<(), chappe_log::Error> {
         self.drain.send_replace(true);
+        if let Some(exchange) = self.app.exchange.get() {
+            exchange.close();
+        }
         while self.tasks.join_next().await.is_some() {}
         let stores = [self.app.store.clone(), self.app.registry_store.clone()];
         for store in stores {

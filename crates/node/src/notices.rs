@@ -35,6 +35,8 @@ pub(crate) enum NoticeKind {
     Device,
     /// A virtual sensor was bound or unbound.
     Binding,
+    /// A link was connected, cut or refused; elements were lost on one; its origin went back.
+    Link,
     /// Something was dropped for the first time.
     Drop,
     /// The node's own state changed.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use chappe_identity::TokenHash;
+use chappe_identity::{CurveSecret, TokenHash};
 use chappe_log::{Disk, Health, Store};
 use chappe_registry::Registry;
 use chappe_stream::Timestamp;
@@ -15,6 +15,7 @@ use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::http::Problem;
+use crate::links::Exchange;
 use crate::metrics::{DropLabels, Metrics, StateLabel, StreamLabel};
 use crate::notices::Notices;
 use crate::register::Registrations;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     /// Its public key, hexadecimal.
     pub(crate) key: String,
+    /// Its CURVE key.
+    pub(crate) curve: CurveSecret,
     /// When it was started.
     pub(crate) started_at: Timestamp,
     /// The address it listens on.
@@ -53,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) devices: Devices,
     /// The virtual sensors.
     pub(crate) sensors: Sensors,
+    /// The links to and from other nodes, once they are started.
+    pub(crate) exchange: OnceLock<Exchange>,
     /// When each entity was registered.
     pub(crate) registrations: Registrations,
     /// Asks that the sensors' directory be looked at now.
@@ -82,6 +87,12 @@ impl Shared {
     pub(crate) fn fingerprint(&self) -> Option<String> {
         let tls = self.tls.as_ref();
         tls.map(|tls| tls.fingerprint().to_string())
+    }
+
+    /// The links to and from other nodes.
+    pub(crate) fn exchange(&self) -> Result<&Exchange, Problem> {
+        let exchange = self.exchange.get();
+        exchange.ok_or_else(|| Problem::unavailable("the node is starting its links"))
     }
 
     /// Bytes that can still be written under the data directory.
@@ -155,6 +166,9 @@ impl Shared {
             counter.inner().store(count, RELAXED);
         }
         self.measure_streams();
+        if let Some(exchange) = self.exchange.get() {
+            exchange.measure(&self.metrics, &self.config.limits);
+        }
     }
 
     fn measure_streams(&self) {

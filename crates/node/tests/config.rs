@@ -290,6 +290,43 @@ fn beyond_loopback_only_known_keys_read() {
     assert!(error.to_string().contains("nobody proves a key"), "{error}");
 }
 
+#[test]
+fn links_are_checked_each_by_its_line() {
+    let link = |name: &str, more: &str| {
+        format!(
+            "[[links]]\nname = \"{name}\"\nkind = \"http_pull\"\n\
+             address = \"http://127.0.0.1:1\"\nstreams = [\"a.*\"]\n{more}\n"
+        )
+    };
+    let two = link("a", "") + &link("b", "as_prefix = \"x\"");
+    let loaded = load(&file(&two)).unwrap();
+    assert_eq!(loaded.config.links[1].as_prefix.as_deref(), Some("x"));
+
+    let wrong = [
+        (link("a", "") + &link("a", ""), "links.1.name", 8),
+        (link("a", "colour = 1"), "links.0.colour", 6),
+        (
+            link("a", "").replace("http_pull", "htp_pull"),
+            "links.0.kind",
+            3,
+        ),
+        (
+            link("a", "").replace("http://", "tcp://"),
+            "links.0.address",
+            4,
+        ),
+        (link("a", "") + &link("B", ""), "links.1.name", 8),
+        ("[[links]]\nname = \"a\"".to_owned(), "links.0", 1),
+    ];
+    for (text, key, line) in wrong {
+        let error = load(&file(&text)).unwrap_err();
+        let problem = &error.problems[0];
+        assert_eq!(problem.key.as_deref(), Some(key), "{error}");
+        assert_eq!(problem.line, Some(line), "{error}");
+        assert!(problem.hint.is_some(), "{error}");
+    }
+}
+
 /// What a JSON Schema of ours says of a value: type, members, choices; the rest is not used.
 fn accepts(
     root: &serde_json::Value,

@@ -26,18 +26,24 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
             None => failure,
         }
     })?;
-    let Some(Recognized { key, fingerprint }) = recognized else {
+    let Some(Recognized {
+        key,
+        curve_key,
+        fingerprint,
+    }) = recognized
+    else {
         let text = format!("there is no key in {}", directory.display());
         let hint = "name the node's configuration: chappe key show NODE.TOML; a node that has never \
                     run has none yet";
         return Err(Failure::new(text).hint(hint));
     };
     if json {
-        output::json(&json!({ "key": key, "fingerprint": fingerprint }));
+        output::json(&json!({ "key": key, "curve_key": curve_key, "fingerprint": fingerprint }));
         return Ok(());
     }
     let mut table = Table::new(["WHAT", "VALUE"]);
     table.row(["key of the node".to_owned(), key]);
+    table.row(["CURVE key, for links".to_owned(), curve_key]);
     if let Some(fingerprint) = fingerprint {
         table.row(["certificate of https".to_owned(), fingerprint]);
     }

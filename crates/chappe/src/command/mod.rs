@@ -11,6 +11,7 @@ pub(crate) mod device;
 pub(crate) mod doctor;
 pub(crate) mod find;
 pub(crate) mod key;
+pub(crate) mod link;
 mod network;
 mod node_client;
 pub(crate) mod query;

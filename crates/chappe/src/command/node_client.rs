@@ -152,6 +152,15 @@ impl NodeClient {
         Ok(serde_json::from_slice(&read(response).await?)?)
     }
 
+    /// Deletes what is at `path`.
+    pub(crate) async fn delete(&self, path: &str) -> Result<(), Failure> {
+        let response = self
+            .send(Method::DELETE, path, "application/json", None)
+            .await?;
+        read(response).await?;
+        Ok(())
+    }
+
     /// Opens a stream of server-sent events.
     pub(crate) async fn events(&self, path: &str) -> Result<Events, Failure> {
         let response = self

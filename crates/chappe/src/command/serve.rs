@@ -1,5 +1,7 @@
 //! `chappe serve`: a node.
 
+use std::collections::BTreeMap;
+
 use chappe_node::config::{Config, Flag};
 use chappe_node::{Node, StartError};
 use serde_json::json;
@@ -24,6 +26,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
                 "event": "ready", "address": address, "name": node.name(), "key": node.key(),
                 "pid": std::process::id(), "token": node.new_token(),
                 "fingerprint": node.fingerprint(),
+                "exchange": BTreeMap::from_iter(node.listening()),
             }));
         } else {
             if let Some(token) = node.new_token() {
@@ -31,6 +34,9 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             }
             if let Some(fingerprint) = node.fingerprint() {
                 output::note(format_args!("certificate: {fingerprint}"));
+            }
+            for (what, address) in node.listening() {
+                output::note(format_args!("exchange, {what}: {address}"));
             }
             output::line(format_args!("{} is ready at {address}", node.name()));
         }

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use chappe_identity::Prefix;
+use chappe_identity::{CurvePublic, Prefix};
 use serde_json::Value;
 
 use super::error::nearest;
@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
                     Some("write it as 127.0.0.1:8471 or [::1]:8471, or leave it empty".to_owned()),
                 )
             }
-            Some("curve-key") if !is_curve_key(text) => self.refuse(
+            Some("curve-key") if text.parse::<CurvePublic>().is_err() => self.refuse(
                 format!("{text:?} is no public key"),
                 Some("write what `chappe key show` prints on that node's host".to_owned()),
             ),
@@ -230,16 +230,6 @@ impl<'a> Walk<'a> {
             ),
             _ => {}
         }
-    }
-}
-
-/// Whether a text has the form of a CURVE key: hexadecimal digits or Z85 (ZeroMQ RFC 32).
-fn is_curve_key(text: &str) -> bool {
-    let z85 = |byte: u8| byte.is_ascii_alphanumeric() || b".-:+=^!/*?&<>()[]{}@%$#".contains(&byte);
-    match text.len() {
-        64 => text.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        40 => text.bytes().all(z85),
-        _ => false,
     }
 }
 

@@ -1,15 +1,24 @@
 //! What no single key shows: keys that do not go together, and what is open without being meant to.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use chappe_wrappers::links::LinkError;
+
 use super::error::Problem;
-use super::layers::{Origin, Setting};
+use super::layers::{Origin, Setting, deepest};
 use super::{Config, Read};
 
 /// All that does not go together.
-pub(super) fn contradictions(config: &Config, settings: &[Setting]) -> Vec<Problem> {
+pub(super) fn contradictions(
+    config: &Config,
+    settings: &[Setting],
+    lines: &BTreeMap<String, usize>,
+) -> Vec<Problem> {
     let mut found = Vec::new();
     found.extend(exposed(config, settings));
     found.extend(tls(config, settings));
     found.extend(exchange(config, settings));
+    found.extend(links(config, settings, lines));
     found
 }
 
@@ -88,4 +97,30 @@ fn exchange(config: &Config, settings: &[Setting]) -> Vec<Problem> {
         at(settings, key, what, hint)
     });
     told.collect()
+}
+
+/// Each link can be one, and no two have a name.
+fn links(config: &Config, settings: &[Setting], lines: &BTreeMap<String, usize>) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut names = BTreeSet::new();
+    for (index, link) in config.links.iter().enumerate() {
+        let twice = !names.insert(&link.name);
+        let error = match link.check() {
+            Err(error) => error,
+            Ok(()) if twice => LinkError::Exists(link.name.clone()),
+            Ok(()) => continue,
+        };
+        let (key, what) = match &error {
+            LinkError::Config { key, why } => (*key, why.clone()),
+            other => ("name", other.to_string()),
+        };
+        let hint = error.hint();
+        let hint = hint.unwrap_or_else(|| "`chappe config sample` shows a right one".to_owned());
+        let path = ["links", &index.to_string(), key].map(str::to_owned);
+        let mut problem = at(settings, "links", what, &hint);
+        problem.key = Some(path.join("."));
+        problem.line = deepest(lines, &path).or(problem.line);
+        found.push(problem);
+    }
+    found
 }

@@ -111,6 +111,8 @@ struct Merge {
     schema: Value,
     set: BTreeMap<String, (Value, Origin)>,
     problems: Vec<Problem>,
+    /// The lines of the file, by path.
+    lines: BTreeMap<String, usize>,
     /// The file, to whose directory the paths in it are relative, also those at their default.
     file: Option<PathBuf>,
 }
@@ -122,6 +124,7 @@ impl Default for Merge {
             schema: schema(),
             set: BTreeMap::new(),
             problems: Vec::new(),
+            lines: BTreeMap::new(),
             file: None,
         }
     }
@@ -151,7 +154,7 @@ impl Merge {
         };
         let value = reader.table(table.get_ref(), &mut Vec::new());
         for violation in violations(&self.schema, &value) {
-            let line = reader.line(&violation.path);
+            let line = deepest(&reader.lines, &violation.path);
             self.problems.push(problem(&place, line, violation));
         }
         for key in &self.keys {
@@ -163,6 +166,7 @@ impl Merge {
                 self.set.insert(key.path.clone(), (found, origin));
             }
         }
+        self.lines = reader.lines;
     }
 
     fn variable(&mut self, name: &str, text: &str) {
@@ -253,7 +257,8 @@ impl Merge {
         if self.problems.is_empty() {
             match serde_json::from_value::<Config>(Value::Object(root)) {
                 Ok(config) => {
-                    self.problems.extend(contradictions(&config, &settings));
+                    self.problems
+                        .extend(contradictions(&config, &settings, &self.lines));
                     if self.problems.is_empty() {
                         return Ok(Loaded { config, settings });
                     }
@@ -364,13 +369,13 @@ impl Reader<'_> {
             DeValue::Table(table) => self.table(table, path),
         }
     }
+}
 
-    /// The line of the deepest part of `path` that stands in the file.
-    fn line(&self, path: &[String]) -> Option<usize> {
-        (1..=path.len())
-            .rev()
-            .find_map(|length| self.lines.get(&path[..length].join(".")).copied())
-    }
+/// The line of the deepest part of `path` that stands in the file.
+pub(super) fn deepest(lines: &BTreeMap<String, usize>, path: &[String]) -> Option<usize> {
+    (1..=path.len())
+        .rev()
+        .find_map(|length| lines.get(&path[..length].join(".")).copied())
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

@@ -5,8 +5,8 @@
 //! description of the keys: the JSON Schema for editors ([`schema`]), the sample ([`sample`]), the
 //! names in the environment and the checks of the loader are all made from them.
 //!
-//! Deliberately not here: the files of virtual sensors (`chappe-stream`), secrets (no key of this
-//! file holds one).
+//! Deliberately not here: the files of virtual sensors (`chappe-stream`), what a link may be told
+//! (`chappe-wrappers`).
 
 mod check;
 mod contradictions;
@@ -18,6 +18,7 @@ mod schema;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chappe_wrappers::links::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,9 @@ pub struct Config {
     pub log: Log,
     /// What other nodes can read here.
     pub exchange: Exchange,
+    /// Links: streams of other nodes that are brought here. Each is a table of its own, `[[links]]`;
+    /// links can be added while the node runs, too (`chappe link add`).
+    pub links: Vec<LinkConfig>,
     /// What one request may cost.
     pub limits: Limits,
 }
@@ -270,6 +274,7 @@ impl Default for Config {
             discovery: Discovery::default(),
             log: Log::default(),
             exchange: Exchange::default(),
+            links: Vec::new(),
             limits: Limits::default(),
         }
     }

@@ -4,7 +4,12 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::schema::{Key, keys};
+use super::schema::{Key, keys, resolve, schema};
+
+/// A link, as an example.
+const LINK: &str = "# [[links]]\n# name = \"ward-3\"\n# kind = \"zeromq\"\n\
+                    # address = \"tcp://192.0.2.7:8471\"\n# streams = [\"ward.*\"]\n\
+                    # server_key = \"what `chappe key show` prints on that node's host\"\n";
 
 /// A node.toml that changes nothing: every key commented out at its default, with its meaning,
 /// unit and range.
@@ -28,7 +33,24 @@ pub fn sample() -> String {
         comment(&mut text, key);
         let _ = writeln!(text, "#{name} = {}", literal(&key.default));
     }
+    text.push_str("\n# A link is a table of its own, and there may be many:\n#\n");
+    text.push_str(LINK);
+    text.push_str("#\n# The keys of a link:\n");
+    of_tables(&mut text);
     text
+}
+
+/// The keys of tables that may be many, with their meanings.
+fn of_tables(text: &mut String) {
+    let root = schema();
+    let item = root.pointer("/properties/links/items");
+    let item = item.map(|item| resolve(&root, item));
+    let keys = item.and_then(|item| item.get("properties")?.as_object());
+    for (name, key) in keys.into_iter().flatten() {
+        let meaning = key.get("description").and_then(Value::as_str);
+        let meaning = meaning.unwrap_or_default().replace('\n', " ");
+        wrap(text, &format!("{name}: {meaning}"));
+    }
 }
 
 fn comment(text: &mut String, key: &Key) {
@@ -40,6 +62,11 @@ fn comment(text: &mut String, key: &Key) {
         words.push(' ');
         words.push_str(&note);
     }
+    wrap(text, &words);
+}
+
+/// Writes words as lines of a comment.
+fn wrap(text: &mut String, words: &str) {
     let mut width = 0;
     for word in words.split_whitespace() {
         if width == 0 || width + word.len() + 1 > 98 {

@@ -73,16 +73,18 @@ fn options(discovery: &Discovery) -> ClientOptions {
         [] => Selection::All,
         names => Selection::Named(names.to_vec()),
     };
-    let mut policy = AddressPolicy::default();
-    let prefixes = discovery.contact.iter();
-    for prefix in prefixes.filter_map(|prefix| prefix.parse::<Prefix>().ok()) {
-        policy = policy.allow(prefix);
-    }
     ClientOptions {
         selection,
-        policy,
+        policy: policy(discovery),
         ..ClientOptions::default()
     }
+}
+
+/// Which addresses of strangers may be contacted.
+pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
+    let prefixes = discovery.contact.iter();
+    let prefixes = prefixes.filter_map(|prefix| prefix.parse::<Prefix>().ok());
+    prefixes.fold(AddressPolicy::default(), AddressPolicy::allow)
 }
 
 async fn follow_all(app: &App, client: DeviceClient) {

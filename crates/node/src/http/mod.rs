@@ -3,9 +3,11 @@
 mod bodies;
 mod console;
 mod devices;
+mod directory;
 mod element;
 mod entities;
 mod guard;
+mod links;
 mod live;
 mod node;
 mod openapi;
@@ -21,6 +23,7 @@ use axum::http::Uri;
 use axum::routing::get;
 
 pub(crate) use element::ElementView;
+pub(crate) use links::Listening;
 pub use openapi::openapi;
 pub(crate) use problem::Problem;
 pub(crate) use server::{Serving, serve};
@@ -51,6 +54,15 @@ pub(crate) fn router(app: App) -> Router {
             "/virtual-sensors/{name}",
             get(sensors::one).put(sensors::put).delete(sensors::delete),
         )
+        .route("/links", get(links::list).post(links::add))
+        .route("/links/{name}", get(links::one).delete(links::delete))
+        .route("/links/{name}/dead-letters", get(links::dead_letters))
+        .route(
+            "/links/{name}/dead-letters/{verb}",
+            axum::routing::post(links::act_on_letters),
+        )
+        .route("/directory", get(directory::list))
+        .route("/directory/{name}", get(directory::one))
         .route("/live", get(live::live))
         .route("/openapi.json", get(openapi::route));
     Router::new()

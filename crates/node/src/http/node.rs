@@ -27,6 +27,8 @@ pub(crate) struct Node {
     address: String,
     /// The address of its REST interface and its console, with the scheme.
     url: String,
+    /// Its public CURVE key (Z85), which readers over ZeroMQ have to know.
+    curve_key: String,
     /// The fingerprint of its certificate (SHA-256, hexadecimal), if it speaks TLS.
     fingerprint: Option<String>,
     /// Free bytes under its data directory.
@@ -45,6 +47,7 @@ pub(super) async fn node(State(app): State<App>) -> Json<Node> {
         started_at: clock::rfc3339(app.started_at),
         address: app.address.to_string(),
         url: app.url(),
+        curve_key: app.curve.public().to_z85(),
         fingerprint: app.fingerprint(),
         data_directory_free_bytes: app.disk_free_bytes(),
         resident_bytes: crate::shared::resident_bytes(),

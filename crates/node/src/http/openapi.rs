@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use utoipa::OpenApi;
 
-use super::{devices, entities, live, node, query, sensors, streams};
+use super::{devices, directory, entities, links, live, node, query, sensors, streams};
 use crate::shared::App;
 
 #[derive(OpenApi)]
@@ -37,6 +37,14 @@ use crate::shared::App;
         sensors::one,
         sensors::put,
         sensors::delete,
+        links::list,
+        links::one,
+        links::add,
+        links::delete,
+        links::dead_letters,
+        links::act_on_letters,
+        directory::list,
+        directory::one,
     )
 )]
 struct Description;

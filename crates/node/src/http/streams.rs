@@ -86,11 +86,7 @@ impl Stream {
         let log = entry.log.log();
         Self {
             name: entry.name.clone(),
-            level: match log.level() {
-                Level::Memory => "memory",
-                Level::Process => "process",
-                Level::Power => "power",
-            },
+            level: level_word(log.level()),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
             first: log.first(),
             last: log.last(),
@@ -101,6 +97,15 @@ impl Stream {
             key: schema.key.clone(),
             entity: entry.key(),
         }
+    }
+}
+
+/// The word of a level.
+pub(super) fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Memory => "memory",
+        Level::Process => "process",
+        Level::Power => "power",
     }
 }
 

@@ -1,0 +1,338 @@
+// Links: where this node reads streams of other nodes, and who reads here; how fast, how far behind,
+// what was refused or lost and why, and the elements that could not be stored.
+
+import { change, path, query, read } from './api.js';
+import { facts, h, problem, replace, setText, table } from './dom.js';
+import { age, bytes, count, moment, rate } from './format.js';
+import { picture } from './link-picture.js';
+import { errors, link, model, refresh } from './model.js';
+import { setSign, word } from './semaphore.js';
+
+const LETTERS_SHOWN = 50;
+const LINKS_EVERY_MS = 1_000;
+
+/** Opens the list, or one link. */
+export function open(root, at) {
+  return at.subject ? openOne(root, at.subject) : openList(root);
+}
+
+/** Reasons with their counts in one line. */
+export function reasons(counts) {
+  return Object.entries(counts ?? {})
+    .filter(([, number]) => number > 0)
+    .map(([reason, number]) => `${count(number)} ${reason.replaceAll('_', ' ')}`)
+    .join(', ');
+}
+
+/** How far a link or a stream is behind, in one cell. */
+export function behind(one) {
+  if (!one.lag_elements) return '0';
+  return `${count(one.lag_elements)}${one.lag_s >= 1 ? ` (${age(one.lag_s * 1000)})` : ''}`;
+}
+
+/** The host of an address like tcp://host:port. */
+export function host(address) {
+  return (address ?? '').replace(/^[a-z]+:\/\//, '').replace(/\/$/, '');
+}
+
+const KINDS = {
+  zeromq: 'ZeroMQ sessions',
+  zeromq_best_effort: 'ZeroMQ, best effort',
+  http_pull: 'HTTP pull',
+  http_push: 'HTTP push',
+};
+
+function kind(one) {
+  return KINDS[one.kind] ?? one.kind;
+}
+
+function href(name) {
+  return `#/links/${encodeURIComponent(name)}`;
+}
+
+/** What the picture shows of the links and readers. */
+export function seen(model) {
+  const { links = [], peers = [] } = model.links ?? {};
+  return {
+    self: { name: model.node?.name ?? 'this node', more: `${count(model.streams?.length)} streams` },
+    origins: links.map((one) => ({
+      key: one.name,
+      name: one.name,
+      more: host(one.address),
+      state: one.state,
+      perSecond: one.rate_per_s,
+      lag: one.lag_elements,
+      lagSeconds: one.lag_s,
+    })),
+    readers: peers.map((one) => ({
+      key: `${one.kind} ${one.address}`,
+      name: host(one.address),
+      more: kind(one),
+      state: 'connected',
+      perSecond: one.rate_per_s ?? null,
+      lag: one.lag_elements,
+      lagSeconds: 0,
+    })),
+  };
+}
+
+/** Reads the links often while they are looked at. */
+function beat() {
+  const timer = setInterval(() => {
+    if (!document.hidden) refresh('links');
+  }, LINKS_EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+function openList(root) {
+  const trouble = h('div');
+  const drawing = picture();
+  const nothing = h(
+    'div',
+    { class: 'lead' },
+    h('p', null, 'No link, and nobody reads here.'),
+    h(
+      'p',
+      { class: 'quiet' },
+      'A link brings streams of another node: ',
+      h('code', null, 'chappe link add NAME http://HOST:PORT'),
+      '.',
+    ),
+  );
+  const links = h('section');
+  const peers = h('section');
+  let drawn = null;
+  replace(root, h('h1', null, 'Links'), trouble, nothing, drawing.node, links, peers);
+
+  function linkRow(one) {
+    const mark = h('span', { class: 'at' });
+    setSign(mark, one.state);
+    return [
+      [mark, ' ', h('a', { href: href(one.name) }, h('b', null, one.name))],
+      word(one.state),
+      h('span', { title: one.address }, `${host(one.address)}, ${kind(one)}`),
+      rate(one.rate_per_s),
+      behind(one),
+      bytes(one.held_bytes),
+      [one.refused, one.lost].map(reasons).filter(Boolean).join('; '),
+      count(one.reconnects),
+      one.dead_letters ? h('a', { href: href(one.name) }, count(one.dead_letters)) : '',
+      one.last_error ? h('span', { class: 'detail' }, one.last_error) : '',
+    ];
+  }
+
+  function peerRow(one) {
+    return [
+      h('span', { title: one.key ?? '' }, host(one.address)),
+      kind(one),
+      count(one.streams?.length),
+      count(one.acknowledged),
+      count(one.in_flight),
+      `${Math.round((one.occupation ?? 0) * 100)} %`,
+      count(one.lag_elements),
+      count(one.sent_again),
+      one.refused ? count(one.refused) : '',
+    ];
+  }
+
+  function fill() {
+    replace(trouble, errors.links ? problem(errors.links) : null);
+    if (!model.links) return;
+    const { links: all = [], peers: readers = [] } = model.links;
+    const isEmpty = all.length + readers.length === 0;
+    nothing.hidden = !isEmpty;
+    drawing.node.hidden = isEmpty;
+    drawing.show(seen(model));
+    const state = JSON.stringify(model.links);
+    if (state === drawn || links.contains(document.activeElement)) return;
+    drawn = state;
+    const columns = [
+      'link', 'state', 'origin', 'rate', 'behind', 'held', 'refused, lost', 'again connected',
+      'dead letters', 'last error',
+    ];
+    replace(
+      links,
+      all.length
+        ? [
+            h('h2', null, 'Read from other nodes'),
+            table('Links', columns, all.map(linkRow), 'stack links'),
+          ]
+        : null,
+    );
+    const heads = [
+      'reader', 'kind', 'streams', 'acknowledged', 'on the way', 'window', 'behind', 'sent again',
+      'refused',
+    ];
+    replace(
+      peers,
+      readers.length
+        ? [
+            h('h2', null, 'Read here by others'),
+            table('Readers', heads, readers.map(peerRow), 'stack links'),
+          ]
+        : null,
+    );
+  }
+  const endBeat = beat();
+  refresh('links');
+  fill();
+  return {
+    changed: (what) => ['links', 'node', 'streams'].includes(what) && fill(),
+    close() {
+      endBeat();
+      drawing.end();
+    },
+  };
+}
+
+function openOne(root, name) {
+  const head = h('div');
+  const body = h('div');
+  const letters = h('section');
+  let drawn = null;
+  let kept = null;
+  replace(
+    root,
+    h('p', { class: 'crumb' }, h('a', { href: '#/links' }, 'Links')),
+    head,
+    body,
+    letters,
+  );
+
+  function streamRow(one) {
+    return [
+      h('a', { href: `#/streams/${encodeURIComponent(one.local_name)}` }, one.local_name),
+      rate(one.rate_per_s),
+      behind(one),
+      `${Math.round((one.occupation ?? 0) * 100)} %`,
+      bytes(one.held_bytes),
+      count(one.acknowledged),
+      count(one.repeated),
+      one.refusal ?? [one.refused, one.lost].map(reasons).filter(Boolean).join('; '),
+    ];
+  }
+
+  function fill() {
+    const one = link(name);
+    if (!one) {
+      if (model.links) replace(head, h('h1', null, 'No such link'));
+      return;
+    }
+    const state = JSON.stringify(one);
+    if (state === drawn || body.contains(document.activeElement)) return;
+    drawn = state;
+    const mark = h('span', { class: 'at' });
+    setSign(mark, one.state);
+    replace(
+      head,
+      h('h1', null, mark, name),
+      h(
+        'p',
+        { class: 'lead', 'data-state': one.state },
+        h('b', null, word(one.state)),
+        `, ${rate(one.rate_per_s)}, ${behind(one)} behind`,
+      ),
+      one.last_error
+        ? problem({ title: 'last error', detail: one.last_error, hint: one.hint })
+        : null,
+    );
+    const columns = [
+      'stream', 'rate', 'behind', 'window', 'held', 'acknowledged', 'came again', 'refused, lost',
+    ];
+    replace(
+      body,
+      h('h2', null, 'Streams'),
+      one.streams?.length
+        ? table('Streams of the link', columns, one.streams.map(streamRow), 'stack links')
+        : h('p', { class: 'quiet' }, 'None yet.'),
+      h('h2', null, 'How it is made'),
+      facts([
+        ['origin', h('code', null, one.address)],
+        ['kind', kind(one)],
+        ['serialization', one.serialization],
+        ['streams', (one.selects ?? []).map((text) => h('code', null, text))],
+        ['named here', one.as_prefix ? `${one.as_prefix}.…` : null],
+        ['made by', one.configured ? 'the configuration' : 'chappe link add'],
+        ['received', bytes(one.bytes_received)],
+        ['connected again', count(one.reconnects)],
+      ]),
+    );
+    if (kept !== one.dead_letters) {
+      kept = one.dead_letters;
+      readLetters();
+    }
+  }
+
+  const letterPath = (...rest) => path('links', name, 'dead-letters', ...rest);
+
+  async function readLetters() {
+    try {
+      const page = await read(query(letterPath(), { limit: LETTERS_SHOWN }));
+      showLetters(page.dead_letters ?? []);
+    } catch (error) {
+      replace(letters, problem(error));
+    }
+  }
+
+  async function act(button, verb, numbers) {
+    button.disabled = true;
+    const told = h('p', { class: 'quiet', role: 'status' });
+    try {
+      const done = await change('POST', letterPath(verb), numbers ? { numbers } : {});
+      await refresh('links');
+      await readLetters();
+      const stayed = done.refused ?? [];
+      setText(told, `${count(done.done)} done, ${count(stayed.length)} stayed`);
+      letters.append(told, ...(stayed.length ? [problem({ title: stayed[0].why })] : []));
+    } catch (error) {
+      button.disabled = false;
+      letters.append(problem(error));
+    }
+  }
+
+  function act1(label, verb, numbers, className = '') {
+    const button = h('button', { type: 'button', class: className }, label);
+    button.addEventListener('click', () => act(button, verb, numbers));
+    return button;
+  }
+
+  function showLetters(found) {
+    replace(
+      letters,
+      h('h2', null, 'Dead letters'),
+      found.length === 0
+        ? h('p', { class: 'quiet' }, 'None: everything that came could be stored.')
+        : [
+            h(
+              'p',
+              { class: 'bar' },
+              `${count(kept)} elements came and could not be stored.`,
+              act1('Send all again', 'send-again', null, 'main'),
+              act1('Discard all', 'discard', null),
+            ),
+            table(
+              'Dead letters',
+              ['number', 'stream', 'why', 'came', 'size', ''],
+              found.map((one) => [
+                String(one.number),
+                one.stream,
+                [h('b', null, one.reason), one.text ? h('span', { class: 'detail' }, one.text) : null],
+                moment(one.received_at),
+                bytes(one.bytes),
+                [
+                  act1('Send again', 'send-again', [one.number]),
+                  ' ',
+                  act1('Discard', 'discard', [one.number]),
+                ],
+              ]),
+              'stack letters',
+            ),
+          ],
+    );
+  }
+  const endBeat = beat();
+  refresh('links');
+  fill();
+  readLetters();
+  return { changed: (what) => what === 'links' && fill(), close: endBeat };
+}

@@ -1,0 +1,205 @@
+//! The node as its links see it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use chappe_identity::AddressPolicy;
+use chappe_log::Level;
+use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
+use chappe_registry::{Entity, EntityKind, vocabulary};
+use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+use chappe_transport::Hop;
+use chappe_wrappers::links::{
+    DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Reader,
+};
+
+use super::{Exchange, key_of, name_of_key};
+use crate::catalogue::{CatalogueError, Entry};
+use crate::devices::of_stream;
+use crate::metrics::LostLabels;
+use crate::notices::NoticeKind;
+use crate::shared::{App, Shared};
+use crate::{catalogue, clock, register};
+
+/// The node, as its links see it; it may be gone before they are.
+pub(super) struct Host(Weak<Shared>);
+
+impl Host {
+    pub(super) fn new(app: &App) -> Self {
+        Self(Arc::downgrade(app))
+    }
+
+    fn app(&self) -> Result<App, HostError> {
+        self.0.upgrade().ok_or_else(|| HostError {
+            text: "the node ends".to_owned(),
+            transient: true,
+        })
+    }
+}
+
+impl LinkHost for Host {
+    fn open(
+        &self,
+        link: &str,
+        name: &str,
+        schema: &StreamSchema,
+        level: Option<Level>,
+    ) -> Result<StreamLog, HostError> {
+        let app = self.app()?;
+        let source = key_of(link);
+        let known = app.catalogue.get(name).map(|entry| entry.log.schema());
+        let entry = made(&app, name, schema, &source, level)?;
+        let registered = app.registrations.of(&catalogue::key(name)) != u64::MAX;
+        if !registered || known.as_ref() != Some(schema) {
+            let entity = of_stream(name, schema, &source, None);
+            let registering = app.clone();
+            tokio::spawn(async move { register::publish(&registering, vec![entity]).await });
+        }
+        Ok(entry.log.clone())
+    }
+
+    fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
+        let app = self.0.upgrade()?;
+        app.catalogue.get(name).map(|entry| entry.log.clone())
+    }
+
+    fn directory(&self, _: &Reader) -> Vec<DirectoryEntry> {
+        let Some(app) = self.0.upgrade() else {
+            return Vec::new();
+        };
+        let entries = app.catalogue.entries();
+        entries
+            .iter()
+            .map(|entry| DirectoryEntry::of(&entry.log))
+            .collect()
+    }
+
+    fn received(&self, stream: &str, elements: u64, newest: Timestamp) {
+        let entry = self.0.upgrade().and_then(|app| app.catalogue.get(stream));
+        if let Some(entry) = entry {
+            entry.came(elements, newest);
+        }
+    }
+
+    fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64) {
+        let Some(app) = self.0.upgrade() else { return };
+        let labels = LostLabels {
+            stream: app.metrics.stream_label(stream, &app.config.limits),
+            reason: reason.as_str(),
+        };
+        app.metrics.lost.get_or_create(&labels).inc_by(elements);
+        let detail = format!("{elements} elements of {stream}");
+        app.drops
+            .record(Hop::Exchange, reason.as_str(), link, detail, None);
+    }
+
+    fn notice(&self, notice: LinkNotice) {
+        if let Some(app) = self.0.upgrade() {
+            let (link, text) = words(&notice);
+            app.notices.tell(NoticeKind::Link, link, text);
+        }
+    }
+
+    fn dropped(&self, reason: &'static str, peer: &str, detail: String, hint: Option<String>) {
+        if let Some(app) = self.0.upgrade() {
+            app.drops.record(Hop::Exchange, reason, peer, detail, hint);
+        }
+    }
+
+    fn address_policy(&self) -> AddressPolicy {
+        let app = self.0.upgrade();
+        app.map_or_else(AddressPolicy::default, |app| {
+            crate::devices::policy(&app.config.discovery)
+        })
+    }
+
+    fn now(&self) -> Timestamp {
+        clock::now()
+    }
+
+    fn random(&self) -> u64 {
+        chappe_transport::seed_number().unwrap_or_default()
+    }
+}
+
+/// Opens the stream; one of a link that is no more changes hands.
+fn made(
+    app: &App,
+    name: &str,
+    schema: &StreamSchema,
+    source: &str,
+    level: Option<Level>,
+) -> Result<Arc<Entry>, HostError> {
+    let refused = |error: CatalogueError| HostError {
+        text: error.to_string(),
+        transient: false,
+    };
+    match app.catalogue.create(name, schema, source, level) {
+        Err(CatalogueError::Taken { owner, .. }) if is_orphan(app, &owner) => app
+            .catalogue
+            .take_over(name, schema, source, level)
+            .map_err(refused),
+        other => other.map_err(refused),
+    }
+}
+
+/// Whether a source was a link that is no more.
+fn is_orphan(app: &App, owner: &str) -> bool {
+    let links = app.exchange.get().map(Exchange::links);
+    name_of_key(owner).is_some_and(|link| links.is_some_and(|links| links.show(link).is_err()))
+}
+
+/// What the registry says of a link.
+pub(super) fn entity(link: &LinkConfig) -> Entity {
+    let key = key_of(&link.name);
+    let mut entity = Entity::new(key.clone(), EntityKind::Other, link.name.clone());
+    entity.types = vec!["Link".to_owned()];
+    let address = Literal::new_simple_literal(link.address.clone());
+    let subject = NamedNode::new_unchecked(key);
+    entity
+        .triples
+        .push(Triple::new(subject, vocabulary::ADDRESS, address));
+    entity
+}
+
+/// The link that a notice is about, and the notice in words.
+fn words(notice: &LinkNotice) -> (&str, String) {
+    match notice {
+        LinkNotice::Connected { link } => (link, "connected".to_owned()),
+        LinkNotice::Disconnected { link, why, .. } => (link, format!("disconnected: {why}")),
+        LinkNotice::Refused { link, stream, why } => {
+            (link, format!("the origin refuses {stream}: {why}"))
+        }
+        LinkNotice::Rollback {
+            link,
+            stream,
+            have,
+            kept,
+            next,
+        } => {
+            let kept = kept.as_deref().unwrap_or("nothing");
+            let text = format!(
+                "the origin of {stream} went back: here is {have}, both have {kept}, it goes on \
+                 with {next}"
+            );
+            (link, text)
+        }
+        LinkNotice::Lost {
+            link,
+            stream,
+            reason,
+            elements,
+        } => {
+            let reason = reason.as_str().replace('_', " ");
+            (
+                link,
+                format!("{elements} elements of {stream} are lost: {reason}"),
+            )
+        }
+        LinkNotice::DeadLetter { link, stream, why } => (
+            link,
+            format!("an element of {stream} is among the dead letters: {why}"),
+        ),
+        _ => ("", format!("{notice:?}")),
+    }
+}

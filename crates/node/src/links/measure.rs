@@ -1,0 +1,66 @@
+//! What is measured of links, for Prometheus.
+
+use chappe_wrappers::links::LinkState;
+
+use super::Exchange;
+use crate::config::Limits;
+use crate::metrics::{LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics};
+
+impl Exchange {
+    /// Brings the metrics of links up to date.
+    pub(crate) fn measure(&self, metrics: &Metrics, limits: &Limits) {
+        let of = &metrics.links;
+        of.clear();
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        for status in self.links.list() {
+            let link = status.config.name;
+            let label = LinkLabel { link: link.clone() };
+            let connected = i64::from(status.state == LinkState::Connected);
+            of.connected.get_or_create(&label).set(connected);
+            of.reconnects
+                .get_or_create(&label)
+                .inc_by(status.reconnects);
+            let bytes = of.received_bytes.get_or_create(&label);
+            bytes.inc_by(status.bytes_received);
+            of.dead_letters
+                .get_or_create(&label)
+                .set(gauge(status.dead_letters));
+            for stream in status.streams {
+                // Those beyond the limit share a label, and so are added up.
+                let labels = LinkStreamLabels {
+                    link: link.clone(),
+                    stream: metrics.stream_label(&stream.local_name, limits),
+                };
+                let counts = &stream.counts;
+                of.acknowledged
+                    .get_or_create(&labels)
+                    .inc_by(counts.acknowledged);
+                of.repeated.get_or_create(&labels).inc_by(counts.repeated);
+                of.lag_elements
+                    .get_or_create(&labels)
+                    .inc_by(gauge(stream.lag_elements));
+                of.held
+                    .get_or_create(&labels)
+                    .inc_by(gauge(stream.held_bytes));
+                let lag = of.lag.get_or_create(&labels);
+                lag.set(lag.get().max(stream.lag_s));
+                drop(lag);
+                let occupation = of.occupation.get_or_create(&labels);
+                occupation.set(occupation.get().max(stream.occupation));
+                drop(occupation);
+                for (reason, count) in &counts.refused {
+                    let labels = LinkReasonLabels {
+                        link: labels.link.clone(),
+                        stream: labels.stream.clone(),
+                        reason: reason.clone(),
+                    };
+                    of.refused.get_or_create(&labels).inc_by(*count);
+                }
+            }
+        }
+        let peers = self.peers();
+        of.peers.set(gauge(peers.len() as u64));
+        let in_flight = peers.iter().map(|peer| peer.in_flight).sum();
+        of.peers_in_flight.set(gauge(in_flight));
+    }
+}

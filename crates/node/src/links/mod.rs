@@ -1,0 +1,229 @@
+//! Links: streams of other nodes, brought here; and what other nodes read here.
+//!
+//! `chappe-wrappers` speaks the links. Here they are wired: those of the configuration and those
+//! added while the node runs, what the node is to them ([`host`]), the addresses at which others
+//! read.
+
+mod host;
+mod kept;
+mod listen;
+mod measure;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chappe_transport::{Hop, key_file};
+use chappe_wrappers::links::{LinkConfig, LinkError, Links, LinksConfig, PeerStatus};
+
+use crate::error::StartError;
+use crate::http::Listening;
+use crate::notices::NoticeKind;
+use crate::shared::App;
+use crate::{catalogue, register};
+use host::Host;
+use kept::Kept;
+pub(crate) use listen::{Sockets, bind};
+
+/// The key of a link in the registry, which is the source of the streams that it brings.
+pub(crate) fn key_of(link: &str) -> String {
+    format!("urn:chappe:link:{link}")
+}
+
+/// The name of the link with this key in the registry.
+pub(crate) fn name_of_key(key: &str) -> Option<&str> {
+    key.strip_prefix("urn:chappe:link:")
+}
+
+/// The links of a node, and which of them the configuration names.
+pub(crate) struct Exchange {
+    links: Links,
+    configured: Vec<String>,
+    listening: Listening,
+    /// What listens, until it is handed to the links.
+    sockets: Mutex<Option<Sockets>>,
+    kept: Kept,
+    /// Those added while the node runs, as they are kept; locked while the file is written.
+    added: Mutex<Vec<LinkConfig>>,
+}
+
+/// Why a link is not added or removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    /// The configuration names it.
+    #[error("the link {0:?} stands in the node's configuration")]
+    Configured(String),
+    /// The node has not started its links yet.
+    #[error("the node is starting its links")]
+    Starting,
+    /// The file of its token cannot be used.
+    #[error(transparent)]
+    TokenFile(#[from] key_file::Error),
+    /// The links refuse.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// What was changed cannot be kept.
+    #[error("the change cannot be kept over a restart: {0}")]
+    NotKept(#[from] std::io::Error),
+}
+
+impl ChangeError {
+    /// What can be done.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Configured(_) => {
+                Some("change it under [[links]] in node.toml and start the node anew".to_owned())
+            }
+            Self::Starting => Some("try again in a moment".to_owned()),
+            Self::TokenFile(error) => error.hint(),
+            Self::Link(error) => error.hint(),
+            Self::NotKept(_) => Some("make room on the disk of the data directory".to_owned()),
+        }
+    }
+}
+
+impl Exchange {
+    /// Ends all links and what is served to others.
+    pub(crate) fn close(&self) {
+        self.links.close();
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(sockets.take());
+    }
+
+    /// The links.
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Who reads here.
+    pub(crate) fn peers(&self) -> Vec<PeerStatus> {
+        self.links.peers()
+    }
+
+    /// Where others can read here.
+    pub(crate) fn listening(&self) -> Listening {
+        self.listening.clone()
+    }
+
+    /// Whether the configuration names a link.
+    pub(crate) fn is_configured(&self, name: &str) -> bool {
+        self.configured.iter().any(|known| known == name)
+    }
+
+    /// Adds a link and keeps it.
+    fn add(&self, link: LinkConfig) -> Result<(), ChangeError> {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        self.links.add(with_token(&link)?)?;
+        let mut wanted = added.clone();
+        wanted.push(link.clone());
+        if let Err(error) = self.kept.write(&wanted) {
+            // What would be gone after a restart is not there now either.
+            let _ = self.links.remove(&link.name);
+            return Err(error.into());
+        }
+        *added = wanted;
+        Ok(())
+    }
+
+    /// Removes a link and keeps it no more.
+    fn remove(&self, name: &str) -> Result<(), ChangeError> {
+        if self.is_configured(name) {
+            return Err(ChangeError::Configured(name.to_owned()));
+        }
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        self.links.show(name)?;
+        let mut wanted = added.clone();
+        wanted.retain(|link| link.name != name);
+        self.kept.write(&wanted)?;
+        *added = wanted;
+        Ok(self.links.remove(name)?)
+    }
+}
+
+/// Adds a link, which begins at once, is registered, and outlives restarts.
+pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> {
+    let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
+    let entity = host::entity(&link);
+    exchange.add(link)?;
+    register::publish(app, vec![entity]).await;
+    Ok(())
+}
+
+/// Ends and forgets a link; what it brought stays.
+pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
+    let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
+    let streams = exchange.links.show(name)?.streams;
+    exchange.remove(name)?;
+    // What it brought stays in the log; it is no longer something that comes.
+    let streams = streams
+        .iter()
+        .map(|stream| catalogue::key(&stream.local_name));
+    let keys = std::iter::once(key_of(name)).chain(streams);
+    register::remove(app, keys.collect()).await;
+    Ok(())
+}
+
+/// Starts the links of the configuration and those that were added before.
+///
+/// # Errors
+/// A link of the configuration that cannot be one.
+pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError> {
+    let limits = &app.config.exchange;
+    let bounds = LinksConfig {
+        links: limits.max_links as usize,
+        sessions: limits.max_sessions as usize,
+        sessions_per_peer: limits.max_sessions_per_peer as usize,
+        linger: std::time::Duration::from_millis(u64::from(limits.linger_ms)),
+        ..LinksConfig::default()
+    };
+    let host = Arc::new(Host::new(app));
+    let links = Links::new(host, app.catalogue.store(), bounds);
+    let kept = Kept::new(&app.config.data_directory);
+    let configured: Vec<String> = app
+        .config
+        .links
+        .iter()
+        .map(|link| link.name.clone())
+        .collect();
+    let added = kept.read().unwrap_or_else(|error| {
+        let text = format!("the links that were added before are not there: {error}");
+        app.notices.tell(NoticeKind::Health, &app.name, text);
+        Vec::new()
+    });
+    let exchange = Exchange {
+        links,
+        configured,
+        listening: sockets.listening.clone(),
+        sockets: Mutex::new(Some(sockets)),
+        kept,
+        added: Mutex::new(added.clone()),
+    };
+    // Links ask for it as soon as they run.
+    let exchange = app.exchange.get_or_init(|| exchange);
+    for link in &app.config.links {
+        let ready = with_token(link).and_then(|link| Ok(exchange.links.add(link)?));
+        ready.map_err(|error| StartError::Link {
+            link: link.name.clone(),
+            hint: error.hint(),
+            reason: error.to_string(),
+        })?;
+    }
+    for link in added {
+        let name = link.name.clone();
+        if let Err(error) = with_token(&link).and_then(|link| Ok(exchange.links.add(link)?)) {
+            let (reason, detail) = ("link not started", error.to_string());
+            app.drops
+                .record(Hop::Exchange, reason, &name, detail.clone(), error.hint());
+            let text = format!("it is not started: {detail}");
+            app.notices.tell(NoticeKind::Link, &name, text);
+        }
+    }
+    let statuses = exchange.links.list();
+    let entities = statuses.iter().map(|link| host::entity(&link.config));
+    register::publish(app, entities.collect()).await;
+    Ok(())
+}
+
+/// The link with the token that its file holds, if it names one.
+fn with_token(link: &LinkConfig) -> Result<LinkConfig, ChangeError> {
+    Ok(link.clone())
+}

@@ -1,0 +1,253 @@
+//! Goal: links are added, shown and removed over REST and outlive a restart; what stands in the
+//! configuration stays there; the directory tells each stream's structure.
+//! Method: a node on loopback; the links lead to a port where nobody listens.
+
+mod common;
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use chappe_stream::{
+    Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
+};
+use common::{Answer, config, get, send};
+use serde_json::{Value as Json, json};
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    chappe_node::runtime().unwrap().block_on(future)
+}
+
+/// An address at which nobody listens: its listener is gone.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+fn link(name: &str) -> Json {
+    json!({ "name": name, "kind": "http_pull", "address": nowhere(), "streams": ["a.*"] })
+}
+
+struct Operated {
+    node: Node,
+    token: String,
+}
+
+impl Operated {
+    async fn start(config: &Config, token: Option<String>) -> Self {
+        let node = Node::start(config.clone()).await.unwrap();
+        let new = node.new_token().map(str::to_owned);
+        let token = token.or(new).unwrap();
+        Self { node, token }
+    }
+
+    async fn change(&self, method: &str, path: &str, body: &Json) -> Answer {
+        let credential = format!("Bearer {}", self.token);
+        let fields = [("Authorization", credential.as_str())];
+        let body = body.to_string();
+        send(&self.node, method, path, &fields, body.as_bytes()).await
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let links = get(&self.node, "/api/v1/links").await.json();
+        let links = links["links"].as_array().unwrap();
+        links
+            .iter()
+            .map(|link| link["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+#[test]
+fn links_are_added_and_removed_and_outlive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    block(async {
+        let node = Operated::start(&config, None).await;
+        let body = link("a").to_string();
+        let answer = send(&node.node, "POST", "/api/v1/links", &[], body.as_bytes()).await;
+        assert_eq!(answer.status, 401, "{answer:?}");
+        let made = node.change("POST", "/api/v1/links", &link("a")).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        assert_eq!(made.json()["selects"], json!(["a.*"]));
+        assert_eq!(made.json()["configured"], false);
+        assert_eq!(
+            node.change("POST", "/api/v1/links", &link("b"))
+                .await
+                .status,
+            201
+        );
+        let again = node.change("POST", "/api/v1/links", &link("a")).await;
+        assert_eq!(again.status, 409, "{again:?}");
+        assert!(
+            again.json()["hint"]
+                .as_str()
+                .unwrap()
+                .contains("another name")
+        );
+        let entity = get(&node.node, "/api/v1/entities/urn%3Achappe%3Alink%3Aa")
+            .await
+            .json();
+        assert_eq!(entity["name"], "a");
+        let gone = node.change("DELETE", "/api/v1/links/b", &Json::Null).await;
+        assert_eq!(gone.status, 204, "{gone:?}");
+        let token = node.token.clone();
+        node.node.shutdown().await.unwrap();
+
+        let node = Operated::start(&config, Some(token)).await;
+        assert_eq!(node.names().await, ["a"]);
+        let metrics = get(&node.node, "/metrics").await.body;
+        assert!(
+            metrics.contains("chappe_link_connected{link=\"a\"} 0"),
+            "{metrics}"
+        );
+        node.change("DELETE", "/api/v1/links/a", &Json::Null).await;
+        let metrics = get(&node.node, "/metrics").await.body;
+        assert!(!metrics.contains("link=\"a\""), "{metrics}");
+        node.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_a_link_is_refused_with_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    block(async {
+        let node = Operated::start(&config, None).await;
+        node.change("POST", "/api/v1/links", &link("ward-3")).await;
+        let mut wrong = Vec::new();
+        for (key, value, status, says) in [
+            ("name", json!("Ward 3"), 422, "name"),
+            ("address", json!("tcp://127.0.0.1:1"), 422, "address"),
+            ("streams", json!([]), 422, "streams"),
+            ("kind", json!("carrier_pigeon"), 400, "carrier_pigeon"),
+            ("colour", json!("red"), 400, "colour"),
+        ] {
+            let mut body = link("b");
+            body[key] = value;
+            let answer = node.change("POST", "/api/v1/links", &body).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+            assert!(answer.body.contains(says), "{answer:?}");
+            wrong.push(key);
+        }
+        assert_eq!(node.names().await, ["ward-3"], "{wrong:?} changed nothing");
+        let near = get(&node.node, "/api/v1/links/ward-2").await;
+        assert_eq!(near.status, 404);
+        assert!(near.json()["hint"].as_str().unwrap().contains("ward-3"));
+        let letters = get(&node.node, "/api/v1/links/ward-3/dead-letters")
+            .await
+            .json();
+        assert_eq!(letters, json!({ "dead_letters": [], "truncated": false }));
+        let path = "/api/v1/links/ward-3/dead-letters/send-again";
+        let done = node
+            .change("POST", path, &json!({ "numbers": [7] }))
+            .await
+            .json();
+        assert_eq!(
+            (done["done"].as_u64(), &done["refused"][0]["number"]),
+            (Some(0), &json!(7))
+        );
+        let all = node.change("POST", path, &json!({})).await.json();
+        assert_eq!(all, json!({ "done": 0, "refused": [] }));
+        node.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn what_stands_in_the_configuration_stays_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.links = vec![serde_json::from_value(link("fixed")).unwrap()];
+    block(async {
+        let node = Operated::start(&config, None).await;
+        let shown = get(&node.node, "/api/v1/links/fixed").await.json();
+        assert_eq!(shown["configured"], true);
+        let kept = node
+            .change("DELETE", "/api/v1/links/fixed", &Json::Null)
+            .await;
+        assert_eq!(kept.status, 409, "{kept:?}");
+        assert!(kept.json()["hint"].as_str().unwrap().contains("node.toml"));
+        assert_eq!(node.names().await, ["fixed"]);
+        node.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn the_directory_tells_each_stream_with_its_structure() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let field = |name: &str| Field {
+        name: name.into(),
+        field_type: FieldType::Double,
+        unit: Some("Cel".into()),
+        observed_property: None,
+        description: None,
+    };
+    block(async {
+        let node = Node::start(config).await.unwrap();
+        for name in ["ward.bed1", "ward.bed2", "hall"] {
+            let schema = StreamSchema {
+                fields: vec![field("temperature")],
+                ..StreamSchema::default()
+            };
+            let element = StreamElement {
+                position: Position::default(),
+                source_time: Timestamp(1),
+                receive_time: Timestamp(1),
+                key: None,
+                values: vec![Value::Double(21.5)],
+                quality: Quality::Good,
+                origin: None,
+            };
+            node.store(name, &schema, &[element]).await.unwrap();
+        }
+        let all = get(&node, "/api/v1/directory?prefix=ward.").await.json();
+        let names: Vec<_> = all["streams"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|s| &s["name"])
+            .collect();
+        assert_eq!(names, ["ward.bed1", "ward.bed2"]);
+        let one = get(&node, "/api/v1/directory/hall").await.json();
+        assert_eq!(one["fields"][0]["name"], "temperature");
+        assert_eq!(one["fields"][0]["unit"], "Cel");
+        assert_eq!((&one["level"], &one["last"]), (&json!("power"), &json!(1)));
+        assert_eq!(get(&node, "/api/v1/directory/hal").await.status, 404);
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn addresses_of_the_exchange_are_taken_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    for address in [
+        &mut config.exchange.listen,
+        &mut config.exchange.publish,
+        &mut config.exchange.directory,
+    ] {
+        *address = "127.0.0.1:0".to_owned();
+    }
+    config.exchange.allowed_keys = vec!["ab".repeat(32)];
+    block(async {
+        let node = Node::start(config.clone()).await.unwrap();
+        let listening = get(&node, "/api/v1/links").await.json()["listening"].clone();
+        let me = get(&node, "/api/v1/node").await.json();
+        assert_eq!(listening["curve_key"], me["curve_key"]);
+        for (what, address) in node.listening() {
+            assert_eq!(listening[what], address.as_str());
+            assert!(address.starts_with("tcp://127.0.0.1:") && !address.ends_with(":0"));
+        }
+        assert_eq!(node.listening().len(), 3);
+        // The address is taken: another node says so, with the key.
+        let taken = node.listening()[0].1.clone();
+        let other = tempfile::tempdir().unwrap();
+        config.data_directory = other.path().join("data");
+        config.exchange.listen = taken.strip_prefix("tcp://").unwrap().to_owned();
+        let error = Node::start(config).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("exchange.listen: "),
+            "{error}"
+        );
+        node.shutdown().await.unwrap();
+    });
+}
