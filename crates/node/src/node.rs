@@ -27,6 +27,10 @@ const FOLLOW_RECORDS: usize = 256;
 /// Bytes that wait for the log; more is refused, and whoever brings elements waits.
 const QUEUE_BYTES: usize = 4 << 20;
 
+/// Turns of the runtime at the end, so that tasks that were told to end let go of the data directory;
+/// reason: a task that owns tasks ends a turn before them, and they lie three deep.
+const LAST_TURNS: usize = 16;
+
 /// A running node. Dropping it ends it without order; see [`Node::shutdown`].
 pub struct Node {
     app: App,
@@ -138,6 +142,12 @@ impl Node {
         self.app.url()
     }
 
+    /// Its links, both ways. What is added here does not outlive a restart.
+    #[must_use]
+    pub fn links(&self) -> Option<&chappe_wrappers::links::Links> {
+        self.app.exchange.get().map(crate::links::Exchange::links)
+    }
+
     /// Where other nodes read here over ZeroMQ: what (sessions, publish, directory), and the address.
     #[must_use]
     pub fn listening(&self) -> Vec<(&'static str, String)> {
@@ -235,6 +245,9 @@ impl Node {
         for store in stores {
             let closed = tokio::task::spawn_blocking(move || store.close()).await;
             closed.unwrap_or(Err(chappe_log::Error::Closed))?;
+        }
+        for _ in 0..LAST_TURNS {
+            tokio::task::yield_now().await;
         }
         Ok(())
     }

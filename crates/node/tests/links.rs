@@ -199,7 +199,7 @@ fn the_directory_tells_each_stream_with_its_structure() {
             };
             node.store(name, &schema, &[element]).await.unwrap();
         }
-        let all = get(&node, "/api/v1/directory?prefix=ward.").await.json();
+        let all = get(&node, "/api/v1/directory?streams=ward.*").await.json();
         let names: Vec<_> = all["streams"]
             .as_array()
             .unwrap()

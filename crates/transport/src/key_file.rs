@@ -86,6 +86,17 @@ pub fn read(path: &Path) -> Result<Option<Key>, Error> {
     Ok(Some(key))
 }
 
+/// Reads a secret from a file that must be there, and its owner's alone.
+///
+/// # Errors
+/// When it is not there, or not its owner's alone.
+pub fn read_secret(path: &Path) -> Result<String, Error> {
+    read_text(path)?.ok_or_else(|| Error::Io {
+        path: path.to_owned(),
+        source: io::ErrorKind::NotFound.into(),
+    })
+}
+
 /// Reads a file that must be its owner's alone, or says that there is none.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     let io = |source| Error::Io {

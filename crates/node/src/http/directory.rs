@@ -1,11 +1,17 @@
 //! The directory: which streams there are to be read, with their structure. A face of the registry's
 //! streams, in the form that other nodes and programs ask for.
 
+use std::net::SocketAddr;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chappe_wrappers::links::{LinkError, Selection};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::exchange;
 use super::params::{Name, Params};
 use super::problem::Problem;
 use super::streams::{Field, find, level_word};
@@ -65,20 +71,38 @@ impl Described {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Part {
-    /// Only streams whose names begin so.
-    prefix: Option<String>,
+    /// Only this stream, or those whose names begin so, with `*` behind it.
+    streams: Option<String>,
+    /// xml, postcard or message_pack: as links between nodes read it, instead of JSON.
+    serialization: Option<String>,
 }
 
 /// The streams that can be read here, with their structure.
 #[utoipa::path(get, path = "/api/v1/directory", tag = "links", params(Part),
-    responses((status = 200, body = Directory)))]
-pub(super) async fn list(State(app): State<App>, Params(part): Params<Part>) -> Json<Directory> {
-    let prefix = part.prefix.unwrap_or_default();
+    responses((status = 200, body = Directory), (status = 400, body = Problem)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Params(part): Params<Part>,
+) -> Result<Response, Problem> {
+    let streams = part.streams.unwrap_or_default();
+    if let Some(word) = part.serialization {
+        let serialization = exchange::serialization(&word)?;
+        let links = app.exchange()?.links();
+        let answer = links.http_directory(&streams, serialization, &exchange::reader(peer));
+        let answer = answer.map_err(exchange::refused)?;
+        let kind = serialization.media_type();
+        return Ok(([(header::CONTENT_TYPE, kind)], answer).into_response());
+    }
     let mut entries = app.catalogue.entries();
-    entries.retain(|entry| entry.name.starts_with(&prefix));
-    Json(Directory {
-        streams: entries.iter().map(|entry| Described::of(entry)).collect(),
-    })
+    if !streams.is_empty() {
+        let wanted: Selection = streams
+            .parse()
+            .map_err(|error: LinkError| Problem::bad_request(error.to_string()))?;
+        entries.retain(|entry| wanted.takes(&entry.name));
+    }
+    let streams = entries.iter().map(|entry| Described::of(entry)).collect();
+    Ok(Json(Directory { streams }).into_response())
 }
 
 /// One stream of the directory, by its name.

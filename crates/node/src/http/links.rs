@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use chappe_stream::Timestamp;
 use chappe_wrappers::links::{
     DeadLetter, LinkConfig, LinkError, LinkState, LinkStatus, PeerStatus, StreamStatus,
 };
@@ -140,6 +141,10 @@ pub(crate) struct Peer {
     kind: &'static str,
     /// The streams that it reads.
     streams: Vec<String>,
+    /// Since when (RFC 3339).
+    since: String,
+    /// Elements a second, lately.
+    rate_per_s: f64,
     /// Elements sent.
     sent: u64,
     /// Elements sent again.
@@ -230,6 +235,8 @@ impl Peer {
             key: status.key,
             kind: status.kind.as_str(),
             streams: status.streams,
+            since: rfc3339(Timestamp(status.since_ns)),
+            rate_per_s: status.rate_per_s,
             sent: status.sent,
             sent_again: status.sent_again,
             acknowledged: status.acknowledged,
@@ -373,7 +380,7 @@ impl Letter {
             origin: letter.origin.map(|position| position.to_string()),
             reason: letter.reason.as_str(),
             text: letter.text,
-            received_at: rfc3339(chappe_stream::Timestamp(letter.received_ns)),
+            received_at: rfc3339(Timestamp(letter.received_ns)),
             bytes: letter.bytes,
         }
     }
@@ -450,6 +457,7 @@ pub(super) async fn act_on_letters(
     let meant: Numbers = params::json(&app, body).await?;
     let links = app.exchange()?.links().clone();
     let fail = |error: LinkError| refused(&app, error.into());
+    links.show(&name).map_err(fail)?;
     let numbers = match meant.numbers {
         Some(numbers) => numbers,
         None => {
@@ -465,7 +473,6 @@ pub(super) async fn act_on_letters(
                 .collect()
         }
     };
-    links.show(&name).map_err(fail)?;
     let mut done = Done {
         done: 0,
         refused: Vec::new(),
@@ -473,9 +480,10 @@ pub(super) async fn act_on_letters(
     for number in numbers {
         let result = match verb.as_str() {
             "send-again" => links.send_again(&name, number).await,
+            "discard" => links.discard(&name, Some(&[number])),
             _ => {
                 let detail = format!("{verb:?} cannot be done with dead letters");
-                return Err(Problem::not_found(detail).hint("send-again"));
+                return Err(Problem::not_found(detail).hint("send-again or discard"));
             }
         };
         match result {

@@ -6,6 +6,7 @@ mod devices;
 mod directory;
 mod element;
 mod entities;
+mod exchange;
 mod guard;
 mod links;
 mod live;
@@ -60,6 +61,19 @@ pub(crate) fn router(app: App) -> Router {
         .route(
             "/links/{name}/dead-letters/{verb}",
             axum::routing::post(links::act_on_letters),
+        )
+        .route("/exchange/streams/{name}", get(exchange::pull))
+        .route(
+            "/exchange/subscriptions",
+            axum::routing::post(exchange::subscribe),
+        )
+        .route(
+            "/exchange/subscriptions/{id}",
+            axum::routing::put(exchange::renew).delete(exchange::end),
+        )
+        .route(
+            "/exchange/contact-points/{link}/{secret}",
+            axum::routing::post(exchange::take).put(exchange::confirm),
         )
         .route("/directory", get(directory::list))
         .route("/directory/{name}", get(directory::one))

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use utoipa::OpenApi;
 
-use super::{devices, directory, entities, links, live, node, query, sensors, streams};
+use super::{devices, directory, entities, exchange, links, live, node, query, sensors, streams};
 use crate::shared::App;
 
 #[derive(OpenApi)]
@@ -43,6 +43,12 @@ use crate::shared::App;
         links::delete,
         links::dead_letters,
         links::act_on_letters,
+        exchange::pull,
+        exchange::subscribe,
+        exchange::renew,
+        exchange::end,
+        exchange::take,
+        exchange::confirm,
         directory::list,
         directory::one,
     )

@@ -95,7 +95,10 @@ impl LinkHost for Host {
 
     fn notice(&self, notice: LinkNotice) {
         if let Some(app) = self.0.upgrade() {
-            let (link, text) = words(&notice);
+            let (link, text) = (notice.link(), notice.to_string());
+            // The subject is shown beside it.
+            let rest = text.strip_prefix(&format!("link {link}"));
+            let text = rest.map_or(&*text, |rest| rest.trim_start_matches([':', ' ']));
             app.notices.tell(NoticeKind::Link, link, text);
         }
     }
@@ -111,6 +114,13 @@ impl LinkHost for Host {
         app.map_or_else(AddressPolicy::default, |app| {
             crate::devices::policy(&app.config.discovery)
         })
+    }
+
+    fn contact_base(&self) -> Option<String> {
+        // An origin can only come to an address that is one, and trusts no certificate of ours.
+        let app = self.0.upgrade()?;
+        let reachable = app.tls.is_none() && !app.address.ip().is_unspecified();
+        reachable.then(|| app.url())
     }
 
     fn now(&self) -> Timestamp {
@@ -160,46 +170,4 @@ pub(super) fn entity(link: &LinkConfig) -> Entity {
         .triples
         .push(Triple::new(subject, vocabulary::ADDRESS, address));
     entity
-}
-
-/// The link that a notice is about, and the notice in words.
-fn words(notice: &LinkNotice) -> (&str, String) {
-    match notice {
-        LinkNotice::Connected { link } => (link, "connected".to_owned()),
-        LinkNotice::Disconnected { link, why, .. } => (link, format!("disconnected: {why}")),
-        LinkNotice::Refused { link, stream, why } => {
-            (link, format!("the origin refuses {stream}: {why}"))
-        }
-        LinkNotice::Rollback {
-            link,
-            stream,
-            have,
-            kept,
-            next,
-        } => {
-            let kept = kept.as_deref().unwrap_or("nothing");
-            let text = format!(
-                "the origin of {stream} went back: here is {have}, both have {kept}, it goes on \
-                 with {next}"
-            );
-            (link, text)
-        }
-        LinkNotice::Lost {
-            link,
-            stream,
-            reason,
-            elements,
-        } => {
-            let reason = reason.as_str().replace('_', " ");
-            (
-                link,
-                format!("{elements} elements of {stream} are lost: {reason}"),
-            )
-        }
-        LinkNotice::DeadLetter { link, stream, why } => (
-            link,
-            format!("an element of {stream} is among the dead letters: {why}"),
-        ),
-        _ => ("", format!("{notice:?}")),
-    }
 }

@@ -13,13 +13,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chappe_transport::{Hop, key_file};
-use chappe_wrappers::links::{LinkConfig, LinkError, Links, LinksConfig, PeerStatus};
+use chappe_wrappers::links::{
+    LinkConfig, LinkError, Links, LinksConfig, PeerStatus, Reader, ZeromqConfig,
+};
 
 use crate::error::StartError;
 use crate::http::Listening;
 use crate::notices::NoticeKind;
 use crate::shared::App;
 use crate::{catalogue, register};
+use tokio::task::AbortHandle;
+
 use host::Host;
 use kept::Kept;
 pub(crate) use listen::{Sockets, bind};
@@ -39,8 +43,8 @@ pub(crate) struct Exchange {
     links: Links,
     configured: Vec<String>,
     listening: Listening,
-    /// What listens, until it is handed to the links.
-    sockets: Mutex<Option<Sockets>>,
+    /// What serves others over ZeroMQ.
+    serving: Mutex<Vec<AbortHandle>>,
     kept: Kept,
     /// Those added while the node runs, as they are kept; locked while the file is written.
     added: Mutex<Vec<LinkConfig>>,
@@ -85,8 +89,10 @@ impl Exchange {
     /// Ends all links and what is served to others.
     pub(crate) fn close(&self) {
         self.links.close();
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(sockets.take());
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        for task in serving.drain(..) {
+            task.abort();
+        }
     }
 
     /// The links.
@@ -176,7 +182,11 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         ..LinksConfig::default()
     };
     let host = Arc::new(Host::new(app));
-    let links = Links::new(host, app.catalogue.store(), bounds);
+    let zeromq = ZeromqConfig {
+        secret: Some(app.curve.clone()),
+        ..ZeromqConfig::default()
+    };
+    let links = Links::new(host, app.catalogue.store(), bounds, zeromq);
     let kept = Kept::new(&app.config.data_directory);
     let configured: Vec<String> = app
         .config
@@ -190,10 +200,10 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         Vec::new()
     });
     let exchange = Exchange {
+        listening: sockets.listening.clone(),
+        serving: Mutex::new(serve(&links, sockets)),
         links,
         configured,
-        listening: sockets.listening.clone(),
-        sockets: Mutex::new(Some(sockets)),
         kept,
         added: Mutex::new(added.clone()),
     };
@@ -223,7 +233,37 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
     Ok(())
 }
 
+/// Hands what listens to the links.
+fn serve(links: &Links, sockets: Sockets) -> Vec<AbortHandle> {
+    let mut serving = Vec::new();
+    if let Some(router) = sockets.sessions {
+        let links = links.clone();
+        let task = tokio::spawn(async move { links.serve_zeromq(router).await });
+        serving.push(task.abort_handle());
+    }
+    if let Some(publisher) = sockets.publisher {
+        let links = links.clone();
+        let reader = Reader {
+            address: None,
+            key: None,
+        };
+        let task = tokio::spawn(async move { links.publish_zeromq(publisher, reader).await });
+        serving.push(task.abort_handle());
+    }
+    if let Some(reply) = sockets.directory {
+        let links = links.clone();
+        let task = tokio::spawn(async move { links.serve_directory(reply).await });
+        serving.push(task.abort_handle());
+    }
+    serving
+}
+
 /// The link with the token that its file holds, if it names one.
 fn with_token(link: &LinkConfig) -> Result<LinkConfig, ChangeError> {
-    Ok(link.clone())
+    let mut link = link.clone();
+    if let Some(path) = link.token_file.take() {
+        let text = key_file::read_secret(&path)?;
+        link.token = Some(text.trim().to_owned());
+    }
+    Ok(link)
 }

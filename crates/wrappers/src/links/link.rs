@@ -106,6 +106,9 @@ impl Link {
 
     /// It is ended, or about to be connected.
     pub(crate) fn end(&self, state: LinkState) {
+        if let (LinkState::Ended, Some(contact)) = (state, &self.contact) {
+            contact.close();
+        }
         self.live().state = state;
     }
 

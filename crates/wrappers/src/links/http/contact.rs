@@ -42,6 +42,12 @@ impl ContactPoint {
         inlets.get(stream).cloned()
     }
 
+    /// The link ends: receiving ends hold it, and it holds them.
+    pub(crate) fn close(&self) {
+        let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
+        inlets.clear();
+    }
+
     /// A stream is about to be subscribed to.
     pub(super) fn put(&self, stream: &str, inlet: Inlet) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);

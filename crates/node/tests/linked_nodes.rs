@@ -1,0 +1,437 @@
+//! Goal: two real nodes, linked: each kind brings every element once, through a restart of either
+//! side and through cutting; a link can be removed while it runs; a local virtual sensor binds to
+//! what a link brings; CURVE lets in who is named and nobody else; TLS by fingerprint.
+//! Method: nodes in this process on loopback; what was stored at the origin is compared with what is
+//! stored at the subscriber, waiting with a bound.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use chappe_stream::{
+    Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
+};
+use chappe_wrappers::links::{LinkConfig, LinkState};
+use common::{config, get, send};
+use serde_json::{Value as Json, json};
+
+/// How long something may take that has to happen; generous, since tests share a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    chappe_node::runtime().unwrap().block_on(future)
+}
+
+/// Waits until something is so.
+async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let all = async {
+        while !is_so().await {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, all).await;
+    assert!(done.is_ok(), "{what}: not within {PATIENCE:?}");
+}
+
+fn schema() -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: "temperature".into(),
+            field_type: FieldType::Double,
+            unit: Some("Cel".into()),
+            observed_property: None,
+            description: None,
+        }],
+        ..StreamSchema::default()
+    }
+}
+
+/// Stores elements with these numbers as values at the origin.
+async fn produce(node: &Node, stream: &str, numbers: std::ops::Range<u32>) {
+    let elements: Vec<StreamElement> = numbers
+        .map(|number| StreamElement {
+            position: Position::default(),
+            source_time: Timestamp(i64::from(number) * 1_000_000),
+            receive_time: Timestamp(i64::from(number) * 1_000_000),
+            key: None,
+            values: vec![Value::Double(f64::from(number))],
+            quality: Quality::Good,
+            origin: None,
+        })
+        .collect();
+    node.store(stream, &schema(), &elements).await.unwrap();
+}
+
+/// The values of a stream as a node has stored them, in their order.
+async fn values(node: &Node, stream: &str) -> Vec<f64> {
+    let path = format!("/api/v1/streams/{stream}/elements?after=0:0&limit=10000");
+    let answer = get(node, &path).await;
+    if answer.status != 200 {
+        return Vec::new();
+    }
+    let body = answer.json();
+    let elements = body["elements"].as_array().unwrap();
+    elements
+        .iter()
+        .map(|one| one["values"]["temperature"].as_f64().unwrap())
+        .collect()
+}
+
+fn wanted(numbers: std::ops::Range<u32>) -> Vec<f64> {
+    numbers.map(f64::from).collect()
+}
+
+/// The origin listens at the same addresses after a restart.
+fn origin_config(directory: &Path) -> Config {
+    let mut config = config(directory);
+    config.name = "origin".into();
+    config.exchange.listen = "127.0.0.1:0".into();
+    config.exchange.publish = "127.0.0.1:0".into();
+    config.exchange.directory = "127.0.0.1:0".into();
+    config
+}
+
+/// Fixes the addresses that a node took, for its next start.
+fn fix(config: &mut Config, node: &Node) {
+    config.http.listen = node.address();
+    let address = |what: &str| {
+        let listening = node.listening();
+        let (_, address) = listening
+            .into_iter()
+            .find(|(name, _)| *name == what)
+            .unwrap();
+        address.strip_prefix("tcp://").unwrap().to_owned()
+    };
+    config.exchange.listen = address("sessions");
+    config.exchange.publish = address("publish");
+    config.exchange.directory = address("directory");
+}
+
+fn link(kind: &str, origin: &Node) -> LinkConfig {
+    let listening = |what: &str| {
+        let found = origin
+            .listening()
+            .into_iter()
+            .find(|(name, _)| *name == what);
+        found.unwrap().1
+    };
+    let mut link = json!({ "name": "origin", "kind": kind, "streams": ["ward.*"] });
+    link["address"] = match kind {
+        "zeromq" => json!(listening("sessions")),
+        "zeromq_best_effort" => json!(listening("publish")),
+        _ => json!(origin.url()),
+    };
+    if kind == "zeromq_best_effort" {
+        link["directory"] = json!(listening("directory"));
+    }
+    serde_json::from_value(link).unwrap()
+}
+
+async fn state(node: &Node, name: &str) -> Json {
+    get(node, &format!("/api/v1/links/{name}")).await.json()
+}
+
+async fn connected(node: &Node) {
+    until("a connected link", || async {
+        node.links().unwrap().show("origin").unwrap().state == LinkState::Connected
+    })
+    .await;
+}
+
+/// Everything, through restarts of both sides.
+fn each_element_once(kind: &'static str) {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    block(async {
+        let mut at_origin = origin_config(there.path());
+        let origin = Node::start(at_origin.clone()).await.unwrap();
+        fix(&mut at_origin, &origin);
+        produce(&origin, "ward.bed1", 0..300).await;
+        let mut at_subscriber = config(here.path());
+        at_subscriber.links = vec![link(kind, &origin)];
+        let subscriber = Node::start(at_subscriber.clone()).await.unwrap();
+        // The contact point is the same after the restart.
+        at_subscriber.http.listen = subscriber.address();
+        until("what was there before", || async {
+            values(&subscriber, "ward.bed1").await == wanted(0..300)
+        })
+        .await;
+        produce(&origin, "ward.bed1", 300..400).await;
+        produce(&origin, "ward.bed2", 0..50).await;
+        until("what came live, and a new stream", || async {
+            values(&subscriber, "ward.bed1").await == wanted(0..400)
+                && values(&subscriber, "ward.bed2").await == wanted(0..50)
+        })
+        .await;
+        let readers = get(&origin, "/api/v1/links").await.json()["peers"].clone();
+        assert_eq!(readers[0]["kind"], kind, "{readers}");
+        let entity = "/api/v1/entities/urn%3Achappe%3Astream%3Award.bed1";
+        until("a registered stream", || async {
+            get(&subscriber, entity).await.status == 200
+        })
+        .await;
+
+        subscriber.shutdown().await.unwrap();
+        produce(&origin, "ward.bed1", 400..500).await;
+        let subscriber = Node::start(at_subscriber).await.unwrap();
+        until("what came while the subscriber was away", || async {
+            values(&subscriber, "ward.bed1").await == wanted(0..500)
+        })
+        .await;
+
+        origin.shutdown().await.unwrap();
+        until("a link that is told to be down", || async {
+            let link = state(&subscriber, "origin").await;
+            link["state"] != "connected" && link["last_error"].is_string()
+        })
+        .await;
+        let origin = Node::start(at_origin).await.unwrap();
+        produce(&origin, "ward.bed1", 500..600).await;
+        until("what came after the origin's restart", || async {
+            values(&subscriber, "ward.bed1").await == wanted(0..600)
+        })
+        .await;
+        let link = state(&subscriber, "origin").await;
+        assert_eq!(link["lost"], json!({}), "{link}");
+        assert!(link["reconnects"].as_u64().unwrap() > 0, "{link}");
+        subscriber.shutdown().await.unwrap();
+        origin.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn sessions_bring_each_element_once() {
+    each_element_once("zeromq");
+}
+
+#[test]
+fn http_pull_brings_each_element_once() {
+    each_element_once("http_pull");
+}
+
+#[test]
+fn http_push_brings_each_element_once() {
+    each_element_once("http_push");
+}
+
+#[test]
+fn best_effort_brings_what_comes_and_counts_what_it_misses() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    block(async {
+        let origin = Node::start(origin_config(there.path())).await.unwrap();
+        produce(&origin, "ward.bed1", 0..1).await;
+        let mut at_subscriber = config(here.path());
+        at_subscriber.links = vec![link("zeromq_best_effort", &origin)];
+        let subscriber = Node::start(at_subscriber).await.unwrap();
+        connected(&subscriber).await;
+        // What was published before the subscription reached the publisher is not sent again: so
+        // produced until something arrives.
+        let mut next = 1;
+        while values(&subscriber, "ward.bed1").await.is_empty() {
+            produce(&origin, "ward.bed1", next..next + 1).await;
+            next += 1;
+            tokio::time::sleep(LOOK).await;
+            assert!(next < 5_000, "nothing arrives");
+        }
+        produce(&origin, "ward.bed1", next..next + 100).await;
+        until("what came live", || async {
+            values(&subscriber, "ward.bed1").await.last() == Some(&f64::from(next + 99))
+        })
+        .await;
+        let stored = values(&subscriber, "ward.bed1").await;
+        let once: BTreeSet<u64> = stored.iter().map(|value| value.to_bits()).collect();
+        assert_eq!(once.len(), stored.len(), "none twice");
+        assert!(stored.is_sorted_by(|one, other| one < other));
+        subscriber.shutdown().await.unwrap();
+        origin.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_sensor_binds_to_what_a_link_brings_and_a_link_is_removed_while_it_runs() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = "name = \"doubled\"\n[[source]]\nalias = \"bed\"\nstream = \"far.ward.bed1\"\n\
+                window = 1\nslide = 1\n[output]\nsql = \"select temperature * 2 as t from bed\"\n\
+                [[output.field]]\nname = \"t\"\ntype = \"double\"\n";
+    block(async {
+        let origin = Node::start(origin_config(there.path())).await.unwrap();
+        produce(&origin, "ward.bed1", 0..10).await;
+        let at_subscriber = config(here.path());
+        std::fs::create_dir_all(&at_subscriber.sensors_directory).unwrap();
+        std::fs::write(at_subscriber.sensors_directory.join("doubled.toml"), file).unwrap();
+        let subscriber = Node::start(at_subscriber).await.unwrap();
+        let token = format!("Bearer {}", subscriber.new_token().unwrap());
+        let fields = [("Authorization", token.as_str())];
+        let mut body = serde_json::to_value(link("zeromq", &origin)).unwrap();
+        body["as_prefix"] = json!("far");
+        let body = body.to_string();
+        let added = send(
+            &subscriber,
+            "POST",
+            "/api/v1/links",
+            &fields,
+            body.as_bytes(),
+        )
+        .await;
+        assert_eq!(added.status, 201, "{added:?}");
+        until("a bound sensor", || async {
+            let sensor = get(&subscriber, "/api/v1/virtual-sensors/doubled")
+                .await
+                .json();
+            sensor["state"] == "running"
+        })
+        .await;
+        // The sensor may take what came before it was bound, or not: so produced until it speaks.
+        let outputs = "/api/v1/streams/doubled/elements?after=0:0";
+        let mut next = 10;
+        until("an output", || {
+            next += 1;
+            let (origin, subscriber) = (&origin, &subscriber);
+            async move {
+                produce(origin, "ward.bed1", next..next + 1).await;
+                let body = get(subscriber, outputs).await.json();
+                !body["elements"].as_array().unwrap().is_empty()
+            }
+        })
+        .await;
+
+        let stored = values(&subscriber, "far.ward.bed1").await.len();
+        let removed = send(&subscriber, "DELETE", "/api/v1/links/origin", &fields, b"").await;
+        assert_eq!(removed.status, 204, "{removed:?}");
+        until("no reader at the origin", || async {
+            get(&origin, "/api/v1/links").await.json()["peers"] == json!([])
+        })
+        .await;
+        assert!(values(&subscriber, "far.ward.bed1").await.len() >= stored);
+        until("a sensor that waits", || async {
+            let sensor = get(&subscriber, "/api/v1/virtual-sensors/doubled")
+                .await
+                .json();
+            sensor["state"] == "waiting"
+        })
+        .await;
+        // Added again it goes on where it was.
+        let added = send(
+            &subscriber,
+            "POST",
+            "/api/v1/links",
+            &fields,
+            body.as_bytes(),
+        )
+        .await;
+        assert_eq!(added.status, 201, "{added:?}");
+        produce(&origin, "ward.bed1", next + 1..next + 2).await;
+        let all = values(&origin, "ward.bed1").await;
+        until("all elements, once", || async {
+            values(&subscriber, "far.ward.bed1").await == all
+        })
+        .await;
+        subscriber.shutdown().await.unwrap();
+        origin.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn only_named_keys_read_with_curve() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let stranger = tempfile::tempdir().unwrap();
+    block(async {
+        // A first start makes the keys.
+        let at_subscriber = config(here.path());
+        Node::start(at_subscriber.clone())
+            .await
+            .unwrap()
+            .shutdown()
+            .await
+            .unwrap();
+        let known = chappe_node::recognized(&at_subscriber).unwrap().unwrap();
+        let mut at_origin = origin_config(there.path());
+        at_origin.exchange.allowed_keys = vec![known.curve_key];
+        let origin = Node::start(at_origin.clone()).await.unwrap();
+        produce(&origin, "ward.bed1", 0..20).await;
+        let mut link = link("zeromq", &origin);
+        link.server_key = Some(
+            chappe_node::recognized(&at_origin)
+                .unwrap()
+                .unwrap()
+                .curve_key,
+        );
+        let run = |directory: &Path| {
+            let mut config = config(directory);
+            config.links = vec![link.clone()];
+            Node::start(config)
+        };
+        let subscriber = run(here.path()).await.unwrap();
+        until("what the named key reads", || async {
+            values(&subscriber, "ward.bed1").await == wanted(0..20)
+        })
+        .await;
+        let other = run(stranger.path()).await.unwrap();
+        until("an error", || async {
+            state(&other, "origin").await["last_error"].is_string()
+        })
+        .await;
+        assert!(values(&other, "ward.bed1").await.is_empty());
+        let drops = get(&origin, "/api/v1/drops").await.json();
+        let at_exchange = |drop: &Json| drop["at_hop"] == "exchange";
+        assert!(
+            drops["drops"].as_array().unwrap().iter().any(at_exchange),
+            "{drops}"
+        );
+        for node in [subscriber, other, origin] {
+            node.shutdown().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_pull_over_tls_trusts_one_fingerprint_and_needs_the_token() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    block(async {
+        let mut at_origin = config(there.path());
+        at_origin.http.tls.self_signed = true;
+        at_origin.access.read = chappe_node::config::Read::Token;
+        let origin = Node::start(at_origin).await.unwrap();
+        produce(&origin, "ward.bed1", 0..20).await;
+        let token = origin.new_token().unwrap().to_owned();
+        let fingerprint = origin.fingerprint().unwrap();
+        let run = |name: &str, fingerprint: &str, token: &str| {
+            let mut config = config(&here.path().join(name));
+            let link = json!({ "name": "origin", "kind": "http_pull", "streams": ["ward.*"],
+                "address": origin.url(), "fingerprint": fingerprint, "token": token });
+            config.links = vec![serde_json::from_value(link).unwrap()];
+            Node::start(config)
+        };
+        let subscriber = run("right", &fingerprint, &token).await.unwrap();
+        until("what is read", || async {
+            values(&subscriber, "ward.bed1").await == wanted(0..20)
+        })
+        .await;
+        let strange = "ab".repeat(32);
+        for (name, fingerprint, token, says) in [
+            (
+                "wrong-fingerprint",
+                strange.as_str(),
+                token.as_str(),
+                "fingerprint",
+            ),
+            ("wrong-token", fingerprint.as_str(), "x", "token"),
+        ] {
+            let other = run(name, fingerprint, token).await.unwrap();
+            until("an error", || async {
+                state(&other, "origin").await["last_error"].is_string()
+            })
+            .await;
+            let link = state(&other, "origin").await;
+            let told = format!("{} {}", link["last_error"], link["hint"]);
+            assert!(told.contains(says), "{told}");
+            other.shutdown().await.unwrap();
+        }
+        subscriber.shutdown().await.unwrap();
+        origin.shutdown().await.unwrap();
+    });
+}
