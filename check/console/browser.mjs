@@ -1,7 +1,8 @@
 // Goal: the console shows what the demonstration does. Six devices are seen, a chart moves and
 // stops when it is paused, the registry finds, a virtual sensor is rebound after its device was
 // killed and another one was started, and a hostile name is text. Nothing comes from a foreign
-// host, nothing breaks the content security policy, no page is wider than the screen.
+// host, nothing breaks the content security policy, no page is wider than the screen. A second node
+// reads the streams over a link that is cut, slowed and mended, and both pages of links show it.
 // Method: the real program, Chromium by playwright-core. Screenshots of every page at both widths
 // in both schemes and results.json go to the output folder.
 
@@ -10,6 +11,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { end, lives, startDemo, startDevice, until } from './demo.mjs';
+import { seesLinks, seesReader, startRelay, startSubscriber } from './links.mjs';
 
 const { chromium } = await import(process.env.PLAYWRIGHT ?? 'playwright-core');
 const [chappe, out] = process.argv.slice(2);
@@ -226,6 +228,7 @@ async function photographs(browser, demo, ecg) {
     'streams?view=sql',
     'sensors',
     'sensors/heart-rate',
+    'links',
     'dropped',
     'node',
   ];
@@ -253,6 +256,42 @@ async function photographs(browser, demo, ecg) {
     }
   }
   return `${pages.length * 4} screenshots`;
+}
+
+/** A second node that reads this one's streams: both pages of links, while the line is cut. */
+async function links(browser, demo, extra) {
+  const relay = await startRelay(new URL(demo.address).port);
+  const node = await startSubscriber(chappe, join(out, `subscriber-${process.pid}`), relay);
+  extra.push({ child: node.child, text: () => node.text });
+  const page = await newPage(browser, node, 1280, 'light');
+  const photograph = async (name) => {
+    for (const width of [1280, 390]) {
+      for (const scheme of ['light', 'dark']) {
+        await page.setViewportSize({ width, height: width > 800 ? 800 : 844 });
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.waitForTimeout(300);
+        const over = await page.evaluate(
+          () => document.documentElement.scrollWidth - window.innerWidth,
+        );
+        check(over <= 0, `${name} at ${width} is ${over} pixels too wide`);
+        await page.screenshot({ path: join(out, `${name}-${width}-${scheme}.png`), fullPage: true });
+      }
+    }
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.emulateMedia({ colorScheme: 'light' });
+  };
+  try {
+    const there = await seesLinks(page, node, relay, photograph);
+    const at = await newPage(browser, demo, 1280, 'light');
+    const here = await seesReader(at, demo);
+    await at.screenshot({ path: join(out, 'links-reader.png'), fullPage: true });
+    await at.context().close();
+    return `${there}; at the origin: ${here}`;
+  } finally {
+    await page.context().close();
+    await end(node.child);
+    relay.end();
+  }
 }
 
 async function endsWell(demo) {
@@ -303,6 +342,7 @@ async function all(browser, demo, extra) {
   await step('a chart moves, pauses and is read by keyboard', () => seesMovement(page, ecg));
   await step('the registry is searched', () => findsInRegistry(page));
   await step('every page, both widths, both schemes', () => photographs(browser, demo, ecg));
+  await step('a link: its rate, a cut, a lag, connected again', () => links(browser, demo, extra));
   await step('a virtual sensor is rebound', () => rebinds(page, demo, extra));
   await step('a hostile name is text', () => showsHostileNameAsText(page, extra));
   await step('no fault of a page', async () => {

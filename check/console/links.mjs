@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline';
 
 import { until } from './demo.mjs';
 
-const SLOW_BYTES = 512;
+const SLOW_BYTES = 48;
 const SLOW_EVERY_MS = 50;
 
 /** A relay to a port of this machine. `mode` is open, slow or cut. */
@@ -132,14 +132,16 @@ export async function seesLinks(page, node, relay, photograph) {
     const state = await cell('state').innerText();
     return state && state !== 'connected';
   });
-  await page.locator('.links-picture .wire:not([data-state="connected"])').waitFor();
+  await page
+    .locator('.links-picture .wire:not([data-state="connected"])')
+    .waitFor({ state: 'attached' });
   const { reconnects } = await link();
   await photograph('links-cut');
   relay.set('slow');
-  await until('a lag', 40_000, async () => parseInt(await cell('behind').innerText(), 10) > 0);
+  await until('a lag', 60_000, async () => (await cell('behind').innerText()) !== '0');
   await photograph('links-behind');
   relay.set('open');
-  await until('nothing behind', 40_000, async () => (await cell('behind').innerText()) === '0');
+  await until('nothing behind', 60_000, async () => (await cell('behind').innerText()) === '0');
   await until('connected', 5_000, async () => (await cell('state').innerText()) === 'connected');
   const after = await link();
   if (!(after.reconnects >= reconnects) || after.reconnects < 1) {

@@ -13,6 +13,7 @@ const { Ring } = await from('ring.js');
 const { StreamBuffer } = await from('buffer.js');
 const { EventParser } = await from('events.js');
 const format = await from('format.js');
+const drawing = await from('link-layout.js');
 
 function random(seed) {
   let state = seed;
@@ -144,4 +145,43 @@ test('values are written as people read them', () => {
   assert.equal(format.short('http://vocab.nerc.ac.uk/standard_name/wind_speed/'), 'wind_speed');
   assert.equal(format.local('{urn:x}Thermometer'), 'Thermometer');
   assert.equal(format.value({ values: [3, -1] }, 'uV'), '2 samples, −1 to 3 µV');
+});
+
+test('the picture of links has a place for everyone, at both widths', () => {
+  for (const width of [360, 500, 640, 1000, 1600]) {
+    for (const [origins, readers] of [
+      [0, 0],
+      [1, 0],
+      [0, 3],
+      [5, 2],
+      [12, 12],
+    ]) {
+      const places = drawing.layout(width, origins, readers);
+      const all = [...places.origins, places.self, ...places.readers];
+      assert.equal(all.length, origins + 1 + readers);
+      for (const [index, one] of all.entries()) {
+        assert.ok(one.x >= 0 && one.x + one.width <= width, `${width}: ${one.x}`);
+        assert.ok(one.y >= 0 && one.y + one.height <= places.height, `${places.height}: ${one.y}`);
+        for (const other of all.slice(index + 1)) {
+          const apart =
+            one.x + one.width <= other.x ||
+            other.x + other.width <= one.x ||
+            one.y + one.height <= other.y ||
+            other.y + other.height <= one.y;
+          assert.ok(apart, `${width}, ${origins}, ${readers}: two stations lie on each other`);
+        }
+      }
+    }
+  }
+});
+
+test('a line says its rate and how far it is behind', () => {
+  const line = { state: 'connected', perSecond: 12, lag: 0, lagSeconds: 0.2 };
+  assert.equal(drawing.caption(line), '12/s');
+  assert.equal(drawing.caption({ ...line, lagSeconds: 3 }), '12/s · 3 s late');
+  assert.equal(drawing.caption({ ...line, lag: 1200, lagSeconds: 61 }), '12/s · 1,200 behind, 1 min');
+  assert.equal(drawing.caption({ ...line, state: 'waiting' }), 'waiting');
+  assert.equal(drawing.speed(0), 0);
+  assert.ok(drawing.speed(1) < drawing.speed(1000) && drawing.speed(1e9) <= 90);
+  assert.ok(drawing.thickness(null) < drawing.thickness(100) && drawing.thickness(1e9) <= 6);
 });

@@ -24,6 +24,7 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
     ("frames.js", JS),
     ("history.js", JS),
     ("index.html", HTML),
+    ("link-layout.js", JS),
     ("link-picture.js", JS),
     ("live.js", JS),
     ("main.js", JS),

@@ -9,6 +9,9 @@ import { errors, link, model, refresh } from './model.js';
 import { setSign, word } from './semaphore.js';
 
 const LETTERS_SHOWN = 50;
+const SUMMED = [
+  'sent', 'sent_again', 'acknowledged', 'in_flight', 'lag_elements', 'refused', 'rate_per_s',
+];
 const LINKS_EVERY_MS = 1_000;
 
 /** Opens the list, or one link. */
@@ -24,10 +27,11 @@ export function reasons(counts) {
     .join(', ');
 }
 
-/** How far a link or a stream is behind, in one cell. */
+/** How far a link or a stream is behind, in one cell: elements where the origin tells, and time. */
 export function behind(one) {
-  if (!one.lag_elements) return '0';
-  return `${count(one.lag_elements)}${one.lag_s >= 1 ? ` (${age(one.lag_s * 1000)})` : ''}`;
+  const late = one.lag_s >= 1 ? age(one.lag_s * 1000) : null;
+  if (!one.lag_elements) return late ? `${late} late` : '0';
+  return `${count(one.lag_elements)}${late ? ` (${late})` : ''}`;
 }
 
 /** The host of an address like tcp://host:port. */
@@ -50,6 +54,31 @@ function href(name) {
   return `#/links/${encodeURIComponent(name)}`;
 }
 
+/**
+ * Who reads, once each: those of one key, or of one address where none was proven, are one reader
+ * with several connections for each kind.
+ */
+export function readersOf(peers) {
+  const found = new Map();
+  for (const one of peers) {
+    const who = one.key ?? host(one.address).replace(/:\d+$/, '');
+    const key = `${one.kind} ${who}`;
+    let reader = found.get(key);
+    if (!reader) {
+      const { kind: how, key: proven, address } = one;
+      reader = { id: key, kind: how, key: proven, address, who, connections: 0, streams: new Set() };
+      for (const name of SUMMED) reader[name] = 0;
+      reader.occupation = 0;
+      found.set(key, reader);
+    }
+    reader.connections += 1;
+    for (const name of SUMMED) reader[name] += one[name] ?? 0;
+    reader.occupation = Math.max(reader.occupation, one.occupation ?? 0);
+    for (const stream of one.streams ?? []) reader.streams.add(stream);
+  }
+  return [...found.values()];
+}
+
 /** What the picture shows of the links and readers. */
 export function seen(model) {
   const { links = [], peers = [] } = model.links ?? {};
@@ -64,12 +93,12 @@ export function seen(model) {
       lag: one.lag_elements,
       lagSeconds: one.lag_s,
     })),
-    readers: peers.map((one) => ({
-      key: `${one.kind} ${one.address}`,
-      name: host(one.address),
-      more: kind(one),
+    readers: readersOf(peers).map((one) => ({
+      key: one.id,
+      name: one.key ? host(one.address) : one.who,
+      more: `${kind(one)}, ${count(one.streams.size)} streams`,
       state: 'connected',
-      perSecond: one.rate_per_s ?? null,
+      perSecond: one.rate_per_s,
       lag: one.lag_elements,
       lagSeconds: 0,
     })),
@@ -123,9 +152,12 @@ function openList(root) {
 
   function peerRow(one) {
     return [
-      h('span', { title: one.key ?? '' }, host(one.address)),
+      h('span', { title: one.key ?? '' }, one.key ? host(one.address) : one.who),
       kind(one),
-      count(one.streams?.length),
+      count(one.connections),
+      count(one.streams.size),
+      rate(one.rate_per_s),
+      count(one.sent),
       count(one.acknowledged),
       count(one.in_flight),
       `${Math.round((one.occupation ?? 0) * 100)} %`,
@@ -160,7 +192,7 @@ function openList(root) {
         : null,
     );
     const heads = [
-      'reader', 'kind', 'streams', 'acknowledged', 'on the way', 'window', 'behind', 'sent again',
+      'reader', 'kind', 'connections', 'streams', 'rate', 'sent', 'acknowledged', 'on the way', 'window', 'behind', 'sent again',
       'refused',
     ];
     replace(
@@ -168,7 +200,7 @@ function openList(root) {
       readers.length
         ? [
             h('h2', null, 'Read here by others'),
-            table('Readers', heads, readers.map(peerRow), 'stack links'),
+            table('Readers', heads, readersOf(readers).map(peerRow), 'stack links'),
           ]
         : null,
     );
@@ -230,7 +262,7 @@ function openOne(root, name) {
         'p',
         { class: 'lead', 'data-state': one.state },
         h('b', null, word(one.state)),
-        `, ${rate(one.rate_per_s)}, ${behind(one)} behind`,
+        `, ${rate(one.rate_per_s)}${behind(one) === '0' ? '' : `, behind: ${behind(one)}`}`,
       ),
       one.last_error
         ? problem({ title: 'last error', detail: one.last_error, hint: one.hint })
