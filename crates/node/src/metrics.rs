@@ -184,6 +184,8 @@ pub(crate) struct Metrics {
     pub(crate) elements: Family<StreamLabel, Counter>,
     /// Elements that are lost.
     pub(crate) lost: Family<LostLabels, Counter>,
+    /// Of those that were damaged, elements put back from another node.
+    pub(crate) restored: Family<StreamLabel, Counter>,
     /// What was dropped at a hop.
     pub(crate) dropped: Family<DropLabels, Counter>,
     /// Devices by state.
@@ -223,6 +225,7 @@ impl Default for Metrics {
             live_lagged: Counter::default(),
             elements: Family::default(),
             lost: Family::default(),
+            restored: Family::default(),
             dropped: Family::default(),
             devices: Family::default(),
             sensors: Family::default(),
@@ -286,6 +289,8 @@ impl Metrics {
             "Elements that are lost, by reason",
             self.lost.clone(),
         );
+        let text = "Damaged elements put back from another node";
+        r.register("restored", text, self.restored.clone());
         r.register(
             "dropped",
             "Messages dropped by hop and reason",

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::devices::Devices;
 use crate::http::Problem;
 use crate::links::Exchange;
-use crate::metrics::{DropLabels, Metrics, StateLabel, StreamLabel};
+use crate::metrics::{DropLabels, LostLabels, Metrics, StateLabel, StreamLabel};
 use crate::notices::Notices;
 use crate::register::Registrations;
 use crate::sensors::Sensors;
@@ -182,6 +182,35 @@ impl Shared {
         }
         for (stream, count) in counts {
             let counter = self.metrics.elements.get_or_create(&StreamLabel { stream });
+            counter.inner().store(count, RELAXED);
+        }
+        self.measure_losses();
+    }
+
+    /// What the log itself has lost: damaged, or removed by the limit of its size.
+    fn measure_losses(&self) {
+        let mut lost: BTreeMap<(String, &str), u64> = BTreeMap::new();
+        let mut restored: BTreeMap<String, u64> = BTreeMap::new();
+        for one in self.store.lost() {
+            let stream = self.metrics.stream_label(&one.stream, &self.config.limits);
+            for (reason, count) in [("damaged", one.corrupt), ("size_limit", one.size_limit)] {
+                if count > 0 {
+                    *lost.entry((stream.clone(), reason)).or_default() += count;
+                }
+            }
+            if one.filled > 0 {
+                *restored.entry(stream).or_default() += one.filled;
+            }
+        }
+        for ((stream, reason), count) in lost {
+            let counter = self
+                .metrics
+                .lost
+                .get_or_create(&LostLabels { stream, reason });
+            counter.inner().store(count, RELAXED);
+        }
+        for (stream, count) in restored {
+            let counter = self.metrics.restored.get_or_create(&StreamLabel { stream });
             counter.inner().store(count, RELAXED);
         }
     }

@@ -205,6 +205,13 @@ fn wrong_variables_and_flags_are_refused_by_name() {
         assert!(error.problems[0].what.contains(what), "{error}");
         assert!(error.to_string().contains(hint), "{error}");
     }
+    let ours = ["NODE", "TOKEN", "FINGERPRINT", "AUTHORITIES", "LOG"];
+    let environment = ours.map(|name| (format!("CHAPPE_{name}"), "x".to_owned()));
+    let layers = Layers {
+        environment: environment.to_vec(),
+        ..Layers::default()
+    };
+    load(&layers).unwrap();
     let flag = Flag {
         name: "--set".into(),
         key: "log.levle".into(),

@@ -14,6 +14,15 @@ use super::contradictions::contradictions;
 use super::error::{ConfigError, Problem, nearest};
 use super::schema::{Key, keys, schema};
 
+/// Variables of the environment that are the program's own, and no keys.
+const OF_THE_PROGRAM: [&str; 5] = [
+    "CHAPPE_NODE",
+    "CHAPPE_TOKEN",
+    "CHAPPE_FINGERPRINT",
+    "CHAPPE_AUTHORITIES",
+    "CHAPPE_LOG",
+];
+
 /// What a configuration is made from.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
@@ -170,7 +179,7 @@ impl Merge {
     }
 
     fn variable(&mut self, name: &str, text: &str) {
-        if !name.starts_with("CHAPPE_") {
+        if !name.starts_with("CHAPPE_") || OF_THE_PROGRAM.contains(&name) {
             return;
         }
         let names: Vec<String> = self.keys.iter().map(Key::variable).collect();

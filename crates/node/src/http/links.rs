@@ -193,7 +193,8 @@ impl Link {
             last_error: status.last_error,
             hint: None,
             reconnects: status.reconnects,
-            rate_per_s: status.rate_per_s,
+            // The sum of nothing is -0.
+            rate_per_s: status.rate_per_s + 0.0,
             lag_elements: status.lag_elements,
             lag_s: status.lag_s,
             held_bytes: status.held_bytes,

@@ -1,14 +1,17 @@
 //! `chappe demo`: a small plant of devices, each a process of its own on a loopback address of its
-//! own, and a node that finds them. No network, no configuration, no rights.
+//! own, a node that finds them, and a second node that reads all its streams over a link. No network,
+//! no configuration, no rights.
 
 mod files;
 mod plant;
 mod story;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use chappe_node::config::Config;
+use chappe_node::Node;
+use chappe_node::config::{Config, DurabilityLevel};
 use serde_json::json;
 
 use crate::cli::Demo;
@@ -38,6 +41,15 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
             output::line(format_args!("{} device processes started", plant.len()));
             output::line(format_args!("console: {address}   (end with Ctrl-C)"));
         }
+        let archive = super::serve::start(archive(&folder.path, &node)?).await?;
+        if json {
+            output::json(&json!({ "event": "archive", "address": archive.url() }));
+        } else {
+            output::line(format_args!(
+                "a second node, linked to it: {}",
+                archive.url()
+            ));
+        }
         let limit = async {
             match flags.run_for {
                 Some(duration) => tokio::time::sleep(duration).await,
@@ -52,6 +64,7 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
         output::progress("ending");
         story.abort();
         plant.stop().await;
+        archive.shutdown().await?;
         node.shutdown().await?;
         Ok(())
     })
@@ -72,10 +85,33 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
         ..Config::default()
     };
     config.discovery.interfaces = vec![loopback.name];
+    config.exchange.listen = "127.0.0.1:0".into();
     config.http.listen = listen.parse().map_err(|_| {
         Failure::new(format!("--listen {listen} is no address with a port"))
             .hint("write it as 127.0.0.1:8470, or with port 0 for a free one")
     })?;
+    Ok(config)
+}
+
+/// A second node, which reads all streams of the first.
+fn archive(folder: &Path, origin: &Node) -> Result<Config, Failure> {
+    let mut config = Config {
+        name: "archive".into(),
+        data_directory: folder.join("archive"),
+        sensors_directory: folder.join("archive-sensors"),
+        ..Config::default()
+    };
+    config.discovery.enabled = false;
+    config.http.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    // What it has, the first node has too.
+    config.log.level = DurabilityLevel::Process;
+    let sessions = origin
+        .listening()
+        .into_iter()
+        .find(|(what, _)| *what == "sessions");
+    let address = sessions.map(|(_, address)| address).unwrap_or_default();
+    let link = json!({ "name": "demo", "kind": "zeromq", "address": address, "streams": ["*"] });
+    config.links = vec![serde_json::from_value(link)?];
     Ok(config)
 }
 
