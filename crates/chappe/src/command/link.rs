@@ -128,11 +128,12 @@ fn word(link: &Value) -> &str {
     link["state"].as_str().unwrap_or("unknown")
 }
 
-/// How far a link or a stream is behind: elements, and seconds when it is one or more.
+/// How far a link or a stream is behind: elements, as far as the origin tells, and seconds when it is
+/// one or more.
 fn lag(one: &Value) -> String {
     let elements = one["lag_elements"].as_u64().unwrap_or(0);
     match one["lag_s"].as_f64() {
-        Some(seconds) if elements > 0 && seconds >= 1.0 => format!("{elements} ({seconds:.0} s)"),
+        Some(seconds) if seconds >= 1.0 => format!("{elements} ({seconds:.0} s)"),
         _ => elements.to_string(),
     }
 }
