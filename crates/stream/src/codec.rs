@@ -109,6 +109,14 @@ impl RecordHead {
     }
 }
 
+/// The version of the schema that a record names.
+///
+/// # Errors
+/// Bytes that begin no record.
+pub fn record_version(bytes: &[u8]) -> Result<u32, CodecError> {
+    Ok(RecordHead::decode(bytes)?.0.schema_version)
+}
+
 /// The record of `element` under version `schema_version` of its stream's schema.
 ///
 /// # Errors

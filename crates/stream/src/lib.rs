@@ -25,7 +25,9 @@ mod store;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
-pub use codec::{CodecError, RECORD_BYTES_MAX, decode_element, encode_element, validate_record};
+pub use codec::{
+    CodecError, RECORD_BYTES_MAX, decode_element, encode_element, record_version, validate_record,
+};
 pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
 pub use element::{
     Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
@@ -40,8 +42,8 @@ pub use sensor::{
     VirtualSensor,
 };
 pub use store::{
-    Intake, IntakeError, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, StoreError, StreamFollower,
-    StreamLog, StreamStore,
+    Hole, Intake, IntakeError, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, StoreError,
+    StreamFollower, StreamLog, StreamStore,
 };
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,

@@ -9,6 +9,7 @@
 //! source's clock.
 
 mod exchange;
+mod repair;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords};
+pub use repair::Hole;
 
 use chappe_log::{Appended, Follower, Level, Record, Rollback, Store, Stream};
 use serde::{Deserialize, Serialize};

@@ -253,6 +253,32 @@ impl Intake {
     }
 }
 
+impl Intake {
+    /// Puts damaged records of a copy back: they stand from `here` on in this stream and from `origin`
+    /// on at the sender.
+    ///
+    /// # Errors
+    /// As [`Intake::append`]; or the numbers are not damaged.
+    pub fn put_back<T: AsRef<[u8]>>(
+        &self,
+        here: Position,
+        origin: Position,
+        sent_version: u32,
+        records: impl Iterator<Item = (Timestamp, T)>,
+    ) -> Result<Appended, StoreError> {
+        let mut batch = Vec::new();
+        for (index, (time, record)) in records.enumerate() {
+            let sequence = origin.sequence + index as u64;
+            let at = Position { sequence, ..origin };
+            let stored = self
+                .check(at, sent_version, record.as_ref())
+                .map_err(|error| IntakeError { index, error })?;
+            batch.push((time.0, stored));
+        }
+        self.log.fill(here, batch)
+    }
+}
+
 /// A record of a head and a body.
 fn with_head(
     schema_version: u32,

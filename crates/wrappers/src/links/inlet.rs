@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use chappe_log::Appended;
 use chappe_stream::{
-    CodecError, Intake, IntakeError, Position, StoreError, StreamElement, StreamLog, StreamSchema,
-    Timestamp, encode_element,
+    CodecError, Hole, Intake, IntakeError, Position, RawRecords, StoreError, StreamElement,
+    StreamLog, StreamSchema, Timestamp, encode_element,
 };
 
 use super::dead_letters::{Letter, Reason};
@@ -381,6 +381,53 @@ impl Inlet {
         });
         pending.push_back(Pending::Letter(at, shown, appended));
         Ok(())
+    }
+
+    /// The damaged numbers of its stream, to be asked of the origin.
+    pub(crate) fn holes(&self) -> Vec<Hole> {
+        let holes = self.log.as_ref().map(StreamLog::copied_holes);
+        holes.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The origin has sent damaged records again; how many were put back.
+    pub(crate) fn put_back<'a>(
+        &self,
+        first: Position,
+        records: impl Iterator<Item = (i64, &'a [u8])>,
+    ) -> Result<u64, InletError> {
+        let holes = self.holes();
+        let records: Vec<(Timestamp, &[u8])> = records
+            .map(|(time, bytes)| (Timestamp(time), bytes))
+            .collect();
+        let Some((_, record)) = records.first() else {
+            return Ok(0);
+        };
+        let hole = holes.iter().find(|hole| {
+            let end = hole.origin.sequence + hole.count;
+            hole.origin.epoch == first.epoch
+                && (hole.origin.sequence..end).contains(&first.sequence)
+        });
+        let Some(hole) = hole else { return Ok(0) };
+        let version = chappe_stream::record_version(record).map_err(StoreError::from)?;
+        let passed = first.sequence - hole.origin.sequence;
+        let fits = (hole.count - passed).min(records.len() as u64);
+        let sequence = hole.here.sequence + passed;
+        let here = Position {
+            sequence,
+            ..hole.here
+        };
+        let intake = self.intake(version)?;
+        let records = records[..fits as usize].iter().copied();
+        drop(intake.put_back(here, first, version, records)?);
+        Ok(fits)
+    }
+
+    /// What this copy has of the origin's damaged numbers.
+    pub(crate) fn read_copied(&self, from: Position, count: u64, bytes: u64) -> Option<RawRecords> {
+        let version = self.versions.back()?.at_origin.version;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let raw = self.log.as_ref()?.read_copied(from, count, bytes).ok()?;
+        raw.with_version(version).ok()
     }
 
     /// So many elements will never come.

@@ -348,3 +348,82 @@ async fn over_zeromq_a_link_survives_the_end_of_the_router() {
         (1, &["ward.a".to_owned()][..])
     );
 }
+
+#[tokio::test]
+async fn damaged_places_are_put_back_from_the_other_node() {
+    for origin_is_damaged in [false, true] {
+        let (mut origin, mut subscriber) = (Node::new(1), Node::new(2));
+        let log = origin.stream("a", 0);
+        let dialler = Cutting::never(&origin.links);
+        subscriber
+            .links
+            .add_over(config(&["a"]), dialler)
+            .expect("added");
+        for step in 0..10 {
+            append(&log, step * 50..step * 50 + 50);
+            subscriber.wait_for("a", step as usize * 50 + 50).await;
+        }
+        subscriber.links.close();
+        let sent = log.newest(1_000).expect("reads");
+        drop(log);
+        match origin_is_damaged {
+            true => origin = damaged(origin, 3),
+            false => subscriber = damaged(subscriber, 4),
+        }
+        let log = origin.store.existing("a").expect("reads").expect("there");
+        let copy = subscriber
+            .store
+            .existing("a")
+            .expect("reads")
+            .expect("there");
+        let gaps = || [log.log().gaps(), copy.log().gaps()].concat();
+        assert_eq!(gaps().len(), 1);
+        let dialler = Cutting::never(&origin.links);
+        subscriber
+            .links
+            .add_over(config(&["a"]), dialler)
+            .expect("added");
+        while !gaps().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let found = log.newest(1_000).expect("reads");
+        assert_eq!(found, sent);
+        assert_same(&log, &copy.newest(1_000).expect("reads"));
+    }
+}
+
+/// The node again, after a bit in the middle of its stream was flipped.
+fn damaged(node: Node, seed: u64) -> Node {
+    let Node {
+        store,
+        links,
+        host,
+        disk,
+    } = node;
+    drop((links, host));
+    store.store().clone().close().expect("closes");
+    drop(store);
+    let disk = disk.kill();
+    let needle = b"bed 1";
+    let segments = disk
+        .names()
+        .into_iter()
+        .filter(|name| name.ends_with(".segment"));
+    let (name, at) = segments
+        .filter_map(|name| {
+            let bytes = disk.bytes(&name)?;
+            let places = bytes.windows(needle.len()).enumerate();
+            let places: Vec<usize> = places
+                .filter(|(_, window)| *window == needle)
+                .map(|(at, _)| at)
+                .collect();
+            Some((name, *places.get(places.len() / 2)?))
+        })
+        .next()
+        .expect("elements");
+    assert!(disk.flip(&name, at as u64 * 8));
+    let node = Node::on(disk, seed, LinksConfig::default());
+    let log = node.store.existing("a").expect("reads").expect("there");
+    let _ = log.newest(1_000).expect("reads");
+    node
+}

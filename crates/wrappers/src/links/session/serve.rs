@@ -25,6 +25,13 @@ use crate::links::{Reader, Serialization, serialization};
 /// How often a session tells how it does.
 const STATUS_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often damaged places are looked for and asked of the subscriber.
+const REPAIR_PAUSE: Duration = Duration::from_secs(10);
+/// How soon after the beginning of a session.
+const REPAIR_FIRST: Duration = Duration::from_millis(500);
+/// Damaged places of one stream that are asked for at once.
+const REPAIRS_MAX: usize = 4;
+
 /// Serves one subscriber until the connection or the session ends.
 pub(crate) async fn serve<C: FrameConnection>(
     shared: Arc<Shared>,
@@ -83,6 +90,9 @@ impl<C: FrameConnection> Origin<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let mut frames = Vec::new();
         let mut news = Vec::new();
+        let mut repair =
+            tokio::time::interval_at(tokio::time::Instant::now() + REPAIR_FIRST, REPAIR_PAUSE);
+        repair.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut status = tokio::time::interval(STATUS_PAUSE);
         status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -100,6 +110,7 @@ impl<C: FrameConnection> Origin<C> {
                 frame = self.wire.receive() => frames.extend(frame?),
                 () = mailbox.wait() => {}
                 () = timer => timeout = true,
+                _ = repair.tick() => self.repair(),
                 _ = status.tick() => self.tell_status(),
             }
             if timeout {
@@ -198,11 +209,16 @@ impl<C: FrameConnection> Origin<C> {
                 host.dropped("session failed", &peer, text.clone(), hint.clone());
                 self.ended = Some(Err(ConnectionError { text, hint }));
             }
+            SenderEvent::Fetched {
+                channel,
+                epoch,
+                first,
+                records,
+            } => self.put_back(channel, epoch, first, &records),
             SenderEvent::Welcomed { .. }
             | SenderEvent::Acknowledged { .. }
             | SenderEvent::Stalled { .. }
             | SenderEvent::Resumed { .. }
-            | SenderEvent::Fetched { .. }
             | SenderEvent::FetchEnded { .. } => {}
         }
     }
@@ -348,6 +364,42 @@ impl<C: FrameConnection> Origin<C> {
                 self.command(SenderCommand::Appended { channel, last });
             }
             _ => {}
+        }
+    }
+
+    /// Asks the subscriber for what is damaged here.
+    fn repair(&mut self) {
+        for (channel, served) in &self.channels {
+            for hole in served.log.holes().into_iter().take(REPAIRS_MAX) {
+                self.commands.push_back(SenderCommand::Fetch {
+                    channel: *channel,
+                    epoch: hole.here.epoch.0,
+                    from: hole.here.sequence,
+                    next: hole.here.sequence + hole.count,
+                });
+            }
+        }
+        self.work();
+    }
+
+    /// The subscriber has sent what is damaged here.
+    fn put_back(&mut self, channel: Channel, epoch: u64, first: u64, records: &Records) {
+        let Some(served) = self.channels.get(&channel) else {
+            return;
+        };
+        let first = Position {
+            epoch: Epoch(epoch),
+            sequence: first,
+        };
+        let records = records.iter();
+        let records = records.map(|it| (chappe_stream::Timestamp(it.time), it.payload));
+        match served.log.put_back(first, records) {
+            Ok(put) => {
+                let (stream, count) = (served.log.name(), put.count);
+                tracing::info!(stream, count, "damaged elements put back");
+            }
+            // Another subscriber was faster, or they do not fit.
+            Err(error) => tracing::debug!(stream = served.log.name(), %error, "not put back"),
         }
     }
 

@@ -18,12 +18,19 @@ use chappe_transport::Clock;
 use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::directory;
+use crate::links::feed::Batch;
 use crate::links::inlet::{self, Inlet, InletError, Pending};
 use crate::links::link::Link;
 use crate::links::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
 
 /// How often a session tells how it does.
 const STATUS_PAUSE: Duration = Duration::from_millis(500);
+/// How often damaged places are looked for and asked of the origin.
+const REPAIR_PAUSE: Duration = Duration::from_secs(10);
+/// How soon after the beginning of a session.
+const REPAIR_FIRST: Duration = Duration::from_millis(500);
+/// Damaged places of one stream that are asked for at once.
+const REPAIRS_MAX: usize = 4;
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
@@ -102,6 +109,9 @@ impl<C: FrameConnection> Subscriber<C> {
         let period = Duration::from_secs(self.link.config.limits.directory_s.max(1));
         let mut directory = tokio::time::interval(period);
         directory.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut repair =
+            tokio::time::interval_at(tokio::time::Instant::now() + REPAIR_FIRST, REPAIR_PAUSE);
+        repair.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut status = tokio::time::interval(STATUS_PAUSE);
         status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.command(ReceiverCommand::Open);
@@ -136,6 +146,7 @@ impl<C: FrameConnection> Subscriber<C> {
                 () = timer => timeout = true,
                 () = busy => self.give_again(),
                 _ = directory.tick() => self.look_at_directory(),
+                _ = repair.tick() => self.repair(),
                 _ = status.tick() => self.tell_status(),
             }
             if timeout {
@@ -336,7 +347,20 @@ impl<C: FrameConnection> Subscriber<C> {
                     inlet.rollback(of(have), kept.map(of), of(next));
                 }
             }
-            ReceiverEvent::Fetch { request, from, .. } => self.fetch(request, from),
+            ReceiverEvent::Fetch {
+                request,
+                channel,
+                epoch,
+                from,
+                next,
+                bytes,
+            } => self.fetch(request, channel, position(epoch, from), next, bytes),
+            ReceiverEvent::Fetched {
+                channel,
+                epoch,
+                first,
+                records,
+            } => self.put_back(channel, position(epoch, first), &records),
             ReceiverEvent::Closed { text, .. } => {
                 self.end(format!("the origin ended: {text}"), None)
             }
@@ -348,9 +372,7 @@ impl<C: FrameConnection> Subscriber<C> {
                 host.dropped("session failed", peer, text.clone(), hint.clone());
                 self.end(text, hint);
             }
-            ReceiverEvent::Unsubscribed { .. }
-            | ReceiverEvent::Fetched { .. }
-            | ReceiverEvent::FetchEnded { .. } => {}
+            ReceiverEvent::Unsubscribed { .. } | ReceiverEvent::FetchEnded { .. } => {}
         }
     }
 
@@ -471,13 +493,45 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    /// The origin has lost records that it once sent; not found by their origin yet.
-    fn fetch(&mut self, request: u64, first: u64) {
+    /// The origin has lost records that it once sent.
+    fn fetch(&mut self, request: u64, channel: Channel, from: Position, next: u64, bytes: u64) {
+        let count = next.saturating_sub(from.sequence);
+        let inlet = self.channels.get(&channel);
+        let raw = inlet.and_then(|inlet| inlet.read_copied(from, count, bytes));
+        let raw = raw.filter(|raw| !raw.records.is_empty());
+        let first = raw.as_ref().map_or(from.sequence, |raw| raw.first.sequence);
+        let records = raw.map_or(Records::default(), |raw| Batch::of(&raw).records);
         self.command(ReceiverCommand::Fetched {
             request,
             first,
-            records: Records::default(),
+            records,
         });
+    }
+
+    /// Asks the origin for what is damaged here.
+    fn repair(&mut self) {
+        for (channel, inlet) in &self.channels {
+            for hole in inlet.holes().into_iter().take(REPAIRS_MAX) {
+                self.commands.push_back(ReceiverCommand::Fetch {
+                    channel: *channel,
+                    epoch: hole.origin.epoch.0,
+                    from: hole.origin.sequence,
+                    next: hole.origin.sequence + hole.count,
+                });
+            }
+        }
+    }
+
+    /// The origin has sent again what is damaged here.
+    fn put_back(&mut self, channel: Channel, first: Position, records: &Records) {
+        let Some(inlet) = self.channels.get(&channel) else {
+            return;
+        };
+        let outcome = inlet.put_back(first, records.iter().map(|it| (it.time, it.payload)));
+        match outcome {
+            Ok(count) => tracing::info!(stream = inlet.name(), count, "damaged elements put back"),
+            Err(error) => tracing::warn!(stream = inlet.name(), %error, "not put back"),
+        }
     }
 
     fn tell_status(&mut self) {
