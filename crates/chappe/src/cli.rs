@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Check, show and describe configuration.
     #[command(subcommand)]
     Config(Config),
-    /// Check stored data.
+    /// Check, mend, copy and restore stored data.
     #[command(subcommand)]
     Data(Data),
     /// Bring streams of other nodes here, and see how they come.
@@ -568,9 +568,50 @@ pub(crate) enum SchemaOf {
 /// Verbs of `data`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Data {
-    /// Read every frame of a node's log and registry and say what is damaged; changes nothing.
+    /// Read every frame of a node's log and registry and say what is damaged; changes nothing, and
+    /// may run beside the node.
+    #[command(
+        after_help = "Examples:\n  chappe data check /var/lib/chappe\n  chappe data check . --json\n\nExit code 1 when records are missing."
+    )]
     Check {
         /// The node's data directory.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Mend a node's log and registry while it is stopped: cut an incomplete end, give up what is
+    /// missing so that nothing waits for it, write the index anew. Damaged bytes are kept in
+    /// DIR/damaged-N.
+    #[command(
+        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nWhat a subscriber or another node still has is better put back than given up: start the node and\nlet it fetch that first."
+    )]
+    Repair {
+        /// The node's data directory.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Copy a node's log and registry to a new directory, with checksums; the node may run. Key and
+    /// token are not copied.
+    #[command(
+        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday\n\nExit code 1 when records were missing already: the copy is as good as the original."
+    )]
+    Backup {
+        /// The node's data directory.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// The directory to make.
+        #[arg(value_name = "BACKUP")]
+        to: PathBuf,
+    },
+    /// Verify a backup and put it into a data directory that holds no data. The node that starts
+    /// there gives every stream a new epoch.
+    #[command(
+        after_help = "Example:\n  chappe data restore /mnt/backup/monday /var/lib/chappe\n\nThe node's key.pem is not in a backup: put it there too, so that it stays the same node."
+    )]
+    Restore {
+        /// The backup.
+        #[arg(value_name = "BACKUP")]
+        from: PathBuf,
+        /// The data directory.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },

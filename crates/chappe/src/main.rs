@@ -48,7 +48,14 @@ fn run(cli: Cli) -> Outcome {
         Command::Query(flags) => command::query::run(flags, json),
         Command::Trace(flags) => command::trace::run(flags, json),
         Command::Config(verb) => command::config::run(verb, json),
-        Command::Data(cli::Data::Check { directory }) => command::data::check(&directory, json),
+        Command::Data(verb) => match verb {
+            cli::Data::Check { directory } => command::data::check(&directory, json),
+            cli::Data::Repair { directory } => command::data::repair(&directory, json),
+            cli::Data::Backup { directory, to } => command::data::backup(&directory, &to, json),
+            cli::Data::Restore { from, directory } => {
+                command::data::restore(&from, &directory, json)
+            }
+        },
         Command::Link(verb) => command::link::run(verb, json),
         Command::Key(verb) => command::key::run(verb, json),
         Command::Bench(flags) => command::bench::run(flags, json),

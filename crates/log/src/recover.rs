@@ -97,6 +97,14 @@ impl Scanned {
                 from <= last && named(name).is_none_or(missing)
             });
         }
+        // What of the newest segment is damaged may have held what nothing after it tells of.
+        let newest = self
+            .segments
+            .last()
+            .map(|(number, _)| segment_name(*number));
+        for range in &mut self.corrupt {
+            range.settled = range.gaps.is_empty() && Some(&range.segment) != newest.as_ref();
+        }
         for hole in self.holes.drain(..).rev() {
             if self.corrupt[hole].gaps.is_empty() {
                 self.corrupt.remove(hole);
@@ -331,6 +339,7 @@ impl Scan {
             bytes,
             what: what.to_owned(),
             unsynced: false,
+            settled: false,
             gaps: Vec::new(),
         });
     }

@@ -56,6 +56,8 @@ pub struct CorruptRange {
     pub what: String,
     /// No sync of these bytes is on record: it may be a torn write of a power loss rather than rot.
     pub unsynced: bool,
+    /// Nothing is missing by it: what was, was put back, given up or trimmed, or there was nothing.
+    pub settled: bool,
     /// The numbers that are missing by it: stream name, first and last sequence number.
     pub gaps: Vec<(String, u64, u64)>,
 }
@@ -130,9 +132,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing is corrupt (an incomplete end alone is the ordinary trace of a power loss).
+    /// Nothing is missing that was not put back, given up or trimmed (an incomplete end alone is the
+    /// ordinary trace of a power loss).
     pub fn healthy(&self) -> bool {
-        self.corrupt.is_empty()
+        self.corrupt.iter().all(|range| range.settled)
     }
 }
 

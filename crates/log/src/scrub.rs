@@ -214,6 +214,7 @@ impl Owner {
             bytes: damage.bytes,
             what: damage.what.to_owned(),
             unsynced: false,
+            settled: gaps.is_empty(),
             gaps,
         });
     }

@@ -32,6 +32,7 @@ mod metrics;
 mod node;
 mod notices;
 mod register;
+mod scrub;
 mod sensors;
 mod shared;
 

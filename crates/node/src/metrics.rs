@@ -182,10 +182,14 @@ pub(crate) struct Metrics {
     pub(crate) live_lagged: Counter,
     /// Elements acknowledged by the log.
     pub(crate) elements: Family<StreamLabel, Counter>,
-    /// Elements that are lost.
+    /// Elements that were received and not stored, or were stored and are lost.
     pub(crate) lost: Family<LostLabels, Counter>,
-    /// Of those that were damaged, elements put back from another node.
-    pub(crate) restored: Family<StreamLabel, Counter>,
+    /// Lost elements that were put back.
+    pub(crate) put_back: Family<StreamLabel, Counter>,
+    /// Elements that are missing from the middle of a stream.
+    pub(crate) missing: Family<StreamLabel, Gauge>,
+    /// Bytes that the scrub has read.
+    pub(crate) scrubbed: Counter,
     /// What was dropped at a hop.
     pub(crate) dropped: Family<DropLabels, Counter>,
     /// Devices by state.
@@ -225,7 +229,9 @@ impl Default for Metrics {
             live_lagged: Counter::default(),
             elements: Family::default(),
             lost: Family::default(),
-            restored: Family::default(),
+            put_back: Family::default(),
+            missing: Family::default(),
+            scrubbed: Counter::default(),
             dropped: Family::default(),
             devices: Family::default(),
             sensors: Family::default(),
@@ -286,11 +292,25 @@ impl Metrics {
         );
         r.register(
             "lost",
-            "Elements that are lost, by reason",
+            "Elements received and not stored, or stored and lost",
             self.lost.clone(),
         );
-        let text = "Damaged elements put back from another node";
-        r.register("restored", text, self.restored.clone());
+        r.register(
+            "put_back",
+            "Lost elements that were put back",
+            self.put_back.clone(),
+        );
+        r.register(
+            "missing",
+            "Elements missing from the middle of a stream",
+            self.missing.clone(),
+        );
+        r.register_with_unit(
+            "log_scrubbed",
+            "Read again to find damage",
+            Unit::Bytes,
+            self.scrubbed.clone(),
+        );
         r.register(
             "dropped",
             "Messages dropped by hop and reason",

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use chappe_log::{Level, Options, QueueFull, Recovery, Store};
+use chappe_log::{CorruptRange, Level, Options, QueueFull, Recovery, Store};
 use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
 use chappe_stream::{StreamElement, StreamLog, StreamSchema};
 use chappe_transport::{Drops, FileDisk, key_file};
@@ -121,6 +122,7 @@ impl Node {
             tasks.spawn(crate::devices::watch(app.clone()));
         }
         tasks.spawn(crate::health::watch(app.clone()));
+        tasks.spawn(crate::scrub::watch(app.clone()));
         Ok(Self {
             app,
             token: new_token.map(|token| token.reveal()),
@@ -331,6 +333,7 @@ fn open_log(directory: &Path, config: &Config, cut: bool) -> Result<(Store, Reco
         batch_bytes: QUEUE_BYTES,
         reserve_bytes: config.log.min_free_bytes,
         retain_bytes: retain,
+        commit_pause: Duration::from_millis(u64::from(config.log.commit_pause_ms)),
         follow_records: FOLLOW_RECORDS,
         ..Options::default()
     };
@@ -358,6 +361,23 @@ fn open_registry(directory: &Path, store: &Store) -> Result<Registry, StartError
     })
 }
 
+/// Damage in words: where, and what is missing by it.
+pub(crate) fn damage(range: &CorruptRange) -> String {
+    /// Streams that are named; more are counted.
+    const NAMED: usize = 4;
+    let mut text = format!(
+        "{} bytes of {} are damaged: {}",
+        range.bytes, range.segment, range.what
+    );
+    for (stream, first, last) in range.gaps.iter().take(NAMED) {
+        text.push_str(&format!("; {stream} lacks {first} to {last}"));
+    }
+    if range.gaps.len() > NAMED {
+        text.push_str(&format!("; so do {} more", range.gaps.len() - NAMED));
+    }
+    text
+}
+
 /// Tells what opening a log found that somebody should know.
 fn tell_recovery(app: &App, name: &str, recovery: &Recovery) {
     let tell = |text: String| app.notices.tell(NoticeKind::Health, name, text);
@@ -370,11 +390,8 @@ fn tell_recovery(app: &App, name: &str, recovery: &Recovery) {
             tail.bytes, tail.segment
         ));
     }
-    for range in &recovery.corrupt {
-        tell(format!(
-            "{} bytes of {} are damaged: {}",
-            range.bytes, range.segment, range.what
-        ));
+    for range in recovery.corrupt.iter().filter(|range| !range.settled) {
+        tell(damage(range));
     }
     for epoch in recovery.new_epochs.iter().take(20) {
         tell(format!(

@@ -1,7 +1,7 @@
 //! Measures what a group commit costs in processor time, when many sources bring single records.
 //!
 //! `cargo run --release -p chappe-transport --example commit_cost -- DIRECTORY [SECONDS] [SOURCES]
-//! [PERIOD_US] [LINGER_US]`
+//! [PERIOD_US] [PAUSE_US]`
 //!
 //! Each source appends one record of 100 bytes at level power each period and awaits its
 //! acknowledgement; all are tasks of one thread, as in a node. Prints records, commits and syncs a
@@ -38,9 +38,13 @@ fn main() {
         next.unwrap_or(default)
     };
     let (seconds, sources) = (number(5), number(24));
-    let (period, _linger) = (Duration::from_micros(number(10_000)), number(0));
+    let period = Duration::from_micros(number(10_000));
+    let options = Options {
+        commit_pause: Duration::from_micros(number(0)),
+        ..Options::default()
+    };
     let disk = FileDisk::open(Path::new(&path)).expect("a directory");
-    let (store, _) = Store::open(Box::new(disk), Options::default(), 1).expect("a store");
+    let (store, _) = Store::open(Box::new(disk), options, 1).expect("a store");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

@@ -184,6 +184,15 @@ pub struct Log {
     /// Free space of the disk below which nothing more is accepted.
     #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
     pub min_free_bytes: u64,
+    /// How fast old files are read again, over and over, to find damage before somebody needs what is
+    /// damaged; 0: not at all. One MiB a second is 84 GiB a day.
+    #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
+    pub scrub_bytes_per_s: u64,
+    /// Pause after each group of batches that was made safe, so that more share the next
+    /// synchronisation: less work for the disk and the processor, later acknowledgement. 0: as often
+    /// as the disk can.
+    #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
+    pub commit_pause_ms: u32,
     /// Streams at once; one more is refused and counted.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
@@ -323,6 +332,8 @@ impl Default for Log {
             keep_age_s: 7 * 86_400,
             max_bytes: 0,
             min_free_bytes: 64 << 20,
+            scrub_bytes_per_s: 1 << 20,
+            commit_pause_ms: 0,
             max_streams: 10_000,
         }
     }

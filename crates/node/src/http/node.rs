@@ -121,20 +121,19 @@ pub(super) async fn notices(State(app): State<App>) -> Json<Notices> {
 /// State of health.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// `ok`, `ready` or `not ready`.
+    /// `ok`, `damaged`, `ready` or `not ready`.
     status: &'static str,
-    /// Why it is not ready.
+    /// Why it is not ready, or what of the stored data is damaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
 }
 
-/// Whether the program answers at all.
+/// Whether the program answers at all, and whether stored data is damaged.
 #[utoipa::path(get, path = "/health", tag = "node", responses((status = 200, body = Health)))]
-pub(super) async fn health() -> Json<Health> {
-    Json(Health {
-        status: "ok",
-        reasons: Vec::new(),
-    })
+pub(super) async fn health(State(app): State<App>) -> Json<Health> {
+    let reasons = app.damage();
+    let status = if reasons.is_empty() { "ok" } else { "damaged" };
+    Json(Health { status, reasons })
 }
 
 /// Whether the node takes data: the log writes, the disk has room, it is not ending.

@@ -1,53 +1,78 @@
-//! `chappe data`: stored data.
+//! `chappe data`: stored data, checked, mended, copied and put back.
+//!
+//! A data directory holds two logs: the streams (`log`) and the registry's journal (`registry`). Both
+//! are treated alike.
 
-use std::path::Path;
+mod backup;
+mod check;
+mod repair;
+mod restore;
+
+use std::path::{Path, PathBuf};
 
 use chappe_log::{CorruptRange, Report, TornTail};
+use chappe_transport::FileDisk;
 use serde_json::json;
 
-use crate::output::{self, Failure, Outcome, Table};
+use crate::output::{self, Failure, Table};
 
-/// Reads every frame of the log and of the registry's journal below `directory` and says what is
-/// damaged.
-pub(crate) fn check(directory: &Path, json: bool) -> Outcome {
+pub(crate) use backup::backup;
+pub(crate) use check::check;
+pub(crate) use repair::repair;
+pub(crate) use restore::restore;
+
+/// The logs of a data directory: name and where it is. The streams are always the first.
+fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let log = chappe_node::log_directory(directory);
     if !log.is_dir() {
         let message = format!("{} holds no log", directory.display());
         return Err(Failure::new(message)
             .hint("name the data directory of a node (data_directory in its configuration)"));
     }
-    let log = read(&log)?;
+    let mut logs = vec![("log", log)];
     let registry = chappe_node::registry_directory(directory);
-    let registry = registry.is_dir().then(|| read(&registry)).transpose()?;
-    let healthy = log.healthy() && registry.as_ref().is_none_or(Report::healthy);
-    if json {
-        let mut whole = as_json(&log);
-        whole["healthy"] = healthy.into();
-        whole["registry"] = registry.as_ref().map(as_json).into();
-        output::json(&whole);
-    } else {
-        print(&log);
-        if let Some(registry) = &registry {
-            output::line("the registry's journal:");
-            print_summary(registry);
+    if registry.is_dir() {
+        logs.push(("registry", registry));
+    }
+    Ok(logs)
+}
+
+/// Opens a log that nobody else must have.
+fn own(log: &Path) -> Result<FileDisk, Failure> {
+    FileDisk::open(log).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => Failure::new(error.to_string())
+            .hint("stop the node that has it; `chappe data check` and `backup` can go beside it"),
+        _ => Failure::from(error),
+    })
+}
+
+/// Tells how far a long piece of work is, in steps of a twentieth.
+struct Steps {
+    what: String,
+    told: u64,
+}
+
+impl Steps {
+    fn new(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            told: 0,
         }
-        output::line(if healthy { "healthy" } else { "damaged" });
     }
-    if healthy {
-        Ok(())
-    } else {
-        Err(Failure::negative())
+
+    fn at(&mut self, done: u64, all: u64) {
+        let twentieth = (done * 20).checked_div(all).unwrap_or(20);
+        if twentieth > self.told {
+            self.told = twentieth;
+            let percent = twentieth * 5;
+            output::progress(format_args!("{}: {percent} %, {done} bytes", self.what));
+        }
     }
 }
 
-fn read(log: &Path) -> Result<Report, Failure> {
-    let disk = chappe_transport::FileDisk::open_unlocked(log)?;
-    Ok(chappe_log::check(&disk)?)
-}
-
-fn print(report: &Report) {
+fn print_streams(report: &Report) {
     let mut table = Table::new([
-        "STREAM", "LEVEL", "EPOCH", "FIRST", "LAST", "RECORDS", "GAPS",
+        "STREAM", "LEVEL", "EPOCH", "FIRST", "LAST", "RECORDS", "GAPS", "MISSING",
     ]);
     for stream in &report.streams {
         let info = &stream.info;
@@ -58,11 +83,17 @@ fn print(report: &Report) {
             info.first.to_string(),
             info.last.to_string(),
             stream.records.to_string(),
-            stream.gaps.len().to_string(),
+            (stream.gaps.len() + stream.given_up.len()).to_string(),
+            missing(&stream.gaps, &stream.given_up).to_string(),
         ]);
     }
     output::line(table);
-    print_summary(report);
+}
+
+/// Numbers in ranges.
+fn missing(gaps: &[(u64, u64)], given_up: &[(u64, u64)]) -> u64 {
+    let all = gaps.iter().chain(given_up);
+    all.map(|(first, last)| last - first + 1).sum()
 }
 
 fn print_summary(report: &Report) {
@@ -115,6 +146,7 @@ fn as_json(report: &Report) -> serde_json::Value {
             "records": stream.records,
             "frames": stream.frames,
             "gaps": stream.gaps,
+            "given_up": stream.given_up,
         })
     };
     let corrupt = |range: &CorruptRange| {

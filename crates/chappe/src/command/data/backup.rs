@@ -1,0 +1,197 @@
+//! `chappe data backup`: a copy of both logs while the node runs, with a manifest.
+//!
+//! The manifest names each file with its length and SHA-256, and what the copy holds; it is written
+//! last, so that a copy without one is not a backup. Key and token are not in it: a backup can be
+//! kept by people who may not be the node.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use chappe_log::Report;
+use chappe_transport::FileDisk;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Steps, logs, print_summary};
+use crate::output::{self, Failure, Outcome};
+
+/// The manifest's file name.
+pub(super) const MANIFEST: &str = "manifest.json";
+/// The file with the manifest's SHA-256, as `sha256sum` writes it.
+pub(super) const MANIFEST_SUM: &str = "manifest.json.sha256";
+/// Version of the manifest.
+pub(super) const FORMAT: u32 = 1;
+/// Bytes read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// What a backup holds.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// [`FORMAT`].
+    pub(super) format: u32,
+    /// The program that made it.
+    pub(super) program: String,
+    /// When, in seconds since 1970.
+    pub(super) made_at_unix_s: u64,
+    /// The logs.
+    pub(super) parts: Vec<Part>,
+}
+
+/// One log of a backup.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// Its directory, in the backup and in a data directory: `log` or `registry`.
+    pub(super) name: String,
+    /// Records in it.
+    pub(super) records: u64,
+    /// Whether nothing in it was damaged when it was copied.
+    pub(super) healthy: bool,
+    /// The newest number of each stream.
+    pub(super) streams: Vec<Newest>,
+    /// Its files.
+    pub(super) files: Vec<Copied>,
+}
+
+/// The newest record of a stream.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Newest {
+    name: String,
+    epoch: String,
+    first: u64,
+    last: u64,
+}
+
+/// A file of a backup.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Copied {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) sha256: String,
+}
+
+/// Copies both logs below `directory` to the new directory `to`.
+pub(crate) fn backup(directory: &Path, to: &Path, json: bool) -> Outcome {
+    let logs = logs(directory)?;
+    new_directory(to)?;
+    let (mut parts, mut reports) = (Vec::new(), Vec::new());
+    for (name, path) in logs {
+        let target = to.join(name);
+        new_directory(&target)?;
+        let (from, into) = (
+            FileDisk::open_unlocked(&path)?,
+            FileDisk::open_unlocked(&target)?,
+        );
+        let mut steps = Steps::new(format!("copying {name}"));
+        let made = chappe_log::back_up(&from, &into, &mut |done, all| steps.at(done, all))?;
+        output::progress(format_args!("checksums of {name}"));
+        let mut files = Vec::new();
+        for (name, bytes) in made.files {
+            let sha256 = sha256(&target.join(&name))?;
+            files.push(Copied {
+                name,
+                bytes,
+                sha256,
+            });
+        }
+        parts.push(part(name, &made.report, files));
+        reports.push((name, made.report));
+    }
+    let healthy = reports.iter().all(|(_, report)| report.healthy());
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let manifest = Manifest {
+        format: FORMAT,
+        program: format!("chappe {}", env!("CARGO_PKG_VERSION")),
+        made_at_unix_s: since.map_or(0, |since| since.as_secs()),
+        parts,
+    };
+    write_manifest(to, &manifest)?;
+    if json {
+        let manifest = serde_json::to_value(&manifest)?;
+        let to = to.display().to_string();
+        output::json(&json!({ "backup": to, "healthy": healthy, "manifest": manifest }));
+    } else {
+        for (name, report) in &reports {
+            output::line(format_args!("{name}:"));
+            print_summary(report);
+        }
+        output::line(format_args!("backup in {}", to.display()));
+    }
+    if healthy {
+        return Ok(());
+    }
+    output::note("the original is damaged, and so is the copy: `chappe data check` says where");
+    Err(Failure::negative())
+}
+
+fn part(name: &str, report: &Report, files: Vec<Copied>) -> Part {
+    let streams = report.streams.iter().map(|stream| Newest {
+        name: stream.info.name.clone(),
+        epoch: format!("{:016x}", stream.info.epoch),
+        first: stream.info.first,
+        last: stream.info.last,
+    });
+    Part {
+        name: name.to_owned(),
+        records: report.records,
+        healthy: report.healthy(),
+        streams: streams.collect(),
+        files,
+    }
+}
+
+/// Makes a directory that nobody else may read; an empty one is taken as it is.
+fn new_directory(path: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let entries = made.and_then(|()| fs::read_dir(path));
+    let mut entries = entries.map_err(|error| {
+        Failure::new(format!("cannot make {}: {error}", path.display()))
+            .hint("name a directory that is not there yet, on a disk with room")
+    })?;
+    if entries.next().is_some() {
+        let message = format!("{} is not empty", path.display());
+        return Err(Failure::new(message).hint("each backup needs a directory of its own"));
+    }
+    Ok(())
+}
+
+fn write_manifest(to: &Path, manifest: &Manifest) -> Result<(), Failure> {
+    let text = serde_json::to_vec_pretty(manifest)?;
+    let sum = format!("{}  {MANIFEST}\n", hexadecimal(&digest(&text)));
+    for (name, bytes) in [(MANIFEST_SUM, sum.as_bytes()), (MANIFEST, &text)] {
+        let new = to.join(format!("{name}.new"));
+        let mut file = File::create_new(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, to.join(name))?;
+    }
+    File::open(to)?.sync_all()?;
+    Ok(())
+}
+
+/// SHA-256 of some bytes.
+pub(super) fn digest(bytes: &[u8]) -> Vec<u8> {
+    ring::digest::digest(&ring::digest::SHA256, bytes)
+        .as_ref()
+        .to_vec()
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SHA-256 of a file, hexadecimal.
+pub(super) fn sha256(path: &Path) -> io::Result<String> {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hexadecimal(context.finish().as_ref())),
+            read => context.update(&buffer[..read]),
+        }
+    }
+}

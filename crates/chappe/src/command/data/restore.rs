@@ -1,0 +1,152 @@
+//! `chappe data restore`: a backup becomes the data of a node.
+//!
+//! Everything is verified before anything is written, and again where it was written to. The logs are
+//! copies, so that the node that opens them gives every stream a new epoch: what was stored after the
+//! backup has numbers that must not be given to other records.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use chappe_log::Disk as _;
+use serde_json::json;
+
+use super::backup::{FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, hexadecimal, sha256};
+use super::{Steps, own, print_summary};
+use crate::output::{self, Failure, Outcome};
+
+/// Puts the backup in `from` into the data directory `directory`, which must hold no data.
+pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
+    let manifest = manifest(from)?;
+    let all: u64 = files(&manifest).map(|(_, file)| file.bytes).sum();
+    let mut steps = Steps::new("verifying");
+    let mut done = 0;
+    for (part, file) in files(&manifest) {
+        verify(&from.join(&part.name).join(&file.name), &file.sha256)?;
+        done += file.bytes;
+        steps.at(done, all);
+    }
+    let mut targets = Vec::new();
+    for part in &manifest.parts {
+        let target = target(directory, part)?;
+        let disk = own(&target)?;
+        if disk.list()?.iter().any(|name| name.ends_with(".segment")) {
+            let message = format!("{} holds data already", target.display());
+            return Err(Failure::new(message)
+                .hint("restore into a new directory, or move the data away first"));
+        }
+        targets.push((part, target, disk));
+    }
+    let (mut steps, mut done) = (Steps::new("restoring"), 0);
+    let mut reports = Vec::new();
+    for (part, target, disk) in targets {
+        for file in &part.files {
+            let path = target.join(&file.name);
+            let mut copy = disk.create(&file.name)?;
+            copy_into(&from.join(&part.name).join(&file.name), &mut *copy)?;
+            verify(&path, &file.sha256)?;
+            done += file.bytes;
+            steps.at(done, all);
+        }
+        // A marker of an empty log would say that this is its own.
+        if disk.list()?.iter().any(|name| name == "marker") {
+            disk.remove("marker")?;
+        }
+        disk.sync_directory()?;
+        reports.push((part, chappe_log::check(&disk)?));
+    }
+    if json {
+        let part = |(part, report): &(&Part, chappe_log::Report)| {
+            json!({ "name": part.name, "records": report.records, "healthy": report.healthy(),
+                "new_epoch": report.copied })
+        };
+        let parts: Vec<_> = reports.iter().map(part).collect();
+        output::json(&json!({ "directory": directory.display().to_string(), "parts": parts }));
+    } else {
+        for (part, report) in &reports {
+            output::line(format_args!("{}:", part.name));
+            print_summary(report);
+        }
+        output::line(format_args!("restored to {}", directory.display()));
+    }
+    if !directory.join("key.pem").exists() {
+        output::note(
+            "hint: put the node's key.pem there as well; with another key it is another node, and \
+             does not continue the streams of this one",
+        );
+    }
+    Ok(())
+}
+
+fn files(manifest: &Manifest) -> impl Iterator<Item = (&Part, &super::backup::Copied)> {
+    let parts = manifest.parts.iter();
+    parts.flat_map(|part| part.files.iter().map(move |file| (part, file)))
+}
+
+/// Reads the manifest and sees that it is one, whole, and names nothing outside the backup.
+fn manifest(from: &Path) -> Result<Manifest, Failure> {
+    let path = from.join(MANIFEST);
+    let text = fs::read(&path).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display()))
+            .hint("name a directory that `chappe data backup` made to its end")
+    })?;
+    let sum = fs::read_to_string(from.join(MANIFEST_SUM)).unwrap_or_default();
+    if sum.split_whitespace().next() != Some(&hexadecimal(&digest(&text))) {
+        return Err(damaged(&path));
+    }
+    let manifest: Manifest = serde_json::from_slice(&text)
+        .map_err(|error| Failure::new(format!("{} is no manifest: {error}", path.display())))?;
+    if manifest.format > FORMAT {
+        let message = format!("{} was made by {}", from.display(), manifest.program);
+        return Err(Failure::new(message).hint("use that program, or a newer one"));
+    }
+    let known = |part: &Part| matches!(part.name.as_str(), "log" | "registry");
+    let plain = |name: &str| {
+        let digits = name.strip_suffix(".segment");
+        digits.is_some_and(|it| it.len() == 10 && it.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let named =
+        manifest.parts.iter().all(known) && files(&manifest).all(|(_, file)| plain(&file.name));
+    if !named {
+        return Err(Failure::new(format!(
+            "{} names files that no backup has",
+            path.display()
+        )));
+    }
+    Ok(manifest)
+}
+
+fn damaged(path: &Path) -> Failure {
+    let message = format!("{} is not what was backed up", path.display());
+    Failure::new(message).hint("use another backup; nothing was taken from this one")
+}
+
+fn verify(path: &Path, wanted: &str) -> Result<(), Failure> {
+    match sha256(path) {
+        Ok(found) if found == wanted => Ok(()),
+        Ok(_) => Err(damaged(path)),
+        Err(error) => Err(Failure::new(format!(
+            "cannot read {}: {error}",
+            path.display()
+        ))),
+    }
+}
+
+fn target(directory: &Path, part: &Part) -> Result<PathBuf, Failure> {
+    Ok(match part.name.as_str() {
+        "log" => chappe_node::log_directory(directory),
+        "registry" => chappe_node::registry_directory(directory),
+        other => return Err(Failure::new(format!("there is no part {other}"))),
+    })
+}
+
+fn copy_into(from: &Path, to: &mut dyn chappe_log::File) -> Result<(), Failure> {
+    use std::io::Read as _;
+    let mut source = fs::File::open(from)?;
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match source.read(&mut buffer)? {
+            0 => return Ok(to.sync()?),
+            read => to.append(&buffer[..read])?,
+        }
+    }
+}

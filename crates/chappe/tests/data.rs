@@ -1,0 +1,261 @@
+//! Goal: a person can copy a node's data while it runs, put the copy into place, see what is damaged
+//! and mend it, and is told what to do when that cannot be.
+//! Method: a node in this process stores elements while the built program makes copies of its data;
+//! copies are restored and started; a file is damaged, checked and mended; wrong uses are tried.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
+use serde_json::Value as Json;
+
+fn chappe(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+    command
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+fn data(verb: &str, paths: &[&Path]) -> (Option<i32>, Json, String) {
+    let mut arguments = vec!["data", verb, "--json"];
+    arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
+    let output = chappe(&arguments);
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), json, said)
+}
+
+fn config(directory: &Path) -> Config {
+    let mut config = Config {
+        name: "test".into(),
+        data_directory: directory.to_owned(),
+        sensors_directory: directory.join("sensors"),
+        ..Config::default()
+    };
+    config.http.listen = "127.0.0.1:0".parse().unwrap();
+    config.discovery.enabled = false;
+    config.log.min_free_bytes = 0;
+    config.log.segment_bytes = 65_536;
+    config
+}
+
+fn schema() -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: "text".into(),
+            field_type: FieldType::Text,
+            unit: None,
+            observed_property: None,
+            description: None,
+        }],
+        key: None,
+    }
+}
+
+/// Stores elements as the stream `ward.words`.
+async fn store(node: &Node, count: usize) {
+    let element = StreamElement {
+        position: Default::default(),
+        source_time: Timestamp(1),
+        receive_time: Timestamp(2),
+        key: None,
+        values: vec![Value::Text("word ".repeat(400))],
+        quality: Default::default(),
+        origin: None,
+    };
+    for _ in 0..count {
+        let stored = node
+            .store("ward.words", &schema(), std::slice::from_ref(&element))
+            .await;
+        stored.unwrap();
+    }
+}
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    chappe_node::runtime().unwrap().block_on(future)
+}
+
+/// The report of the stream in what `data check` says.
+fn words(check: &Json) -> &Json {
+    let streams = check["streams"].as_array().unwrap();
+    streams
+        .iter()
+        .find(|it| it["name"] == "ward.words")
+        .unwrap()
+}
+
+/// Where a node has run and stored so many elements.
+fn ran(scratch: &Path, count: usize) -> PathBuf {
+    let directory = scratch.join("data");
+    block(async {
+        let node = Node::start(config(&directory)).await.unwrap();
+        store(&node, count).await;
+        node.shutdown().await.unwrap();
+    });
+    directory
+}
+
+#[test]
+fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("data");
+    let backup = scratch.path().join("backup");
+    let restored = scratch.path().join("restored");
+    block(async {
+        let node = Node::start(config(&directory)).await.unwrap();
+        store(&node, 150).await;
+        // More is stored meanwhile.
+        let (from, to) = (directory.clone(), backup.clone());
+        let copy = tokio::task::spawn_blocking(move || data("backup", &[&from, &to]));
+        while !copy.is_finished() {
+            store(&node, 1).await;
+        }
+        let (code, made, said) = copy.await.unwrap();
+        assert_eq!((code, &made["healthy"]), (Some(0), &true.into()), "{said}");
+        // Nobody mends what a node has.
+        let (code, _, said) = data("repair", &[&directory]);
+        assert!(
+            code == Some(2) && said.contains("hint: stop the node"),
+            "{said}"
+        );
+        node.shutdown().await.unwrap();
+    });
+    for secret in ["key.pem", "token"] {
+        assert!(directory.join(secret).exists() && !backup.join(secret).exists());
+    }
+    let (_, original, _) = data("check", &[&directory]);
+    let (code, done, said) = data("restore", &[&backup, &restored]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        done["parts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|part| part["new_epoch"] == true)
+    );
+    let (_, copied, _) = data("check", &[&restored]);
+    let last = words(&copied)["last"].as_u64().unwrap();
+    assert!(last >= 150 && words(&copied)["records"] == last, "{copied}");
+    assert_eq!(words(&copied)["epoch"], words(&original)["epoch"]);
+    assert!(said.contains("hint: put the node's key.pem"), "{said}");
+    fs::copy(directory.join("key.pem"), restored.join("key.pem")).unwrap();
+    block(async {
+        let node = Node::start(config(&restored)).await.unwrap();
+        store(&node, 1).await;
+        node.shutdown().await.unwrap();
+    });
+    let (_, after, _) = data("check", &[&restored]);
+    assert_eq!(words(&after)["last"], last + 1);
+    assert_ne!(words(&after)["epoch"], words(&original)["epoch"]);
+    // What is there is not written over.
+    let (code, _, said) = data("restore", &[&backup, &restored]);
+    assert!(
+        code == Some(2) && said.contains("holds data already"),
+        "{said}"
+    );
+    let (code, _, said) = data("backup", &[&directory, &backup]);
+    assert!(
+        code == Some(2) && said.contains("hint: each backup"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_backup_that_was_changed_is_refused_before_anything_is_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = ran(scratch.path(), 60);
+    let backup = scratch.path().join("backup");
+    let target = scratch.path().join("restored");
+    assert_eq!(data("backup", &[&directory, &backup]).0, Some(0));
+    let mut changed = 0;
+    for file in [
+        "log/0000000001.segment",
+        "manifest.json",
+        "manifest.json.sha256",
+    ] {
+        let path = backup.join(file);
+        let good = fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        bad[good.len() / 2] ^= 1;
+        for wrong in [Some(bad), None] {
+            match wrong {
+                Some(bytes) => fs::write(&path, bytes).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+            let (code, _, said) = data("restore", &[&backup, &target]);
+            assert_eq!(code, Some(2), "{file}: {said}");
+            assert!(!target.exists(), "{file}");
+            changed += 1;
+        }
+        fs::write(&path, good).unwrap();
+    }
+    assert_eq!(changed, 6);
+    assert_eq!(data("restore", &[&backup, &target]).0, Some(0));
+}
+
+#[test]
+fn damage_is_named_mended_and_kept_aside() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = ran(scratch.path(), 150);
+    let (code, before, _) = data("check", &[&directory]);
+    assert_eq!((code, &before["healthy"]), (Some(0), &true.into()));
+    let segment = directory.join("log/0000000002.segment");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[30_000] ^= 8;
+    fs::write(&segment, &bytes).unwrap();
+    let (code, found, said) = data("check", &[&directory]);
+    assert_eq!((code, &found["healthy"]), (Some(1), &false.into()));
+    assert!(said.contains("chappe data repair"), "{said}");
+    let gaps = words(&found)["gaps"].clone();
+    assert_eq!(gaps.as_array().unwrap().len(), 1);
+    let (code, mended, said) = data("repair", &[&directory]);
+    assert_eq!(code, Some(0), "{said}");
+    let part = &mended["parts"][0];
+    assert_eq!(part["given_up"].as_array().unwrap().len(), 1);
+    let aside = Path::new(part["kept_aside"].as_str().unwrap());
+    let kept = fs::read(aside.join(part["files"][0].as_str().unwrap())).unwrap();
+    let start = bytes.windows(kept.len()).position(|it| it == kept).unwrap();
+    assert!((start..start + kept.len()).contains(&30_000));
+    assert_eq!(mended["parts"][1]["kept_aside"], Json::Null);
+    let (code, after, _) = data("check", &[&directory]);
+    assert_eq!((code, &after["healthy"]), (Some(0), &true.into()));
+    assert_eq!(words(&after)["given_up"], gaps);
+    assert_eq!(words(&after)["records"], words(&found)["records"]);
+    // The node goes on with it.
+    block(async {
+        let node = Node::start(config(&directory)).await.unwrap();
+        store(&node, 1).await;
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn wrong_places_are_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let none = scratch.path().join("none");
+    for verb in ["check", "repair"] {
+        let (code, _, said) = data(verb, &[&none]);
+        assert!(
+            code == Some(2) && said.contains("hint: name the data directory"),
+            "{said}"
+        );
+    }
+    let (code, _, said) = data("backup", &[&none, &scratch.path().join("to")]);
+    assert!(code == Some(2) && said.contains("hint: "), "{said}");
+    let (code, _, said) = data("restore", &[&none, &scratch.path().join("to")]);
+    assert!(
+        code == Some(2) && said.contains("hint: name a directory"),
+        "{said}"
+    );
+    for verb in ["check", "repair", "backup", "restore"] {
+        let help = chappe(&["data", verb, "--help"]);
+        assert!(
+            String::from_utf8_lossy(&help.stdout).contains("Example"),
+            "{verb}"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Goal: what rots under a running node is found without anybody reading it, and told: by a notice,
+//! by `/health` and by the metrics, with the number that is truly missing.
+//! Method: a node stores elements into several files, a bit of an old one is flipped, and the scrub
+//! comes by; then as before.
+
+mod common;
+
+use chappe_node::Node;
+use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
+use common::{config, get};
+
+fn schema() -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: "text".into(),
+            field_type: FieldType::Text,
+            unit: None,
+            observed_property: None,
+            description: None,
+        }],
+        key: None,
+    }
+}
+
+#[test]
+fn damage_is_found_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.log.segment_bytes = 65_536;
+    config.log.scrub_bytes_per_s = 1 << 30;
+    chappe_node::runtime().unwrap().block_on(async {
+        let node = Node::start(config).await.unwrap();
+        let element = StreamElement {
+            position: Default::default(),
+            source_time: Timestamp(1),
+            receive_time: Timestamp(2),
+            key: None,
+            values: vec![Value::Text("word ".repeat(400))],
+            quality: Default::default(),
+            origin: None,
+        };
+        for _ in 0..100 {
+            let one = std::slice::from_ref(&element);
+            node.store("ward.words", &schema(), one).await.unwrap();
+        }
+        assert_eq!(get(&node, "/health").await.json()["status"], "ok");
+        let segment = directory.path().join("data/log/0000000001.segment");
+        let mut bytes = std::fs::read(&segment).unwrap();
+        bytes[40_000] ^= 2;
+        std::fs::write(&segment, bytes).unwrap();
+        while get(&node, "/health").await.json()["status"] == "ok" {
+            tokio::task::yield_now().await;
+        }
+        let health = get(&node, "/health").await.json();
+        assert_eq!(
+            health["reasons"][0],
+            "log: 1 records of 1 streams are damaged"
+        );
+        let metrics = get(&node, "/metrics").await.body;
+        let counted = |name: &str| metrics.lines().any(|line| line == name);
+        let lost = r#"chappe_lost_total{stream="ward.words",reason="corrupt"} 1"#;
+        assert!(counted(lost), "{metrics}");
+        assert!(counted(r#"chappe_missing{stream="ward.words"} 1"#));
+        assert_eq!(get(&node, "/ready").await.status, 200);
+        let told = || async {
+            let notices = get(&node, "/api/v1/notices").await.body;
+            notices.contains("0000000001.segment are damaged") && notices.contains("lacks")
+        };
+        while !told().await {
+            tokio::task::yield_now().await;
+        }
+        node.shutdown().await.unwrap();
+    });
+}
