@@ -61,7 +61,8 @@ pub struct Options {
     /// Who writes what is queued. Default: a thread.
     pub commit: Commit,
     /// How long the commit thread waits after each group, so that more gathers for the next one: a
-    /// sync costs the same for many. A record that comes after a quiet time is written at once.
+    /// sync costs the same for many. A record that comes after a quiet time is written at once; a
+    /// new stream, the end of the store and 256 KiB that wait end the pause.
     /// Default zero: as often as the disk can, which gathers by itself while it syncs.
     pub commit_pause: Duration,
     /// Most bytes of the newest records held in memory, for all who follow live data; 0: none.

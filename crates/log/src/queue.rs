@@ -17,6 +17,9 @@ use std::task::Waker;
 /// Most bytes taken for one commit: more gains nothing and delays the first of them.
 const GROUP_BYTES: u64 = 4 * 1024 * 1024;
 
+/// With more queued than this there is enough for a commit: the pause between two ends.
+const PAUSE_BYTES: usize = 256 * 1024;
+
 /// A draft on its way through the commit thread.
 pub(crate) struct Pending {
     pub(crate) draft: Draft,
@@ -40,6 +43,8 @@ pub(crate) struct Queue {
     pub(crate) closing: bool,
     /// The commit thread waits for work and must be woken for it.
     pub(crate) asleep: bool,
+    /// Something waits that is worth no pause.
+    pub(crate) urgent: bool,
     /// So many callers wait for room.
     waiting: u32,
     /// Nothing more is written, not even a clean end.
@@ -94,6 +99,7 @@ impl Shared {
                 bytes: 0,
                 closing: false,
                 asleep: false,
+                urgent: false,
                 waiting: 0,
                 abandoned: false,
                 stopped: None,
@@ -154,9 +160,15 @@ impl Shared {
     /// system, and while it writes it looks at the queue by itself.
     pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
         queue.bytes += pending.draft.body.bytes.len();
+        let urgent = pending.draft.kind == Kind::Definition || queue.bytes > PAUSE_BYTES;
+        let ends_pause = urgent && !queue.urgent;
+        queue.urgent |= urgent;
         queue.pending.push_back(pending);
         let asleep = std::mem::replace(&mut queue.asleep, false);
         drop(queue);
+        if ends_pause && !self.options.commit_pause.is_zero() {
+            self.pause.notify_one();
+        }
         if asleep {
             self.work.notify_one();
         }
@@ -181,6 +193,7 @@ impl Shared {
     /// The next group; empty when nothing waits.
     pub(crate) fn take(&self) -> VecDeque<Pending> {
         let mut queue = self.lock();
+        queue.urgent = false;
         let mut bytes = 0;
         let mut until = 0;
         while until < queue.pending.len() && bytes < GROUP_BYTES {

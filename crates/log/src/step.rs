@@ -250,7 +250,7 @@ impl Shared {
     fn pause(&self, committer: &Committer) {
         let pause = self.options.commit_pause;
         if !pause.is_zero() && committer.is_free() {
-            let goes_on = |queue: &mut Queue| !queue.closing;
+            let goes_on = |queue: &mut Queue| !queue.closing && !queue.urgent;
             let waited = self.pause.wait_timeout_while(self.lock(), pause, goes_on);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }

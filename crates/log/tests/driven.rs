@@ -143,3 +143,28 @@ fn a_full_disk_is_counted_by_calls() {
     assert!(matches!(store.close(), Err(Error::Failed { .. })));
     assert_eq!(disk.boundaries(), boundaries);
 }
+
+#[test]
+fn a_pause_between_commits_is_shared_and_ends_for_what_is_urgent() {
+    // A pause that no test waits for: whoever is not let through hangs.
+    let options = Options {
+        commit_pause: std::time::Duration::from_secs(3600),
+        ..options()
+    };
+    let (store, _) = Store::open(Box::new(MemoryDisk::new()), options, 1).unwrap();
+    // Each new stream is a commit of its own.
+    let streams = ["a", "b"].map(|name| store.stream(name, Level::Power, b"").unwrap());
+    let groups = store.counters().groups;
+    let small: Vec<_> = (0..20)
+        .map(|n| streams[n % 2].append(vec![(0, vec![1])]).unwrap())
+        .collect();
+    // Enough for a commit.
+    let large = streams[0].append(vec![(0, vec![0; 300 * 1024])]).unwrap();
+    large.wait().unwrap();
+    let all = small.into_iter().all(|one| one.wait() == Ok(()));
+    assert!(all && store.counters().groups <= groups + 2);
+    let last = streams[1].append(vec![(0, vec![2])]).unwrap();
+    drop(streams);
+    store.close().unwrap();
+    assert_eq!(last.try_result(), Some(Ok(())));
+}
