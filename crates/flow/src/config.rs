@@ -85,6 +85,7 @@ impl SessionConfig {
             .clamp(FRAME_BYTES_MIN, self.frame_bytes_max);
         self.retry.0 = self.retry.0.max(Duration::from_millis(1));
         self.retry.1 = self.retry.1.max(self.retry.0);
+        self.dead_after = self.dead_after.max(Duration::from_millis(100));
         self.keep_alive = self.keep_alive.max(Duration::from_millis(1));
         self
     }
@@ -139,7 +140,7 @@ pub struct ReceiverConfig {
     pub acknowledge_elements: u64,
     /// Acknowledge after so many stored bytes of a channel. Default 128 KiB.
     pub acknowledge_bytes: u64,
-    /// Acknowledge at the latest so long after something arrived. Default 50 ms: twenty
+    /// Acknowledge at the latest so long after something arrived. Default 100 ms: ten
     /// acknowledgements a second, each for all channels of the session.
     pub acknowledge_delay: Duration,
     /// How long a hole may be open before its numbers are asked for again. Default 20 ms; on a
@@ -156,7 +157,7 @@ impl Default for ReceiverConfig {
             credit: Credit::default(),
             acknowledge_elements: 1_024,
             acknowledge_bytes: 128 * 1024,
-            acknowledge_delay: Duration::from_millis(50),
+            acknowledge_delay: Duration::from_millis(100),
             reorder: Duration::from_millis(20),
         }
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub use decode::{DecodeError, Messages, decode};
-pub use encode::FrameWriter;
+pub use encode::{FrameWriter, seal};
 
 /// What a frame's first message of a session begins with, so that another protocol is noticed.
 pub const MAGIC: [u8; 4] = *b"CHPF";

@@ -48,7 +48,8 @@ pub(crate) struct Session<E> {
     pub(crate) counters: Counters,
     pub(crate) random: fastrand::Rng,
     pub(crate) round_trip: RoundTrip,
-    outputs: VecDeque<Output<Bytes, E>>,
+    frames: VecDeque<Bytes>,
+    events: VecDeque<E>,
     writer: FrameWriter,
     /// The largest frame that the peer takes.
     peer_frame_max: usize,
@@ -75,7 +76,8 @@ impl<E: CommonEvent> Session<E> {
             counters: Counters::default(),
             random: fastrand::Rng::with_seed(seed),
             round_trip: RoundTrip::new(config.retry),
-            outputs: VecDeque::new(),
+            frames: VecDeque::new(),
+            events: VecDeque::new(),
             writer: FrameWriter::default(),
             peer_frame_max: crate::FRAME_BYTES_MIN,
             started: false,
@@ -133,11 +135,13 @@ impl<E: CommonEvent> Session<E> {
     // -- out --
 
     pub(crate) fn event(&mut self, event: E) {
-        self.outputs.push_back(Output::Event(event));
+        self.events.push_back(event);
     }
 
+    /// Frames first: what the caller answers to an event goes out behind them.
     pub(crate) fn pop(&mut self) -> Option<Output<Bytes, E>> {
-        self.outputs.pop_front()
+        let frame = self.frames.pop_front().map(Output::Transmit);
+        frame.or_else(|| self.events.pop_front().map(Output::Event))
     }
 
     pub(crate) fn push(&mut self, message: &Message<'_>) {
@@ -158,7 +162,7 @@ impl<E: CommonEvent> Session<E> {
             self.said_at = self.now;
             self.counters.frames_sent += 1;
             self.counters.bytes_sent += frame.len() as u64;
-            self.outputs.push_back(Output::Transmit(frame));
+            self.frames.push_back(frame);
         }
     }
 
@@ -308,7 +312,7 @@ impl<E: CommonEvent> Session<E> {
             let text = format!("nothing was heard of the peer for {silent:?}");
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
         }
-        if self.said_at + self.keep_alive <= self.now {
+        if self.speaks_at() <= self.now {
             self.ask_ping();
             // What is pushed now goes out with this input.
             self.said_at = self.now;
@@ -318,11 +322,19 @@ impl<E: CommonEvent> Session<E> {
         }
     }
 
+    /// When the peer is asked whether it is there: when this side was silent for long, and more often
+    /// when the peer was, since questions may be lost.
+    fn speaks_at(&self) -> Instant {
+        let dead_after = self.config.dead_after;
+        let doubted = (self.heard_at + dead_after / 2).max(self.said_at + dead_after / 20);
+        (self.said_at + self.keep_alive).min(doubted)
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if !self.open {
             return None;
         }
-        let life = (self.said_at + self.keep_alive).min(self.heard_at + self.config.dead_after);
+        let life = self.speaks_at().min(self.heard_at + self.config.dead_after);
         let fetch = self.asked.values().map(|asked| asked.again_at).min();
         Some(fetch.map_or(life, |fetch| fetch.min(life)))
     }

@@ -70,6 +70,7 @@ fn world(seed: u64) -> World {
         read: milliseconds(random, 5),
         live: *random.choice([0, 500, 1_000].iter()).expect("one of them"),
         refuse: if random.u8(0..4) == 0 { 20 } else { 0 },
+        stuck: None,
     };
     if random.bool() {
         world.manners.store = Duration::ZERO;
@@ -96,6 +97,7 @@ fn weather(random: &mut Rng) -> Weather {
         delay: milliseconds(random, 50),
         jitter: milliseconds(random, 50),
         ordered: random.bool(),
+        bytes_per_s: (random.u8(0..4) == 0).then(|| random.u64(20_000..1_000_000)),
     }
 }
 

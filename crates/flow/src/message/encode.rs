@@ -121,6 +121,15 @@ impl FrameWriter {
     }
 }
 
+/// Puts the checksum before the bytes of messages, whatever they are: for tests of a peer.
+#[must_use]
+pub fn seal(messages: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(CHECKSUM_BYTES + messages.len());
+    frame.extend_from_slice(&crc32fast::hash(messages).to_le_bytes());
+    frame.extend_from_slice(messages);
+    Bytes::from(frame)
+}
+
 fn write_body<'a>(to: &mut Vec<u8>, message: &'a Message<'_>) -> (u8, Option<&'a Records>) {
     let kind = match message {
         Message::Records { .. } | Message::Fetched { .. } => return write_records(to, message),

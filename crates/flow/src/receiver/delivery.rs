@@ -118,6 +118,10 @@ impl Receiver {
         if first <= have.sequence && place.epoch == have.epoch {
             return Err("the origin went back without a new epoch");
         }
+        let unstored = state.residue.iter().chain(&state.unstored);
+        if place.epoch != have.epoch && unstored.into_iter().any(|run| run.epoch == place.epoch) {
+            return Err("an epoch comes back");
+        }
         self.held_bytes -= state.ahead_bytes;
         state.begin_stage(place.stage, place.epoch, first);
         self.timers.cancel(&Timer::Hole(channel));

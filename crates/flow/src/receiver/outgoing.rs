@@ -15,6 +15,9 @@ use crate::{
 /// Entries of one acknowledgement; more go into another. They fit into the smallest frame.
 const ENTRIES_MAX: usize = 40;
 
+/// Stored bytes after which a channel that catches up is acknowledged.
+const BEHIND_BYTES: u64 = 8 * 1024;
+
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -42,13 +45,11 @@ impl Receiver {
                     attempts: 1,
                 }
             }
-            Greeting::Said { since, attempts } => {
-                self.session.round_trip.back_off();
-                Greeting::Said {
-                    since,
-                    attempts: attempts + 1,
-                }
-            }
+            // Without doubling the wait: the time of the handshake bounds it.
+            Greeting::Said { since, attempts } => Greeting::Said {
+                since,
+                attempts: attempts + 1,
+            },
             Greeting::Done(_) => return,
         };
         self.session.push(&Message::Hello(hello));
@@ -237,6 +238,12 @@ impl Receiver {
             return;
         };
         let waiting = state.unacknowledged;
+        // What catches up waits for each acknowledgement; what is live does not.
+        let bytes = if state.behind > 0 {
+            bytes.min(BEHIND_BYTES)
+        } else {
+            bytes
+        };
         let much = waiting.elements >= elements || waiting.bytes >= bytes;
         if much || (waiting.bytes > 0 && state.credit_runs_low()) {
             self.acknowledge_now = true;

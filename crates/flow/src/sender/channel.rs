@@ -160,9 +160,23 @@ impl Open {
         (self.last + 1).saturating_sub(self.next)
     }
 
-    /// Whether the subscriber has room for one more.
-    pub(super) fn has_credit(&self) -> bool {
-        self.sent.bytes < self.said.bytes_limit && self.sent.elements < self.said.elements_limit
+    /// Whether the subscriber has room for more, and not for a crumb: a frame of `fill` bytes, or of
+    /// the whole credit, must be a quarter full, unless nothing is on the way.
+    pub(super) fn has_credit(&self, credit: Credit, fill: u64) -> bool {
+        let bytes = self.said.bytes_limit.saturating_sub(self.sent.bytes);
+        let elements = self.said.elements_limit.saturating_sub(self.sent.elements);
+        let idle = self.sent.elements == self.said.elements;
+        let least = if idle {
+            1
+        } else {
+            (credit.bytes.min(fill) / 4).max(1)
+        };
+        let least_elements = if idle {
+            1
+        } else {
+            (credit.elements / 4).clamp(1, 16)
+        };
+        bytes >= least && elements >= least_elements
     }
 
     /// Whether something sent is not stored yet, as far as is known here.

@@ -238,6 +238,7 @@ impl Sender {
     fn acknowledge(&mut self, serial: u64, answers: bool, entry: &Entry) {
         let channel = Channel(entry.channel);
         let now = self.session.now;
+        let fill = self.records_fill() as u64;
         let Some(state) = self.channels.get_mut(&channel) else {
             return self.unknown(channel, "an acknowledgement");
         };
@@ -297,7 +298,7 @@ impl Sender {
                 refused: entry.refused,
             });
         }
-        let credited = open.stalled && open.has_credit();
+        let credited = open.stalled && open.has_credit(state.credit, fill);
         if credited {
             open.stalled = false;
             self.session.event(SenderEvent::Resumed { channel });

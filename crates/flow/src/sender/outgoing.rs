@@ -406,20 +406,21 @@ impl Sender {
         let fill = self.records_fill();
         let mut rest = records.clone();
         while !rest.is_empty() {
-            let Some(open) = self
-                .channels
-                .get(&channel)
-                .and_then(|one| one.open.as_ref())
+            let Some(ChannelState {
+                credit,
+                open: Some(open),
+                ..
+            }) = self.channels.get(&channel)
             else {
                 return;
             };
             let waits = open.queued != Queued::No || open.reading.is_some();
+            let may = open.has_credit(*credit, fill as u64);
             let credit = crate::Credit {
                 bytes: open.said.bytes_limit.saturating_sub(open.sent.bytes),
                 elements: open.said.elements_limit.saturating_sub(open.sent.elements),
             };
-            let none = credit.bytes == 0 || credit.elements == 0;
-            if waits || none || open.next != first || !self.has_room() || !self.may_pace() {
+            if waits || !may || open.next != first || !self.has_room() || !self.may_pace() {
                 break;
             }
             let bytes = fill.min(usize::try_from(credit.bytes).unwrap_or(usize::MAX));

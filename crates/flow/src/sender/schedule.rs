@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::channel::{Open, Queued, Reading};
+use super::channel::{ChannelState, Open, Queued, Reading};
 use super::{Probe, Sender};
 use crate::config::{PROBE_CHANNELS_MAX, REFUSALS_MAX};
 use crate::message::Message;
@@ -35,8 +35,9 @@ impl Sender {
         if let Some(channel) = self.live.pop_front() {
             return Some(channel);
         }
-        let catching_up = self.in_flight_catch_up + self.reserved_catch_up;
-        if catching_up >= self.config.catch_up_bytes {
+        let used = self.in_flight_catch_up + self.reserved_catch_up;
+        let most = self.config.catch_up_bytes;
+        if !worth_a_frame(used, most, self.records_fill() as u64) {
             return None;
         }
         self.catch_up.pop_front()
@@ -44,7 +45,9 @@ impl Sender {
 
     /// Whether the window over all channels has room.
     pub(super) fn has_room(&self) -> bool {
-        self.room() > 0
+        let window = self.peer.map_or(0, |peer| peer.window_bytes);
+        let used = self.in_flight.bytes + self.reserved;
+        worth_a_frame(used, window, self.records_fill() as u64)
     }
 
     fn room(&self) -> u64 {
@@ -54,10 +57,12 @@ impl Sender {
 
     /// Puts a channel into its queue when it has something to send and may.
     pub(super) fn enqueue(&mut self, channel: Channel) {
-        let Some(open) = self
-            .channels
-            .get_mut(&channel)
-            .and_then(|one| one.open.as_mut())
+        let fill = self.records_fill() as u64;
+        let Some(ChannelState {
+            credit,
+            open: Some(open),
+            ..
+        }) = self.channels.get_mut(&channel)
         else {
             return;
         };
@@ -90,7 +95,7 @@ impl Sender {
         {
             return;
         }
-        if !open.has_credit() {
+        if !open.has_credit(*credit, fill) {
             if !open.stalled {
                 open.stalled = true;
                 self.session.counters.stalls += 1;
@@ -133,10 +138,11 @@ impl Sender {
         let fill = self.records_fill() as u64;
         let catching_up = self.in_flight_catch_up + self.reserved_catch_up;
         let catch_up_room = self.config.catch_up_bytes.saturating_sub(catching_up);
-        let Some(open) = self
-            .channels
-            .get_mut(&channel)
-            .and_then(|one| one.open.as_mut())
+        let Some(ChannelState {
+            credit,
+            open: Some(open),
+            ..
+        }) = self.channels.get_mut(&channel)
         else {
             return;
         };
@@ -144,7 +150,7 @@ impl Sender {
         if open.lag() == 0 || open.reading.is_some() || open.waits_for_switch() {
             return;
         }
-        if !open.has_credit() {
+        if !open.has_credit(*credit, fill) {
             return self.enqueue(channel);
         }
         let mut bytes = (open.said.bytes_limit - open.sent.bytes)
@@ -347,6 +353,12 @@ impl Sender {
             true
         });
     }
+}
+
+/// Whether what is left of a window is worth a frame: a quarter of one, or of the window. Crumbs
+/// would cost a frame each. When nothing is on the way, anything is.
+fn worth_a_frame(used: u64, window: u64, fill: u64) -> bool {
+    used == 0 || window.saturating_sub(used) >= (window.min(fill) / 4).max(1)
 }
 
 impl Open {

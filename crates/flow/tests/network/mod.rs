@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chappe_flow::{
     Channel, Counters, DeadLetterReason, Level, Position, Receiver, ReceiverCommand,
-    ReceiverConfig, ReceiverEvent, ReceiverReceive, Sender, SenderCommand, SenderConfig,
+    ReceiverConfig, ReceiverEvent, ReceiverReceive, Records, Sender, SenderCommand, SenderConfig,
     SenderEvent, SenderReceive, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Output, drain};
@@ -30,6 +30,8 @@ pub(crate) struct Weather {
     pub(crate) jitter: Duration,
     /// Whether frames keep their order all the same.
     pub(crate) ordered: bool,
+    /// How fast frames leave, each way; `None`: at once.
+    pub(crate) bytes_per_s: Option<u64>,
 }
 
 /// What the programs around the machines are like.
@@ -40,6 +42,8 @@ pub(crate) struct Manners {
     /// Chances of a thousand.
     pub(crate) live: u32,
     pub(crate) refuse: u32,
+    /// A stream whose elements are never stored.
+    pub(crate) stuck: Option<usize>,
 }
 
 enum Happening {
@@ -75,6 +79,7 @@ pub(crate) struct World {
     happenings: BTreeMap<u64, Happening>,
     ticket: u64,
     last_arrival: [Instant; 2],
+    departed: [Instant; 2],
     pub(crate) streams: Vec<OriginStream>,
     pub(crate) stored: Vec<Stored>,
     /// The highest position acknowledged, by stream.
@@ -85,8 +90,16 @@ pub(crate) struct World {
     pub(crate) credit: Option<chappe_flow::Credit>,
     /// Prints what is said.
     pub(crate) trace: bool,
-    /// The order in which elements were handed out, by stream.
-    pub(crate) handed_out: Vec<usize>,
+    /// What was handed out, in order: stream, first number, how many, when.
+    pub(crate) handed_out: Vec<(usize, u64, u64, Instant)>,
+    /// When each element was appended.
+    pub(crate) born: BTreeMap<(usize, u64), Instant>,
+    /// What repairs brought, to the origin and to the subscriber: position and payload.
+    pub(crate) repaired: [Vec<(Position, Vec<u8>)>; 2],
+    /// How many numbers each ended repair could not bring.
+    pub(crate) unrepaired: [Vec<u64>; 2],
+    /// The other events of both ends, in words.
+    pub(crate) told: Vec<String>,
 }
 
 impl World {
@@ -112,6 +125,7 @@ impl World {
             happenings: BTreeMap::new(),
             ticket: 0,
             last_arrival: [Instant::ZERO; 2],
+            departed: [Instant::ZERO; 2],
             streams: (0..streams as u64).map(OriginStream::new).collect(),
             stored: (0..streams).map(|_| Stored::default()).collect(),
             acknowledged: BTreeMap::new(),
@@ -121,6 +135,10 @@ impl World {
             credit: None,
             trace: false,
             handed_out: Vec::new(),
+            born: BTreeMap::new(),
+            repaired: [Vec::new(), Vec::new()],
+            unrepaired: [Vec::new(), Vec::new()],
+            told: Vec::new(),
         };
         world.weather.delay = Duration::from_millis(1);
         world
@@ -217,7 +235,8 @@ impl World {
             let length = self.random.usize(0..=bytes);
             let mut payload = vec![0; length];
             self.random.fill(&mut payload);
-            self.streams[stream].append(payload.clone());
+            let number = self.streams[stream].append(payload.clone());
+            self.born.insert((stream, number), self.now);
             records.push((0, payload));
         }
         let channel = Channel(stream as u32);
@@ -281,6 +300,10 @@ impl World {
         } else {
             1
         };
+        if let Some(rate) = self.weather.bytes_per_s {
+            let takes = Duration::from_nanos(frame.len() as u64 * 1_000_000_000 / rate);
+            self.departed[from] = self.departed[from].max(self.now) + takes;
+        }
         for _ in 0..copies {
             let mut frame = frame.clone();
             if self.chance(self.weather.damage) {
@@ -288,7 +311,9 @@ impl World {
                 frame[at] ^= 1 << self.random.u8(0..8);
             }
             let jitter = self.random.u64(0..=self.weather.jitter.as_nanos() as u64);
-            let mut at = self.now + self.weather.delay + Duration::from_nanos(jitter);
+            let mut at = self.departed[from].max(self.now)
+                + self.weather.delay
+                + Duration::from_nanos(jitter);
             if self.weather.ordered {
                 at = at.max(self.last_arrival[from]);
                 self.last_arrival[from] = at;
@@ -361,8 +386,26 @@ impl World {
                 from,
                 next,
                 ..
-            } => panic!("{request} {channel} {epoch} {from} {next}: nobody asked"),
-            _ => {}
+            } => {
+                let stream = &self.streams[channel.0 as usize];
+                let records = stream.records.range(from..next);
+                let records = records.filter(|(_, (of, _))| *of == epoch);
+                let records = records.map(|(number, (_, payload))| (*number, payload.clone()));
+                let (first, records) = answer(records.collect());
+                self.tell_sender(Input::Command(SenderCommand::Fetched {
+                    request,
+                    first,
+                    records,
+                }));
+            }
+            SenderEvent::Fetched {
+                epoch,
+                first,
+                records,
+                ..
+            } => self.repaired[0].extend(positions(epoch, first, &records)),
+            SenderEvent::FetchEnded { missing, .. } => self.unrepaired[0].push(missing),
+            other => self.told.push(format!("sender: {other:?}")),
         }
     }
 
@@ -379,8 +422,8 @@ impl World {
                 ..
             } => {
                 let stream = channel.0 as usize;
-                self.handed_out
-                    .extend(std::iter::repeat_n(stream, records.len()));
+                let count = records.len() as u64;
+                self.handed_out.push((stream, first, count, self.now));
                 let last = first + records.len() as u64 - 1;
                 let elements = (first..).zip(&records);
                 let elements = elements.map(|(number, record)| (number, record.payload.to_vec()));
@@ -390,6 +433,9 @@ impl World {
                 };
                 let happening =
                     Happening::Stored(self.session, stream, position, elements.collect());
+                if self.manners.stuck == Some(stream) {
+                    return;
+                }
                 if self.manners.store.is_zero() {
                     self.happen(happening);
                 } else {
@@ -415,7 +461,34 @@ impl World {
                 .rollbacks
                 .push((have, kept, next)),
             ReceiverEvent::Failed(failure) => self.failures.push(format!("receiver: {failure}")),
-            _ => {}
+            ReceiverEvent::Fetch {
+                request,
+                channel,
+                epoch,
+                from,
+                next,
+                ..
+            } => {
+                let stored = self.stored[channel.0 as usize].elements.iter();
+                let range =
+                    |at: &Position| at.epoch == epoch && (from..next).contains(&at.sequence);
+                let stored = stored.filter(|(at, _)| range(at));
+                let stored = stored.map(|(at, payload)| (at.sequence, payload.clone()));
+                let (first, records) = answer(stored.collect());
+                self.tell_receiver(Input::Command(ReceiverCommand::Fetched {
+                    request,
+                    first,
+                    records,
+                }));
+            }
+            ReceiverEvent::Fetched {
+                epoch,
+                first,
+                records,
+                ..
+            } => self.repaired[1].extend(positions(epoch, first, &records)),
+            ReceiverEvent::FetchEnded { missing, .. } => self.unrepaired[1].push(missing),
+            other => self.told.push(format!("receiver: {other:?}")),
         }
     }
 
@@ -625,6 +698,23 @@ impl World {
             }
         }
     }
+}
+
+/// The first run of consecutive numbers, as a repair is answered.
+fn answer(elements: Vec<(u64, Vec<u8>)>) -> (u64, Records) {
+    let first = elements.first().map_or(0, |(number, _)| *number);
+    let run = (first..).zip(elements);
+    let run = run.take_while(|(expected, (number, _))| expected == number);
+    (first, run.map(|(_, (_, payload))| (0, payload)).collect())
+}
+
+fn positions(epoch: u64, first: u64, records: &Records) -> Vec<(Position, Vec<u8>)> {
+    let numbered = (first..).zip(records);
+    let positions = numbered.map(|(sequence, record)| {
+        let position = Position { epoch, sequence };
+        (position, record.payload.to_vec())
+    });
+    positions.collect()
 }
 
 /// Adds the counters of both ends that tests look at.
