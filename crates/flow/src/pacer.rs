@@ -26,7 +26,7 @@ pub enum Pace {
     Now,
     /// Not before then.
     At(Instant),
-    /// When something was acknowledged.
+    /// When something was acknowledged. Not to be said when nothing is in flight.
     AfterAcknowledgement,
 }
 
@@ -63,7 +63,7 @@ impl Default for FixedWindow {
 
 impl Pacer for FixedWindow {
     fn next(&mut self, _: Instant, in_flight: InFlight) -> Pace {
-        if in_flight.bytes < self.bytes {
+        if in_flight.bytes < self.bytes.max(1) {
             Pace::Now
         } else {
             Pace::AfterAcknowledgement

@@ -11,8 +11,6 @@ pub(crate) struct RoundTrip {
     bounds: (Duration, Duration),
     /// Smoothed round trip and its variance.
     estimate: Option<(Duration, Duration)>,
-    /// How often in a row no answer came.
-    doublings: u32,
 }
 
 impl RoundTrip {
@@ -20,14 +18,12 @@ impl RoundTrip {
         Self {
             bounds,
             estimate: None,
-            doublings: 0,
         }
     }
 
     /// An answer came after so long. Only answers that cannot be those to an earlier question count
     /// (Karn's rule): each question has its own token.
     pub(crate) fn sample(&mut self, sample: Duration) {
-        self.doublings = 0;
         self.estimate = Some(match self.estimate {
             None => (sample, sample / 2),
             Some((smoothed, variance)) => {
@@ -48,19 +44,13 @@ impl RoundTrip {
             None => FIRST,
             Some((smoothed, variance)) => smoothed + variance * 4,
         };
-        let base = base.clamp(self.bounds.0, self.bounds.1);
-        base.saturating_mul(1 << self.doublings.min(16))
-            .min(self.bounds.1)
+        base.clamp(self.bounds.0, self.bounds.1)
     }
 
-    /// News came without having been asked for.
-    pub(crate) fn alive(&mut self) {
-        self.doublings = 0;
-    }
-
-    /// No answer came: the next is waited for twice as long.
-    pub(crate) fn back_off(&mut self) {
-        self.doublings = self.doublings.saturating_add(1);
+    /// The same after so many questions that brought no news: twice as long for each.
+    pub(crate) fn timeout_after(&self, questions: u32) -> Duration {
+        let doubled = self.timeout().saturating_mul(1 << questions.min(16));
+        doubled.min(self.bounds.1)
     }
 }
 
@@ -69,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timeout_follows_the_samples_and_backs_off() {
+    fn the_timeout_follows_the_samples_and_doubles() {
         let milliseconds = Duration::from_millis;
         let mut round_trip = RoundTrip::new((milliseconds(10), milliseconds(2_000)));
         assert_eq!(round_trip.timeout(), FIRST);
@@ -79,12 +69,8 @@ mod tests {
             round_trip.sample(milliseconds(100));
         }
         assert!(round_trip.timeout() < milliseconds(102));
-        round_trip.back_off();
-        assert!(round_trip.timeout() > milliseconds(199));
-        for _ in 0..40 {
-            round_trip.back_off();
-        }
-        assert_eq!(round_trip.timeout(), milliseconds(2_000));
+        assert!(round_trip.timeout_after(1) > milliseconds(199));
+        assert_eq!(round_trip.timeout_after(40), milliseconds(2_000));
         round_trip.sample(milliseconds(1));
         assert!(round_trip.timeout() < milliseconds(300));
         for _ in 0..100 {

@@ -85,7 +85,8 @@ pub struct Schema {
 pub enum Start {
     /// With the oldest element that the origin keeps.
     First,
-    /// With the next new element.
+    /// With the next new element. Who has stored none of them when the connection is lost goes on with
+    /// [`Start::After`] the number before [`Grant::next`], or misses what comes in between.
     New,
     /// Behind this one, which is the newest that the subscriber has stored.
     After(Position),

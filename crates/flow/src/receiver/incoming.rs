@@ -128,7 +128,6 @@ impl Receiver {
         if attempts == 1 {
             self.session.round_trip.sample(self.session.now - since);
         }
-        self.session.round_trip.alive();
         self.phase = Greeting::Done(version);
         self.timers.cancel(&Timer::Hello);
         self.timers.cancel(&Timer::Handshake);

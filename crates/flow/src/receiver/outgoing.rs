@@ -96,8 +96,7 @@ impl Receiver {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
-        let wait = self.session.round_trip.timeout();
-        let wait = wait.saturating_mul(1 << state.attempts.min(6));
+        let wait = self.session.round_trip.timeout_after(state.attempts);
         state.attempts = state.attempts.saturating_add(1);
         let subscription = &state.subscription;
         let message = match state.phase {
@@ -122,7 +121,7 @@ impl Receiver {
             Phase::Open => return,
         };
         self.session.push(&message);
-        let again = self.session.now + wait.min(self.config.session.retry.1);
+        let again = self.session.now + wait;
         self.timers.set(Timer::Answer(channel), again);
     }
 

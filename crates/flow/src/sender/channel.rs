@@ -61,6 +61,8 @@ pub(super) struct Open {
     pub(super) timed: Option<(u64, Instant)>,
     /// Since when no news came although something is on the way.
     pub(super) doubt_since: Instant,
+    /// How often it was asked for news since there were any.
+    pub(super) questions: u32,
     /// What was sent when the subscriber was asked for news last.
     pub(super) probed_next: u64,
     /// The serial number of the last acknowledgement with news of this channel.
@@ -141,6 +143,7 @@ impl Open {
             lingering: None,
             timed: None,
             doubt_since: now,
+            questions: 0,
             probed_next: next,
             serial: 0,
             answer: Some(Box::new((rolled, grant))),

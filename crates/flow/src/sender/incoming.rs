@@ -222,7 +222,6 @@ impl Sender {
 
     /// Whether an acknowledgement answers the last probe.
     fn probe_answered(&mut self, token: u64) -> bool {
-        self.session.round_trip.alive();
         let Some(probe) = self.probe.as_mut().filter(|probe| probe.token == token) else {
             return false;
         };
@@ -269,6 +268,7 @@ impl Sender {
         open.said = *entry;
         if before.received != entry.received || before.stored != entry.stored {
             open.doubt_since = now;
+            open.questions = 0;
         }
         open.unconfirmed
             .retain(|(index, _)| *index >= entry.schemas);
@@ -346,6 +346,7 @@ impl Sender {
         let since = open.went_again.is_some_and(|(_, at)| Some(at) > asked_at);
         if from < open.probed_next.min(open.next) && !since {
             session.counters.holes += 1;
+            open.questions = 0;
             open.again = Some(Range {
                 from,
                 next: open.probed_next.min(open.next),

@@ -8,6 +8,7 @@ mod channel;
 mod incoming;
 mod outgoing;
 mod schedule;
+mod sending;
 mod types;
 
 use alloc::boxed::Box;

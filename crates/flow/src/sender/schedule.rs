@@ -153,6 +153,12 @@ impl Sender {
         if !open.has_credit(*credit, fill) {
             return self.enqueue(channel);
         }
+        if open.catching_up && !worth_a_frame(catching_up, self.config.catch_up_bytes, fill) {
+            // It fell behind while it was in the other queue.
+            open.queued = Queued::CatchUp;
+            self.catch_up.push_back(channel);
+            return;
+        }
         let mut bytes = (open.said.bytes_limit - open.sent.bytes)
             .min(room)
             .min(fill);
@@ -279,17 +285,15 @@ impl Sender {
         }
     }
 
-    /// How long news may take.
-    fn patience(&self) -> Duration {
-        let delay = self
-            .peer
-            .map_or(Duration::ZERO, |peer| peer.acknowledge_delay);
-        self.session.round_trip.timeout() + delay
+    /// How long news may take, after so many questions that brought none. A disk may be slow for long.
+    fn patience(&self, questions: u32) -> Duration {
+        let delay = self.peer.map(|peer| peer.acknowledge_delay);
+        self.session.round_trip.timeout_after(questions) + delay.unwrap_or_default()
     }
 
     pub(super) fn arm_probe(&mut self) {
         if self.probe_at.is_none() {
-            self.probe_at = Some(self.session.now + self.patience());
+            self.probe_at = Some(self.session.now + self.patience(0));
         }
     }
 
@@ -297,22 +301,24 @@ impl Sender {
     /// sent again before it has said what it has: a slow disk there is no reason to send.
     fn ask_for_news(&mut self) {
         let now = self.session.now;
-        let patience = self.patience();
         let mut doubted = Vec::new();
-        for (channel, state) in &mut self.channels {
-            let Some(open) = state.open.as_mut().filter(|open| open.is_in_doubt()) else {
+        for (channel, state) in &self.channels {
+            let Some(open) = state.open.as_ref().filter(|open| open.is_in_doubt()) else {
                 continue;
             };
-            if open.doubt_since + patience <= now && doubted.len() < PROBE_CHANNELS_MAX {
-                open.doubt_since = now;
-                open.probed_next = open.next;
+            let due = open.doubt_since + self.patience(open.questions);
+            if due <= now && doubted.len() < PROBE_CHANNELS_MAX {
                 doubted.push(*channel);
             }
         }
-        if !doubted.is_empty() {
-            if self.probe.is_some_and(|probe| !probe.answered) {
-                self.session.round_trip.back_off();
+        for channel in &doubted {
+            if let Some(open) = self.open_mut(*channel) {
+                open.doubt_since = now;
+                open.questions += 1;
+                open.probed_next = open.next;
             }
+        }
+        if !doubted.is_empty() {
             let token = self.session.token();
             self.probe = Some(Probe {
                 token,
@@ -324,10 +330,10 @@ impl Sender {
             let full = self.session.writer().push_probe(token, &doubted, limit);
             self.session.transmit(full);
         }
-        let patience = self.patience();
         let open = self.channels.values().filter_map(|one| one.open.as_ref());
         let doubts = open.filter(|open| open.is_in_doubt());
-        self.probe_at = doubts.map(|open| open.doubt_since + patience).min();
+        let due = |open: &Open| open.doubt_since + self.patience(open.questions);
+        self.probe_at = doubts.map(due).min();
     }
 
     fn refuse_again(&mut self) {

@@ -626,20 +626,23 @@ impl World {
     fn is_complete(&self) -> bool {
         let complete = |stream: usize| {
             let origin = &self.streams[stream];
-            let lost = self.stored[stream].lost.iter();
-            let lost = lost.filter(|lost| lost.0 == origin.epoch_of(origin.last()));
+            let lost = &self.stored[stream].lost;
             let last = Position {
                 epoch: origin.epoch_of(origin.last()),
                 sequence: origin.last(),
             };
-            let lost = lost.map(|lost| lost.2 - 1).max().unwrap_or(0);
+            let present = |epoch: u64| origin.epochs.iter().any(|(known, _)| *known == epoch);
+            let mut lost = lost.iter();
+            let lost = lost.any(|(epoch, _, next)| *next == origin.next && present(*epoch));
             // More than the origin has is what it lost; then it was told of that.
             let told = self.stored[stream]
                 .rollbacks
                 .last()
                 .is_some_and(|one| one.2.sequence == origin.next);
             let all = self.newest(stream) == Some(last) || told;
-            origin.next == 1 || all || lost >= last.sequence
+            // Who comes when all is trimmed gets what is new.
+            let none = origin.records.is_empty() && self.newest(stream).is_none();
+            none || all || lost
         };
         (0..self.streams.len()).all(complete)
             && !self
