@@ -176,3 +176,25 @@ fn acknowledgements_are_few_and_what_is_there_shares_a_frame() {
     world.finish(Duration::from_secs(1));
     world.judge();
 }
+
+#[test]
+fn records_at_hand_keep_to_the_window_over_all_channels() {
+    let receiver = ReceiverConfig {
+        window_bytes: 16_384,
+        ..ReceiverConfig::default()
+    };
+    let mut world = World::new(6, 2, SenderConfig::default(), receiver);
+    world.manners.live = 1_000;
+    world.connect();
+    world.run(milliseconds(100));
+    world.manners.store = Duration::from_secs(1);
+    for _ in 0..4 {
+        world.append(0, 100, 1_000);
+        world.append(1, 100, 1_000);
+        let in_flight = world.sender.in_flight();
+        assert!(in_flight.bytes <= 16_384 + 1_010, "{in_flight:?}");
+    }
+    assert!(world.sender.in_flight().bytes > 8_192, "it is used");
+    world.finish(Duration::from_secs(600));
+    world.judge();
+}

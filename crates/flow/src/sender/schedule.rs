@@ -50,7 +50,7 @@ impl Sender {
         worth_a_frame(used, window, self.records_fill() as u64)
     }
 
-    fn room(&self) -> u64 {
+    pub(super) fn room(&self) -> u64 {
         let window = self.peer.map_or(0, |peer| peer.window_bytes);
         window.saturating_sub(self.in_flight.bytes + self.reserved)
     }

@@ -206,7 +206,8 @@ impl Sender {
             if waits || !may || open.next != first || !self.has_room() || !self.may_pace() {
                 break;
             }
-            let bytes = fill.min(usize::try_from(credit.bytes).unwrap_or(usize::MAX));
+            let bytes = credit.bytes.min(self.room()).max(1);
+            let bytes = fill.min(usize::try_from(bytes).unwrap_or(usize::MAX));
             let elements = usize::try_from(credit.elements).unwrap_or(usize::MAX);
             let run = rest.take(elements, bytes);
             let count = run.len();
