@@ -631,14 +631,18 @@ impl World {
                 epoch: origin.epoch_of(origin.last()),
                 sequence: origin.last(),
             };
-            let present = |epoch: u64| origin.epochs.iter().any(|(known, _)| *known == epoch);
-            let mut lost = lost.iter();
-            let lost = lost.any(|(epoch, _, next)| *next == origin.next && present(*epoch));
+            // Of the present past, that is: these numbers were given out anew by a rollback.
+            let lost = lost.iter().any(|(epoch, from, next)| {
+                *next == origin.next && origin.epoch_of(*from) == *epoch
+            });
             // More than the origin has is what it lost; then it was told of that.
-            let told = self.stored[stream]
-                .rollbacks
-                .last()
-                .is_some_and(|one| one.2.sequence == origin.next);
+            let told = self.stored[stream].rollbacks.last().is_some_and(|one| {
+                one.2.sequence == origin.next
+                    && origin
+                        .epochs
+                        .last()
+                        .is_some_and(|(_, first)| *first == origin.next)
+            });
             let all = self.newest(stream) == Some(last) || told;
             // Who comes when all is trimmed gets what is new.
             let none = origin.records.is_empty() && self.newest(stream).is_none();
