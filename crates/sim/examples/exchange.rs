@@ -6,7 +6,6 @@
 use std::time::Instant;
 
 use chappe_sim::exchange::{Settings, Sometimes, run};
-use chappe_sim::network::TRACE_NOTES;
 
 fn argument<T: std::str::FromStr>(nth: usize, default: T) -> T {
     let given = std::env::args().nth(nth);
@@ -25,7 +24,7 @@ fn main() {
     for seed in first..first + seeds {
         let report = run(&Settings {
             hours,
-            trace_notes: if seeds == 1 { TRACE_NOTES } else { 0 },
+            trace_notes: if seeds == 1 { 1_000_000 } else { 0 },
             ..Settings::new(seed)
         });
         simulated += report.simulated.as_secs_f64() / 3_600.0;

@@ -50,10 +50,30 @@ impl Stream {
         since.skip(1).any(|epoch| !self.continues(*epoch, at))
     }
 
+    /// The place of a number in the newest lineage that has an epoch: a run of lost numbers is told
+    /// with one epoch, and may reach into others.
+    fn place(&self, epoch: u64, number: u64) -> At {
+        let has = |it: &&Vec<(u64, u64)>| it.iter().any(|(one, _)| *one == epoch);
+        let lineages = self
+            .epochs
+            .iter()
+            .rev()
+            .filter_map(|it| self.lineages.get(it));
+        let of = lineages
+            .filter(has)
+            .find_map(|lineage| lineage.iter().rev().find(|(_, first)| *first <= number));
+        let epoch = of.map_or(epoch, |(epoch, _)| *epoch);
+        At { epoch, number }
+    }
+
     fn gone(&self, at: At, reason: Reason) -> bool {
         match reason {
             Reason::Trimmed => at.number < self.trimmed_before,
-            Reason::Damaged => self.damaged.contains(&at),
+            // What was never accepted may be torn by a power loss; naming it is no lie.
+            Reason::Damaged => {
+                let torn = self.drafts.contains_key(&at) && !self.accepted.contains(&at);
+                torn || self.damaged.contains(&at)
+            }
         }
     }
 
@@ -438,7 +458,7 @@ impl Judge {
             .get_mut(&(subscriber, stream))
             .expect("the judge was made for all subscribers and streams");
         for number in numbers {
-            let at = At { epoch, number };
+            let at = it.place(epoch, number);
             if !it.gone(at, reason) {
                 return wrong(format!(
                     "{name}: {at:?} is said to be lost ({reason:?}), it is not"
@@ -550,8 +570,8 @@ impl Judge {
         let held = self.in_order(stream, &name, holds, copy.rolled)?;
         let has = |at: &At| held.contains(at) || copy.damaged.contains(at);
         // What the origin has, whoever accepted it, and what was accepted at any time.
-        let origin = it.holds.iter().flatten().map(|(at, _)| at);
-        for at in it.accepted.iter().chain(origin) {
+        let theirs = it.holds.iter().flatten().map(|(at, _)| at);
+        for at in it.accepted.iter().chain(theirs) {
             let excused = it.undone.contains(at)
                 || copy.said.contains_key(at)
                 || at.number < copy.granted_from;
@@ -565,6 +585,12 @@ impl Judge {
         if let Some(at) = copy.stored.iter().find(|at| !has(at)) {
             return wrong(format!(
                 "{name}: {at:?} was stored and is not there in the end"
+            ));
+        }
+        let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
+        if let Some(at) = copy.said.keys().find(|at| origin.contains(at)) {
+            return wrong(format!(
+                "{name}: {at:?} was said to be lost and the origin has it"
             ));
         }
         if let Some(at) = copy.said.keys().find(|at| held.contains(at)) {

@@ -261,6 +261,26 @@ fn what_is_before_the_grant_is_not_promised_and_the_grant_is_right() {
 }
 
 #[test]
+fn lost_numbers_may_reach_from_one_epoch_into_the_next() {
+    let next = [began(2, 3, Allows::Nothing)]
+        .into_iter()
+        .chain((4..=5).flat_map(|n| accepted(2, n)));
+    let trimmed = Event::Trimmed {
+        stream: 0,
+        before: 5,
+    };
+    let end = holds(&[(2, 5)], &[(1, 1), (2, 5)]);
+    let told = [
+        stored(1, 1),
+        trimmed,
+        lost(2, 5, Reason::Trimmed),
+        stored(2, 5),
+    ]
+    .into_iter();
+    assert_eq!(three(next.chain(told).chain(end)), Ok(()));
+}
+
+#[test]
 fn a_rollback_must_be_said_and_true() {
     // The origin goes back to 2 and counts on in epoch 2.
     let back = || {
