@@ -64,6 +64,10 @@ mod config;
 mod error;
 pub mod message;
 mod pacer;
+#[cfg(not(feature = "planted"))]
+mod planted;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod receiver;
 mod reconnect;
 mod records;

@@ -12,6 +12,7 @@ use chappe_machine::{Instant, Output};
 use crate::config::{CHANNEL_NUMBERS_MAX, DAMAGED_FRAMES_MAX, TEXT_BYTES_MAX};
 use crate::config::{FETCH_ATTEMPTS_MAX, FETCHES_MAX};
 use crate::message::{DecodeError, FrameWriter, Message};
+use crate::planted::{self, Defect};
 use crate::round_trip::RoundTrip;
 use crate::{Channel, Code, Counters, Failure, Fault, Records, SessionConfig};
 
@@ -303,11 +304,18 @@ impl<E: CommonEvent> Session<E> {
         self.push(&Message::Ping { token });
     }
 
+    fn dead_after(&self) -> Duration {
+        if planted::is(Defect::WaitsForEver) {
+            return Duration::MAX;
+        }
+        self.config.dead_after
+    }
+
     pub(crate) fn timers(&mut self) {
         if !self.open {
             return;
         }
-        if self.heard_at + self.config.dead_after <= self.now {
+        if self.heard_at + self.dead_after() <= self.now {
             let silent = self.now - self.heard_at;
             let text = format!("nothing was heard of the peer for {silent:?}");
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
@@ -334,7 +342,7 @@ impl<E: CommonEvent> Session<E> {
         if !self.open {
             return None;
         }
-        let life = self.speaks_at().min(self.heard_at + self.config.dead_after);
+        let life = self.speaks_at().min(self.heard_at + self.dead_after());
         let fetch = self.asked.values().map(|asked| asked.again_at).min();
         Some(fetch.map_or(life, |fetch| fetch.min(life)))
     }

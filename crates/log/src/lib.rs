@@ -58,6 +58,10 @@ mod index;
 mod memory;
 mod open;
 mod options;
+#[cfg(not(feature = "planted"))]
+mod planted;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod queue;
 mod read;
 mod recent;

@@ -9,6 +9,7 @@
 
 use crate::frame::{Definition, Header, Kind, mark};
 use crate::index::{FrameRef, Index};
+use crate::planted::{self, Defect};
 use crate::read::frame_ref;
 use crate::segment::{
     Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
@@ -244,9 +245,9 @@ pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
         store: marker.map(|marker| marker.store),
         ..Scanned::default()
     };
-    found.copied = match marker {
+    found.copied = match marker.filter(|_| !planted::is(Defect::IgnoresCopy)) {
         Some(marker) => at("identify", MARKER, disk.identity(MARKER))? != marker.identity,
-        None => has_marker,
+        None => has_marker && !planted::is(Defect::IgnoresCopy),
     };
     let mut files = Vec::new();
     for &number in &numbers {
@@ -419,6 +420,9 @@ impl Scan {
                     self.doubt(offset, bytes, Some(header));
                     self.chain = Some(crc);
                     offset += bytes;
+                    if last && planted::is(Defect::CutsMiddle) {
+                        break;
+                    }
                 }
                 Found::Bad(bytes) => {
                     self.doubt(offset, bytes, None);

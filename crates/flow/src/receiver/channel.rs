@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::message::{Entry, Stage};
+use crate::planted::{self, Defect};
 use crate::{Credit, LossReason, Position, Records, Subscription};
 
 /// Everything of one channel.
@@ -127,6 +128,9 @@ impl ChannelState {
 
     /// How much may be sent in this stage, as it would be told now.
     pub(super) fn limit(&self) -> Credit {
+        if planted::is(Defect::CreditStuck) && self.subscription.start.have().is_some() {
+            return self.credit;
+        }
         Credit {
             bytes: self.stored_total.bytes.saturating_add(self.credit.bytes),
             elements: self
@@ -218,10 +222,11 @@ impl ChannelState {
     /// What is acknowledged now.
     pub(super) fn entry(&self, channel: u32) -> Entry {
         let limit = self.limit();
+        let early = planted::is(Defect::AcknowledgesEarly);
         Entry {
             channel,
             stage: self.stage.number,
-            stored: self.stored,
+            stored: if early { self.delivered } else { self.stored },
             received: self.delivered,
             elements: self.stored_total.elements,
             bytes: self.stored_total.bytes,

@@ -6,6 +6,7 @@ use alloc::string::String;
 use super::channel::{Ahead, ChannelState, Phase, Run};
 use super::{Receiver, Timer};
 use crate::message::Place;
+use crate::planted::{self, Defect};
 use crate::{AHEAD_RUNS_MAX, Channel, Code, Failure, LossReason, Position, ReceiverEvent, Records};
 
 impl Receiver {
@@ -34,6 +35,16 @@ impl Receiver {
         let next = first + count;
         if next <= expected {
             self.session.counters.duplicates += count;
+            if planted::is(Defect::HandsOutTwice) {
+                self.session.event(ReceiverEvent::Store {
+                    channel,
+                    epoch: place.epoch,
+                    first,
+                    schema_version: schema,
+                    records: records.clone(),
+                    behind,
+                });
+            }
             // Perhaps the acknowledgement was lost.
             return self.has_news(channel);
         }
@@ -219,13 +230,15 @@ impl Receiver {
         // Behind what is all stored it counts as stored at once.
         state.store(0);
         self.session.counters.lose(next - from);
-        self.session.event(ReceiverEvent::Lost {
-            channel,
-            epoch,
-            from,
-            next,
-            reason,
-        });
+        if !planted::is(Defect::HidesGaps) {
+            self.session.event(ReceiverEvent::Lost {
+                channel,
+                epoch,
+                from,
+                next,
+                reason,
+            });
+        }
         self.has_news(channel);
     }
 

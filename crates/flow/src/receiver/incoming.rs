@@ -6,6 +6,7 @@ use alloc::string::ToString;
 use super::channel::Phase;
 use super::{Greeting, Receiver, Timer};
 use crate::message::{Message, Rolled, SchemaText, Welcome};
+use crate::planted::{self, Defect};
 use crate::session::version_failure;
 use crate::{
     Channel, Code, FRAME_BYTES_MIN, Failure, Grant, LossReason, Position, ReceiverEvent,
@@ -192,7 +193,11 @@ impl Receiver {
         self.timers.cancel(&Timer::Answer(channel));
         state.epoch = *epoch;
         state.delivered = next - 1;
-        state.stored = next - 1;
+        if planted::is(Defect::IgnoresEpoch) {
+            let have = state.subscription.start.have();
+            state.delivered = have.map_or(next - 1, |have| have.sequence.max(next - 1));
+        }
+        state.stored = state.delivered;
         state.schemas.push(schema.version);
         state.behind = (last + 1).saturating_sub(*next);
         let grant = Grant {
@@ -249,12 +254,14 @@ impl Receiver {
             epoch,
             sequence: next,
         };
-        self.session.event(ReceiverEvent::Rollback {
-            channel,
-            have,
-            kept,
-            next,
-        });
+        if !planted::is(Defect::HidesRollback) {
+            self.session.event(ReceiverEvent::Rollback {
+                channel,
+                have,
+                kept,
+                next,
+            });
+        }
         None
     }
 

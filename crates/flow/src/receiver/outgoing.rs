@@ -6,10 +6,12 @@ use core::time::Duration;
 use super::channel::{ChannelState, Phase};
 use super::{Greeting, Receiver, Timer};
 use crate::message::{Hello, Message};
+use crate::planted::{self, Defect};
 use crate::session::cut;
 use crate::{
     CHANNEL_NUMBERS_MAX, Channel, Code, Credit, DeadLetterReason, EARLIER_MAX, Failure, Fault,
-    NAME_BYTES_MAX, Position, ReceiverEvent, RefusalReason, SERIALIZATION_BYTES_MAX, Subscription,
+    NAME_BYTES_MAX, Position, ReceiverEvent, RefusalReason, SERIALIZATION_BYTES_MAX, Start,
+    Subscription,
 };
 
 /// Entries of one acknowledgement; more go into another. They fit into the smallest frame.
@@ -99,12 +101,16 @@ impl Receiver {
         let wait = self.session.round_trip.timeout_after(state.attempts);
         state.attempts = state.attempts.saturating_add(1);
         let subscription = &state.subscription;
+        let mut start = subscription.start;
+        if let Start::After(position) = &mut start {
+            position.sequence += u64::from(planted::is(Defect::ResumesTooFar));
+        }
         let message = match state.phase {
             Phase::Waiting | Phase::Asked => {
                 state.phase = Phase::Asked;
                 Message::Subscribe {
                     channel,
-                    start: subscription.start,
+                    start,
                     earlier: subscription.earlier.clone(),
                     level: subscription.level,
                     credit: state.credit,

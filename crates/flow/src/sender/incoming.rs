@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::channel::{ChannelState, Open, Range};
 use super::{Peer, Sender};
 use crate::message::{Entry, Hello, Message, SchemaText, Welcome};
+use crate::planted::{self, Defect};
 use crate::session::version_failure;
 use crate::{
     CHANNEL_NUMBERS_MAX, Channel, Code, DeadLetterReason, FRAME_BYTES_MIN, Failure, Position,
@@ -344,7 +345,8 @@ impl Sender {
         }
         let from = open.said.received + 1;
         let since = open.went_again.is_some_and(|(_, at)| Some(at) > asked_at);
-        if from < open.probed_next.min(open.next) && !since {
+        let again = !since && !planted::is(Defect::NeverSendsAgain);
+        if from < open.probed_next.min(open.next) && again {
             session.counters.holes += 1;
             open.questions = 0;
             open.again = Some(Range {
@@ -370,9 +372,10 @@ impl Sender {
                 .session
                 .fail(Failure::peer(Code::AcknowledgedUnsent, text));
         }
-        let recently = open
-            .went_again
-            .is_some_and(|(went, at)| from < went && now < at + wait);
+        let recently = planted::is(Defect::NeverSendsAgain)
+            || open
+                .went_again
+                .is_some_and(|(went, at)| from < went && now < at + wait);
         let from = from.max(open.said.received + 1);
         let next = next.min(open.next);
         if stage < open.stage.number || from >= next || recently {

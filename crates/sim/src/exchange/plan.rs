@@ -19,8 +19,6 @@ pub struct Settings {
     pub faults: Vec<Fault>,
     /// Notes kept for the trace.
     pub trace_notes: usize,
-    /// A defect planted in the product, by its name; only with the feature `planted`.
-    pub planted: Option<&'static str>,
 }
 
 impl Settings {
@@ -32,7 +30,6 @@ impl Settings {
             hours: 1.0,
             faults: Fault::ALL.to_vec(),
             trace_notes: 0,
-            planted: None,
         }
     }
 }

@@ -1,0 +1,65 @@
+//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
+//! is none: the question is constant and its answer compiled away.
+
+#![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
+
+/// A defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Defect {
+    /// What is handed out is acknowledged before it is stored.
+    AcknowledgesEarly = 1,
+    /// A subscription begins one element too far.
+    ResumesTooFar,
+    /// Elements of a new epoch are dropped because their numbers were there in an earlier one.
+    IgnoresEpoch,
+    /// A session that resumes never raises its credit.
+    CreditStuck,
+    /// Lost numbers are passed over without a word.
+    HidesGaps,
+    /// A rollback is not told.
+    HidesRollback,
+    /// What is missing is not sent again.
+    NeverSendsAgain,
+    /// What comes again is handed out again.
+    HandsOutTwice,
+    /// A silent peer is waited for without end.
+    WaitsForEver,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::AcknowledgesEarly,
+        Self::ResumesTooFar,
+        Self::IgnoresEpoch,
+        Self::CreditStuck,
+        Self::HidesGaps,
+        Self::HidesRollback,
+        Self::NeverSendsAgain,
+        Self::HandsOutTwice,
+        Self::WaitsForEver,
+    ];
+}
+
+#[cfg(feature = "planted")]
+static PLANTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
+
+/// Plants a defect in all machines of this process, or none.
+#[cfg(feature = "planted")]
+pub fn plant(defect: Option<Defect>) {
+    let number = defect.map_or(0, |defect| defect as u8);
+    PLANTED.store(number, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether a defect is planted.
+#[cfg(feature = "planted")]
+pub(crate) fn is(defect: Defect) -> bool {
+    PLANTED.load(core::sync::atomic::Ordering::Relaxed) == defect as u8
+}
+
+/// No defect is planted.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn is(_: Defect) -> bool {
+    false
+}

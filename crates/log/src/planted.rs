@@ -1,0 +1,50 @@
+//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
+//! is none: the question is constant and its answer compiled away.
+
+#![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
+
+/// A defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Defect {
+    /// Level `power` acknowledges without a sync.
+    AcknowledgesUnsynced = 1,
+    /// A sync that failed counts as done.
+    IgnoresFailedSync,
+    /// A bad middle of the last segment is cut off as if it were a torn tail.
+    CutsMiddle,
+    /// A restored copy goes on in the old epoch.
+    IgnoresCopy,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::AcknowledgesUnsynced,
+        Self::IgnoresFailedSync,
+        Self::CutsMiddle,
+        Self::IgnoresCopy,
+    ];
+}
+
+#[cfg(feature = "planted")]
+static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+/// Plants a defect in all stores of this process, or none.
+#[cfg(feature = "planted")]
+pub fn plant(defect: Option<Defect>) {
+    let number = defect.map_or(0, |defect| defect as u8);
+    PLANTED.store(number, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether a defect is planted.
+#[cfg(feature = "planted")]
+pub(crate) fn is(defect: Defect) -> bool {
+    PLANTED.load(std::sync::atomic::Ordering::Relaxed) == defect as u8
+}
+
+/// No defect is planted.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn is(_: Defect) -> bool {
+    false
+}
