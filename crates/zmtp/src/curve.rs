@@ -376,3 +376,19 @@ impl Session {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_small_order_prove_nothing() {
+        let secret = SecretKey::from([7; 32]);
+        let mut one = [0; KEY_BYTES];
+        one[0] = 1;
+        assert!(is_worthless(&[0; KEY_BYTES], &secret));
+        assert!(is_worthless(&one, &secret));
+        let real = public_key(&crate::SecretKey([9; KEY_BYTES]));
+        assert!(!is_worthless(&real, &secret));
+    }
+}

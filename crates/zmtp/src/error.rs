@@ -39,12 +39,9 @@ pub enum Error {
         /// Theirs, as far as it is printable.
         theirs: String,
     },
-    /// Both ends are CURVE servers, or both are clients.
-    #[error("both ends want to be the {} of the CURVE handshake", if *server { "server" } else { "client" })]
-    Role {
-        /// What both are.
-        server: bool,
-    },
+    /// Both ends are CURVE servers.
+    #[error("both ends want to be the server of the CURVE handshake")]
+    Role,
     /// The socket types do not go together.
     #[error("a {ours} socket does not talk to a {theirs} socket")]
     SocketTypes {
@@ -99,7 +96,7 @@ impl Error {
             Self::Protocol { .. } | Self::Limit { .. } => Fault::Peer,
             Self::Version { .. }
             | Self::Mechanism { .. }
-            | Self::Role { .. }
+            | Self::Role
             | Self::SocketTypes { .. }
             | Self::Key { .. }
             | Self::NotAllowed { .. }
@@ -116,7 +113,7 @@ impl Error {
             Self::Protocol { .. } => "ZMTP broken",
             Self::Version { .. } => "not ZMTP 3",
             Self::Mechanism { .. } => "other security mechanism",
-            Self::Role { .. } => "same CURVE role",
+            Self::Role => "same CURVE role",
             Self::SocketTypes { .. } => "socket type does not fit",
             Self::Key { .. } => "wrong key",
             Self::NotAllowed { .. } => "key not allowed",
@@ -137,7 +134,7 @@ impl Error {
                 "give the peer a CURVE key pair and this end's public key"
             }
             Self::Mechanism { .. } => "the peer wants CURVE: give this end the peer's public key",
-            Self::Role { .. } => {
+            Self::Role => {
                 "the end that binds is the CURVE server, the one that connects the client"
             }
             Self::SocketTypes { .. } => "is the port right? each kind of link has one of its own",

@@ -1,0 +1,57 @@
+//! Goal: what the fuzz target holds is held by every run of the tests.
+//! Method: replays `fuzz/corpus/zmtp` and byte-by-byte changes of it through the target's check, and
+//! properties over arbitrary bytes.
+
+#[path = "../../../fuzz/checks/zmtp.rs"]
+#[allow(unreachable_pub)]
+mod zmtp;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/zmtp");
+    let files = std::fs::read_dir(folder).unwrap();
+    let inputs: Vec<_> = files
+        .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+        .collect();
+    assert!(inputs.len() >= 15, "the corpus is there");
+    inputs
+}
+
+#[test]
+fn the_corpus_holds() {
+    for input in corpus() {
+        zmtp::check(&input);
+        for at in 0..input.len().min(200) {
+            let mut changed = input.clone();
+            changed[at] ^= 1 << (at % 8);
+            zmtp::check(&changed);
+            zmtp::check(&input[..at]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn arbitrary_bytes_hold(choice in any::<u8>(), bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        zmtp::check(&[&[choice], &bytes[..]].concat());
+    }
+
+    #[test]
+    fn arbitrary_frames_hold(
+        choice in 0u8..4,
+        piece in any::<u8>(),
+        frames in prop::collection::vec((0u8..8, prop::collection::vec(any::<u8>(), 0..60)), 0..20),
+    ) {
+        let mut data = vec![0x10 | choice, piece];
+        for (flags, body) in frames {
+            data.extend([flags & 5, body.len() as u8]);
+            data.extend(body);
+        }
+        zmtp::check(&data);
+    }
+}
