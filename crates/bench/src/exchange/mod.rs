@@ -12,6 +12,7 @@ mod figure;
 mod figures;
 mod foreign;
 mod gsn;
+mod interrupt;
 mod kind;
 mod latency;
 mod links;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::cluster::Cluster;
 use super::figures;
 use super::outcome::Outcome;
-use super::{Kind, backlog, gsn, namespace, outage, peers};
+use super::{Kind, backlog, gsn, interrupt, namespace, outage, peers};
 use crate::process::Folder;
 use crate::{Bound, Error, Report, Settings};
 
@@ -74,6 +74,7 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
         report.skipped.push(what);
     }
     let folder = Folder::new("exchange")?;
+    interrupt::remove(folder.path().to_owned());
     let sizes = Sizes::of(settings);
     let bench = Bench {
         settings,
@@ -153,7 +154,7 @@ impl Bench<'_> {
         let most = if self.settings.quick {
             None
         } else {
-            self.most(&mut cluster, name)?
+            self.most(&mut cluster, name, &outcome)?
         };
         cluster.pause()?;
         cluster.settle()?;
@@ -175,20 +176,39 @@ impl Bench<'_> {
     }
 
     /// The largest rate of all together at which it keeps up.
-    fn most(&self, cluster: &mut Cluster, name: &str) -> Result<Option<f64>, Error> {
-        const STEPS: [u32; 8] = [50, 75, 100, 150, 200, 300, 400, 600];
+    fn most(
+        &self,
+        cluster: &mut Cluster,
+        name: &str,
+        usual: &Outcome,
+    ) -> Result<Option<f64>, Error> {
+        const UP: [u32; 7] = [125, 150, 175, 200, 250, 300, 400];
+        const DOWN: [u32; 5] = [75, 50, 35, 20, 10];
         const EACH: Duration = Duration::from_secs(5);
-        let mut most = None;
-        for rate in STEPS {
+        let keeps_up = |outcome: &Outcome, rate: f64| {
+            let due = rate * (self.sizes.nodes * self.sizes.nodes) as f64;
+            outcome.all >= 0.98 * due && outcome.p99_ms() <= 1_000.0
+        };
+        let up = keeps_up(usual, self.sizes.produced());
+        let mut most = Some(usual.all).filter(|_| up);
+        let steps = if up { &UP[..] } else { &DOWN[..] };
+        for rate in steps {
             (self.settings.progress)(&format!("{name}: {rate} elements a second each"));
-            cluster.produce(Duration::from_secs(1) / rate)?;
+            if !up {
+                // What has piled up at a larger rate is not this one's.
+                cluster.pause()?;
+                cluster.settle()?;
+            }
+            cluster.produce(Duration::from_secs(1) / *rate)?;
             std::thread::sleep(EACH / 2);
             let outcome = Outcome::of(&cluster.measure(EACH)?, 0.0);
-            let due = f64::from(rate) * (self.sizes.nodes * self.sizes.nodes) as f64;
-            if outcome.all < 0.98 * due || outcome.p99_ms() > 1_000.0 {
+            let kept_up = keeps_up(&outcome, f64::from(*rate));
+            if kept_up {
+                most = Some(outcome.all);
+            }
+            if kept_up != up {
                 break;
             }
-            most = Some(outcome.all);
         }
         Ok(most)
     }

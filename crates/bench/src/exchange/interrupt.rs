@@ -1,0 +1,18 @@
+//! A run that is interrupted leaves nothing behind: the processes end with their input, foreign
+//! programs with this one, and the folder is removed here.
+
+use std::path::PathBuf;
+
+/// Removes `folder` and ends this process when it is asked to end.
+pub(crate) fn remove(folder: PathBuf) {
+    std::thread::spawn(move || {
+        let Ok(runtime) = chappe_node::runtime() else {
+            return;
+        };
+        if runtime.block_on(chappe_node::end_signal()).is_ok() {
+            let _ = std::fs::remove_dir_all(&folder);
+            // As a shell says of what SIGINT ended.
+            std::process::exit(130);
+        }
+    });
+}
