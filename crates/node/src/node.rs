@@ -326,6 +326,7 @@ fn open_log(directory: &Path, config: &Config, cut: bool) -> Result<(Store, Reco
         source,
     })?;
     let retain = Some(config.log.max_bytes).filter(|bytes| cut && *bytes > 0);
+    let pause = Duration::from_millis(u64::from(config.log.commit_pause_ms));
     let options = Options {
         segment_bytes: config.log.segment_bytes,
         queue_bytes: QUEUE_BYTES,
@@ -333,8 +334,8 @@ fn open_log(directory: &Path, config: &Config, cut: bool) -> Result<(Store, Reco
         batch_bytes: QUEUE_BYTES,
         reserve_bytes: config.log.min_free_bytes,
         retain_bytes: retain,
-        commit_pause: Duration::from_millis(u64::from(config.log.commit_pause_ms)),
         follow_records: FOLLOW_RECORDS,
+        commit_pause: if cut { pause } else { Duration::ZERO },
         ..Options::default()
     };
     let seed = chappe_transport::seed_number().map_err(StartError::Random)?;

@@ -168,6 +168,11 @@ pub struct Log {
         extend("x-unit" = "bytes")
     )]
     pub segment_bytes: u64,
+    /// Time between two commits at least: what comes meanwhile shares one synchronization of the
+    /// disk. Longer delays acknowledgements by up to as much, and spares processor and disk; what
+    /// comes after a silence is committed at once.
+    #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
+    pub commit_pause_ms: u32,
     /// Newest elements that a stream keeps, and up to a sixteenth more; 0: no bound. A virtual sensor
     /// may say otherwise (`output.retention`). A thousand elements of a few numbers take about
     /// 0.1 MB, a thousand seconds of a waveform of 360 samples a second about 3 MB.
@@ -188,11 +193,6 @@ pub struct Log {
     /// damaged; 0: not at all. One MiB a second is 84 GiB a day.
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub scrub_bytes_per_s: u64,
-    /// Pause after each group of batches that was made safe, so that more share the next
-    /// synchronisation: less work for the disk and the processor, later acknowledgement. 0: as often
-    /// as the disk can.
-    #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
-    pub commit_pause_ms: u32,
     /// Streams at once; one more is refused and counted.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
@@ -328,12 +328,12 @@ impl Default for Log {
         Self {
             level: DurabilityLevel::Power,
             segment_bytes: 64 << 20,
+            commit_pause_ms: 2,
             keep_elements: 1_000_000,
             keep_age_s: 7 * 86_400,
             max_bytes: 0,
             min_free_bytes: 64 << 20,
             scrub_bytes_per_s: 1 << 20,
-            commit_pause_ms: 0,
             max_streams: 10_000,
         }
     }
