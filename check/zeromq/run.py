@@ -90,6 +90,7 @@ class Sockets:
         socket = self.context.socket(kind)
         socket.rcvtimeo = socket.sndtimeo = PATIENCE_MS
         socket.linger = 0
+        socket.set_hwm(0)  # a ROUTER drops at its high-water mark without a word
         if own:
             socket.curve_server = True
             socket.curve_publickey, socket.curve_secretkey = (key.encode() for key in own)

@@ -5,14 +5,17 @@
 //! whole of back-pressure, and it is per connection.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use chappe_machine::{Input, Output, drain};
 use chappe_zmtp::{Command, Config, Connection as Zmtp, Event, Message};
-use tokio::io::Interest;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use super::queue::{Cost, Queue};
@@ -24,6 +27,8 @@ use crate::Clock;
 const READ_BYTES: usize = 32 << 10;
 /// Bytes read at once before the peer is known.
 const HANDSHAKE_READ_BYTES: usize = 4 << 10;
+/// Bytes read at once after which the others have their turn.
+const YIELD_BYTES: usize = 8 << 10;
 /// Bytes of messages encoded at once.
 const WRITE_BYTES: usize = 256 << 10;
 /// Pieces of one vectored write.
@@ -173,17 +178,17 @@ impl Driver {
                     _ => {}
                 }
             }
-            let interest = match driver.write.is_empty() {
-                true => Interest::READABLE,
-                false => Interest::READABLE | Interest::WRITABLE,
-            };
+            let writing = !driver.write.is_empty();
+            let deadline = driver.deadline;
             tokio::select! {
-                ready = driver.stream.ready(interest) => {
-                    if ready.map_err(broken)?.is_readable() && !driver.try_read().map_err(broken)? {
+                turn = driver.turn(true, writing) => {
+                    if let Turn::Read(bytes) = turn.map_err(broken)?
+                        && !driver.take_read(bytes)
+                    {
                         return Err(Error::Ended { peer: address, handshake: true });
                     }
                 }
-                () = sleep_until(driver.clock, driver.deadline) => driver.input(Input::Timeout),
+                () = sleep_until(clock, deadline) => driver.input(Input::Timeout),
             }
         }
     }
@@ -224,22 +229,18 @@ impl Driver {
             }
             self.try_write().map_err(broken)?;
             let (reading, writing) = (self.events.is_empty(), !self.write.is_empty());
-            let interest = match (reading, writing) {
-                (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
-                (true, false) => Some(Interest::READABLE),
-                (false, true) => Some(Interest::WRITABLE),
-                (false, false) => None,
-            };
+            let (clock, deadline) = (self.clock, self.deadline);
             tokio::select! {
-                ready = ready(&self.stream, interest) => {
-                    if ready.map_err(broken)?.is_readable() && reading {
-                        if !self.try_read().map_err(broken)? {
-                            let last = self.deliver(shared, subscribed);
-                            return Err(last.unwrap_or(Error::Ended { peer: address, handshake: false }));
+                turn = self.turn(reading, writing) => {
+                    if let Turn::Read(bytes) = turn.map_err(broken)? {
+                        if !self.take_read(bytes) {
+                            return Err(Error::Ended { peer: address, handshake: false });
                         }
-                        // One read a turn: a peer that sends without end takes no more than its
-                        // share of the thread.
-                        tokio::task::yield_now().await;
+                        // A peer that sends without end takes no more than its share of the
+                        // thread.
+                        if bytes >= YIELD_BYTES {
+                            tokio::task::yield_now().await;
+                        }
                     }
                 }
                 open = shared.outgoing.pop(&mut batch, WRITE_BYTES), if !writing => match open {
@@ -248,7 +249,7 @@ impl Driver {
                 },
                 () = shared.incoming.room(), if !reading => {}
                 // A peer that is not read from is not silent.
-                () = sleep_until(self.clock, self.deadline), if reading => {
+                () = sleep_until(clock, deadline), if reading => {
                     self.input(Input::Timeout);
                 }
             }
@@ -330,19 +331,34 @@ impl Driver {
         });
     }
 
-    /// Reads once; false at the end of the stream.
-    fn try_read(&mut self) -> io::Result<bool> {
-        self.read.reserve(self.read_bytes);
-        match self.stream.try_read_buf(&mut self.read) {
-            Ok(0) => Ok(false),
-            Ok(_) => {
-                let bytes = self.read.split();
-                self.input(Input::Receive(bytes));
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) => Err(error),
+    /// Waits until something was read, or can be written. Giving it up loses nothing.
+    async fn turn(&mut self, reading: bool, writing: bool) -> io::Result<Turn> {
+        if reading {
+            self.read.reserve(self.read_bytes);
         }
+        let (stream, read) = (&mut self.stream, &mut self.read);
+        poll_fn(|context| {
+            if reading {
+                // Unlike a try, this knows that a socket that gave less than there was room for is
+                // empty, and does not ask it again.
+                let reading = pin!(stream.read_buf(read));
+                if let Poll::Ready(done) = reading.poll(context) {
+                    return Poll::Ready(done.map(Turn::Read));
+                }
+            }
+            if writing {
+                return stream.poll_write_ready(context).map_ok(|()| Turn::Writable);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Gives the machine what was read; false at the end of the stream.
+    fn take_read(&mut self, bytes: usize) -> bool {
+        let read = self.read.split();
+        self.input(Input::Receive(read));
+        bytes > 0
     }
 
     /// Writes as much as the socket takes.
@@ -393,11 +409,12 @@ fn broken(peer: SocketAddr, source: io::Error) -> Error {
     }
 }
 
-async fn ready(stream: &TcpStream, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
-    match interest {
-        Some(interest) => stream.ready(interest).await,
-        None => std::future::pending().await,
-    }
+/// What the socket was ready for.
+enum Turn {
+    /// So many bytes were read; none at the end.
+    Read(usize),
+    /// There is room to write.
+    Writable,
 }
 
 async fn sleep_until(clock: Clock, deadline: Option<chappe_machine::Instant>) {
