@@ -6,6 +6,7 @@
 //! carries questions to the origin's directory, so that a link can ask for beginnings of names over
 //! the same connection and its proven key.
 
+mod alarm;
 pub mod memory;
 mod serve;
 mod subscribe;

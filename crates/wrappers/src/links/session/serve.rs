@@ -13,7 +13,9 @@ use chappe_log::GapReason;
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StoreError, StreamLog};
 use chappe_transport::Clock;
+use tokio::time::Instant;
 
+use super::alarm::{Alarm, Every};
 use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::directory;
@@ -90,31 +92,32 @@ impl<C: FrameConnection> Origin<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let mut frames = Vec::new();
         let mut news = Vec::new();
-        let mut repair =
-            tokio::time::interval_at(tokio::time::Instant::now() + REPAIR_FIRST, REPAIR_PAUSE);
-        repair.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut status = tokio::time::interval(STATUS_PAUSE);
-        status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut repair = Every::new(REPAIR_FIRST, REPAIR_PAUSE);
+        let mut status = Every::new(Duration::ZERO, STATUS_PAUSE);
+        let mut alarm = Alarm::new();
+        let mailbox = self.mailbox.clone();
         loop {
             let deadline = self.sender.deadline().map(|at| self.clock.at(at));
-            let timer = async {
-                match deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let mailbox = self.mailbox.clone();
-            let mut timeout = false;
+            let next = repair.next.min(status.next);
+            alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
+            let mut rung = false;
             tokio::select! {
                 biased;
                 frame = self.wire.receive() => frames.extend(frame?),
                 () = mailbox.wait() => {}
-                () = timer => timeout = true,
-                _ = repair.tick() => self.repair(),
-                _ = status.tick() => self.tell_status(),
+                () = alarm.rings() => rung = true,
             }
-            if timeout {
-                self.input(Input::Timeout);
+            if rung {
+                let now = Instant::now();
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    self.input(Input::Timeout);
+                }
+                if status.is_due(now) {
+                    self.tell_status();
+                }
+                if repair.is_due(now) {
+                    self.repair();
+                }
             }
             self.wire.receive_ready(&mut frames)?;
             for frame in frames.drain(..) {

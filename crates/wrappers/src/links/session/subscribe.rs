@@ -14,7 +14,9 @@ use chappe_flow::{
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StreamSchema};
 use chappe_transport::Clock;
+use tokio::time::Instant;
 
+use super::alarm::{Alarm, Every};
 use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::directory;
@@ -107,30 +109,20 @@ impl<C: FrameConnection> Subscriber<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let mut frames = Vec::new();
         let period = Duration::from_secs(self.link.config.limits.directory_s.max(1));
-        let mut directory = tokio::time::interval(period);
-        directory.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut repair =
-            tokio::time::interval_at(tokio::time::Instant::now() + REPAIR_FIRST, REPAIR_PAUSE);
-        repair.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut status = tokio::time::interval(STATUS_PAUSE);
-        status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut directory = Every::new(Duration::ZERO, period);
+        let mut repair = Every::new(REPAIR_FIRST, REPAIR_PAUSE);
+        let mut status = Every::new(STATUS_PAUSE, STATUS_PAUSE);
+        let mut alarm = Alarm::new();
         self.command(ReceiverCommand::Open);
         self.work();
         self.wire.send_ready()?;
         loop {
             let deadline = self.receiver.deadline().map(|at| self.clock.at(at));
-            let timer = async {
-                match deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let busy = async {
-                match self.busy.is_empty() {
-                    false => tokio::time::sleep(BUSY_PAUSE).await,
-                    true => std::future::pending().await,
-                }
-            };
+            let next = repair.next.min(status.next).min(directory.next);
+            alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
+            if !self.busy.is_empty() {
+                alarm.at_latest(Instant::now() + BUSY_PAUSE);
+            }
             let pending = &mut self.pending;
             let stored = std::future::poll_fn(|context| match pending.front_mut() {
                 Some((_, Pending::Stored(_, appended) | Pending::Letter(_, _, appended))) => {
@@ -138,19 +130,30 @@ impl<C: FrameConnection> Subscriber<C> {
                 }
                 None => Poll::Pending,
             });
-            let mut timeout = false;
+            let mut rung = false;
             tokio::select! {
                 biased;
                 frame = self.wire.receive() => frames.extend(frame?),
                 () = stored => {}
-                () = timer => timeout = true,
-                () = busy => self.give_again(),
-                _ = directory.tick() => self.look_at_directory(),
-                _ = repair.tick() => self.repair(),
-                _ = status.tick() => self.tell_status(),
+                () = alarm.rings() => rung = true,
             }
-            if timeout {
-                self.give(Input::Timeout);
+            if rung {
+                let now = Instant::now();
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    self.give(Input::Timeout);
+                }
+                if !self.busy.is_empty() {
+                    self.give_again();
+                }
+                if directory.is_due(now) {
+                    self.look_at_directory();
+                }
+                if repair.is_due(now) {
+                    self.repair();
+                }
+                if status.is_due(now) {
+                    self.tell_status();
+                }
             }
             self.wire.receive_ready(&mut frames)?;
             for frame in frames.drain(..) {
