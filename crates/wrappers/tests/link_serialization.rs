@@ -398,3 +398,32 @@ fn what_is_wrong_is_said() {
         .expect_err("wrong");
     assert!(error.to_string().contains("above the limit"), "{error}");
 }
+
+#[test]
+fn the_corpus_passes() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fuzz/corpus/link_serialization"
+    );
+    let files: Vec<_> = std::fs::read_dir(folder).expect("the corpus").collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let bytes = std::fs::read(file.expect("an entry").path()).expect("a file");
+        check::check(&bytes);
+    }
+}
+
+#[test]
+fn documents_written_by_hand_are_read() {
+    let lost = b"\x86\xa4type\xa4lost\xa6stream\xa1a\xa5epoch\xa2a1\xa4from\x06\xa4next\x09\xa6reason\xa7skipped";
+    let (document, used) = Serialization::MessagePack.decode(lost).expect("a document");
+    assert_eq!(used, lost.len());
+    let Document::Lost(lost) = document else {
+        panic!("{document:?}")
+    };
+    assert_eq!((lost.from, lost.next, lost.epoch), (6, 9, Epoch(0xa1)));
+    let (document, _) = Serialization::Postcard
+        .decode(b"\x01\x04")
+        .expect("a document");
+    assert_eq!(document, Document::Alive);
+}
