@@ -191,7 +191,7 @@ impl Link {
             configured: exchange.is_configured(&config.name),
             state: word(status.state),
             last_error: status.last_error,
-            hint: None,
+            hint: status.hint,
             reconnects: status.reconnects,
             // The sum of nothing is -0.
             rate_per_s: status.rate_per_s + 0.0,
