@@ -64,7 +64,8 @@ impl StreamLog {
         count: usize,
         bytes: usize,
     ) -> Result<RawRecords, StoreError> {
-        let records = self.stream.read(from, count.min(READ_RECORDS_MAX))?;
+        let count = count.min(READ_RECORDS_MAX);
+        let records = self.stream.read_within(from, count, bytes)?;
         self.raw(&mut records.into_iter().peekable(), bytes)
     }
 

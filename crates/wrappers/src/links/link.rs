@@ -25,6 +25,7 @@ pub(crate) struct Link {
 pub(crate) struct Live {
     state: LinkState,
     last_error: Option<String>,
+    hint: Option<String>,
     connections: u64,
     pub(crate) bytes_received: u64,
     pub(crate) streams: BTreeMap<String, StreamLive>,
@@ -75,8 +76,13 @@ impl Link {
     pub(crate) fn connected(&self) {
         {
             let mut live = self.live();
+            if live.state == LinkState::Connected {
+                // Another of its streams, over a connection of its own.
+                return;
+            }
             live.state = LinkState::Connected;
             live.last_error = None;
+            live.hint = None;
             live.connections += 1;
         }
         let link = self.config.name.clone();
@@ -90,6 +96,7 @@ impl Link {
             let told = live.state == LinkState::Waiting && live.last_error.as_ref() == Some(&why);
             live.state = LinkState::Waiting;
             live.last_error = Some(why.clone());
+            live.hint.clone_from(&hint);
             told
         };
         if !told {
@@ -126,6 +133,7 @@ impl Link {
             config,
             state: live.state,
             last_error: live.last_error.clone(),
+            hint: live.hint.clone(),
             reconnects: live.connections.saturating_sub(1),
             rate_per_s: streams.iter().map(|it| it.rate_per_s).sum(),
             lag_elements: streams.iter().map(|it| it.lag_elements).sum(),

@@ -124,8 +124,10 @@ pub struct LinkStatus {
     pub config: LinkConfig,
     /// Whether it carries elements.
     pub state: LinkState,
-    /// The last error, with a hint where there is one.
+    /// The last error.
     pub last_error: Option<String>,
+    /// What can be done about it, when that is known.
+    pub hint: Option<String>,
     /// How often it was connected again.
     pub reconnects: u64,
     /// Elements a second, lately.

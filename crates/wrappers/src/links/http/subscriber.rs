@@ -86,6 +86,10 @@ pub(crate) async fn pull_link(link: Arc<Link>) {
     loop {
         match selected(&link, &origin).await {
             Ok(names) => {
+                // Without a stream yet, it is the directory's answer that says so.
+                if names.is_empty() {
+                    link.connected();
+                }
                 for name in names {
                     if !pulled.contains(&name) {
                         pulled.push(name.clone());
