@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use chappe_log::{Appended, Error, GapReason, Level, Stream};
-use chappe_stream::{Epoch, Position, StreamSchema, StreamStore, Timestamp, decode_element};
+use chappe_stream::{Position, StreamSchema, StreamStore, Timestamp, decode_element};
 use serde::{Deserialize, Serialize};
 
 use super::handle::Shared;
@@ -234,12 +234,4 @@ impl DeadLetters {
 
 fn read(bytes: &[u8]) -> Option<Entry> {
     postcard::from_bytes(bytes).ok()
-}
-
-/// The epoch and number of a position of `chappe-flow`.
-pub(crate) const fn position(epoch: u64, sequence: u64) -> Position {
-    Position {
-        epoch: Epoch(epoch),
-        sequence,
-    }
 }

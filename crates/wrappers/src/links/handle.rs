@@ -174,6 +174,11 @@ impl Links {
     /// # Errors
     /// There is no such link or letter, or it still does not fit.
     pub async fn send_again(&self, name: &str, number: u64) -> Result<(), LinkError> {
+        if name == PUSH_LETTERS {
+            let why =
+                "what a contact point refused is sent again when it subscribes anew from before it";
+            return Err(LinkError::Unsupported(why.to_owned()));
+        }
         let link = self.link(name)?;
         link.send_again(number).await
     }

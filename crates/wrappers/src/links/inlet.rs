@@ -143,11 +143,6 @@ impl Inlet {
         self.log.as_ref().map(StreamLog::schema)
     }
 
-    /// The stream here, once the origin has said what its elements look like.
-    pub(crate) fn log(&self) -> Option<&StreamLog> {
-        self.log.as_ref()
-    }
-
     /// The schema of this id and version, if the origin has told it.
     pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
         let mut versions = self.versions.iter().rev();

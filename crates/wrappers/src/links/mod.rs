@@ -14,8 +14,6 @@
 //! [`Links`] is the handle: the links of a node and its serving of other nodes' links. Whoever runs
 //! it implements [`LinkHost`]. [`serialization`] are the forms in which elements travel.
 
-#![allow(dead_code)] // until all kinds are spoken
-
 mod config;
 mod dead_letters;
 mod dial;
