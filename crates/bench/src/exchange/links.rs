@@ -4,13 +4,24 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use chappe_node::Node;
 use chappe_node::config::Config;
+use chappe_wrappers::links::{
+    LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, Links, Serialization,
+};
 
 use super::Kind;
 use super::message::Role;
+use super::node::offered;
 use crate::Error;
 
-/// The port of a node's REST interface; each node has an address of its own.
+/// Ports of a node; each node has an address of its own.
 const HTTP_PORT: u16 = 8470;
+const SESSION_PORT: u16 = 22_031;
+const PUBLISH_PORT: u16 = 22_032;
+const DIRECTORY_PORT: u16 = 22_033;
+/// What stands before the names of received streams.
+const RECEIVED: &str = "r";
+/// What stands before the name of a stream that is caught up with.
+const CAUGHT_UP: &str = "b";
 
 /// The address of node `index`, within the namespace of the run.
 fn address(index: usize) -> Ipv4Addr {
@@ -23,29 +34,121 @@ pub(crate) fn http_address(index: usize) -> SocketAddr {
 }
 
 /// Lets a node listen for the kind of its role.
-pub(crate) fn listen(_config: &mut Config, _role: &Role) {}
+pub(crate) fn listen(config: &mut Config, role: &Role) {
+    let at = |port: u16| format!("{}:{port}", address(role.index));
+    match role.kind {
+        Kind::ZeromqReliable => config.exchange.listen = at(SESSION_PORT),
+        Kind::ZeromqBestEffortXml | Kind::ZeromqBestEffortPostcard => {
+            config.exchange.publish = at(PUBLISH_PORT);
+            config.exchange.directory = at(DIRECTORY_PORT);
+        }
+        _ => {}
+    }
+}
+
+/// The link by which streams of node `from` are received.
+fn link(name: String, kind: Kind, from: usize, stream: String, prefix: &str) -> Option<LinkConfig> {
+    let host = address(from);
+    let (kind, address, serialization) = match kind {
+        Kind::HttpPush => (
+            LinkKind::HttpPush,
+            format!("http://{host}:{HTTP_PORT}"),
+            Serialization::Xml,
+        ),
+        Kind::HttpPull => (
+            LinkKind::HttpPull,
+            format!("http://{host}:{HTTP_PORT}"),
+            Serialization::Xml,
+        ),
+        Kind::ZeromqBestEffortXml => (
+            LinkKind::ZeromqBestEffort,
+            format!("tcp://{host}:{PUBLISH_PORT}"),
+            Serialization::Xml,
+        ),
+        Kind::ZeromqBestEffortPostcard => (
+            LinkKind::ZeromqBestEffort,
+            format!("tcp://{host}:{PUBLISH_PORT}"),
+            Serialization::Postcard,
+        ),
+        Kind::ZeromqReliable => (
+            LinkKind::Zeromq,
+            format!("tcp://{host}:{SESSION_PORT}"),
+            Serialization::Postcard,
+        ),
+        _ => return None,
+    };
+    let best_effort = kind == LinkKind::ZeromqBestEffort;
+    Some(LinkConfig {
+        name,
+        kind,
+        address,
+        streams: vec![stream],
+        serialization: Some(serialization),
+        level: Some(LinkLevel::Power),
+        as_prefix: Some(prefix.to_owned()),
+        start: LinkStart::First,
+        directory: best_effort.then(|| format!("tcp://{host}:{DIRECTORY_PORT}")),
+        server_key: None,
+        contact: None,
+        token: None,
+        token_file: None,
+        fingerprint: None,
+        authorities: None,
+        insecure: false,
+        limits: LinkLimits::default(),
+    })
+}
+
+fn name(from: usize) -> String {
+    format!("from-{from:02}")
+}
 
 /// Subscribes a node to the streams of all, its own included.
-pub(crate) async fn connect(_node: &Node, role: &Role) -> Result<(), Error> {
-    if role.kind == Kind::NoNetwork {
-        return Ok(());
+pub(crate) async fn connect(node: &Node, role: &Role) -> Result<(), Error> {
+    for from in 0..role.nodes {
+        if let Some(link) = link(name(from), role.kind, from, offered(from), RECEIVED) {
+            add(node, link)?;
+        }
     }
-    let kind = role.kind.name();
-    Err(Error::Failed(format!("{kind} is not wired yet")))
+    Ok(())
+}
+
+fn links(node: &Node) -> Result<&Links, Error> {
+    let absent = || Error::Failed("the node has not started its links".to_owned());
+    node.links().ok_or_else(absent)
+}
+
+fn add(node: &Node, link: LinkConfig) -> Result<(), Error> {
+    let what = format!("adding the link {}", link.name);
+    links(node)?.add(link).map_err(Error::failed(what))
 }
 
 /// Lets a node read a stream that has been growing at node `from` while nobody read it.
-pub(crate) async fn catch_up(_node: &Node, _from: usize, _stream: &str) -> Result<(), Error> {
-    Err(Error::Failed("nothing is wired yet".to_owned()))
+pub(crate) async fn catch_up(node: &Node, from: usize, stream: &str) -> Result<(), Error> {
+    let stream = stream.to_owned();
+    let link = link(
+        "backlog".to_owned(),
+        Kind::ZeromqReliable,
+        from,
+        stream,
+        CAUGHT_UP,
+    );
+    link.map_or(Ok(()), |link| add(node, link))
 }
 
 /// What a stream that is caught up with is called where it is received.
 pub(crate) fn caught_up(stream: &str) -> String {
-    format!("b.{stream}")
+    format!("{CAUGHT_UP}.{stream}")
 }
 
 /// Cuts a node's links, or makes them again.
-pub(crate) async fn outage(_node: &Node, role: &Role, _cut: bool) -> Result<(), Error> {
-    let kind = role.kind.name();
-    Err(Error::Failed(format!("{kind} is not wired yet")))
+pub(crate) async fn outage(node: &Node, role: &Role, cut: bool) -> Result<(), Error> {
+    if !cut {
+        return connect(node, role).await;
+    }
+    for from in 0..role.nodes {
+        let removed = links(node)?.remove(&name(from));
+        removed.map_err(Error::failed("removing a link"))?;
+    }
+    Ok(())
 }
