@@ -33,6 +33,9 @@ pub trait Disk: Send + Sync + 'static {
 pub trait File: Send {
     /// Writes all bytes at the end. On an error any part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Writes bytes over the same bytes that are there, so that the next sync saves them even if an
+    /// earlier one failed and forgot them. Needs no more room; interrupted, it leaves what was there.
+    fn write_again(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Reads into `buffer` from `offset` on; fewer bytes than asked for only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Makes the bytes and the length survive a power loss (`fdatasync`).

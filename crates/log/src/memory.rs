@@ -91,6 +91,10 @@ impl File for MemoryFile {
         Ok(())
     }
 
+    fn write_again(&mut self, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = locked(&self.0);
         let from = usize::try_from(offset)

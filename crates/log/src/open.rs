@@ -12,7 +12,7 @@ use crate::segment::{
     segment_number,
 };
 use crate::snapshot::{Snapshot, snapshot_number};
-use crate::{Disk, EpochReason, Error, Level, MAX_EPOCHS, NewEpoch, Options, Recovery};
+use crate::{Disk, EpochReason, Error, File, Level, MAX_EPOCHS, NewEpoch, Options, Recovery};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -217,6 +217,8 @@ fn end_of_log(
                 if at("read", &name, file.len())? > end {
                     at("cut", &name, file.truncate(end))?;
                 }
+                // After a sync that failed the system may show what no later sync saves.
+                at("write again", &name, write_again(&mut *file, end))?;
                 at("sync", &name, file.sync())?;
             }
             (last, file, end, !recovery.rewritten)
@@ -269,6 +271,23 @@ fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
     at("rename", &new, disk.rename(&new, &name))?;
     at("sync", "the directory", disk.sync_directory())?;
     Ok(true)
+}
+
+/// Writes the valid part of a file over itself, where there is no room to write it anew.
+fn write_again(file: &mut dyn File, end: u64) -> std::io::Result<()> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    while offset < end {
+        let want = usize::try_from(end - offset).unwrap_or(COPY_BYTES);
+        let want = want.min(COPY_BYTES);
+        let read = file.read_at(offset, &mut buffer[..want])?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        file.write_again(offset, &buffer[..read])?;
+        offset += read as u64;
+    }
+    Ok(())
 }
 
 fn copy(disk: &dyn Disk, from: &str, to: &str, end: u64) -> std::io::Result<()> {

@@ -205,3 +205,36 @@ fn a_disk_that_stays_full_refuses_what_waits() {
     stays_full(false);
     stays_full(true);
 }
+
+/// After a failed sync the system shows bytes that are not on the disk. Opening makes them safe, also
+/// when there is no room to write the segment anew: a reader that has seen them must find them again.
+#[test]
+fn what_is_shown_after_a_failed_sync_is_safe_even_on_a_full_disk() {
+    let mut shown = 0;
+    for seed in 0..40 {
+        let options = Options {
+            segment_bytes: 64 * 1024,
+            reserve_bytes: 0,
+            ..options()
+        };
+        let disk = SimDisk::new(seed);
+        let (store, _) = Store::open(Box::new(disk.clone()), options.clone(), 1).unwrap();
+        let stream = store.stream("a", Level::Power, b"").unwrap();
+        let append = |bytes: usize| stream.append(vec![(1, vec![7; bytes])]).unwrap().wait();
+        append(9_000).unwrap();
+        disk.fail(Operation::Sync, 0, false);
+        append(700).unwrap_err();
+        let killed = disk.kill();
+        killed.set_capacity(killed.used() + 5_000);
+        let (store, recovery) = Store::open(Box::new(killed.clone()), options.clone(), 2).unwrap();
+        assert!(!recovery.rewritten, "there is no room for that");
+        let last = store.existing("a").unwrap().last();
+        shown += u64::from(last == 2);
+        let found = killed.crash(seed);
+        found.set_capacity(u64::MAX);
+        let (store, recovery) = Store::open(Box::new(found), options, 3).unwrap();
+        assert_eq!(recovery.corrupt, [], "seed {seed}");
+        assert_eq!(store.existing("a").unwrap().last(), last, "seed {seed}");
+    }
+    assert_eq!(shown, 40, "the second record was shown");
+}

@@ -395,6 +395,15 @@ impl Inode {
         self.dirty.extend(from..self.cached.len().div_ceil(SECTOR));
     }
 
+    fn write_again(&mut self, from: usize, bytes: &[u8]) -> io::Result<()> {
+        let there = self.cached.get_mut(from..from + bytes.len());
+        let there = there.ok_or_else(|| error("the bytes to be written again are not there"))?;
+        there.copy_from_slice(bytes);
+        let last = (from + bytes.len()).div_ceil(SECTOR);
+        self.dirty.extend(from / SECTOR..last);
+        Ok(())
+    }
+
     fn truncate(&mut self, length: usize) {
         self.cached.truncate(length);
         self.dirty.insert(length / SECTOR);
@@ -563,6 +572,25 @@ impl File for SimFile {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.with(state, |file| file.append(bytes))
+    }
+
+    fn write_again(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let state = &mut *self.disk.state();
+        let cut = state.begin(Operation::Write)?;
+        let length = if cut {
+            state.random.usize(..=bytes.len())
+        } else {
+            bytes.len()
+        };
+        self.with(state, |file| {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX);
+            file.write_again(from, &bytes[..length])
+        })??;
+        if cut {
+            Err(error("the power went off"))
+        } else {
+            Ok(())
+        }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {

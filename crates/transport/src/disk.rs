@@ -87,12 +87,9 @@ impl FileDisk {
     }
 
     fn handle(&self, name: &str, options: &mut OpenOptions) -> io::Result<Box<dyn File>> {
-        let file = options
-            .read(true)
-            .append(true)
-            .mode(0o600)
-            .open(self.path.join(name))?;
-        Ok(Box::new(OpenFile { file }))
+        let path = self.path.join(name);
+        let file = options.read(true).append(true).mode(0o600).open(&path)?;
+        Ok(Box::new(OpenFile { file, path }))
     }
 }
 
@@ -111,8 +108,9 @@ impl Disk for FileDisk {
             .or_else(|error| match error.kind() {
                 // A check may be run by somebody who may only read.
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    let file = fs::File::open(self.path.join(name))?;
-                    Ok(Box::new(OpenFile { file }) as Box<dyn File>)
+                    let path = self.path.join(name);
+                    let file = fs::File::open(&path)?;
+                    Ok(Box::new(OpenFile { file, path }) as Box<dyn File>)
                 }
                 _ => Err(error),
             })
@@ -168,11 +166,23 @@ impl Disk for FileDisk {
 
 struct OpenFile {
     file: fs::File,
+    /// Where it was opened.
+    path: PathBuf,
 }
 
 impl File for OpenFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         io::Write::write_all(&mut self.file, bytes)
+    }
+
+    fn write_again(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        // What is open for appending writes at the end, wherever it is told to write.
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        let (here, there) = (self.file.metadata()?, file.metadata()?);
+        if (here.dev(), here.ino()) != (there.dev(), there.ino()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        file.write_all_at(bytes, offset)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
@@ -265,6 +275,10 @@ mod tests {
         let mut buffer = [0; 16];
         let read = disk.open("f").unwrap().read_at(1, &mut buffer).unwrap();
         assert_eq!(&buffer[..read], b"ello!");
+        file.write_again(1, b"ell").unwrap();
+        file.append(b"?").unwrap();
+        let read = disk.open("f").unwrap().read_at(0, &mut buffer).unwrap();
+        assert_eq!(&buffer[..read], b"hello!?", "not at the end");
         let identity = disk.identity("f").unwrap();
         disk.rename("f", "g").unwrap();
         assert_eq!(disk.identity("g").unwrap(), identity);
