@@ -190,11 +190,13 @@ fn who_dials_always_hears_what_came_of_it() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut heard = false;
         for second in 1..120 {
-            match random.u8(..8) {
+            match random.u8(..9) {
                 0 => network.kill(b),
                 1 => network.power_off(b),
                 2 => network.start(b),
                 3 => network.set_group(b, random.u16(..2)),
+                4 => _ = network.reset_between(b, a),
+                5 => network.slow_down(a, seconds(random.u64(..2))),
                 _ => {}
             }
             let until = network.now() + Duration::from_micros(random.u64(..20_000_000));

@@ -683,11 +683,9 @@ impl Origin {
     pub(super) fn newest(&self) -> Vec<(usize, At)> {
         let newest = |it: &OriginStream| {
             let stream = it.stream.as_ref()?;
-            let at = At {
-                epoch: stream.epoch(),
-                number: stream.last(),
-            };
-            Some((it.number, at))
+            let number = stream.last();
+            let epoch = epoch_of(stream, number);
+            Some((it.number, At { epoch, number }))
         };
         self.streams.iter().filter_map(newest).collect()
     }

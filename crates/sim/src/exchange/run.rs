@@ -102,15 +102,19 @@ impl Run {
             origin.produces = false;
         }
         self.run_until(self.world.network.now() + Duration::from_secs(60));
-        for origin in &mut self.origins {
-            origin.produce_last(&mut self.world);
-        }
+        let mut last = self.world.network.now();
+        self.produce_last();
         while self.world.violations.is_empty() && !self.caught_up() {
             let now = self.world.network.now();
             if now >= end {
                 let what = format!("not caught up in {CATCH_UP:?}: {}", self.lags());
                 self.world.violations.push(Violation(what));
                 return;
+            }
+            // A sync that failed now may have taken the last element.
+            if now >= last + Duration::from_secs(1_800) {
+                last = now;
+                self.produce_last();
             }
             self.run_until(now + Duration::from_secs(30));
         }
@@ -127,6 +131,12 @@ impl Run {
             && let Err(violations) = self.world.judge.finish()
         {
             self.world.violations = violations;
+        }
+    }
+
+    fn produce_last(&mut self) {
+        for origin in &mut self.origins {
+            origin.produce_last(&mut self.world);
         }
     }
 

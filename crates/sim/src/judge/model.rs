@@ -24,6 +24,8 @@ struct Stream {
     /// Gone, and to be said.
     damaged: BTreeSet<At>,
     trimmed_before: u64,
+    /// An old state was put back: what it has may have been lost in between.
+    restored: bool,
     holds: Option<Vec<(At, u64)>>,
 }
 
@@ -335,6 +337,7 @@ impl Judge {
                 "stream {stream}: {at:?} was seen, the origin goes on after {last} in the same epoch"
             ));
         }
+        it.restored |= allows == Allows::Loss;
         // What an old state brings back is there again.
         it.undone = beyond;
         Ok(())
@@ -588,7 +591,8 @@ impl Judge {
             ));
         }
         let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
-        if let Some(at) = copy.said.keys().find(|at| origin.contains(at)) {
+        let back = copy.said.keys().find(|at| origin.contains(at));
+        if let Some(at) = back.filter(|_| !it.restored) {
             return wrong(format!(
                 "{name}: {at:?} was said to be lost and the origin has it"
             ));

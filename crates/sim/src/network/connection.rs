@@ -789,7 +789,8 @@ impl<P> Network<P> {
                     CloseReason::TimedOut => self.counters.timed_out += 1,
                     CloseReason::Ended => {}
                 }
-                let refused = *reason != CloseReason::Ended;
+                // Who was asked and never heard of it has no connection.
+                let refused = end == 0 && *reason != CloseReason::Ended;
                 if refused && pipe.ends[usize::from(1 - end)].state == EndState::Connecting {
                     pipe.ends[usize::from(1 - end)].state = EndState::Closed;
                 }
