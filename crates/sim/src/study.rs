@@ -55,7 +55,7 @@ pub struct Sight {
     pub offered_per_s: f64,
     /// Elements a second that each subscriber received while they came.
     pub received_per_s: f64,
-    /// Bytes a second that left the origin, frames of the session included.
+    /// Bytes a second that the sessions gave to their connections, all frames included.
     pub bytes_per_s: f64,
     /// Time from an element's coming to be to its being received: the median, seconds.
     pub latency_p50_s: f64,

@@ -74,7 +74,7 @@ pub(crate) struct NetworkStudy {
     /// Messages lost, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub loss: f64,
-    /// Bytes that wait at the first node for its rate.
+    /// Bytes that wait at the first node for its rate; more datagrams are dropped, connections wait.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES")]
     pub queue: u64,
     /// Bytes of an element.
