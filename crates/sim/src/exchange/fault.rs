@@ -164,8 +164,6 @@ sometimes! {
     rotted: "bytes rotted at an origin",
     /// Bytes rotted at a subscriber.
     rotted_there: "bytes rotted at a subscriber",
-    /// Damage was mended from a peer.
-    mended: "damage mended from a peer",
     /// A connection met a partition, a flap or a cut.
     stalled: "connection held back by a cut",
     /// A frame met a cut.
@@ -196,8 +194,6 @@ sometimes! {
     version_negotiated: "versions negotiated",
     /// A disk was slow.
     slow_disk: "disk slow",
-    /// A buffer was full.
-    buffer_full: "connection's buffer full",
     /// Sessions that went on where an earlier one ended.
     resumed: "session resumed behind an element",
     /// A peer was given up after silence.

@@ -334,7 +334,6 @@ impl Run {
         sometimes.cut += counters.cut;
         sometimes.overtaken += counters.held_back;
         sometimes.doubled += counters.doubled;
-        sometimes.buffer_full += counters.buffer_full;
         Report {
             seed: self.seed,
             simulated: self.world.network.now() - Instant::ZERO,
