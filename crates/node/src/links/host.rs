@@ -85,7 +85,11 @@ impl LinkHost for Host {
         let Some(app) = self.0.upgrade() else { return };
         let labels = LostLabels {
             stream: app.metrics.stream_label(stream, &app.config.limits),
-            reason: reason.as_str(),
+            // What is corrupt here is counted by the log under that word.
+            reason: match reason {
+                LossReason::Corrupt => "corrupt_at_origin",
+                other => other.as_str(),
+            },
         };
         app.metrics.lost.get_or_create(&labels).inc_by(elements);
         let detail = format!("{elements} elements of {stream}");
