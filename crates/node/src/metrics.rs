@@ -182,10 +182,10 @@ pub(crate) struct Metrics {
     pub(crate) live_lagged: Counter,
     /// Elements acknowledged by the log.
     pub(crate) elements: Family<StreamLabel, Counter>,
-    /// Elements that were received and not stored, or were stored and are lost.
+    /// Elements that are lost.
     pub(crate) lost: Family<LostLabels, Counter>,
-    /// Lost elements that were put back.
-    pub(crate) put_back: Family<StreamLabel, Counter>,
+    /// Of those that were damaged, elements put back from another node.
+    pub(crate) restored: Family<StreamLabel, Counter>,
     /// Elements that are missing from the middle of a stream.
     pub(crate) missing: Family<StreamLabel, Gauge>,
     /// Bytes that the scrub has read.
@@ -229,7 +229,7 @@ impl Default for Metrics {
             live_lagged: Counter::default(),
             elements: Family::default(),
             lost: Family::default(),
-            put_back: Family::default(),
+            restored: Family::default(),
             missing: Family::default(),
             scrubbed: Counter::default(),
             dropped: Family::default(),
@@ -292,14 +292,11 @@ impl Metrics {
         );
         r.register(
             "lost",
-            "Elements received and not stored, or stored and lost",
+            "Elements that are lost, by reason",
             self.lost.clone(),
         );
-        r.register(
-            "put_back",
-            "Lost elements that were put back",
-            self.put_back.clone(),
-        );
+        let text = "Damaged elements put back from another node";
+        r.register("restored", text, self.restored.clone());
         r.register(
             "missing",
             "Elements missing from the middle of a stream",

@@ -171,32 +171,6 @@ impl Shared {
         if let Some(exchange) = self.exchange.get() {
             exchange.measure(&self.metrics, &self.config.limits);
         }
-        self.measure_losses();
-    }
-
-    /// What the log has lost of what it had, by stream and reason.
-    fn measure_losses(&self) {
-        let mut lost: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
-        let mut streams: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for one in self.store.lost() {
-            let stream = self.metrics.stream_label(&one.stream, &self.config.limits);
-            let (put_back, missing) = streams.entry(stream.clone()).or_default();
-            (*put_back, *missing) = (*put_back + one.filled, *missing + one.missing);
-            *lost.entry((stream.clone(), "corrupt")).or_default() += one.corrupt;
-            *lost.entry((stream, "size_limit")).or_default() += one.size_limit;
-        }
-        for ((stream, reason), count) in lost.into_iter().filter(|(_, count)| *count > 0) {
-            let label = LostLabels { stream, reason };
-            let counter = self.metrics.lost.get_or_create(&label);
-            counter.inner().store(count, RELAXED);
-        }
-        for (stream, (put_back, missing)) in streams {
-            let label = StreamLabel { stream };
-            let counter = self.metrics.put_back.get_or_create(&label);
-            counter.inner().store(put_back, RELAXED);
-            let missing = i64::try_from(missing).unwrap_or(i64::MAX);
-            self.metrics.missing.get_or_create(&label).set(missing);
-        }
     }
 
     /// What the node has lost of what it stored, in words; empty when nothing.
@@ -227,6 +201,42 @@ impl Shared {
         }
         for (stream, count) in counts {
             let counter = self.metrics.elements.get_or_create(&StreamLabel { stream });
+            counter.inner().store(count, RELAXED);
+        }
+        self.measure_losses();
+    }
+
+    /// What the log itself has lost: damaged, or removed by the limit of its size.
+    fn measure_losses(&self) {
+        let mut lost: BTreeMap<(String, &str), u64> = BTreeMap::new();
+        let mut restored: BTreeMap<String, u64> = BTreeMap::new();
+        let mut missing: BTreeMap<String, i64> = BTreeMap::new();
+        for one in self.store.lost() {
+            let stream = self.metrics.stream_label(&one.stream, &self.config.limits);
+            for (reason, count) in [("damaged", one.corrupt), ("size_limit", one.size_limit)] {
+                if count > 0 {
+                    *lost.entry((stream.clone(), reason)).or_default() += count;
+                }
+            }
+            let missing = missing.entry(stream.clone()).or_default();
+            *missing = missing.saturating_add_unsigned(one.missing);
+            if one.filled > 0 {
+                *restored.entry(stream).or_default() += one.filled;
+            }
+        }
+        for ((stream, reason), count) in lost {
+            let counter = self
+                .metrics
+                .lost
+                .get_or_create(&LostLabels { stream, reason });
+            counter.inner().store(count, RELAXED);
+        }
+        for (stream, count) in missing {
+            let gauge = self.metrics.missing.get_or_create(&StreamLabel { stream });
+            gauge.set(count);
+        }
+        for (stream, count) in restored {
+            let counter = self.metrics.restored.get_or_create(&StreamLabel { stream });
             counter.inner().store(count, RELAXED);
         }
     }
