@@ -38,6 +38,8 @@ pub(crate) fn listen(config: &mut Config, role: &Role) {
     let at = |port: u16| format!("{}:{port}", address(role.index));
     match role.kind {
         Kind::ZeromqReliable => config.exchange.listen = at(SESSION_PORT),
+        // A contact point is another address of the loopback than its subscription comes from.
+        Kind::HttpPush => config.discovery.contact = vec!["127.0.77.0/24".to_owned()],
         Kind::ZeromqBestEffortXml | Kind::ZeromqBestEffortPostcard => {
             config.exchange.publish = at(PUBLISH_PORT);
             config.exchange.directory = at(DIRECTORY_PORT);

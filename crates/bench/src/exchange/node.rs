@@ -27,6 +27,10 @@ use crate::Error;
 
 /// What the producer of a node yields.
 const PRODUCER: &str = "p";
+/// Least time between two commits, and how long an element waits at its origin for others. Measured
+/// with 24 nodes: 8 and 12 gave a median of 99 ms where 3 and 3 gave 117.
+const COMMIT_PAUSE_MS: u32 = 8;
+const LINGER_MS: u32 = 12;
 /// What the backlog is called where it is stored.
 const BACKLOG: &str = "backlog";
 /// Elements that are read at once when all is counted.
@@ -120,6 +124,8 @@ impl Member {
         config.http.listen = links::http_address(role.index);
         config.http.max_connections = 1_000;
         config.log.keep_elements = 0;
+        config.log.commit_pause_ms = COMMIT_PAUSE_MS;
+        config.exchange.linger_ms = LINGER_MS;
         links::listen(&mut config, role);
         let node = Node::start(config).await;
         let node = Arc::new(node.map_err(Error::failed("starting the node"))?);
