@@ -3,6 +3,9 @@
 
 use std::path::PathBuf;
 
+/// How often the folder is removed at most.
+const TRIES: usize = 100;
+
 /// Removes `folder` and ends this process when it is asked to end.
 pub(crate) fn remove(folder: PathBuf) {
     std::thread::spawn(move || {
@@ -10,7 +13,12 @@ pub(crate) fn remove(folder: PathBuf) {
             return;
         };
         if runtime.block_on(chappe_node::end_signal()).is_ok() {
-            let _ = std::fs::remove_dir_all(&folder);
+            // The processes may still write there, and make it fail; then it is tried again.
+            for _ in 0..TRIES {
+                if std::fs::remove_dir_all(&folder).is_ok() {
+                    break;
+                }
+            }
             // As a shell says of what SIGINT ended.
             std::process::exit(130);
         }
