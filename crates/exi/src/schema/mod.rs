@@ -172,7 +172,8 @@ pub(crate) struct Datatype {
     pub(crate) base: u32,
 }
 
-/// A compiled schema. See the [module](self).
+/// A compiled schema: immutable, and shared between threads. It holds the names that the string tables
+/// begin with (7.3.1), the normalized grammars (8.5.4) and the datatypes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
     /// The schemaId under which streams name it.

@@ -2,7 +2,7 @@
 //!
 //! Both carry the documents of [`serialization`](super::serialization), and both give each element
 //! exactly once: it carries its position at the origin, and the receiver knows the newest it has
-//! stored. The functions on [`Links`](super::Links) answer requests; whoever has an HTTP server calls
+//! stored. The functions on [`Links`] answer requests; whoever has an HTTP server calls
 //! them, after it has decided who may read:
 //!
 //! | request | function |

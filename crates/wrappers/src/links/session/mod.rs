@@ -1,6 +1,6 @@
 //! Reliable sessions: the machines of `chappe-flow` over a connection that keeps frame boundaries.
 //!
-//! [`serve`] is the origin's end, [`subscribe`](subscribe::subscribe) the subscriber's. One session is
+//! `serve` is the origin's end, `subscribe` the subscriber's. One session is
 //! one task; what is ready is done at once: frames that have come, new elements, what has reached the
 //! disk, and then all that is to be sent in one go. Beside the frames of the session a connection
 //! carries questions to the origin's directory, so that a link can ask for beginnings of names over
