@@ -8,7 +8,7 @@ use crate::bits::{BitWriter, width};
 use crate::datatype::{self, Ready, Representations};
 use crate::error::Cause;
 use crate::event::{Event, Name};
-use crate::grammar::{At, Frame, Grammar, Learnt, Second, State, is_xsi_type};
+use crate::grammar::{At, Frame, Grammar, Learnt, Second, State};
 use crate::schema::{NONE, Production, Representation, Schema, Terminal};
 use crate::tables::{Hit, Values};
 use crate::value::{Value, collapse};
@@ -21,32 +21,6 @@ pub(super) enum Item<'a> {
     Lexical(u32),
 }
 
-/// A piece of the buffers.
-type Piece = (usize, usize);
-
-/// An attribute of the open start tag; texts and octets are in the buffers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Buffered {
-    namespace: Piece,
-    local: Piece,
-    prefix: Option<Piece>,
-    value: Kept,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kept {
-    Text(Piece),
-    Base64(Piece),
-    Hex(Piece),
-    QName {
-        namespace: Piece,
-        local: Piece,
-        prefix: Option<Piece>,
-    },
-    /// Without anything borrowed.
-    Other(Value<'static>),
-}
-
 /// What is put aside while a self-contained element is written.
 #[derive(Debug)]
 pub(super) struct Saved {
@@ -54,7 +28,7 @@ pub(super) struct Saved {
     values: Values,
 }
 
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
@@ -87,7 +61,7 @@ impl Encoder {
         }
     }
 
-    fn content(&mut self, event: Event<'_>) -> Result<(), Cause> {
+    pub(super) fn content(&mut self, event: Event<'_>) -> Result<(), Cause> {
         let preserve = self.grammar.options.preserve;
         match event {
             Event::EndDocument => self.end_document(),
@@ -134,13 +108,13 @@ impl Encoder {
     // -- event codes --------------------------------------------------------------------------
 
     /// Writes the first part of an event code.
-    fn code(&mut self, code: usize, count: usize) {
+    pub(super) fn code(&mut self, code: usize, count: usize) {
         let all = count + usize::from(!self.grammar.seconds().is_empty());
         self.writer.bits(code as u32, width(all as u64));
     }
 
     /// How many first parts there are in front of the one that leads to the second.
-    fn first_parts(&self) -> usize {
+    pub(super) fn first_parts(&self) -> usize {
         let schema = &self.grammar.schema;
         match self.grammar.top().at {
             At::Document => schema.global_elements.len() + 1,
@@ -152,7 +126,7 @@ impl Encoder {
         }
     }
 
-    fn roots(&self) -> usize {
+    pub(super) fn roots(&self) -> usize {
         match self.grammar.schema.informed {
             true => self.grammar.schema.fragment_elements.len(),
             false => self.grammar.fragment.len(),
@@ -160,12 +134,12 @@ impl Encoder {
     }
 
     /// Whether the present place has this second part.
-    fn has(&self, second: Second) -> bool {
+    pub(super) fn has(&self, second: Second) -> bool {
         self.grammar.seconds().contains(&second)
     }
 
     /// Writes an event code of two parts; an error when the place has none such.
-    fn undeclared(&mut self, second: Second) -> Result<(), Cause> {
+    pub(super) fn undeclared(&mut self, second: Second) -> Result<(), Cause> {
         let seconds = self.grammar.seconds();
         let Some(at) = seconds.iter().position(|other| *other == second) else {
             return Err(self.not_allowed(second));
@@ -177,7 +151,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn not_allowed(&self, second: Second) -> Cause {
+    pub(super) fn not_allowed(&self, second: Second) -> Cause {
         if self.grammar.stack.len() == 1 {
             return Cause::Misuse("this event cannot stand outside the root element");
         }
@@ -191,7 +165,7 @@ impl Encoder {
     }
 
     /// A comment or processing instruction: its event code, of three parts where both are kept.
-    fn misc(&mut self, second: Second) -> Result<(), Cause> {
+    pub(super) fn misc(&mut self, second: Second) -> Result<(), Cause> {
         if self.has(Second::CommentOrInstruction) {
             self.undeclared(Second::CommentOrInstruction)?;
             let third = u32::from(second == Second::ProcessingInstruction);
@@ -205,7 +179,7 @@ impl Encoder {
 
     // -- document -----------------------------------------------------------------------------
 
-    fn end_document(&mut self) -> Result<(), Cause> {
+    pub(super) fn end_document(&mut self) -> Result<(), Cause> {
         match self.grammar.top().at {
             At::DocumentEnd => self.code(0, 1),
             At::Fragment => {
@@ -223,7 +197,7 @@ impl Encoder {
 
     // -- elements -----------------------------------------------------------------------------
 
-    fn start_element(&mut self, name: Name<'_>) -> Result<(), Cause> {
+    pub(super) fn start_element(&mut self, name: Name<'_>) -> Result<(), Cause> {
         let frame = match self.grammar.top().at {
             At::Document => self.root(name)?,
             At::Fragment => self.fragment_root(name)?,
@@ -237,7 +211,7 @@ impl Encoder {
         self.grammar.enter(frame)
     }
 
-    fn root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+    pub(super) fn root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
         let schema = self.grammar.schema.clone();
         let count = schema.global_elements.len() + 1;
         let known = self.find(name);
@@ -260,7 +234,7 @@ impl Encoder {
         }
     }
 
-    fn fragment_root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+    pub(super) fn fragment_root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
         let schema = self.grammar.schema.clone();
         let known = self.find(name);
         let roots = self.roots();
@@ -290,7 +264,7 @@ impl Encoder {
         Ok(self.grammar.global(name))
     }
 
-    fn child_of_schema(&mut self, state: u32, name: Name<'_>) -> Result<Frame, Cause> {
+    pub(super) fn child_of_schema(&mut self, state: u32, name: Name<'_>) -> Result<Frame, Cause> {
         let schema = self.grammar.schema.clone();
         let productions = schema.productions(state);
         let found = find_production(&schema, productions, |terminal| match terminal {
@@ -325,7 +299,7 @@ impl Encoder {
         }
     }
 
-    fn child_of_built_in(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+    pub(super) fn child_of_built_in(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
         if let Some(known) = self.find(name) {
             let learnt = self.grammar.learnt();
             let found = learnt
@@ -345,7 +319,7 @@ impl Encoder {
         Ok(self.grammar.global(name))
     }
 
-    fn end_element(&mut self) -> Result<(), Cause> {
+    pub(super) fn end_element(&mut self) -> Result<(), Cause> {
         match self.grammar.top().at {
             At::Schema(state) => {
                 let schema = self.grammar.schema.clone();
@@ -384,7 +358,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         self.grammar.stack.pop();
         let depth = self.grammar.stack.len();
         while self.scope.last().is_some_and(|(bound, ..)| *bound > depth) {
@@ -393,7 +367,7 @@ impl Encoder {
     }
 
     /// Whether a schema's state takes a typed value, even an empty one.
-    fn expects_characters(&self) -> bool {
+    pub(super) fn expects_characters(&self) -> bool {
         let At::Schema(state) = self.grammar.top().at else {
             return false;
         };
@@ -404,7 +378,7 @@ impl Encoder {
 
     // -- character data -----------------------------------------------------------------------
 
-    fn characters(&mut self, value: &Value<'_>) -> Result<(), Cause> {
+    pub(super) fn characters(&mut self, value: &Value<'_>) -> Result<(), Cause> {
         let name = self.grammar.top().name;
         match self.grammar.top().at {
             At::Schema(state) => self.characters_of_schema(state, name, value),
@@ -426,7 +400,7 @@ impl Encoder {
         }
     }
 
-    fn characters_of_schema(
+    pub(super) fn characters_of_schema(
         &mut self,
         state: u32,
         name: u32,
@@ -462,7 +436,7 @@ impl Encoder {
         }
     }
 
-    fn not_typed(&self, datatype: u32, value: &Value<'_>) -> Cause {
+    pub(super) fn not_typed(&self, datatype: u32, value: &Value<'_>) -> Cause {
         let schema = &self.grammar.schema;
         let known = schema.datatypes.get(datatype as usize);
         let name = known.filter(|known| known.name != NONE);
@@ -477,359 +451,9 @@ impl Encoder {
         }
     }
 
-    // -- attributes ---------------------------------------------------------------------------
-
-    /// Keeps an attribute until the start tag is whole, as they are sorted.
-    fn buffer(&mut self, name: Name<'_>, value: Value<'_>) -> Result<(), Cause> {
-        if self.grammar.stack.len() == 1 {
-            return Err(Cause::Misuse("an attribute outside an element"));
-        }
-        let text = &mut self.text;
-        let mut keep = |piece: &str| {
-            let start = text.len();
-            text.push_str(piece);
-            (start, text.len())
-        };
-        let octets = &mut self.octets;
-        let mut keep_octets = |piece: &[u8]| {
-            let start = octets.len();
-            octets.extend_from_slice(piece);
-            (start, octets.len())
-        };
-        let buffered = Buffered {
-            namespace: keep(name.namespace),
-            local: keep(name.local),
-            prefix: name.prefix.map(&mut keep),
-            value: match value {
-                Value::Text(piece) => Kept::Text(keep(piece)),
-                Value::Base64(piece) => Kept::Base64(keep_octets(piece)),
-                Value::Hex(piece) => Kept::Hex(keep_octets(piece)),
-                Value::QName {
-                    namespace,
-                    local,
-                    prefix,
-                } => Kept::QName {
-                    namespace: keep(namespace),
-                    local: keep(local),
-                    prefix: prefix.map(keep),
-                },
-                Value::Boolean(value) => Kept::Other(Value::Boolean(value)),
-                Value::Integer(value) => Kept::Other(Value::Integer(value)),
-                Value::Unsigned(value) => Kept::Other(Value::Unsigned(value)),
-                Value::Decimal(value) => Kept::Other(Value::Decimal(value)),
-                Value::Float(value) => Kept::Other(Value::Float(value)),
-                Value::DateTime(value) => Kept::Other(Value::DateTime(value)),
-            },
-        };
-        self.attributes.push(buffered);
-        Ok(())
-    }
-
-    /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted where
-    /// there is a schema (6).
-    fn attributes(&mut self) -> Result<(), Cause> {
-        let mut buffered = core::mem::take(&mut self.attributes);
-        let text = core::mem::take(&mut self.text);
-        let octets = core::mem::take(&mut self.octets);
-        let piece = |(start, end): Piece| &text[start..end];
-        let name = |one: &Buffered| Name {
-            namespace: piece(one.namespace),
-            local: piece(one.local),
-            prefix: one.prefix.map(piece),
-        };
-        let first = |name: &Name<'_>| match () {
-            () if name.is_xsi("type") => 0,
-            () if name.is_xsi("nil") => 1,
-            () => 2,
-        };
-        let sorted = self.grammar.schema.informed;
-        buffered.sort_by(|a, b| {
-            let (a, b) = (name(a), name(b));
-            let order = first(&a).cmp(&first(&b));
-            order.then_with(|| match sorted {
-                true => (a.local, a.namespace).cmp(&(b.local, b.namespace)),
-                false => core::cmp::Ordering::Equal,
-            })
-        });
-        let mut written = Ok(());
-        for one in &buffered {
-            let value = match one.value {
-                Kept::Text(at) => Value::Text(piece(at)),
-                Kept::Base64((start, end)) => Value::Base64(&octets[start..end]),
-                Kept::Hex((start, end)) => Value::Hex(&octets[start..end]),
-                Kept::QName {
-                    namespace,
-                    local,
-                    prefix,
-                } => Value::QName {
-                    namespace: piece(namespace),
-                    local: piece(local),
-                    prefix: prefix.map(piece),
-                },
-                Kept::Other(value) => value,
-            };
-            written = self.attribute(name(one), &value);
-            if written.is_err() {
-                break;
-            }
-        }
-        buffered.clear();
-        self.attributes = buffered;
-        self.text = text;
-        self.text.clear();
-        self.octets = octets;
-        self.octets.clear();
-        written
-    }
-
-    fn attribute(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
-        match self.grammar.top().at {
-            At::Schema(_) if name.is_xsi("type") => self.xsi_type(name, value),
-            At::Schema(_) if name.is_xsi("nil") => self.xsi_nil(name, value),
-            At::Schema(state) => self.attribute_of_schema(state, name, value),
-            _ => self.attribute_of_built_in(name, value),
-        }
-    }
-
-    fn attribute_of_built_in(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
-        let known = self.find(name);
-        let learnt = self.grammar.learnt();
-        let count = learnt.len();
-        let found = known.and_then(|known| {
-            let place = learnt
-                .iter()
-                .rposition(|one| *one == Learnt::Attribute(known));
-            place.map(|at| (at, known))
-        });
-        let known = match found {
-            Some((at, known)) => {
-                self.code(count - 1 - at, count);
-                known
-            }
-            None => {
-                self.undeclared(Second::AttributeAny)?;
-                let known = self.name(name)?;
-                self.grammar.learn(Learnt::Attribute(known))?;
-                known
-            }
-        };
-        self.prefix(known, name.prefix)?;
-        if is_xsi_type(&self.grammar.schema, known) {
-            return self.type_value(known, value);
-        }
-        self.untyped(known, value)
-    }
-
-    fn attribute_of_schema(
-        &mut self,
-        state: u32,
-        name: Name<'_>,
-        value: &Value<'_>,
-    ) -> Result<(), Cause> {
-        let schema = self.grammar.schema.clone();
-        let productions = schema.productions(state);
-        let found = find_production(&schema, productions, |terminal| match terminal {
-            Terminal::Attribute { name: known, .. } => is(&schema, known, name).then_some(0),
-            Terminal::AttributeIn(uri) => (schema.uri(uri) == name.namespace).then_some(1),
-            Terminal::AttributeAny => Some(2),
-            _ => None,
-        });
-        if let Some((at, production)) = found
-            && let Terminal::Attribute {
-                name: known,
-                datatype,
-            } = production.terminal
-        {
-            if let Some(ready) = self.ready(datatype, value) {
-                self.code(at, productions.len());
-                self.grammar.top_mut().at = At::Schema(production.next);
-                self.prefix(known, name.prefix)?;
-                return self.put(known, datatype, value, &ready);
-            }
-            if !self.has(Second::AttributeUntyped) {
-                return Err(self.not_typed(datatype, value));
-            }
-            self.untyped_code(state, at as u32)?;
-            self.grammar.top_mut().at = At::Schema(production.next);
-            self.prefix(known, name.prefix)?;
-            return self.untyped(known, value);
-        }
-        // By a wildcard, or undeclared: by the global declaration, if there is one.
-        let global = self
-            .find(name)
-            .and_then(|known| self.grammar.global_attribute(known));
-        let datatype = global.unwrap_or(NONE);
-        let Some(ready) = self.ready(datatype, value) else {
-            if !self.has(Second::AttributeUntyped) {
-                return Err(self.not_typed(datatype, value));
-            }
-            let (_, count) = self.grammar.attributes(state);
-            self.untyped_code(state, count)?;
-            let known = self.name(name)?;
-            self.prefix(known, name.prefix)?;
-            return self.untyped(known, value);
-        };
-        let known = match found {
-            Some((at, production)) => {
-                self.code(at, productions.len());
-                self.grammar.top_mut().at = At::Schema(production.next);
-                match production.terminal {
-                    Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,
-                    _ => self.name(name)?,
-                }
-            }
-            None if self.has(Second::AttributeAny) => {
-                self.undeclared(Second::AttributeAny)?;
-                self.name(name)?
-            }
-            None => {
-                let mut text = String::from("attribute ");
-                text.push_str(&shortened(name.local));
-                return Err(Cause::NotAllowed(text));
-            }
-        };
-        self.prefix(known, name.prefix)?;
-        self.put(known, datatype, value, &ready)
-    }
-
-    /// The event code of an attribute with an untyped value, of three parts.
-    fn untyped_code(&mut self, state: u32, third: u32) -> Result<(), Cause> {
-        let (_, count) = self.grammar.attributes(state);
-        self.undeclared(Second::AttributeUntyped)?;
-        self.writer.bits(third, width(u64::from(count) + 1));
-        Ok(())
-    }
-
-    fn xsi_type(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
-        if !self.has(Second::XsiType) {
-            // A strict schema has no place for the type that the element has anyway (8.5.4.4.2).
-            return match self.is_own_type(value) {
-                true => Ok(()),
-                false => Err(self.not_allowed(Second::XsiType)),
-            };
-        }
-        self.undeclared(Second::XsiType)?;
-        let known = self.grammar.schema.xsi_type();
-        self.prefix(known, name.prefix)?;
-        self.type_value(known, value)
-    }
-
-    fn is_own_type(&self, value: &Value<'_>) -> bool {
-        let schema = &self.grammar.schema;
-        let name = self.type_name(value);
-        let type_ = self
-            .find(name)
-            .and_then(|name| schema.names.get(name as usize));
-        let type_ = type_.and_then(|name| schema.types.get(name.type_ as usize));
-        type_.is_some_and(|type_| At::Schema(type_.start) == self.grammar.top().at)
-    }
-
-    /// The expanded name of a type; without a binding for its prefix the whole is the local name.
-    fn type_name<'v>(&'v self, value: &'v Value<'_>) -> Name<'v> {
-        match value {
-            Value::QName {
-                namespace,
-                local,
-                prefix,
-            } => Name {
-                namespace,
-                local,
-                prefix: *prefix,
-            },
-            Value::Text(text) => {
-                let text = collapse(text);
-                let (prefix, local) = text.split_once(':').unwrap_or(("", text));
-                let bound = self
-                    .scope
-                    .iter()
-                    .rev()
-                    .find(|(_, bound, _)| bound == prefix);
-                let namespace = bound.map(|(_, _, namespace)| namespace.as_str());
-                match namespace {
-                    Some(namespace) => Name {
-                        namespace,
-                        local,
-                        prefix: Some(prefix),
-                    },
-                    None => Name::new("", text),
-                }
-            }
-            _ => Name::new("", ""),
-        }
-    }
-
-    /// The value of xsi:type: of the structure, as it decides on the grammar.
-    fn type_value(&mut self, known: u32, value: &Value<'_>) -> Result<(), Cause> {
-        let Name {
-            namespace,
-            local,
-            prefix,
-        } = self.type_name(value);
-        let (namespace, local) = (namespace.to_string(), local.to_string());
-        let prefix = prefix.map(ToString::to_string);
-        let type_ = Name {
-            namespace: &namespace,
-            local: &local,
-            prefix: prefix.as_deref(),
-        };
-        let type_name = if self.grammar.options.preserve.lexical_values {
-            let text = value.to_string();
-            self.write(known, &Item::One(Ready::Text(&text)))?;
-            self.find(type_)
-        } else {
-            let name = self.name(type_)?;
-            self.prefix(name, type_.prefix)?;
-            Some(name)
-        };
-        if let Some(name) = type_name {
-            self.grammar.cast(name);
-        }
-        Ok(())
-    }
-
-    fn xsi_nil(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
-        let known = self.grammar.schema.xsi_nil();
-        let nil = match value {
-            Value::Boolean(nil) => Some(*nil),
-            Value::Text(text) => match collapse(text) {
-                "true" | "1" => Some(true),
-                "false" | "0" => Some(false),
-                _ => None,
-            },
-            _ => None,
-        };
-        let At::Schema(state) = self.grammar.top().at else {
-            return Ok(());
-        };
-        match nil {
-            Some(nil) if self.has(Second::XsiNil) => {
-                let datatype = self.grammar.schema.boolean;
-                self.undeclared(Second::XsiNil)?;
-                self.prefix(known, name.prefix)?;
-                let ready = self.ready(datatype, value);
-                let ready = ready.ok_or(Cause::Misuse("a boolean that is none"))?;
-                self.write(known, &ready)?;
-                if nil {
-                    self.grammar.nil();
-                }
-                Ok(())
-            }
-            // What says nothing is not missed.
-            Some(false) => Ok(()),
-            None if self.has(Second::AttributeUntyped) => {
-                let (_, count) = self.grammar.attributes(state);
-                self.untyped_code(state, count)?;
-                let known = self.name(name)?;
-                self.prefix(known, name.prefix)?;
-                self.untyped(known, value)
-            }
-            _ => Err(self.not_allowed(Second::XsiNil)),
-        }
-    }
-
     // -- namespaces ---------------------------------------------------------------------------
 
-    fn namespace(&mut self, prefix: &str, namespace: &str) -> Result<(), Cause> {
+    pub(super) fn namespace(&mut self, prefix: &str, namespace: &str) -> Result<(), Cause> {
         let depth = self.grammar.stack.len();
         if depth == 1 {
             return Err(Cause::Misuse("a namespace declaration outside an element"));
@@ -853,7 +477,7 @@ impl Encoder {
     }
 
     /// Whether a declaration is that of the open element's own prefix.
-    fn of_element(&self, uri: u32, prefix: &str) -> bool {
+    pub(super) fn of_element(&self, uri: u32, prefix: &str) -> bool {
         let Grammar { names, schema, .. } = &self.grammar;
         let name = self.grammar.top().name;
         names.uri_of(schema, name) == uri && self.lexical == prefix
@@ -862,13 +486,13 @@ impl Encoder {
     // -- names --------------------------------------------------------------------------------
 
     /// The name, if the tables have it.
-    fn find(&self, name: Name<'_>) -> Option<u32> {
+    pub(super) fn find(&self, name: Name<'_>) -> Option<u32> {
         let Grammar { names, schema, .. } = &self.grammar;
         let uri = names.find_uri(schema, name.namespace)?;
         names.find(schema, uri, name.local)
     }
 
-    fn uri(&mut self, namespace: &str) -> Result<u32, Cause> {
+    pub(super) fn uri(&mut self, namespace: &str) -> Result<u32, Cause> {
         let Grammar { names, schema, .. } = &mut self.grammar;
         let count = names.uri_count(schema);
         let bits = width(u64::from(count) + 1);
@@ -886,12 +510,12 @@ impl Encoder {
         }
     }
 
-    fn name(&mut self, name: Name<'_>) -> Result<u32, Cause> {
+    pub(super) fn name(&mut self, name: Name<'_>) -> Result<u32, Cause> {
         let uri = self.uri(name.namespace)?;
         self.local_name(uri, name.local)
     }
 
-    fn local_name(&mut self, uri: u32, local: &str) -> Result<u32, Cause> {
+    pub(super) fn local_name(&mut self, uri: u32, local: &str) -> Result<u32, Cause> {
         let Grammar { names, schema, .. } = &mut self.grammar;
         if let Some(name) = names.find(schema, uri, local) {
             let count = names.local_count(schema, uri);
@@ -907,7 +531,7 @@ impl Encoder {
 
     /// The prefix of a name, where prefixes are preserved. One that is not known is that of a
     /// declaration which follows (7.1.7).
-    fn prefix(&mut self, name: u32, prefix: Option<&str>) -> Result<(), Cause> {
+    pub(super) fn prefix(&mut self, name: u32, prefix: Option<&str>) -> Result<(), Cause> {
         if !self.grammar.options.preserve.prefixes {
             return Ok(());
         }
@@ -946,7 +570,7 @@ impl Encoder {
         fits.then_some(Item::Lexical(datatype))
     }
 
-    fn untyped(&mut self, name: u32, value: &Value<'_>) -> Result<(), Cause> {
+    pub(super) fn untyped(&mut self, name: u32, value: &Value<'_>) -> Result<(), Cause> {
         match self.ready(NONE, value) {
             Some(ready) => self.put(name, NONE, value, &ready),
             None => Err(Cause::Misuse("a string that is none")),
@@ -954,7 +578,7 @@ impl Encoder {
     }
 
     /// Writes the value of an event, or lets it wait for its channel.
-    fn put(
+    pub(super) fn put(
         &mut self,
         name: u32,
         datatype: u32,
@@ -992,7 +616,7 @@ impl Encoder {
         }
     }
 
-    fn write_item(&mut self, name: u32, item: &Ready<'_>) -> Result<(), Cause> {
+    pub(super) fn write_item(&mut self, name: u32, item: &Ready<'_>) -> Result<(), Cause> {
         match item {
             Ready::Text(text) => self.string(name, text, None),
             Ready::Restricted(set, text) => self.string(name, text, Some(*set)),
@@ -1004,7 +628,7 @@ impl Encoder {
     }
 
     /// A string by the value partitions (7.3.3).
-    fn string(&mut self, name: u32, text: &str, set: Option<u32>) -> Result<(), Cause> {
+    pub(super) fn string(&mut self, name: u32, text: &str, set: Option<u32>) -> Result<(), Cause> {
         match self.values.find(name, text) {
             Some(Hit::Local { identifier, count }) => {
                 self.writer.unsigned(0);
@@ -1035,14 +659,14 @@ impl Encoder {
     }
 
     /// A string that goes by no table.
-    fn plain(&mut self, text: &str) {
+    pub(super) fn plain(&mut self, text: &str) {
         self.writer.unsigned(text.chars().count() as u64);
         self.writer.characters(text);
     }
 
     // -- self-contained elements --------------------------------------------------------------
 
-    fn self_contained(&mut self) -> Result<(), Cause> {
+    pub(super) fn self_contained(&mut self) -> Result<(), Cause> {
         self.undeclared(Second::SelfContained)?;
         self.writer.align();
         let Grammar { names, schema, .. } = &self.grammar;
@@ -1063,7 +687,7 @@ impl Encoder {
         })
     }
 
-    fn release(&mut self) -> Result<(), Cause> {
+    pub(super) fn release(&mut self) -> Result<(), Cause> {
         let roots = self.roots();
         self.code(roots + 1, roots + 2);
         self.writer.align();
@@ -1096,13 +720,13 @@ fn ready_text<'v>(
     }
 }
 
-fn is(schema: &Schema, known: u32, name: Name<'_>) -> bool {
+pub(super) fn is(schema: &Schema, known: u32, name: Name<'_>) -> bool {
     let uri = schema.names[known as usize].uri;
     schema.local(known) == name.local && schema.uri(uri) == name.namespace
 }
 
 /// The production of the best rank, the first of them.
-fn find_production(
+pub(super) fn find_production(
     _schema: &Schema,
     productions: &[Production],
     rank: impl Fn(Terminal) -> Option<u8>,
@@ -1113,7 +737,7 @@ fn find_production(
     best.map(|(_, at, one)| (at, one))
 }
 
-fn is_space(value: &Value<'_>) -> bool {
+pub(super) fn is_space(value: &Value<'_>) -> bool {
     matches!(value, Value::Text(text) if collapse(text).is_empty())
 }
 

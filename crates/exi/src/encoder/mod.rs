@@ -1,5 +1,6 @@
 //! From events to a stream.
 
+mod attributes;
 mod block;
 mod body;
 
@@ -17,8 +18,9 @@ use crate::limits::Limits;
 use crate::options::Options;
 use crate::schema::Schema;
 use crate::tables::Values;
+use attributes::Buffered;
 use block::Block;
-use body::{Buffered, Saved};
+use body::Saved;
 
 /// What the header of a stream says (5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,0 +1,393 @@
+//! Attributes: kept until the start tag is whole, as they are sorted, then written.
+
+use alloc::string::{String, ToString};
+
+use super::Encoder;
+use super::body::{Item, find_production, is, shortened};
+use crate::bits::width;
+use crate::datatype::Ready;
+use crate::error::Cause;
+use crate::event::Name;
+use crate::grammar::{At, Learnt, Second, is_xsi_type};
+use crate::schema::{NONE, Terminal};
+use crate::value::{Value, collapse};
+
+/// A piece of the buffers.
+type Piece = (usize, usize);
+
+/// An attribute of the open start tag; texts and octets are in the buffers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffered {
+    namespace: Piece,
+    local: Piece,
+    prefix: Option<Piece>,
+    value: Kept,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Text(Piece),
+    Base64(Piece),
+    Hex(Piece),
+    QName {
+        namespace: Piece,
+        local: Piece,
+        prefix: Option<Piece>,
+    },
+    /// Without anything borrowed.
+    Other(Value<'static>),
+}
+
+impl Encoder {
+    /// Keeps an attribute until the start tag is whole, as they are sorted.
+    pub(super) fn buffer(&mut self, name: Name<'_>, value: Value<'_>) -> Result<(), Cause> {
+        if self.grammar.stack.len() == 1 {
+            return Err(Cause::Misuse("an attribute outside an element"));
+        }
+        let text = &mut self.text;
+        let mut keep = |piece: &str| {
+            let start = text.len();
+            text.push_str(piece);
+            (start, text.len())
+        };
+        let octets = &mut self.octets;
+        let mut keep_octets = |piece: &[u8]| {
+            let start = octets.len();
+            octets.extend_from_slice(piece);
+            (start, octets.len())
+        };
+        let buffered = Buffered {
+            namespace: keep(name.namespace),
+            local: keep(name.local),
+            prefix: name.prefix.map(&mut keep),
+            value: match value {
+                Value::Text(piece) => Kept::Text(keep(piece)),
+                Value::Base64(piece) => Kept::Base64(keep_octets(piece)),
+                Value::Hex(piece) => Kept::Hex(keep_octets(piece)),
+                Value::QName {
+                    namespace,
+                    local,
+                    prefix,
+                } => Kept::QName {
+                    namespace: keep(namespace),
+                    local: keep(local),
+                    prefix: prefix.map(keep),
+                },
+                Value::Boolean(value) => Kept::Other(Value::Boolean(value)),
+                Value::Integer(value) => Kept::Other(Value::Integer(value)),
+                Value::Unsigned(value) => Kept::Other(Value::Unsigned(value)),
+                Value::Decimal(value) => Kept::Other(Value::Decimal(value)),
+                Value::Float(value) => Kept::Other(Value::Float(value)),
+                Value::DateTime(value) => Kept::Other(Value::DateTime(value)),
+            },
+        };
+        self.attributes.push(buffered);
+        Ok(())
+    }
+
+    /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted where
+    /// there is a schema (6).
+    pub(super) fn attributes(&mut self) -> Result<(), Cause> {
+        let mut buffered = core::mem::take(&mut self.attributes);
+        let text = core::mem::take(&mut self.text);
+        let octets = core::mem::take(&mut self.octets);
+        let piece = |(start, end): Piece| &text[start..end];
+        let name = |one: &Buffered| Name {
+            namespace: piece(one.namespace),
+            local: piece(one.local),
+            prefix: one.prefix.map(piece),
+        };
+        let first = |name: &Name<'_>| match () {
+            () if name.is_xsi("type") => 0,
+            () if name.is_xsi("nil") => 1,
+            () => 2,
+        };
+        let sorted = self.grammar.schema.informed;
+        buffered.sort_by(|a, b| {
+            let (a, b) = (name(a), name(b));
+            let order = first(&a).cmp(&first(&b));
+            order.then_with(|| match sorted {
+                true => (a.local, a.namespace).cmp(&(b.local, b.namespace)),
+                false => core::cmp::Ordering::Equal,
+            })
+        });
+        let mut written = Ok(());
+        for one in &buffered {
+            let value = match one.value {
+                Kept::Text(at) => Value::Text(piece(at)),
+                Kept::Base64((start, end)) => Value::Base64(&octets[start..end]),
+                Kept::Hex((start, end)) => Value::Hex(&octets[start..end]),
+                Kept::QName {
+                    namespace,
+                    local,
+                    prefix,
+                } => Value::QName {
+                    namespace: piece(namespace),
+                    local: piece(local),
+                    prefix: prefix.map(piece),
+                },
+                Kept::Other(value) => value,
+            };
+            written = self.attribute(name(one), &value);
+            if written.is_err() {
+                break;
+            }
+        }
+        buffered.clear();
+        self.attributes = buffered;
+        self.text = text;
+        self.text.clear();
+        self.octets = octets;
+        self.octets.clear();
+        written
+    }
+
+    pub(super) fn attribute(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        match self.grammar.top().at {
+            At::Schema(_) if name.is_xsi("type") => self.xsi_type(name, value),
+            At::Schema(_) if name.is_xsi("nil") => self.xsi_nil(name, value),
+            At::Schema(state) => self.attribute_of_schema(state, name, value),
+            _ => self.attribute_of_built_in(name, value),
+        }
+    }
+
+    pub(super) fn attribute_of_built_in(
+        &mut self,
+        name: Name<'_>,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
+        let known = self.find(name);
+        let learnt = self.grammar.learnt();
+        let count = learnt.len();
+        let found = known.and_then(|known| {
+            let place = learnt
+                .iter()
+                .rposition(|one| *one == Learnt::Attribute(known));
+            place.map(|at| (at, known))
+        });
+        let known = match found {
+            Some((at, known)) => {
+                self.code(count - 1 - at, count);
+                known
+            }
+            None => {
+                self.undeclared(Second::AttributeAny)?;
+                let known = self.name(name)?;
+                self.grammar.learn(Learnt::Attribute(known))?;
+                known
+            }
+        };
+        self.prefix(known, name.prefix)?;
+        if is_xsi_type(&self.grammar.schema, known) {
+            return self.type_value(known, value);
+        }
+        self.untyped(known, value)
+    }
+
+    pub(super) fn attribute_of_schema(
+        &mut self,
+        state: u32,
+        name: Name<'_>,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
+        let schema = self.grammar.schema.clone();
+        let productions = schema.productions(state);
+        let found = find_production(&schema, productions, |terminal| match terminal {
+            Terminal::Attribute { name: known, .. } => is(&schema, known, name).then_some(0),
+            Terminal::AttributeIn(uri) => (schema.uri(uri) == name.namespace).then_some(1),
+            Terminal::AttributeAny => Some(2),
+            _ => None,
+        });
+        if let Some((at, production)) = found
+            && let Terminal::Attribute {
+                name: known,
+                datatype,
+            } = production.terminal
+        {
+            if let Some(ready) = self.ready(datatype, value) {
+                self.code(at, productions.len());
+                self.grammar.top_mut().at = At::Schema(production.next);
+                self.prefix(known, name.prefix)?;
+                return self.put(known, datatype, value, &ready);
+            }
+            if !self.has(Second::AttributeUntyped) {
+                return Err(self.not_typed(datatype, value));
+            }
+            self.untyped_code(state, at as u32)?;
+            self.grammar.top_mut().at = At::Schema(production.next);
+            self.prefix(known, name.prefix)?;
+            return self.untyped(known, value);
+        }
+        // By a wildcard, or undeclared: by the global declaration, if there is one.
+        let global = self
+            .find(name)
+            .and_then(|known| self.grammar.global_attribute(known));
+        let datatype = global.unwrap_or(NONE);
+        let Some(ready) = self.ready(datatype, value) else {
+            if !self.has(Second::AttributeUntyped) {
+                return Err(self.not_typed(datatype, value));
+            }
+            let (_, count) = self.grammar.attributes(state);
+            self.untyped_code(state, count)?;
+            let known = self.name(name)?;
+            self.prefix(known, name.prefix)?;
+            return self.untyped(known, value);
+        };
+        let known = match found {
+            Some((at, production)) => {
+                self.code(at, productions.len());
+                self.grammar.top_mut().at = At::Schema(production.next);
+                match production.terminal {
+                    Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,
+                    _ => self.name(name)?,
+                }
+            }
+            None if self.has(Second::AttributeAny) => {
+                self.undeclared(Second::AttributeAny)?;
+                self.name(name)?
+            }
+            None => {
+                let mut text = String::from("attribute ");
+                text.push_str(&shortened(name.local));
+                return Err(Cause::NotAllowed(text));
+            }
+        };
+        self.prefix(known, name.prefix)?;
+        self.put(known, datatype, value, &ready)
+    }
+
+    /// The event code of an attribute with an untyped value, of three parts.
+    pub(super) fn untyped_code(&mut self, state: u32, third: u32) -> Result<(), Cause> {
+        let (_, count) = self.grammar.attributes(state);
+        self.undeclared(Second::AttributeUntyped)?;
+        self.writer.bits(third, width(u64::from(count) + 1));
+        Ok(())
+    }
+
+    pub(super) fn xsi_type(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        if !self.has(Second::XsiType) {
+            // A strict schema has no place for the type that the element has anyway (8.5.4.4.2).
+            return match self.is_own_type(value) {
+                true => Ok(()),
+                false => Err(self.not_allowed(Second::XsiType)),
+            };
+        }
+        self.undeclared(Second::XsiType)?;
+        let known = self.grammar.schema.xsi_type();
+        self.prefix(known, name.prefix)?;
+        self.type_value(known, value)
+    }
+
+    pub(super) fn is_own_type(&self, value: &Value<'_>) -> bool {
+        let schema = &self.grammar.schema;
+        let name = self.type_name(value);
+        let type_ = self
+            .find(name)
+            .and_then(|name| schema.names.get(name as usize));
+        let type_ = type_.and_then(|name| schema.types.get(name.type_ as usize));
+        type_.is_some_and(|type_| At::Schema(type_.start) == self.grammar.top().at)
+    }
+
+    /// The expanded name of a type; without a binding for its prefix the whole is the local name.
+    pub(super) fn type_name<'v>(&'v self, value: &'v Value<'_>) -> Name<'v> {
+        match value {
+            Value::QName {
+                namespace,
+                local,
+                prefix,
+            } => Name {
+                namespace,
+                local,
+                prefix: *prefix,
+            },
+            Value::Text(text) => {
+                let text = collapse(text);
+                let (prefix, local) = text.split_once(':').unwrap_or(("", text));
+                let bound = self
+                    .scope
+                    .iter()
+                    .rev()
+                    .find(|(_, bound, _)| bound == prefix);
+                let namespace = bound.map(|(_, _, namespace)| namespace.as_str());
+                match namespace {
+                    Some(namespace) => Name {
+                        namespace,
+                        local,
+                        prefix: Some(prefix),
+                    },
+                    None => Name::new("", text),
+                }
+            }
+            _ => Name::new("", ""),
+        }
+    }
+
+    /// The value of xsi:type: of the structure, as it decides on the grammar.
+    pub(super) fn type_value(&mut self, known: u32, value: &Value<'_>) -> Result<(), Cause> {
+        let Name {
+            namespace,
+            local,
+            prefix,
+        } = self.type_name(value);
+        let (namespace, local) = (namespace.to_string(), local.to_string());
+        let prefix = prefix.map(ToString::to_string);
+        let type_ = Name {
+            namespace: &namespace,
+            local: &local,
+            prefix: prefix.as_deref(),
+        };
+        let type_name = if self.grammar.options.preserve.lexical_values {
+            let text = value.to_string();
+            self.write(known, &Item::One(Ready::Text(&text)))?;
+            self.find(type_)
+        } else {
+            let name = self.name(type_)?;
+            self.prefix(name, type_.prefix)?;
+            Some(name)
+        };
+        if let Some(name) = type_name {
+            self.grammar.cast(name);
+        }
+        Ok(())
+    }
+
+    pub(super) fn xsi_nil(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+        let known = self.grammar.schema.xsi_nil();
+        let nil = match value {
+            Value::Boolean(nil) => Some(*nil),
+            Value::Text(text) => match collapse(text) {
+                "true" | "1" => Some(true),
+                "false" | "0" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        let At::Schema(state) = self.grammar.top().at else {
+            return Ok(());
+        };
+        match nil {
+            Some(nil) if self.has(Second::XsiNil) => {
+                let datatype = self.grammar.schema.boolean;
+                self.undeclared(Second::XsiNil)?;
+                self.prefix(known, name.prefix)?;
+                let ready = self.ready(datatype, value);
+                let ready = ready.ok_or(Cause::Misuse("a boolean that is none"))?;
+                self.write(known, &ready)?;
+                if nil {
+                    self.grammar.nil();
+                }
+                Ok(())
+            }
+            // What says nothing is not missed.
+            Some(false) => Ok(()),
+            None if self.has(Second::AttributeUntyped) => {
+                let (_, count) = self.grammar.attributes(state);
+                self.untyped_code(state, count)?;
+                let known = self.name(name)?;
+                self.prefix(known, name.prefix)?;
+                self.untyped(known, value)
+            }
+            _ => Err(self.not_allowed(Second::XsiNil)),
+        }
+    }
+}
