@@ -1,0 +1,115 @@
+//! Goal: no bytes make the decoder panic or run without end.
+//! Method: random bytes, and sound streams with bytes changed, in every alignment, with and without a
+//! schema; each is read until it ends or is refused, within small limits.
+
+use std::sync::Arc;
+
+use chappe_exi::{
+    Alignment, Decoder, Encoder, HeaderOptions, Limits, Options, Preserve, Schema, XsdSource, text,
+};
+use proptest::prelude::*;
+
+const XSD: &[u8] = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+  <xs:element name="a"><xs:complexType mixed="true"><xs:sequence>
+    <xs:element name="n" type="xs:integer" minOccurs="0" maxOccurs="unbounded"/>
+    <xs:element name="t" type="xs:dateTime" minOccurs="0"/>
+    <xs:element name="l" minOccurs="0" nillable="true">
+      <xs:simpleType><xs:list itemType="xs:decimal"/></xs:simpleType></xs:element>
+    <xs:any minOccurs="0" processContents="lax"/>
+  </xs:sequence><xs:attribute name="f" type="xs:float"/><xs:anyAttribute/></xs:complexType></xs:element>
+</xs:schema>"#;
+const DOCUMENT: &[u8] = b"<a f='1.5' g='x'>text<n>5</n><n>-99999999999999999999</n>\
+    <t>2026-11-21T10:00:00.5Z</t><l>1.5 2</l><b c='1'>two<b/>two</b></a>";
+
+fn options() -> impl Strategy<Value = Options> {
+    let flags = proptest::collection::vec(any::<bool>(), 7);
+    (0..4u8, flags, proptest::option::of(0..4u32)).prop_map(|(layout, flags, capacity)| Options {
+        alignment: match layout {
+            1 => Alignment::ByteAligned,
+            2 => Alignment::PreCompression,
+            _ => Alignment::BitPacked,
+        },
+        compression: layout == 3,
+        fragment: flags[0],
+        self_contained: flags[1] && layout < 2,
+        preserve: Preserve {
+            comments: flags[2],
+            pis: flags[3],
+            dtd: flags[4],
+            prefixes: flags[5],
+            lexical_values: flags[6],
+        },
+        block_size: 3,
+        value_partition_capacity: capacity,
+        ..Options::default()
+    })
+}
+
+fn schema(which: u8) -> Arc<Schema> {
+    let document = XSD.to_vec();
+    let source = XsdSource {
+        name: "a.xsd".into(),
+        document,
+    };
+    Arc::new(match which {
+        0 => Schema::none(),
+        1 => Schema::built_in_types(),
+        _ => Schema::from_xsd(vec![source], &mut |_, _| None).expect("it is a schema"),
+    })
+}
+
+/// Reads to the end or to the refusal, which is repeated.
+fn read(schema: &Arc<Schema>, stream: &[u8], options: &Options) {
+    let mut decoder = Decoder::new(schema.clone()).with_limits(Limits::datagram());
+    let Ok(mut reading) = decoder.begin(stream, Some(options)) else {
+        return;
+    };
+    loop {
+        match reading.next_event() {
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            Err(error) => {
+                assert_eq!(reading.next_event().err(), Some(error));
+                return;
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_bytes(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        options in options(),
+        which in 0..3u8,
+    ) {
+        let schema = schema(which);
+        read(&schema, &bytes, &options);
+        let mut stream = vec![0x80];
+        stream.extend(bytes);
+        read(&schema, &stream, &options);
+        stream[0] = 0xa0;
+        read(&schema, &stream, &options);
+    }
+
+    #[test]
+    fn changed_streams(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        options in options(),
+        which in 0..3u8,
+        in_band in any::<bool>(),
+    ) {
+        let schema = schema(which);
+        let header = HeaderOptions { cookie: false, options: in_band };
+        let mut encoder = Encoder::new(schema.clone());
+        let made = text::encode(&mut encoder, &options, header, DOCUMENT);
+        let mut stream = made.expect("it is a document").to_vec();
+        for (at, byte) in changes {
+            let at = at.index(stream.len());
+            stream[at] = byte;
+        }
+        read(&schema, &stream, &options);
+    }
+}
