@@ -12,6 +12,7 @@ import org.zeromq.ZMsg;
  *
  * JeroPeer ROUTER REP PUB [SERVER_KEY PUBLIC_KEY SECRET_KEY]   connects to ours, checks, prints one line
  * JeroPeer bind [PUBLIC_KEY SECRET_KEY]                         a ROUTER that echoes and a PUB, until it is killed
+ * JeroPeer node DIRECTORY PUB STREAM COUNT [keys as above]     prints what a node's directory and PUB give, as XML
  */
 public final class JeroPeer {
     private static final int PATIENCE_MS = 30_000;
@@ -23,6 +24,8 @@ public final class JeroPeer {
         try (ZContext context = new ZContext()) {
             if (arguments[0].equals("bind")) {
                 bind(context, Arrays.copyOfRange(arguments, 1, arguments.length));
+            } else if (arguments[0].equals("node")) {
+                node(context, Arrays.copyOfRange(arguments, 1, arguments.length));
             } else {
                 connect(context, arguments);
             }
@@ -39,12 +42,12 @@ public final class JeroPeer {
         return socket;
     }
 
-    private static ZMQ.Socket connected(ZContext context, SocketType type, String endpoint, String[] arguments) {
+    private static ZMQ.Socket connected(ZContext context, SocketType type, String endpoint, String[] keys) {
         ZMQ.Socket socket = socket(context, type);
-        if (arguments.length > 3) {
-            socket.setCurveServerKey(ZMQ.Curve.z85Decode(arguments[3]));
-            socket.setCurvePublicKey(ZMQ.Curve.z85Decode(arguments[4]));
-            socket.setCurveSecretKey(ZMQ.Curve.z85Decode(arguments[5]));
+        if (keys.length > 0) {
+            socket.setCurveServerKey(ZMQ.Curve.z85Decode(keys[0]));
+            socket.setCurvePublicKey(ZMQ.Curve.z85Decode(keys[1]));
+            socket.setCurveSecretKey(ZMQ.Curve.z85Decode(keys[2]));
         }
         socket.connect(endpoint);
         return socket;
@@ -61,8 +64,30 @@ public final class JeroPeer {
         return req.recvStr();
     }
 
+    private static void node(ZContext context, String[] arguments) {
+        String[] keys = Arrays.copyOfRange(arguments, 4, arguments.length);
+        ZMQ.Socket directory = connected(context, SocketType.REQ, arguments[0], keys);
+        print("list", ask(directory, ""));
+        print("named", ask(directory, arguments[2]));
+        ZMQ.Socket sub = connected(context, SocketType.SUB, arguments[1], keys);
+        String topic = arguments[2] + " xml";
+        sub.subscribe(topic.getBytes(StandardCharsets.US_ASCII));
+        for (int number = 0; number < Integer.parseInt(arguments[3]); number++) {
+            ZMsg message = ZMsg.recvMsg(sub);
+            hold(message != null, "no element within the time");
+            hold(message.size() == 2, "no message of two frames");
+            hold(message.popString().equals(topic), "another topic");
+            print("element", message.pop().getString(StandardCharsets.UTF_8));
+        }
+    }
+
+    private static void print(String kind, String documents) {
+        documents.lines().forEach(line -> System.out.println(kind + " " + line));
+    }
+
     private static void connect(ZContext context, String[] arguments) throws Exception {
-        ZMQ.Socket dealer = connected(context, SocketType.DEALER, arguments[0], arguments);
+        String[] keys = Arrays.copyOfRange(arguments, 3, arguments.length);
+        ZMQ.Socket dealer = connected(context, SocketType.DEALER, arguments[0], keys);
         for (int start = 0; start < 2_000; start += 200) {
             for (int number = start; number < start + 200; number++) {
                 hold(ZMsg.newStringMsg(String.valueOf(number), "", "x".repeat(number % 300)).send(dealer), "not sent");
@@ -75,11 +100,11 @@ public final class JeroPeer {
                 hold(message.pop().size() == number % 300, "another size");
             }
         }
-        ZMQ.Socket req = connected(context, SocketType.REQ, arguments[1], arguments);
+        ZMQ.Socket req = connected(context, SocketType.REQ, arguments[1], keys);
         for (int number = 0; number < 200; number++) {
             hold(ask(req, "echo " + number).equals("echo " + number), "another answer");
         }
-        ZMQ.Socket sub = connected(context, SocketType.SUB, arguments[2], arguments);
+        ZMQ.Socket sub = connected(context, SocketType.SUB, arguments[2], keys);
         sub.subscribe("room/".getBytes(StandardCharsets.US_ASCII));
         long end = System.nanoTime() + PATIENCE_MS * 1_000_000L;
         while (!ask(req, "subscriptions").equals("room/")) {
