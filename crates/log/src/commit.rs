@@ -88,9 +88,17 @@ impl Draft {
         }
     }
 
-    /// Bytes of the frame.
-    pub(crate) fn frame_bytes(&self) -> u64 {
-        (HEADER_BYTES + self.body.bytes.len()) as u64
+    /// How often it is written: what tells of a whole stream must outlive a rotten sector.
+    fn copies(&self) -> u64 {
+        match self.kind {
+            Kind::Definition | Kind::Trim => 2,
+            Kind::Records | Kind::Fill | Kind::Lost | Kind::Open | Kind::Close => 1,
+        }
+    }
+
+    /// Bytes of its frames.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.body.bytes.len()) as u64 * self.copies()
     }
 }
 
@@ -214,7 +222,7 @@ impl Writer {
         let mut drafts = drafts.peekable();
         let limit = self.options.segment_bytes.max(2 * self.base);
         let large = drafts.peek().is_some_and(|draft| {
-            self.offset > self.base && self.offset + draft.frame_bytes() > limit
+            self.offset > self.base && self.offset + draft.written_bytes() > limit
         });
         if self.roll || large {
             self.next_segment()?;
@@ -225,7 +233,7 @@ impl Writer {
         self.buffer.clear();
         self.laid.clear();
         while let Some(draft) = drafts.peek() {
-            let bytes = draft.frame_bytes();
+            let bytes = draft.written_bytes();
             let fits = placed.is_empty() || self.offset + bytes <= limit;
             if !fits || bytes > room {
                 break;
@@ -234,6 +242,9 @@ impl Writer {
             power |= !planted::is(Defect::AcknowledgesUnsynced) && draft.level == Level::Power;
             undo.push((draft.stream, self.tracks.get(&draft.stream).copied()));
             placed.push(self.lay(draft));
+            for _ in 1..draft.copies() {
+                self.lay(draft);
+            }
             drafts.next();
         }
         if placed.is_empty() {
@@ -449,25 +460,24 @@ impl Writer {
         self.laid.clear();
         (self.segment, self.offset, self.synced) = (number, SEGMENT_HEADER_BYTES as u64, 0);
         self.tracks.values_mut().for_each(|track| track.back = 0);
-        let definitions = std::mem::take(&mut self.definitions);
-        for (&stream, defined) in &definitions {
-            let body = Body::of_bytes(defined.body.clone());
-            let (kind, level) = (Kind::Definition, Level::Power);
-            self.lay(&Draft {
-                kind,
-                stream,
-                epoch: defined.epoch,
-                first: 0,
-                body,
-                level,
-            });
+        let definition = |(&stream, defined): (&u32, &Defined)| Draft {
+            kind: Kind::Definition,
+            stream,
+            epoch: defined.epoch,
+            first: 0,
+            body: Body::of_bytes(defined.body.clone()),
+            level: Level::Power,
+        };
+        let mut drafts: Vec<Draft> = self.definitions.iter().map(definition).collect();
+        let marks = self.marks.iter();
+        drafts.extend(
+            marks.map(|(&stream, &(epoch, before))| {
+                Draft::trim(stream, epoch, before, Level::Power)
+            }),
+        );
+        for draft in drafts.iter().chain(&drafts) {
+            self.lay(draft);
         }
-        self.definitions = definitions;
-        let marks = std::mem::take(&mut self.marks);
-        for (&stream, &(epoch, before)) in &marks {
-            self.lay(&Draft::trim(stream, epoch, before, Level::Power));
-        }
-        self.marks = marks;
         match Writer::make_segment(&*self.disk, header, &self.buffer) {
             Ok(file) => {
                 self.file = file;

@@ -419,7 +419,8 @@ impl Index {
             return left;
         }
         self.first = before.min(self.next);
-        self.trim_gaps();
+        // A gap right behind stays: its numbers are missing for another reason.
+        self.gaps = without(&self.gaps, 0, self.first);
         self.given_up = without(&self.given_up, 0, self.first);
         let mut bytes = 0;
         while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.next <= self.first) {
@@ -452,15 +453,6 @@ impl Index {
         }
         self.bytes -= bytes.min(self.bytes);
         left
-    }
-
-    /// A gap right after what was removed is no longer of interest.
-    fn trim_gaps(&mut self) {
-        while let Some(&(from, next)) = self.gaps.first().filter(|gap| gap.0 <= self.first) {
-            debug_assert!(from < next);
-            self.first = self.first.max(next.min(self.next));
-            self.gaps.remove(0);
-        }
     }
 
     /// What to read for number `from`.

@@ -19,7 +19,8 @@
 //!
 //! Damage in the middle is named and kept, and its numbers are a gap: [`Stream::fill`] puts records
 //! back that somebody else still has, [`Store::scrub`] looks for rot before it is needed, and
-//! [`Store::lost`] counts what is gone and why.
+//! [`Store::lost`] counts what is gone and why. What tells of a whole stream, its definition and its
+//! trim mark, is written twice each time, so that one rotten bit takes no stream's name or beginning.
 //!
 //! Beside each segment that is not written any more lies what it holds in short (`.index`), so that
 //! opening reads the newest segment alone. Such a file is a cache: where it does not fit, the segment

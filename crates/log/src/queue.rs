@@ -197,7 +197,7 @@ impl Shared {
         let mut bytes = 0;
         let mut until = 0;
         while until < queue.pending.len() && bytes < GROUP_BYTES {
-            bytes += queue.pending[until].draft.frame_bytes();
+            bytes += queue.pending[until].draft.written_bytes();
             until += 1;
         }
         if until == queue.pending.len() {

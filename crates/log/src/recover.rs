@@ -29,8 +29,8 @@ pub(crate) struct ScannedStream {
     pub(crate) records: u64,
     /// The first number kept by the newest trim mark; 0 when there is none.
     pub(crate) trimmed: u64,
-    /// How many ranges came before its first frame, and the first number that frame tells of.
-    born: (usize, u64),
+    /// The first number that its first frame tells of, and which range may have held those before.
+    born: (u64, Option<usize>),
     /// How many ranges, and how many of unknown content, came before its last frame.
     ranges_seen: usize,
     opaque_seen: usize,
@@ -62,7 +62,8 @@ pub(crate) struct Scanned {
     pub(crate) last_snapshot: Option<Snapshot>,
     /// Format versions of the segments.
     pub(crate) versions: BTreeMap<u32, u32>,
-    opaque: usize,
+    /// Which of `corrupt` may have held anything.
+    opaque: Vec<usize>,
     /// Which of `corrupt` are missing segments.
     holes: Vec<usize>,
 }
@@ -72,13 +73,11 @@ impl Scanned {
     fn apply_marks(&mut self) {
         let mut marks = BTreeMap::new();
         for stream in self.streams.values_mut() {
-            let (ranges, first) = stream.born;
+            let (first, lost_in) = stream.born;
             let kept = stream.trimmed.max(1);
-            // A stream that began in a missing segment may have lost its beginning with it.
-            let hole = self.holes.iter().rev().find(|hole| **hole < ranges);
-            if let Some(&hole) = hole.filter(|_| kept < first) {
+            if let Some(range) = lost_in.filter(|_| kept < first) {
                 let gap = (stream.definition.name.clone(), kept, first - 1);
-                self.corrupt[hole].gaps.push(gap);
+                self.corrupt[range].gaps.push(gap);
             }
             stream.index.trim_to(stream.trimmed);
             stream.index.count_losses();
@@ -92,9 +91,7 @@ impl Scanned {
             }
             // What was put back is not missing any more.
             range.gaps.retain(|(name, from, last)| {
-                let missing = |it: &ScannedStream| {
-                    *from < it.index.first() || it.index.misses_some(*from, *last + 1)
-                };
+                let missing = |it: &ScannedStream| it.index.misses_some(*from, *last + 1);
                 from <= last && named(name).is_none_or(missing)
             });
         }
@@ -115,7 +112,7 @@ impl Scanned {
 
     /// The newest numbers of the stream may be lost in a corrupt range.
     pub(crate) fn end_unknown(&self, stream: &ScannedStream) -> bool {
-        stream.opaque_seen < self.opaque
+        stream.opaque_seen < self.opaque.len()
     }
 
     /// A stream at a glance.
@@ -202,6 +199,8 @@ struct Doubtful {
 
 struct Scan {
     found: Scanned,
+    /// The number of the oldest segment.
+    oldest: u32,
     held: Option<Held>,
     /// Checksum that the next frame must name; unknown after invalid bytes.
     chain: Option<u32>,
@@ -272,6 +271,7 @@ pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
     found.copied |= marker.is_none() && !files.is_empty();
     let mut scan = Scan {
         found,
+        oldest: numbers.first().copied().unwrap_or(1),
         held: None,
         chain: None,
         doubtful: Vec::new(),
@@ -333,7 +333,9 @@ fn unkeyed(mut found: Scanned, files: &[SegmentFile], has_marker: bool) -> Resul
 
 impl Scan {
     fn corrupt(&mut self, segment: u32, offset: u64, bytes: u64, what: &str, opaque: bool) {
-        self.found.opaque += usize::from(opaque);
+        if opaque {
+            self.found.opaque.push(self.found.corrupt.len());
+        }
         self.found.corrupt.push(CorruptRange {
             segment: segment_name(segment),
             offset,
@@ -477,6 +479,10 @@ impl Scan {
             } = doubtful;
             match header {
                 Some(header) => {
+                    if header.kind == Kind::Definition {
+                        // What it is called is said elsewhere; where its numbers are is known.
+                        self.stream(&header);
+                    }
                     self.corrupt(
                         segment,
                         offset,
@@ -590,30 +596,43 @@ impl Scan {
     }
 
     fn stream_from(&mut self, id: u32, epoch: u64, first: u64) -> &mut ScannedStream {
-        let (ranges_seen, opaque_seen) = (self.found.corrupt.len(), self.found.opaque);
-        self.found
-            .streams
-            .entry(id)
-            .or_insert_with(|| ScannedStream {
+        let (ranges_seen, opaque_seen) = (self.found.corrupt.len(), self.found.opaque.len());
+        let lost_in = self.lost_beginning();
+        self.found.streams.entry(id).or_insert_with(|| {
+            let mut index = Index::new(lost_in.map_or(first, |_| 1));
+            index.skip_to(first);
+            ScannedStream {
                 definition: Definition {
                     name: format!("lost-name-{id}"),
                     level: Level::Power,
                     metadata: Vec::new(),
                     epochs: vec![(epoch, first)],
                 },
-                index: Index::new(first),
+                index,
                 frames: 0,
                 records: 0,
                 trimmed: 0,
-                born: (ranges_seen, first),
+                born: (first, lost_in),
                 ranges_seen,
                 opaque_seen,
-            })
+            }
+        })
+    }
+
+    /// The damage in which the beginning of a stream may lie that is first heard of now. What of the
+    /// oldest segment is damaged may have stood behind numbers that were removed with older ones.
+    fn lost_beginning(&self) -> Option<usize> {
+        let oldest = Some(self.oldest).filter(|oldest| *oldest > 1);
+        let oldest = oldest.map(segment_name);
+        let ranges = self.found.opaque.iter().rev().copied();
+        let mut known =
+            ranges.filter(|at| Some(&self.found.corrupt[*at].segment) != oldest.as_ref());
+        known.next()
     }
 
     /// Numbers of a stream up to `next` are missing; says so at the range that holds them.
     fn skip(&mut self, id: u32, next: u64) {
-        let (ranges, opaque) = (self.found.corrupt.len(), self.found.opaque);
+        let (ranges, opaque) = (self.found.corrupt.len(), self.found.opaque.len());
         let Some(stream) = self.found.streams.get_mut(&id) else {
             return;
         };

@@ -117,10 +117,11 @@ fn first_received_from(stream: &Stream, mut low: u64, time: Timestamp) -> Result
 
 /// The number and the receive time of the first element from `number` on.
 fn received_at(stream: &Stream, number: u64) -> Result<Option<(u64, Timestamp)>, Error> {
-    let records = match stream.read(number, 1) {
-        Err(Error::Gap { next, .. }) => stream.read(next, 1),
-        other => other,
-    }?;
+    let mut read = stream.read(number, 1);
+    while let Err(Error::Gap { next, .. }) = read {
+        read = stream.read(next, 1);
+    }
+    let records = read?;
     let Some(record) = records.first() else {
         return Ok(None);
     };
