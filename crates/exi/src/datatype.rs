@@ -443,8 +443,10 @@ pub(crate) enum Found {
     Base64,
     /// `Buffers::octets`.
     Hex,
-    /// `Buffers::text`.
+    /// A string: `Buffers::text`.
     Text,
+    /// The lexical form of another value: `Buffers::text`.
+    Lexical,
     /// The string of an identifier in the table of all values.
     Table(u32),
 }
@@ -461,7 +463,7 @@ pub(crate) fn read(
             buffers.text.clear();
             let text = ["false", "0", "true", "1"][reader.bits(2)? as usize & 3];
             buffers.text.push_str(text);
-            Found::Text
+            Found::Lexical
         }
         Representation::Integer => {
             let negative = reader.boolean()?;
@@ -479,7 +481,7 @@ pub(crate) fn read(
                 Err(_) => {
                     buffers.text.clear();
                     let _ = write!(buffers.text, "{value}");
-                    Found::Text
+                    Found::Lexical
                 }
             }
         }
@@ -495,18 +497,27 @@ pub(crate) fn read(
                 _ => Found::Base64,
             }
         }
-        Representation::Enumeration { values, .. } => {
-            let at = reader.bits(width(values.len() as u64))? as usize;
-            let value = values.get(at);
-            let value = value.ok_or(Cause::OutOfRange("a value of the enumeration"))?;
-            buffers.text.clear();
-            buffers.text.push_str(value);
-            Found::Text
-        }
-        Representation::String | Representation::Restricted(_) | Representation::List(_) => {
+        Representation::String
+        | Representation::Restricted(_)
+        | Representation::List(_)
+        | Representation::Enumeration { .. } => {
             return Err(Cause::OutOfRange("a value of a plain datatype"));
         }
     })
+}
+
+/// Reads which of the enumerated values it is (7.2).
+pub(crate) fn read_enumerated(
+    reader: &mut BitReader<'_>,
+    values: &[String],
+    text: &mut String,
+) -> Result<(), Cause> {
+    let at = reader.bits(width(values.len() as u64))? as usize;
+    let value = values.get(at);
+    let value = value.ok_or(Cause::OutOfRange("a value of the enumeration"))?;
+    text.clear();
+    text.push_str(value);
+    Ok(())
 }
 
 /// The length of a list.
@@ -533,7 +544,7 @@ fn read_large(
             Err(_) => {
                 buffers.text.clear();
                 let _ = write!(buffers.text, "-{}", u128::from(value) + 1);
-                Found::Text
+                Found::Lexical
             }
         });
     }
@@ -542,7 +553,7 @@ fn read_large(
         buffers.text.push('-');
     }
     decimal_digits(&mut buffers.groups, negative, &mut buffers.text);
-    Ok(Found::Text)
+    Ok(Found::Lexical)
 }
 
 fn read_groups(reader: &mut BitReader<'_>, groups: &mut Vec<u8>) -> Result<(), Cause> {
@@ -619,7 +630,7 @@ fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<Fou
     }
     buffers.text.push('.');
     reversed_digits(buffers);
-    Ok(Found::Text)
+    Ok(Found::Lexical)
 }
 
 /// Appends the digits of the groups, the last one first.
@@ -714,5 +725,5 @@ fn read_date_time(
     value.zone_minutes = None;
     let without = alloc::format!("{value}");
     buffers.text.push_str(&whole[without.len()..]);
-    Ok(Found::Text)
+    Ok(Found::Lexical)
 }

@@ -57,8 +57,8 @@ pub(crate) fn read_start(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
             return Err(Cause::Version(version));
         }
     }
-    // The preview with which implementations were tried out is the final format.
-    let known = if preview { 2 } else { 1 };
+    // The previews with which implementations were tried out are the final format.
+    let known = if preview { 3 } else { 1 };
     if version > known {
         return Err(Cause::Version(version));
     }

@@ -5,11 +5,14 @@ use core::fmt::{self, Write as _};
 
 /// A value of an attribute or of character data.
 ///
-/// Numbers beyond 64 bits, and lists, come as [`Value::Text`] in their lexical form.
+/// Decoded, a string comes as [`Value::Text`] and all else typed; encoding takes either.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// A string, or the lexical form of anything.
+    /// A string; when encoding, the lexical form of anything.
     Text(&'a str),
+    /// The lexical form of a value that no other variant holds: a list, with one space between its
+    /// items, a value of an enumeration that is no string, a number beyond 64 bits.
+    Lexical(&'a str),
     /// `xs:boolean`.
     Boolean(bool),
     /// `xs:integer` and what derives from it.
@@ -567,7 +570,7 @@ impl<'a> From<&'a str> for Value<'a> {
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => f.write_str(text),
+            Self::Text(text) | Self::Lexical(text) => f.write_str(text),
             Self::Boolean(value) => write!(f, "{value}"),
             Self::Integer(value) => write!(f, "{value}"),
             Self::Unsigned(value) => write!(f, "{value}"),

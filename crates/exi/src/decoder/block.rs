@@ -23,6 +23,7 @@ enum Stored {
     /// It comes later in the block.
     Missing,
     Text(usize, usize),
+    Lexical(usize, usize),
     Base64(usize, usize),
     Hex(usize, usize),
     Other(Found),
@@ -66,6 +67,7 @@ impl Block {
         match self.values[at as usize] {
             Stored::Missing => Value::Text(""),
             Stored::Text(start, end) => Value::Text(&self.text[start..end]),
+            Stored::Lexical(start, end) => Value::Lexical(&self.text[start..end]),
             Stored::Base64(start, end) => Value::Base64(&self.octets[start..end]),
             Stored::Hex(start, end) => Value::Hex(&self.octets[start..end]),
             Stored::Other(found) => match found {
@@ -76,7 +78,9 @@ impl Block {
                 Found::Float(value) => Value::Float(value),
                 Found::DateTime(value) => Value::DateTime(value),
                 // Kept as text or octets.
-                Found::Base64 | Found::Hex | Found::Text | Found::Table(_) => Value::Text(""),
+                Found::Base64 | Found::Hex | Found::Text | Found::Lexical | Found::Table(_) => {
+                    Value::Text("")
+                }
             },
         }
     }
@@ -103,7 +107,7 @@ impl Decoder {
         let block = &mut self.block;
         let (text, octets) = (block.text.len(), block.octets.len());
         match found {
-            Found::Text => block.text.push_str(&self.buffers.text),
+            Found::Text | Found::Lexical => block.text.push_str(&self.buffers.text),
             Found::Table(at) => block
                 .text
                 .push_str(self.values.global(at).unwrap_or_default()),
@@ -112,6 +116,7 @@ impl Decoder {
         }
         match found {
             Found::Text | Found::Table(_) => Stored::Text(text, block.text.len()),
+            Found::Lexical => Stored::Lexical(text, block.text.len()),
             Found::Base64 => Stored::Base64(octets, block.octets.len()),
             Found::Hex => Stored::Hex(octets, block.octets.len()),
             found => Stored::Other(found),

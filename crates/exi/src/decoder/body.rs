@@ -131,6 +131,7 @@ fn found_shown<'a>(found: Found, buffers: &'a Buffers, values: &'a Values) -> Va
         Found::Base64 => Value::Base64(&buffers.octets),
         Found::Hex => Value::Hex(&buffers.octets),
         Found::Text => Value::Text(&buffers.text),
+        Found::Lexical => Value::Lexical(&buffers.text),
         Found::Table(at) => Value::Text(values.global(at).unwrap_or_default()),
     }
 }
@@ -680,6 +681,14 @@ impl Decoder {
                 let item = *item;
                 self.list(reader, name, item)
             }
+            Representation::Enumeration { values, base } => {
+                let text = &mut self.buffers.text;
+                datatype::read_enumerated(reader, values, text)?;
+                Ok(match self.grammar.representation(*base) {
+                    Representation::String | Representation::Restricted(_) => Found::Text,
+                    _ => Found::Lexical,
+                })
+            }
             representation => datatype::read(reader, representation, &mut self.buffers),
         }
     }
@@ -704,7 +713,7 @@ impl Decoder {
             }
         }
         self.buffers.list = core::mem::replace(&mut self.buffers.text, list);
-        Ok(Found::Text)
+        Ok(Found::Lexical)
     }
 
     /// A string by the value partitions (7.3.3), of a restricted character set or not.

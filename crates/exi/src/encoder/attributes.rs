@@ -61,7 +61,7 @@ impl Encoder {
             local: keep(name.local),
             prefix: name.prefix.map(&mut keep),
             value: match value {
-                Value::Text(piece) => Kept::Text(keep(piece)),
+                Value::Text(piece) | Value::Lexical(piece) => Kept::Text(keep(piece)),
                 Value::Base64(piece) => Kept::Base64(keep_octets(piece)),
                 Value::Hex(piece) => Kept::Hex(keep_octets(piece)),
                 Value::QName {
@@ -300,7 +300,7 @@ impl Encoder {
                 local,
                 prefix: *prefix,
             },
-            Value::Text(text) => {
+            Value::Text(text) | Value::Lexical(text) => {
                 let text = collapse(text);
                 let (prefix, local) = text.split_once(':').unwrap_or(("", text));
                 let bound = self
@@ -355,7 +355,7 @@ impl Encoder {
         let known = self.grammar.schema.xsi_nil();
         let nil = match value {
             Value::Boolean(nil) => Some(*nil),
-            Value::Text(text) => match collapse(text) {
+            Value::Text(text) | Value::Lexical(text) => match collapse(text) {
                 "true" | "1" => Some(true),
                 "false" | "0" => Some(false),
                 _ => None,

@@ -554,7 +554,7 @@ impl Encoder {
             grammar, scratch, ..
         } = self;
         scratch.octets.clear();
-        if let Value::Text(text) = value {
+        if let Value::Text(text) | Value::Lexical(text) = value {
             return ready_text(grammar, datatype, text, scratch);
         }
         if datatype != NONE
@@ -738,7 +738,7 @@ pub(super) fn find_production(
 }
 
 pub(super) fn is_space(value: &Value<'_>) -> bool {
-    matches!(value, Value::Text(text) if collapse(text).is_empty())
+    matches!(value, Value::Text(text) | Value::Lexical(text) if collapse(text).is_empty())
 }
 
 /// Characters of a restricted set (7.1.10.1).

@@ -18,7 +18,7 @@ mod write;
 use alloc::string::String;
 
 pub(crate) use read::read_at;
-pub use read::{TextLimits, read};
+pub use read::{Entities, TextLimits, read, read_with};
 pub use write::Writer;
 
 use crate::{Decoder, Encoder, HeaderOptions, Options};

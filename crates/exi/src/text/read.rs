@@ -1,5 +1,6 @@
 //! Text XML to events: well-formed documents in UTF-8 or UTF-16, with a document type declaration
-//! whose internal entities are expanded. External entities are not read.
+//! whose entities are expanded, external ones where the caller has them. Attribute defaults of a
+//! document type are not applied.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,10 @@ impl Default for TextLimits {
 
 type Take<'t> = dyn FnMut(Event<'_>) -> Result<(), Error> + 't;
 
+/// Finds an external entity: given its system identifier, as the document has it. None: it is not to
+/// be had, and a reference to it is left out.
+pub type Entities<'r> = dyn FnMut(&str) -> Option<Vec<u8>> + 'r;
+
 /// Takes an event and the line at which it ends.
 type TakeAt<'t> = dyn FnMut(usize, Event<'_>) -> Result<(), Error> + 't;
 
@@ -51,7 +56,22 @@ pub fn read(
     limits: TextLimits,
     take: &mut Take<'_>,
 ) -> Result<(), Error> {
-    read_at(document, options, limits, &mut |_, event| take(event))
+    read_with(document, options, limits, &mut |_| None, take)
+}
+
+/// As [`read`], with external entities, which are expanded unless the options preserve references to
+/// them.
+///
+/// # Errors
+/// As [`read`]; that of an entity carries the line of the reference.
+pub fn read_with(
+    document: &[u8],
+    options: &Options,
+    limits: TextLimits,
+    entities: &mut Entities<'_>,
+    take: &mut Take<'_>,
+) -> Result<(), Error> {
+    read_all(document, options, limits, entities, &mut |_, event| take(event))
 }
 
 /// As [`read`], with the line of each event.
@@ -61,6 +81,16 @@ pub(crate) fn read_at(
     limits: TextLimits,
     take: &mut TakeAt<'_>,
 ) -> Result<(), Error> {
+    read_all(document, options, limits, &mut |_| None, take)
+}
+
+fn read_all(
+    document: &[u8],
+    options: &Options,
+    limits: TextLimits,
+    external: &mut Entities<'_>,
+    take: &mut TakeAt<'_>,
+) -> Result<(), Error> {
     let text = decoded(document)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut parser = Parser {
@@ -68,6 +98,7 @@ pub(crate) fn read_at(
         fragment: options.fragment,
         limits,
         entities: BTreeMap::new(),
+        external,
         expanded: 0,
         scope: Vec::new(),
         depth: 0,
@@ -125,14 +156,18 @@ fn decoded(document: &[u8]) -> Result<Cow<'_, str>, Error> {
 /// The value of a general entity.
 enum Entity {
     Internal(String),
-    External,
+    /// By its system identifier.
+    External(String),
+    /// Data that is no XML: a reference to it is none.
+    Unparsed,
 }
 
-struct Parser {
+struct Parser<'r> {
     preserve: Preserve,
     fragment: bool,
     limits: TextLimits,
     entities: BTreeMap<String, Entity>,
+    external: &'r mut dyn FnMut(&str) -> Option<Vec<u8>>,
     expanded: usize,
     /// Depth, prefix, namespace.
     scope: Vec<(usize, String, String)>,
@@ -148,7 +183,7 @@ fn is_space(text: &str) -> bool {
         .all(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'))
 }
 
-impl Parser {
+impl Parser<'_> {
     fn fail(&self, reason: impl Into<String>) -> Error {
         Error::Xml {
             line: self.line,
@@ -253,7 +288,15 @@ impl Parser {
                 self.expand(text.len(), level)?;
                 self.tokens(&text, level + 1, take)
             }
-            Some(Entity::External) if !self.preserve.dtd => Ok(()),
+            Some(Entity::External(system)) if !self.preserve.dtd => {
+                let Some(entity) = (self.external)(system) else {
+                    return Ok(());
+                };
+                let text = decoded(&entity)?;
+                let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+                self.expand(text.len(), level)?;
+                self.tokens(text, level + 1, take)
+            }
             None if !self.preserve.dtd => Err(self.fail(format!("entity &{name}; is not known"))),
             _ => {
                 self.flush(take)?;
@@ -502,7 +545,18 @@ impl Parser {
                     let value = self.quoted(&mut text)?;
                     Entity::Internal(self.entity_value(value)?)
                 }
-                false => Entity::External,
+                false => {
+                    let public = text.starts_with("PUBLIC");
+                    token(&mut text, char::is_whitespace);
+                    if public {
+                        self.quoted(&mut text)?;
+                    }
+                    let system = self.quoted(&mut text)?.to_owned();
+                    match text.starts_with("NDATA") {
+                        true => Entity::Unparsed,
+                        false => Entity::External(system),
+                    }
+                }
             };
             self.entities.entry(name.to_owned()).or_insert(entity);
             rest = text;

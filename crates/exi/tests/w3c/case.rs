@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chappe_exi::{
-    Alignment, Decoder, Encoder, Event, HeaderOptions, Options, QName, Representation, Schema,
+    Alignment, Decoder, Encoder, Event, HeaderOptions, Name, Options, QName, Representation, Schema,
     SchemaId, Value, XsdSource, text,
 };
 
 use crate::infoset::{self, Item};
+
+type Take<'t> = dyn FnMut(Event<'_>) -> Result<(), text::Error> + 't;
 
 /// What became of a check.
 pub(crate) enum Outcome {
@@ -113,8 +115,8 @@ impl Case {
         let stream = std::fs::read(&self.stream).expect("the suite can be read");
         let source = std::fs::read(&self.source).expect("every stream has its source");
         let mut wanted: Vec<Item> = Vec::new();
-        let read = text::read(&source, &self.options, Default::default(), &mut |event| {
-            wanted.extend(trimmed(event).map(|event| Item::of(&event)));
+        let read = self.read(&source, &mut |event| {
+            wanted.push(Item::of(&event));
             Ok(())
         });
         if let Err(error) = read {
@@ -135,6 +137,25 @@ impl Case {
             ));
         }
         outcomes
+    }
+
+    /// The events of the source, as the suite's own framework makes them: without white space around
+    /// texts, and with the marks of self-contained elements.
+    fn read(&self, source: &[u8], take: &mut Take<'_>) -> Result<(), text::Error> {
+        let folder = self.source.parent();
+        let mut external = |system: &str| std::fs::read(folder?.join(system)).ok();
+        let limits = Default::default();
+        // All in the suite are of that name.
+        let contained = |name: &Name<'_>| name.namespace == "urn:foo" && name.local == "ANY";
+        text::read_with(source, &self.options, limits, &mut external, &mut |event| {
+            match event {
+                Event::StartElement(name) if self.options.self_contained && contained(&name) => {
+                    take(event)?;
+                    take(Event::SelfContained)
+                }
+                event => trimmed(event).map_or(Ok(()), &mut *take),
+            }
+        })
     }
 
     fn decode(&self, schema: &Arc<Schema>, stream: &[u8], wanted: &[Item]) -> Result<(), String> {
@@ -186,16 +207,7 @@ impl Case {
     ) -> Result<Vec<u8>, String> {
         let writing = encoder.begin_with(&self.options, header);
         let mut writing = writing.map_err(|error| error.to_string())?;
-        let written =
-            text::read(
-                source,
-                &self.options,
-                Default::default(),
-                &mut |event| match trimmed(event) {
-                    Some(event) => Ok(writing.event(event)?),
-                    None => Ok(()),
-                },
-            );
+        let written = self.read(source, &mut |event| Ok(writing.event(event)?));
         written.map_err(|error| error.to_string())?;
         Ok(writing
             .finish()

@@ -1,4 +1,8 @@
 //! Documents as lists of items, and when two are the same.
+//!
+//! A string must come back as it was; a typed value as the same value of its type, whatever its
+//! lexical form. Prefixes, comments, instructions, the document type and entity references count
+//! where the options preserve them. The order of attributes does not (6, note).
 
 use chappe_exi::{DateTime, DateTimeKind, Decimal, Event, Float, Options, Value};
 
@@ -6,15 +10,11 @@ use chappe_exi::{DateTime, DateTimeKind, Decimal, Event, Float, Options, Value};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     Start {
-        namespace: String,
-        local: String,
-        prefix: Option<String>,
+        name: Name,
     },
     End,
     Attribute {
-        namespace: String,
-        local: String,
-        prefix: Option<String>,
+        name: Name,
         value: Content,
     },
     Namespace {
@@ -23,22 +23,76 @@ pub(crate) enum Item {
         of_element: bool,
     },
     Text(Content),
+    DocType {
+        name: String,
+        public: String,
+        system: String,
+        text: String,
+    },
+    SelfContained,
     Other(String),
 }
 
-/// A value: its lexical form, and how it came.
+/// A qualified name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) local: String,
+    pub(crate) namespace: String,
+    pub(crate) prefix: Option<String>,
+}
+
+impl Name {
+    fn of(name: &chappe_exi::Name<'_>) -> Self {
+        Self {
+            local: name.local.into(),
+            namespace: name.namespace.into(),
+            prefix: name.prefix.map(Into::into),
+        }
+    }
+}
+
+/// A value: its lexical form, and as what it came.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Content {
     pub(crate) lexical: String,
-    pub(crate) typed: bool,
-    pub(crate) name: Option<(String, String)>,
+    kind: Kind,
+    /// The expanded name that it stands for, of `xsi:type`.
+    name: Option<(String, String)>,
+}
+
+/// The type of a value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// A string.
+    Text,
+    /// A list, or a value of an enumeration or beyond 64 bits.
+    Lexical,
+    Boolean,
+    Integer,
+    Decimal,
+    Float,
+    DateTime(DateTimeKind),
+    Base64,
+    Hex,
+    QName,
 }
 
 impl Content {
     fn of(value: &Value<'_>) -> Self {
         Self {
             lexical: value.to_string(),
-            typed: !matches!(value, Value::Text(_)),
+            kind: match value {
+                Value::Text(_) => Kind::Text,
+                Value::Lexical(_) => Kind::Lexical,
+                Value::Boolean(_) => Kind::Boolean,
+                Value::Integer(_) | Value::Unsigned(_) => Kind::Integer,
+                Value::Decimal(_) => Kind::Decimal,
+                Value::Float(_) => Kind::Float,
+                Value::DateTime(value) => Kind::DateTime(value.kind),
+                Value::Base64(_) => Kind::Base64,
+                Value::Hex(_) => Kind::Hex,
+                Value::QName { .. } => Kind::QName,
+            },
             name: match value {
                 Value::QName {
                     namespace, local, ..
@@ -53,15 +107,11 @@ impl Item {
     pub(crate) fn of(event: &Event<'_>) -> Self {
         match event {
             Event::StartElement(name) => Self::Start {
-                namespace: name.namespace.into(),
-                local: name.local.into(),
-                prefix: name.prefix.map(Into::into),
+                name: Name::of(name),
             },
             Event::EndElement => Self::End,
             Event::Attribute(name, value) => Self::Attribute {
-                namespace: name.namespace.into(),
-                local: name.local.into(),
-                prefix: name.prefix.map(Into::into),
+                name: Name::of(name),
                 value: Content::of(value),
             },
             Event::Namespace {
@@ -74,9 +124,39 @@ impl Item {
                 of_element: *of_element,
             },
             Event::Characters(value) => Self::Text(Content::of(value)),
+            Event::DocType {
+                name,
+                public,
+                system,
+                text,
+            } => Self::DocType {
+                name: (*name).into(),
+                public: (*public).into(),
+                system: (*system).into(),
+                text: subset(text),
+            },
+            Event::SelfContained => Self::SelfContained,
             other => Self::Other(format!("{other:?}")),
         }
     }
+}
+
+/// An internal subset by what it declares: white space between declarations says nothing, and what
+/// is expanded in the document, internal entities, the information set does not hold.
+fn subset(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<!ENTITY ") {
+        kept.push_str(before);
+        let (declaration, after) = after.split_once('>').unwrap_or((after, ""));
+        if declaration.contains(" SYSTEM ") || declaration.contains(" PUBLIC ") {
+            kept.push_str(&format!("<!ENTITY {declaration}>"));
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    let words: Vec<&str> = kept.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Whether a decoded document is its source, in all that the options preserve.
@@ -96,151 +176,178 @@ pub(crate) fn compare(wanted: &[Item], found: &[Item], options: &Options) -> Res
 
 /// Without what is not preserved; attributes of an element sorted, as their order says nothing.
 fn normal(items: &[Item], options: &Options) -> Vec<Item> {
+    let prefixes = options.preserve.prefixes;
     let mut normal: Vec<Item> = Vec::new();
     let mut attributes: Vec<Item> = Vec::new();
+    let mut scope: Vec<(usize, String, String)> = Vec::new();
+    let mut depth = 0;
     for item in items {
-        let item = match item.clone() {
-            Item::Namespace { .. } if !options.preserve.prefixes => continue,
-            // The prefix of the element that began last.
+        match item.clone() {
             Item::Namespace {
-                prefix: own,
+                prefix,
                 namespace,
                 of_element,
             } => {
-                let start = normal
-                    .iter_mut()
-                    .rev()
+                scope.push((depth, prefix.clone(), namespace.clone()));
+                // The prefix of the element that began last.
+                let start = normal.iter_mut().rev();
+                let start = start
+                    .filter(|_| of_element)
                     .find(|item| matches!(item, Item::Start { .. }));
-                if let (Some(Item::Start { prefix, .. }), true) = (start, of_element) {
-                    *prefix = Some(own.clone());
+                if let (Some(Item::Start { name }), true) = (start, prefixes) {
+                    name.prefix = Some(prefix.clone());
                 }
-                Item::Namespace {
-                    prefix: own,
-                    namespace,
-                    of_element: false,
+                if prefixes {
+                    attributes.push(Item::Namespace {
+                        prefix,
+                        namespace,
+                        of_element: false,
+                    });
                 }
+            }
+            Item::Attribute {
+                mut name,
+                mut value,
+            } => {
+                name.prefix = name.prefix.filter(|_| prefixes);
+                if name.local == "type" && name.namespace.ends_with("/XMLSchema-instance") {
+                    let named = value.name.take();
+                    value.name = Some(named.unwrap_or_else(|| resolved(&value.lexical, &scope)));
+                }
+                attributes.push(Item::Attribute { name, value });
             }
             // Nothing in XML.
-            Item::Text(content) if content.lexical.is_empty() => continue,
-            Item::Attribute {
-                local,
-                namespace,
-                value,
-                prefix,
-            } => {
-                let prefix = prefix.filter(|_| options.preserve.prefixes);
-                attributes.push(Item::Attribute {
-                    namespace,
-                    local,
-                    prefix,
-                    value,
+            Item::Text(content) if content.lexical.is_empty() => {}
+            Item::SelfContained => {}
+            item => {
+                attributes.sort_by_key(place);
+                normal.append(&mut attributes);
+                normal.push(match item {
+                    Item::Start { mut name } => {
+                        name.prefix = name.prefix.filter(|_| prefixes);
+                        depth += 1;
+                        Item::Start { name }
+                    }
+                    Item::End => {
+                        scope.retain(|(bound, ..)| *bound < depth);
+                        depth -= 1;
+                        Item::End
+                    }
+                    item => item,
                 });
-                continue;
             }
-            Item::Start {
-                namespace,
-                local,
-                prefix,
-            } => {
-                let prefix = prefix.filter(|_| options.preserve.prefixes);
-                Item::Start {
-                    namespace,
-                    local,
-                    prefix,
-                }
-            }
-            item => item,
-        };
-        if !matches!(item, Item::Namespace { .. }) {
-            sort(&mut attributes);
-            normal.append(&mut attributes);
-        } else {
-            attributes.push(item);
-            continue;
         }
-        normal.push(item);
     }
     normal
 }
 
-fn sort(attributes: &mut [Item]) {
-    attributes.sort_by_key(|item| match item {
-        Item::Attribute {
-            namespace, local, ..
-        } => (1, namespace.clone(), local.clone()),
+fn place(item: &Item) -> (u8, String, String) {
+    match item {
+        Item::Attribute { name, .. } => (1, name.namespace.clone(), name.local.clone()),
         Item::Namespace {
             prefix, namespace, ..
         } => (0, prefix.clone(), namespace.clone()),
         _ => Default::default(),
-    });
+    }
+}
+
+/// The expanded name of a QName; without a binding for its prefix the whole is the local name
+/// (8.5.4.4.1).
+fn resolved(lexical: &str, scope: &[(usize, String, String)]) -> (String, String) {
+    let text = lexical.trim();
+    let (prefix, local) = text.split_once(':').unwrap_or(("", text));
+    let bound = scope.iter().rev().find(|(_, bound, _)| bound == prefix);
+    match bound {
+        Some((_, _, namespace)) => (namespace.clone(), local.to_owned()),
+        None => (String::new(), text.to_owned()),
+    }
 }
 
 fn same(a: &Item, b: &Item) -> bool {
     match (a, b) {
-        (
-            Item::Attribute {
-                namespace: n,
-                local: l,
-                value: v,
-                ..
-            },
-            Item::Attribute {
-                namespace: m,
-                local: k,
-                value: w,
-                ..
-            },
-        ) => n == m && l == k && same_content(v, w),
+        (Item::Attribute { name, value }, Item::Attribute { name: n, value: v }) => {
+            name == n && same_content(value, v)
+        }
         (Item::Text(v), Item::Text(w)) => same_content(v, w),
         (a, b) => a == b,
     }
 }
 
+/// Whether a value is the one that the source wrote, by the type that the stream gave it.
 fn same_content(wanted: &Content, found: &Content) -> bool {
     let (a, b) = (wanted.lexical.as_str(), found.lexical.as_str());
-    if a == b {
-        return true;
+    let equal = |value: fn(&str) -> Option<String>| value(a).is_some() && value(a) == value(b);
+    match found.kind {
+        Kind::Text => a == b,
+        Kind::QName => wanted.name == found.name,
+        Kind::Boolean => equal(boolean),
+        Kind::Integer => equal(decimal),
+        Kind::Decimal => equal(decimal),
+        Kind::Float => equal(float),
+        Kind::DateTime(kind) => {
+            let value = |text| DateTime::parse(kind, text);
+            value(a).is_some() && value(a) == value(b)
+        }
+        Kind::Base64 => without_space(a) == without_space(b),
+        Kind::Hex => a.trim().eq_ignore_ascii_case(b),
+        Kind::Lexical => {
+            let (a, b) = (a.split_whitespace(), b.split_whitespace());
+            a.clone().count() == b.clone().count() && a.zip(b).all(|(a, b)| same_word(a, b))
+        }
     }
-    if let Some((_, local)) = &found.name {
-        return a.trim().rsplit(':').next() == Some(local);
-    }
-    let words = |text: &str| {
-        text.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let (a, b) = (words(a), words(b));
-    (a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| same_word(a, b)))
-        || a.concat().eq_ignore_ascii_case(&b.concat())
 }
 
-fn same_word(a: &str, b: &str) -> bool {
-    let boolean = |text: &str| match text {
-        "1" | "true" => Some(true),
-        "0" | "false" => Some(false),
+fn without_space(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+fn boolean(text: &str) -> Option<String> {
+    match text.trim() {
+        "1" | "true" => Some("true".into()),
+        "0" | "false" => Some("false".into()),
         _ => None,
-    };
-    let float = |text: &str| Float::parse(text).map(Float::normalized);
-    use DateTimeKind as Kind;
+    }
+}
+
+fn float(text: &str) -> Option<String> {
+    Float::parse(text).map(|value| value.normalized().to_string())
+}
+
+/// The digits of a decimal number of any size.
+fn decimal(text: &str) -> Option<String> {
+    if let Some(value) = Decimal::parse(text) {
+        let zero = value.integral == 0 && value.fraction == 0;
+        let negative = value.negative && !zero;
+        return Some(Decimal { negative, ..value }.to_string());
+    }
+    let text = text.trim();
+    let digits = text.trim_start_matches(['-', '+']);
+    let (integral, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let (integral, fraction) = (
+        integral.trim_start_matches('0'),
+        fraction.trim_end_matches('0'),
+    );
+    (plain(integral) && plain(fraction) && !digits.is_empty())
+        .then(|| format!("{}{integral}.{fraction}", text.starts_with('-')))
+}
+
+/// A value of which the stream does not say the type: equal by one of them.
+fn same_word(a: &str, b: &str) -> bool {
+    use DateTimeKind as Type;
     let kinds = [
-        Kind::GYear,
-        Kind::GYearMonth,
-        Kind::Date,
-        Kind::DateTime,
-        Kind::GMonth,
-        Kind::GMonthDay,
-        Kind::GDay,
-        Kind::Time,
+        Type::GYear,
+        Type::GYearMonth,
+        Type::Date,
+        Type::DateTime,
+        Type::GMonth,
+        Type::GMonthDay,
+        Type::GDay,
+        Type::Time,
     ];
-    let equal = |a: Option<String>, b: Option<String>| a.is_some() && a == b;
-    let text = |value: Option<Decimal>| value.map(|value| value.to_string());
+    let equal = |value: fn(&str) -> Option<String>| value(a).is_some() && value(a) == value(b);
     a == b
-        || equal(text(Decimal::parse(a)), text(Decimal::parse(b)))
-        || equal(
-            float(a).map(|v| v.to_string()),
-            float(b).map(|v| v.to_string()),
-        )
-        || (boolean(a).is_some() && boolean(a) == boolean(b))
+        || [boolean, float, decimal].into_iter().any(equal)
         || kinds.iter().any(|kind| {
             let value = |text| DateTime::parse(*kind, text);
             value(a).is_some() && value(a) == value(b)
