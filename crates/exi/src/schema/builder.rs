@@ -405,12 +405,14 @@ impl Builder {
         closed
     }
 
-    /// Normalizes one grammar; gives its entry.
+    /// Normalizes one grammar; gives its entry. Sets that reach the same nodes are one state: an
+    /// attribute by a wildcard at the entry leads back to the entry.
     fn normalize(&mut self, nodes: &[Node], content: u32) -> u32 {
         let mut states: BTreeMap<BTreeSet<u32>, u32> = BTreeMap::new();
         let mut order: Vec<BTreeSet<u32>> = Vec::new();
         let base = self.states.len() as u32;
         let mut number = |set: BTreeSet<u32>, order: &mut Vec<BTreeSet<u32>>| {
+            let set = Self::closure(nodes, &set);
             *states.entry(set.clone()).or_insert_with(|| {
                 order.push(set);
                 base + order.len() as u32 - 1
@@ -423,7 +425,7 @@ impl Builder {
         let mut made: Vec<Normalized> = Vec::new();
         let mut at = 0;
         while at < order.len() {
-            let closed = Self::closure(nodes, &order[at]);
+            let closed = order[at].clone();
             let mut found: BTreeMap<Symbol, (Order, BTreeSet<u32>)> = BTreeMap::new();
             let mut accepts = false;
             for node in &closed {

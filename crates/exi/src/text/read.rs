@@ -71,7 +71,9 @@ pub fn read_with(
     entities: &mut Entities<'_>,
     take: &mut Take<'_>,
 ) -> Result<(), Error> {
-    read_all(document, options, limits, entities, &mut |_, event| take(event))
+    read_all(document, options, limits, entities, &mut |_, event| {
+        take(event)
+    })
 }
 
 /// As [`read`], with the line of each event.

@@ -125,6 +125,11 @@ impl Compiler {
         for target in self.documents.targets() {
             self.builder.namespace(&target);
         }
+        // The schema for schemas defines them again, in circles.
+        let builder = &self.builder;
+        let built_in =
+            |name: &Expanded| name.0 == XSD_NAMESPACE && builder.find_type(name).is_some();
+        self.documents.types.retain(|name, _| !built_in(name));
         let names: Vec<Expanded> = self.documents.types.keys().cloned().collect();
         for name in names {
             let type_ = self.named_type(&name);
