@@ -112,19 +112,27 @@ pub(crate) fn ready<'a>(
     }
 }
 
-/// Makes the items of a list ready; none: one of them cannot be represented.
-pub(crate) fn ready_list<'a>(
+/// The items of a list.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split([' ', '\t', '\n', '\r']);
+    words.filter(|word| !word.is_empty())
+}
+
+/// How many items a list has; none: one of them cannot be represented.
+pub(crate) fn ready_list(
     schema: &impl Representations,
     item: u32,
-    text: &'a str,
+    text: &str,
     scratch: &mut Scratch,
-) -> Option<Vec<Ready<'a>>> {
-    let words = text
-        .split([' ', '\t', '\n', '\r'])
-        .filter(|w| !w.is_empty());
-    words
-        .map(|word| ready(schema, item, word, scratch))
-        .collect()
+) -> Option<u64> {
+    let mut count = 0;
+    for word in words(text) {
+        let start = scratch.octets.len();
+        ready(schema, item, word, scratch)?;
+        scratch.octets.truncate(start);
+        count += 1;
+    }
+    Some(count)
 }
 
 /// Makes a typed value ready, without its lexical form if it can be; none: go by the lexical form.
@@ -536,8 +544,11 @@ fn read_large(
     buffers: &mut Buffers,
 ) -> Result<Found, Cause> {
     let negative = sign == Some(true);
-    read_groups(reader, &mut buffers.groups)?;
-    if let Some(value) = small(&buffers.groups) {
+    let short = reader.short_unsigned();
+    if short.is_none() {
+        read_groups(reader, &mut buffers.groups)?;
+    }
+    if let Some(value) = short.or_else(|| small(&buffers.groups)) {
         return Ok(match i64::try_from(value) {
             Ok(value) => Found::Integer(if negative { !value } else { value }),
             Err(_) if !negative => Found::Unsigned(value),
@@ -617,7 +628,11 @@ fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<Fou
     if negative {
         buffers.text.push('-');
     }
-    decimal_digits(&mut buffers.groups, false, &mut buffers.text);
+    match integral {
+        // Writing to a string does not fail.
+        Some(integral) => _ = write!(buffers.text, "{integral}"),
+        None => decimal_digits(&mut buffers.groups, false, &mut buffers.text),
+    }
     read_groups(reader, &mut buffers.groups)?;
     let fraction = small(&buffers.groups).and_then(unreversed);
     if let (Some(integral), Some((fraction, fraction_digits))) = (integral, fraction) {

@@ -34,6 +34,9 @@ pub enum Cause {
     /// The stream ends before its document does.
     #[error("the stream is truncated")]
     Truncated,
+    /// The source of the stream has failed.
+    #[error("the stream cannot be read on: {0}")]
+    Source(String),
     /// The first bits are not those of an EXI stream (5.2).
     #[error("this is no EXI stream: it does not begin with the bits 10{}", hint(.0))]
     NotExi(&'static str),

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::bits::width;
 use crate::datatype::Representations;
 use crate::error::Cause;
 use crate::limits::Limits;
@@ -80,8 +81,73 @@ pub(crate) enum Second {
     CommentOrInstruction,
 }
 
+impl Second {
+    const COUNT: usize = Self::CommentOrInstruction as usize + 1;
+}
+
 /// The second parts of a state, in order.
-pub(crate) type Seconds = Vec<Second>;
+#[derive(Clone, Debug)]
+pub(crate) struct Seconds {
+    list: [Second; Second::COUNT],
+    /// The place of each, or [`Seconds::MISSING`].
+    places: [u8; Second::COUNT],
+    count: u8,
+    /// Bits that tell them apart.
+    pub(crate) width: u32,
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self {
+            list: [Second::End; Second::COUNT],
+            places: [Self::MISSING; Second::COUNT],
+            count: 0,
+            width: 0,
+        }
+    }
+}
+
+impl Seconds {
+    const MISSING: u8 = u8::MAX;
+
+    fn push(&mut self, second: Second) {
+        self.places[second as usize] = self.count;
+        self.list[usize::from(self.count)] = second;
+        self.count += 1;
+        self.width = width(u64::from(self.count));
+    }
+
+    /// One event code of the first part leads to them, if there are any.
+    pub(crate) fn escapes(&self) -> usize {
+        usize::from(self.count > 0)
+    }
+
+    /// The one of this code.
+    pub(crate) fn of(&self, code: u32) -> Option<Second> {
+        let list = &self.list[..usize::from(self.count)];
+        list.get(code as usize).copied()
+    }
+
+    /// The code of this one.
+    pub(crate) fn code(&self, second: Second) -> Option<u32> {
+        let place = self.places[second as usize];
+        (place != Self::MISSING).then_some(u32::from(place))
+    }
+}
+
+impl Extend<Second> for Seconds {
+    fn extend<I: IntoIterator<Item = Second>>(&mut self, seconds: I) {
+        seconds.into_iter().for_each(|second| self.push(second));
+    }
+}
+
+impl FromIterator<Second> for Seconds {
+    fn from_iter<I: IntoIterator<Item = Second>>(seconds: I) -> Self {
+        let mut all = Self::default();
+        all.extend(seconds);
+        all
+    }
+}
 
 /// What is the same for all states of a kind, under the options of a stream.
 #[derive(Debug, Default)]
@@ -113,6 +179,8 @@ pub(crate) struct Grammar {
     learnt_max: usize,
     depth_max: usize,
     kinds: Kinds,
+    /// The kinds are those of the options.
+    begun: bool,
     /// Other representations than the schema's.
     changed: Option<Box<[Representation]>>,
 }
@@ -179,6 +247,7 @@ impl Grammar {
             learnt_max: 0,
             depth_max: 0,
             kinds: Kinds::default(),
+            begun: false,
             changed: None,
         }
     }
@@ -186,10 +255,12 @@ impl Grammar {
     /// As it is at the begin of a stream.
     pub(crate) fn begin(&mut self, options: &Options, limits: &Limits) -> Result<(), Cause> {
         options.check()?;
-        if self.options != *options || self.kinds.content.is_empty() {
+        if self.options != *options || !self.begun {
+            self.begun = false;
             self.options.clone_from(options);
             self.kinds = Kinds::new(options);
             self.changed = crate::representation::changed(&self.schema, options)?;
+            self.begun = true;
         }
         self.learnt_max = limits.productions;
         self.depth_max = limits.depth;
@@ -444,10 +515,10 @@ impl Kinds {
         let namespace = preserve.prefixes.then_some(Second::Namespace);
         let contained = options.self_contained.then_some(Second::SelfContained);
         let children = [Second::ElementAny, Second::Characters];
-        let children: Seconds = children.into_iter().chain(entity).chain(misc).collect();
+        let children = children.into_iter().chain(entity).chain(misc);
         let schema = core::array::from_fn(|at| {
             let (entry, start_tag, end) = (at & 1 != 0, at & 2 != 0, at & 4 != 0);
-            let mut seconds = Seconds::new();
+            let mut seconds = Seconds::default();
             seconds.extend((!end).then_some(Second::End));
             if entry {
                 seconds.extend([Second::XsiType, Second::XsiNil]);
@@ -459,7 +530,7 @@ impl Kinds {
                 seconds.extend(namespace);
                 seconds.extend(contained);
             }
-            seconds.extend(&children);
+            seconds.extend(children.clone());
             seconds
         });
         let strict = core::array::from_fn(|at| {
@@ -467,10 +538,10 @@ impl Kinds {
             let nil = (at & 2 != 0).then_some(Second::XsiNil);
             cast.into_iter().chain(nil).collect()
         });
-        let mut start_tag = Seconds::from([Second::End, Second::AttributeAny]);
+        let mut start_tag = Seconds::from_iter([Second::End, Second::AttributeAny]);
         start_tag.extend(namespace);
         start_tag.extend(contained);
-        start_tag.extend(&children);
+        start_tag.extend(children.clone());
         let doctype = preserve.dtd.then_some(Second::DocType);
         let comment = preserve.comments.then_some(Second::Comment);
         let instruction = preserve.pis.then_some(Second::ProcessingInstruction);
@@ -478,7 +549,7 @@ impl Kinds {
             schema,
             strict,
             start_tag,
-            content: children,
+            content: children.collect(),
             document: doctype.into_iter().chain(misc).collect(),
             document_end: comment.into_iter().chain(instruction).collect(),
         }

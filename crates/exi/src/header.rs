@@ -31,13 +31,14 @@ pub struct Header {
 
 /// Reads all in front of the options document.
 pub(crate) fn read_start(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
-    let bytes = reader.rest();
-    let cookie = bytes.starts_with(COOKIE);
+    while reader.rest().len() <= COOKIE.len() && reader.more()? {}
+    let cookie = reader.rest().starts_with(COOKIE);
+    let first = reader.rest().first().copied();
     if cookie {
         reader.skip(COOKIE.len());
     }
     if reader.raw_bits(2)? != 0b10 {
-        return Err(Cause::NotExi(match bytes.first() {
+        return Err(Cause::NotExi(match first {
             Some(b'<') => "text XML",
             Some(0x1f) => "gzip",
             Some(0xef | 0xfe | 0xff) => "text XML with a byte order mark",
@@ -258,7 +259,7 @@ pub(crate) fn read_options(
     decoder: &mut Decoder,
     reader: &mut BitReader<'_>,
 ) -> Result<Options, Error> {
-    let mut body = reader.clone();
+    let mut body = core::mem::replace(reader, BitReader::new(&[], Packing::Bits));
     body.set_packing(Packing::Bits);
     let mut reading = decoder.begin_body(body, &document_options())?;
     let mut options = Options::default();

@@ -1,47 +1,112 @@
 //! DEFLATE streams one behind the other (9.3).
 
-use alloc::vec;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
+use miniz_oxide::DataFormat;
+use miniz_oxide::deflate::CompressionLevel;
+use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output};
 use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+use miniz_oxide::inflate::core::inflate_flags::{
+    TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
+};
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
+use crate::bits::BitReader;
 use crate::error::Cause;
 
-/// What the stream at the front inflates to, and how many bytes it takes.
-pub(crate) fn inflate(bytes: &[u8], limit: usize) -> Result<(Vec<u8>, usize), Cause> {
-    let mut state = DecompressorOxide::new();
-    let guess = bytes.len().saturating_mul(4).clamp(256, limit.max(256));
-    let mut out = vec![0; guess];
-    let (mut read, mut written) = (0, 0);
-    loop {
-        let (status, taken, given) = decompress(
-            &mut state,
-            &bytes[read..],
-            &mut out,
-            written,
-            TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
-        );
-        read += taken;
-        written += given;
-        match status {
-            TINFLStatus::Done => {
-                out.truncate(written);
-                return Ok((out, read));
-            }
-            TINFLStatus::HasMoreOutput if out.len() < limit => {
-                out.resize((out.len() * 2).min(limit), 0);
-            }
-            TINFLStatus::HasMoreOutput => {
+/// Room at first, in bytes.
+const ROOM: usize = 4096;
+
+/// Inflates one stream after another; its state is reused.
+#[derive(Default)]
+pub(crate) struct Inflater {
+    state: Option<Box<DecompressorOxide>>,
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflater").finish_non_exhaustive()
+    }
+}
+
+impl Inflater {
+    /// Inflates the stream that comes next, at most `limit` bytes. `out` is not cleared but
+    /// overwritten; says how many bytes of it count.
+    pub(crate) fn inflate(
+        &mut self,
+        reader: &mut BitReader<'_>,
+        out: &mut Vec<u8>,
+        limit: usize,
+    ) -> Result<usize, Cause> {
+        let state = self.state.get_or_insert_with(Box::default);
+        state.init();
+        if out.len() < ROOM {
+            out.resize(ROOM, 0);
+        }
+        let mut written = 0;
+        let mut last = false;
+        reader.skip(0);
+        loop {
+            let more = if last { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
+            let (status, taken, given) = decompress(
+                state,
+                reader.rest(),
+                out,
+                written,
+                TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF | more,
+            );
+            reader.skip(taken);
+            written += given;
+            if written > limit {
                 return Err(Cause::limit("block_bytes", limit as u64));
             }
-            _ => return Err(Cause::Inflate),
+            match status {
+                TINFLStatus::Done => return Ok(written),
+                TINFLStatus::HasMoreOutput if written >= limit => {
+                    return Err(Cause::limit("block_bytes", limit as u64));
+                }
+                TINFLStatus::HasMoreOutput => out.resize(out.len() * 2, 0),
+                TINFLStatus::NeedsMoreInput if !last => last = !reader.more()?,
+                _ => return Err(Cause::Inflate),
+            }
         }
     }
 }
 
-/// Compresses one stream.
-pub(crate) fn deflate(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend(miniz_oxide::deflate::compress_to_vec(bytes, 6));
+/// Compresses one stream after another; its state is reused.
+#[derive(Default)]
+pub(crate) struct Deflater {
+    state: Option<Box<CompressorOxide>>,
+}
+
+impl fmt::Debug for Deflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deflater").finish_non_exhaustive()
+    }
+}
+
+impl Deflater {
+    /// Compresses one stream; false when the library refuses, which it has no reason to.
+    #[must_use]
+    pub(crate) fn deflate(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let state = match &mut self.state {
+            Some(state) => {
+                state.reset();
+                state
+            }
+            none => {
+                let mut state = Box::<CompressorOxide>::default();
+                state.set_format_and_level(DataFormat::Raw, CompressionLevel::DefaultLevel as u8);
+                none.insert(state)
+            }
+        };
+        let take = |piece: &[u8]| {
+            out.extend_from_slice(piece);
+            true
+        };
+        let (status, _) = compress_to_output(state, bytes, TDEFLFlush::Finish, take);
+        status == TDEFLStatus::Done
+    }
 }

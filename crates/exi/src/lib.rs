@@ -18,6 +18,7 @@ extern crate alloc;
 extern crate std;
 
 mod bits;
+mod channels;
 mod datatype;
 mod decoder;
 mod encoder;
@@ -35,6 +36,7 @@ mod tables;
 pub mod text;
 mod value;
 
+pub use bits::Source;
 pub use decoder::{Decoder, Reading};
 pub use encoder::{Encoder, HeaderOptions, Writing};
 pub use error::{Cause, Error};

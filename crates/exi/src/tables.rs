@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::hash::BuildHasher;
 
 use hashbrown::HashTable;
@@ -37,6 +38,8 @@ pub(crate) struct Names {
     index: HashTable<u32>,
     hasher: Hasher,
     bytes_max: usize,
+    /// The namespace that was found last, which is likely the next one too.
+    last_uri: Cell<u32>,
 }
 
 impl Names {
@@ -72,7 +75,16 @@ impl Names {
     }
 
     pub(crate) fn find_uri(&self, schema: &Schema, uri: &str) -> Option<u32> {
-        (0..self.uri_count(schema)).find(|at| self.uri(schema, *at) == uri)
+        if uri.is_empty() {
+            return Some(URI_EMPTY);
+        }
+        let (last, count) = (self.last_uri.get(), self.uri_count(schema));
+        if last < count && self.uri(schema, last) == uri {
+            return Some(last);
+        }
+        let found = (0..count).find(|at| self.uri(schema, *at) == uri)?;
+        self.last_uri.set(found);
+        Some(found)
     }
 
     pub(crate) fn add_uri(&mut self, schema: &Schema, uri: &str) -> Result<u32, Cause> {
@@ -293,38 +305,58 @@ impl Values {
         Some(piece(&self.text, entry.span))
     }
 
-    /// Looks a value up.
-    pub(crate) fn find(&self, name: u32, value: &str) -> Option<Hit> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        let same = |at: &u32| piece(&self.text, self.entries[*at as usize].span) == value;
-        let at = *self.index.find(self.hasher.hash_one(value), same)?;
-        let entry = self.entries[at as usize];
-        Some(if entry.name == name {
-            let (identifier, count) = (entry.local, self.local_count(name));
-            Hit::Local { identifier, count }
-        } else {
-            let (identifier, count) = (at, self.global_count());
-            Hit::Global { identifier, count }
-        })
+    /// Whether a value of so many characters enters the table (7.3.3).
+    pub(crate) fn takes(&self, characters: usize) -> bool {
+        characters > 0 && characters as u64 <= u64::from(self.length_max) && self.capacity > 0
     }
 
-    /// Adds a value of so many characters that was not found, if the options let it in.
-    pub(crate) fn add(&mut self, name: u32, value: &str, characters: usize) -> Result<(), Cause> {
-        if characters == 0 || characters as u64 > u64::from(self.length_max) || self.capacity == 0 {
-            return Ok(());
+    /// Looks a value of so many characters up; if it is not there, it enters the table.
+    pub(crate) fn find_or_add(
+        &mut self,
+        name: u32,
+        value: &str,
+        characters: usize,
+    ) -> Result<Option<Hit>, Cause> {
+        if !self.takes(characters) {
+            return Ok(None);
         }
-        if self.text.len() + value.len() > self.bytes_max {
-            self.compact();
+        let hash = self.hasher.hash_one(value);
+        let same = |at: &u32| piece(&self.text, self.entries[*at as usize].span) == value;
+        if let Some(at) = self.index.find(hash, same).copied() {
+            let entry = self.entries[at as usize];
+            return Ok(Some(if entry.name == name {
+                let (identifier, count) = (entry.local, self.local_count(name));
+                Hit::Local { identifier, count }
+            } else {
+                let (identifier, count) = (at, self.global_count());
+                Hit::Global { identifier, count }
+            }));
         }
-        if self.text.len() + value.len() > self.bytes_max {
+        let span = add(&mut self.text, value);
+        let at = self.enter(name, span)?;
+        let (entries, text, hasher) = (&self.entries, &self.text, &self.hasher);
+        let hash_of = |at: &u32| hasher.hash_one(piece(text, entries[*at as usize].span));
+        self.index.insert_unique(hash, at, hash_of);
+        Ok(None)
+    }
+
+    /// Where the characters of a value are put that then is [`Values::added`].
+    pub(crate) fn text(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    /// The value at the end of the text, from `start` on, enters the table; its identifier.
+    pub(crate) fn added(&mut self, name: u32, start: usize) -> Result<u32, Cause> {
+        let length = (self.text.len() - start) as u32;
+        let start = start as u32;
+        self.enter(name, Span { start, length })
+    }
+
+    fn enter(&mut self, name: u32, span: Span) -> Result<u32, Cause> {
+        if self.text.len() > self.bytes_max {
             return Err(Cause::limit("table_bytes", self.bytes_max as u64));
         }
         let at = self.next;
-        if (at as usize) < self.entries.len() {
-            self.remove(at);
-        }
         if self.partitions.len() <= name as usize {
             self.partitions.resize_with(name as usize + 1, Vec::new);
         }
@@ -334,28 +366,25 @@ impl Values {
         }
         let local = partition.len() as u32;
         partition.push(at);
-        let span = add(&mut self.text, value);
         let entry = Entry { span, name, local };
-        match self.entries.get_mut(at as usize) {
-            Some(old) => *old = entry,
+        match self.entries.get(at as usize) {
+            Some(old) => {
+                let old = *old;
+                self.remove(at, old);
+                self.entries[at as usize] = entry;
+                self.compact_if_worth();
+            }
             None => self.entries.push(entry),
-        }
-        if self.indexed {
-            let (entries, text, hasher) = (&self.entries, &self.text, &self.hasher);
-            let hash_of = |at: &u32| hasher.hash_one(piece(text, entries[*at as usize].span));
-            self.index
-                .insert_unique(hasher.hash_one(value), at, hash_of);
         }
         self.next = at + 1;
         if self.next == self.capacity {
             self.next = 0;
         }
-        Ok(())
+        Ok(at)
     }
 
     /// Takes out the value whose identifier is given anew.
-    fn remove(&mut self, at: u32) {
-        let old = self.entries[at as usize];
+    fn remove(&mut self, at: u32, old: Entry) {
         self.partitions[old.name as usize][old.local as usize] = NONE;
         if self.indexed {
             let hash = self.hasher.hash_one(piece(&self.text, old.span));
@@ -364,9 +393,10 @@ impl Values {
             }
         }
         self.dead += old.span.length as usize;
+    }
+
+    fn compact_if_worth(&mut self) {
         if self.dead > 4096 && self.dead > self.text.len() / 2 {
-            // The span of the entry itself is dead; it is written anew.
-            self.entries[at as usize].span = Span::default();
             self.compact();
         }
     }

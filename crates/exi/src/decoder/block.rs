@@ -1,21 +1,19 @@
 //! Blocks of compressed and pre-compressed streams (9): the structure first, then the values of each
 //! name together.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::body::{Raw, Slot};
 use super::{Decoder, Reading};
 use crate::bits::{BitReader, Packing};
+use crate::channels::Channels;
 use crate::datatype::Found;
 use crate::error::Cause;
 use crate::grammar::At;
-use crate::inflate::inflate;
+use crate::inflate::Inflater;
+use crate::schema::NONE;
 use crate::value::Value;
-
-/// Values that share a compressed stream, at most (9.3).
-pub(crate) const SMALL_CHANNEL: usize = 100;
 
 /// A value that was read.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +36,15 @@ pub(crate) struct Block {
     /// Texts of events that are no values: which event, where each begins and ends.
     strings: Vec<(usize, [(usize, usize); 4])>,
     values: Vec<Stored>,
+    /// The datatypes of values that come in channels.
+    datatypes: Vec<u32>,
+    channels: Channels,
     text: String,
     octets: Vec<u8>,
     in_use: bool,
+    inflater: Inflater,
+    inflated: Vec<u8>,
 }
-
-/// The values of one name: which, and their datatypes.
-type Channel = (u32, Vec<(u32, u32)>);
 
 impl Block {
     pub(crate) fn reset(&mut self) {
@@ -57,6 +57,8 @@ impl Block {
         self.given = 0;
         self.strings.clear();
         self.values.clear();
+        self.datatypes.clear();
+        self.channels.clear();
         self.text.clear();
         self.octets.clear();
         self.in_use = true;
@@ -124,17 +126,19 @@ impl Decoder {
     }
 
     /// Gives a value its number in the block, and its place in the channel of its name.
-    fn place(&mut self, slot: Slot, channels: &mut Channels) -> Slot {
+    fn place(&mut self, slot: Slot) -> Slot {
         let at = self.block.values.len() as u32;
         match slot {
             Slot::Pending { name, datatype } => {
                 self.block.values.push(Stored::Missing);
-                channels.add(name, at, datatype);
+                self.block.datatypes.push(datatype);
+                self.block.channels.add(name, at);
             }
             // Of the structure: xsi:type and xsi:nil.
             Slot::Found(found) => {
                 let stored = self.store(found);
                 self.block.values.push(stored);
+                self.block.datatypes.push(NONE);
             }
             slot => return slot,
         }
@@ -153,10 +157,9 @@ impl Decoder {
     }
 
     /// Reads the structure of a block.
-    fn structure(&mut self, reader: &mut BitReader<'_>) -> Result<Channels, Cause> {
-        let mut channels = Channels::default();
-        let size = self.grammar.options.block_size as usize;
-        while channels.values < size {
+    fn structure(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
+        let size = self.grammar.options.block_size;
+        while self.block.channels.values() < size {
             let Some(raw) = self.step(reader, &mut Vec::new())? else {
                 break;
             };
@@ -180,44 +183,42 @@ impl Decoder {
                 } => Raw::Attribute {
                     name,
                     prefix,
-                    value: self.place(value, &mut channels),
+                    value: self.place(value),
                 },
-                Raw::Characters(value) => Raw::Characters(self.place(value, &mut channels)),
+                Raw::Characters(value) => Raw::Characters(self.place(value)),
                 raw => raw,
             };
             self.block.events.push(raw);
         }
-        Ok(channels)
+        Ok(())
     }
 
     /// Reads the values of a channel.
-    fn channel(&mut self, reader: &mut BitReader<'_>, channel: &Channel) -> Result<(), Cause> {
-        let (name, values) = channel;
-        for (at, datatype) in values {
-            let found = self.value(reader, *name, *datatype)?;
-            self.block.values[*at as usize] = self.store(found);
+    fn channel(&mut self, reader: &mut BitReader<'_>, at: usize) -> Result<(), Cause> {
+        let channel = self.block.channels.channel(at);
+        let mut value = Channels::first(&channel);
+        while value != NONE {
+            let datatype = self.block.datatypes[value as usize];
+            let found = self.value(reader, channel.name, datatype)?;
+            self.block.values[value as usize] = self.store(found);
+            value = self.block.channels.behind(value);
         }
         Ok(())
     }
-}
 
-/// Channels in the order of their first value.
-#[derive(Default)]
-struct Channels {
-    list: Vec<Channel>,
-    of_name: BTreeMap<u32, usize>,
-    values: usize,
-}
+    /// Reads all channels that are small, or all that are not.
+    fn channels(&mut self, reader: &mut BitReader<'_>, small: bool) -> Result<(), Cause> {
+        for at in 0..self.block.channels.len() {
+            if self.is_small(at) == small {
+                self.channel(reader, at)?;
+            }
+        }
+        Ok(())
+    }
 
-impl Channels {
-    fn add(&mut self, name: u32, value: u32, datatype: u32) {
-        let list = &mut self.list;
-        let at = *self.of_name.entry(name).or_insert_with(|| {
-            list.push((name, Vec::new()));
-            list.len() - 1
-        });
-        list[at].1.push((value, datatype));
-        self.values += 1;
+    fn is_small(&self, at: usize) -> bool {
+        let channels = &self.block.channels;
+        channels.is_small(&channels.channel(at))
     }
 }
 
@@ -237,53 +238,54 @@ impl Reading<'_, '_> {
     }
 
     fn read_block(&mut self) -> Result<(), Cause> {
-        self.decoder.block.clear();
-        if !self.decoder.grammar.options.compression {
-            let channels = self.decoder.structure(&mut self.reader)?;
-            let (small, large) = split(&channels);
-            for channel in small.into_iter().chain(large) {
-                self.decoder.channel(&mut self.reader, channel)?;
+        let decoder = &mut *self.decoder;
+        decoder.block.clear();
+        if !decoder.grammar.options.compression {
+            decoder.structure(&mut self.reader)?;
+            decoder.channels(&mut self.reader, true)?;
+            return decoder.channels(&mut self.reader, false);
+        }
+        self.inflated(|decoder, reader| {
+            decoder.structure(reader)?;
+            match decoder.block.channels.few() {
+                true => decoder.channels(reader, true),
+                false => Ok(()),
             }
+        })?;
+        if self.decoder.block.channels.few() {
             return Ok(());
         }
-        let first = self.inflated()?;
-        let mut reader = BitReader::new(&first, Packing::Bytes);
-        let channels = self.decoder.structure(&mut reader)?;
-        if channels.values <= SMALL_CHANNEL {
-            return channels
-                .list
-                .iter()
-                .try_for_each(|channel| self.decoder.channel(&mut reader, channel));
+        let count = self.decoder.block.channels.len();
+        if (0..count).any(|at| self.decoder.is_small(at)) {
+            self.inflated(|decoder, reader| decoder.channels(reader, true))?;
         }
-        let (small, large) = split(&channels);
-        let groups = core::iter::once(small).chain(large.into_iter().map(|one| [one].into()));
-        for group in groups.filter(|group: &Vec<&Channel>| !group.is_empty()) {
-            let bytes = self.inflated()?;
-            let mut reader = BitReader::new(&bytes, Packing::Bytes);
-            for channel in group {
-                self.decoder.channel(&mut reader, channel)?;
+        for at in 0..count {
+            if !self.decoder.is_small(at) {
+                self.inflated(|decoder, reader| decoder.channel(reader, at))?;
             }
         }
         Ok(())
     }
 
-    /// The next compressed stream; empty when there is none, as one of nothing is left out.
-    fn inflated(&mut self) -> Result<Vec<u8>, Cause> {
-        let rest = self.reader.rest();
-        if rest.is_empty() {
-            return Ok(Vec::new());
-        }
+    /// Reads from the next compressed stream; from nothing when there is none, as one of nothing is
+    /// left out.
+    fn inflated(
+        &mut self,
+        read: impl FnOnce(&mut Decoder, &mut BitReader<'_>) -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
         let limit = self.decoder.limits.block_bytes;
-        let (bytes, consumed) = inflate(rest, limit)?;
-        self.reader.skip(consumed);
-        Ok(bytes)
+        let block = &mut self.decoder.block;
+        let mut bytes = core::mem::take(&mut block.inflated);
+        let none = self.reader.rest().is_empty() && !self.reader.more()?;
+        let length = match none {
+            true => Ok(0),
+            false => block.inflater.inflate(&mut self.reader, &mut bytes, limit),
+        };
+        let read = length.and_then(|length| {
+            let mut reader = BitReader::new(&bytes[..length], Packing::Bytes);
+            read(self.decoder, &mut reader)
+        });
+        self.decoder.block.inflated = bytes;
+        read
     }
-}
-
-/// Channels that share a stream, and those that have one each. All are small when there are few
-/// values in all.
-fn split(channels: &Channels) -> (Vec<&Channel>, Vec<&Channel>) {
-    let few = channels.values <= SMALL_CHANNEL;
-    let list = channels.list.iter();
-    list.partition(|(_, values)| few || values.len() <= SMALL_CHANNEL)
 }

@@ -172,7 +172,7 @@ impl Decoder {
     /// Reads the first part of an event code among `count`, and the second ones behind them. None:
     /// it is a second part.
     fn code(&self, reader: &mut BitReader<'_>, count: usize) -> Result<Option<usize>, Cause> {
-        let all = count + usize::from(!self.grammar.seconds().is_empty());
+        let all = count + self.grammar.seconds().escapes();
         let code = reader.bits(width(all as u64))?;
         match code as usize {
             code if code < count => Ok(Some(code)),
@@ -184,14 +184,14 @@ impl Decoder {
     /// Reads the second part of an event code, and the third of comments and instructions.
     fn second(&self, reader: &mut BitReader<'_>) -> Result<Second, Cause> {
         let seconds = self.grammar.seconds();
-        let code = reader.bits(width(seconds.len() as u64))?;
-        match seconds.get(code as usize) {
+        let code = reader.bits(seconds.width)?;
+        match seconds.of(code) {
             None => Err(Cause::EventCode(code)),
             Some(Second::CommentOrInstruction) => Ok(match reader.bits(1)? & 1 {
                 0 => Second::Comment,
                 _ => Second::ProcessingInstruction,
             }),
-            Some(second) => Ok(*second),
+            Some(second) => Ok(second),
         }
     }
 
@@ -741,9 +741,16 @@ impl Decoder {
             }
             code => code - 2,
         };
-        let text = &mut self.buffers.text;
-        text.clear();
         let limit = self.limits.string_characters;
+        let takes = self.values.takes(within(length, limit)?);
+        let text = match takes {
+            true => self.values.text(),
+            false => {
+                self.buffers.text.clear();
+                &mut self.buffers.text
+            }
+        };
+        let start = text.len();
         match set {
             None => characters(reader, length, text, limit)?,
             Some(set) => {
@@ -751,8 +758,10 @@ impl Decoder {
                 restricted(reader, length, set, text, limit)?;
             }
         }
-        self.values.add(name, text, length as usize)?;
-        Ok(Found::Text)
+        match takes {
+            true => self.values.added(name, start).map(Found::Table),
+            false => Ok(Found::Text),
+        }
     }
 
     /// A self-contained element begins: tables and grammars as at the begin of the body.

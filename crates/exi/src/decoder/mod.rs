@@ -5,7 +5,7 @@ mod body;
 
 use alloc::sync::Arc;
 
-use crate::bits::{BitReader, Packing};
+use crate::bits::{BitReader, Packing, Source};
 use crate::datatype::Buffers;
 use crate::error::{Cause, Error};
 use crate::event::Event;
@@ -16,7 +16,6 @@ use crate::options::{Options, SchemaId};
 use crate::schema::Schema;
 use crate::tables::Values;
 use block::Block;
-pub(crate) use block::SMALL_CHANNEL;
 
 /// Decodes streams of one schema, one after another; its tables and buffers are reused.
 ///
@@ -92,12 +91,48 @@ impl Decoder {
         stream: &'s [u8],
         options: Option<&Options>,
     ) -> Result<Reading<'d, 's>, Error> {
+        self.begin_reading(BitReader::new(stream, Packing::Bits), options)
+    }
+
+    /// Begins a stream that a source gives piece by piece: a file, a connection. Of it no more is kept
+    /// than an event needs; a compressed block is kept inflated.
+    ///
+    /// # Errors
+    /// As [`Decoder::begin`], and [`Cause::Source`].
+    ///
+    /// ```
+    /// use chappe_exi::{Decoder, Encoder, HeaderOptions, Options, Schema, text};
+    /// use std::sync::Arc;
+    /// let schema = Arc::new(Schema::none());
+    /// let mut encoder = Encoder::new(schema.clone());
+    /// let header = HeaderOptions { cookie: false, options: true };
+    /// let stream = text::encode(&mut encoder, &Options::default(), header, b"<a>1</a>")?.to_vec();
+    /// let mut file = std::io::Cursor::new(stream);
+    /// let mut decoder = Decoder::new(schema);
+    /// let mut reading = decoder.begin_source(&mut file, None)?;
+    /// while let Some(event) = reading.next_event()? {
+    ///     println!("{event:?}");
+    /// }
+    /// # Ok::<(), chappe_exi::text::Error>(())
+    /// ```
+    pub fn begin_source<'d, 's>(
+        &'d mut self,
+        source: &'s mut dyn Source,
+        options: Option<&Options>,
+    ) -> Result<Reading<'d, 's>, Error> {
+        self.begin_reading(BitReader::of(source, Packing::Bits), options)
+    }
+
+    fn begin_reading<'d, 's>(
+        &'d mut self,
+        mut reader: BitReader<'s>,
+        options: Option<&Options>,
+    ) -> Result<Reading<'d, 's>, Error> {
         let at = |reader: &BitReader<'_>, cause| Error {
             offset: reader.bit_offset(),
             path: alloc::string::String::new(),
             cause,
         };
-        let mut reader = BitReader::new(stream, Packing::Bits);
         let cookie = header::read_start(&mut reader).map_err(|cause| at(&reader, cause))?;
         let own = match cookie.options {
             true => {

@@ -1,9 +1,11 @@
 //! Attributes: kept until the start tag is whole, as they are sorted, then written.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use super::Encoder;
-use super::body::{Item, find_production, is, shortened};
+use super::body::{Found, Item, shortened};
+use super::kept::{Keeper, Kept, Piece};
 use crate::bits::width;
 use crate::datatype::Ready;
 use crate::error::Cause;
@@ -12,10 +14,7 @@ use crate::grammar::{At, Learnt, Second, is_xsi_type};
 use crate::schema::{NONE, Terminal};
 use crate::value::{Value, collapse};
 
-/// A piece of the buffers.
-type Piece = (usize, usize);
-
-/// An attribute of the open start tag; texts and octets are in the buffers.
+/// An attribute of the open start tag; its texts are in the keeper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffered {
     namespace: Piece,
@@ -24,18 +23,34 @@ pub(super) struct Buffered {
     value: Kept,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Kept {
-    Text(Piece),
-    Base64(Piece),
-    Hex(Piece),
-    QName {
-        namespace: Piece,
-        local: Piece,
-        prefix: Option<Piece>,
-    },
-    /// Without anything borrowed.
-    Other(Value<'static>),
+/// The attributes of the open start tag.
+#[derive(Debug, Default)]
+pub(super) struct Attributes {
+    list: Vec<Buffered>,
+    keeper: Keeper,
+}
+
+impl Attributes {
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.keeper.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn name(&self, one: &Buffered) -> Name<'_> {
+        name_of(&self.keeper, one)
+    }
+}
+
+fn name_of<'k>(keeper: &'k Keeper, one: &Buffered) -> Name<'k> {
+    Name {
+        namespace: keeper.text(one.namespace),
+        local: keeper.text(one.local),
+        prefix: one.prefix.map(|prefix| keeper.text(prefix)),
+    }
 }
 
 impl Encoder {
@@ -44,101 +59,49 @@ impl Encoder {
         if self.grammar.stack.len() == 1 {
             return Err(Cause::Misuse("an attribute outside an element"));
         }
-        let text = &mut self.text;
-        let mut keep = |piece: &str| {
-            let start = text.len();
-            text.push_str(piece);
-            (start, text.len())
-        };
-        let octets = &mut self.octets;
-        let mut keep_octets = |piece: &[u8]| {
-            let start = octets.len();
-            octets.extend_from_slice(piece);
-            (start, octets.len())
-        };
-        let buffered = Buffered {
-            namespace: keep(name.namespace),
-            local: keep(name.local),
-            prefix: name.prefix.map(&mut keep),
-            value: match value {
-                Value::Text(piece) | Value::Lexical(piece) => Kept::Text(keep(piece)),
-                Value::Base64(piece) => Kept::Base64(keep_octets(piece)),
-                Value::Hex(piece) => Kept::Hex(keep_octets(piece)),
-                Value::QName {
-                    namespace,
-                    local,
-                    prefix,
-                } => Kept::QName {
-                    namespace: keep(namespace),
-                    local: keep(local),
-                    prefix: prefix.map(keep),
-                },
-                Value::Boolean(value) => Kept::Other(Value::Boolean(value)),
-                Value::Integer(value) => Kept::Other(Value::Integer(value)),
-                Value::Unsigned(value) => Kept::Other(Value::Unsigned(value)),
-                Value::Decimal(value) => Kept::Other(Value::Decimal(value)),
-                Value::Float(value) => Kept::Other(Value::Float(value)),
-                Value::DateTime(value) => Kept::Other(Value::DateTime(value)),
-            },
-        };
-        self.attributes.push(buffered);
+        let Attributes { list, keeper } = &mut self.attributes;
+        list.push(Buffered {
+            namespace: keeper.keep_text(name.namespace),
+            local: keeper.keep_text(name.local),
+            prefix: name.prefix.map(|prefix| keeper.keep_text(prefix)),
+            value: keeper.keep(&value),
+        });
         Ok(())
     }
 
     /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted where
     /// there is a schema (6).
     pub(super) fn attributes(&mut self) -> Result<(), Cause> {
-        let mut buffered = core::mem::take(&mut self.attributes);
-        let text = core::mem::take(&mut self.text);
-        let octets = core::mem::take(&mut self.octets);
-        let piece = |(start, end): Piece| &text[start..end];
-        let name = |one: &Buffered| Name {
-            namespace: piece(one.namespace),
-            local: piece(one.local),
-            prefix: one.prefix.map(piece),
-        };
+        let mut attributes = core::mem::take(&mut self.attributes);
         let first = |name: &Name<'_>| match () {
             () if name.is_xsi("type") => 0,
             () if name.is_xsi("nil") => 1,
             () => 2,
         };
         let sorted = self.grammar.schema.informed;
-        buffered.sort_by(|a, b| {
-            let (a, b) = (name(a), name(b));
-            let order = first(&a).cmp(&first(&b));
-            order.then_with(|| match sorted {
-                true => (a.local, a.namespace).cmp(&(b.local, b.namespace)),
-                false => core::cmp::Ordering::Equal,
-            })
-        });
+        let Attributes { list, keeper } = &mut attributes;
+        if list.len() > 1 {
+            list.sort_unstable_by(|one, other| {
+                let (a, b) = (name_of(keeper, one), name_of(keeper, other));
+                let order = first(&a).cmp(&first(&b));
+                let order = order.then_with(|| match sorted {
+                    true => (a.local, a.namespace).cmp(&(b.local, b.namespace)),
+                    false => core::cmp::Ordering::Equal,
+                });
+                // As they came.
+                order.then(one.local.cmp(&other.local))
+            });
+        }
         let mut written = Ok(());
-        for one in &buffered {
-            let value = match one.value {
-                Kept::Text(at) => Value::Text(piece(at)),
-                Kept::Base64((start, end)) => Value::Base64(&octets[start..end]),
-                Kept::Hex((start, end)) => Value::Hex(&octets[start..end]),
-                Kept::QName {
-                    namespace,
-                    local,
-                    prefix,
-                } => Value::QName {
-                    namespace: piece(namespace),
-                    local: piece(local),
-                    prefix: prefix.map(piece),
-                },
-                Kept::Other(value) => value,
-            };
-            written = self.attribute(name(one), &value);
+        for one in &attributes.list {
+            let value = attributes.keeper.value(one.value);
+            written = self.attribute(attributes.name(one), &value);
             if written.is_err() {
                 break;
             }
         }
-        buffered.clear();
-        self.attributes = buffered;
-        self.text = text;
-        self.text.clear();
-        self.octets = octets;
-        self.octets.clear();
+        attributes.clear();
+        self.attributes = attributes;
         written
     }
 
@@ -190,14 +153,14 @@ impl Encoder {
         name: Name<'_>,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
-        let schema = self.grammar.schema.clone();
-        let productions = schema.productions(state);
-        let found = find_production(&schema, productions, |terminal| match terminal {
-            Terminal::Attribute { name: known, .. } => is(&schema, known, name).then_some(0),
-            Terminal::AttributeIn(uri) => (schema.uri(uri) == name.namespace).then_some(1),
-            Terminal::AttributeAny => Some(2),
-            _ => None,
+        let known = self.find(name);
+        let found = self.production(state, |terminal, schema| match terminal {
+            Terminal::Attribute { name, .. } if Some(name) == known => Found::Best,
+            Terminal::AttributeIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
+            Terminal::AttributeAny => Found::Fair,
+            _ => Found::No,
         });
+        let count = self.first_parts();
         if let Some((at, production)) = found
             && let Terminal::Attribute {
                 name: known,
@@ -205,7 +168,7 @@ impl Encoder {
             } = production.terminal
         {
             if let Some(ready) = self.ready(datatype, value) {
-                self.code(at, productions.len());
+                self.code(at, count);
                 self.grammar.top_mut().at = At::Schema(production.next);
                 self.prefix(known, name.prefix)?;
                 return self.put(known, datatype, value, &ready);
@@ -219,9 +182,7 @@ impl Encoder {
             return self.untyped(known, value);
         }
         // By a wildcard, or undeclared: by the global declaration, if there is one.
-        let global = self
-            .find(name)
-            .and_then(|known| self.grammar.global_attribute(known));
+        let global = known.and_then(|known| self.grammar.global_attribute(known));
         let datatype = global.unwrap_or(NONE);
         let Some(ready) = self.ready(datatype, value) else {
             if !self.has(Second::AttributeUntyped) {
@@ -235,7 +196,7 @@ impl Encoder {
         };
         let known = match found {
             Some((at, production)) => {
-                self.code(at, productions.len());
+                self.code(at, count);
                 self.grammar.top_mut().at = At::Schema(production.next);
                 match production.terminal {
                     Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,

@@ -1,33 +1,31 @@
 //! Blocks of compressed and pre-compressed streams (9).
 
-use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Encoder;
+use super::kept::{Keeper, Kept};
 use crate::bits::Packing;
-use crate::decoder::SMALL_CHANNEL;
+use crate::channels::Channels;
 use crate::error::Cause;
-use crate::inflate::deflate;
-
+use crate::inflate::Deflater;
+use crate::schema::NONE;
 use crate::value::Value;
 
-/// A value that waits for its channel: its datatype, or [`NONE`], and its lexical form.
+/// A value that waits for its channel, and its datatype, or [`NONE`].
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     datatype: u32,
-    start: usize,
-    end: usize,
+    value: Kept,
 }
 
 /// The block at hand, and what is finished.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) out: Vec<u8>,
-    channels: Vec<(u32, Vec<Waiting>)>,
-    of_name: BTreeMap<u32, usize>,
-    text: String,
-    values: usize,
+    channels: Channels,
+    waiting: Vec<Waiting>,
+    keeper: Keeper,
+    deflater: Deflater,
 }
 
 impl Block {
@@ -38,9 +36,8 @@ impl Block {
 
     fn clear(&mut self) {
         self.channels.clear();
-        self.of_name.clear();
-        self.text.clear();
-        self.values = 0;
+        self.waiting.clear();
+        self.keeper.clear();
     }
 }
 
@@ -48,25 +45,14 @@ impl Encoder {
     /// Puts a value, of which it is known that its datatype can represent it, into its channel.
     pub(super) fn enqueue(&mut self, name: u32, datatype: u32, value: &Value<'_>) {
         let block = &mut self.block;
-        let start = block.text.len();
-        value.write_lexical(&mut block.text);
-        let waiting = Waiting {
-            datatype,
-            start,
-            end: block.text.len(),
-        };
-        let channels = &mut block.channels;
-        let at = *block.of_name.entry(name).or_insert_with(|| {
-            channels.push((name, Vec::new()));
-            channels.len() - 1
-        });
-        channels[at].1.push(waiting);
-        block.values += 1;
+        block.channels.add(name, block.waiting.len() as u32);
+        let value = block.keeper.keep(value);
+        block.waiting.push(Waiting { datatype, value });
     }
 
     /// Ends the block when it has its number of values.
     pub(super) fn end_full_block(&mut self) -> Result<(), Cause> {
-        match self.block.values >= self.grammar.options.block_size as usize {
+        match self.block.channels.values() >= self.grammar.options.block_size {
             true => self.end_block(),
             false => Ok(()),
         }
@@ -74,45 +60,55 @@ impl Encoder {
 
     /// Writes the structure, then the channels.
     pub(super) fn end_block(&mut self) -> Result<(), Cause> {
-        let channels = core::mem::take(&mut self.block.channels);
-        let text = core::mem::take(&mut self.block.text);
-        let few = self.block.values <= SMALL_CHANNEL;
-        let small = |values: &[Waiting]| few || values.len() <= SMALL_CHANNEL;
-        if !few {
-            self.end_stream();
-        }
-        for (name, values) in channels.iter().filter(|(_, values)| small(values)) {
-            self.channel(*name, values, &text)?;
-        }
-        self.end_stream();
-        for (name, values) in channels.iter().filter(|(_, values)| !small(values)) {
-            self.channel(*name, values, &text)?;
-            self.end_stream();
-        }
-        self.block.clear();
-        Ok(())
+        let mut block = core::mem::take(&mut self.block);
+        let ended = self.end(&mut block);
+        block.clear();
+        self.block = block;
+        ended
     }
 
-    fn channel(&mut self, name: u32, values: &[Waiting], text: &str) -> Result<(), Cause> {
-        for value in values {
-            let lexical = Value::Text(&text[value.start..value.end]);
-            let ready = self.ready(value.datatype, &lexical);
-            let ready = ready.ok_or(Cause::Misuse("a value that was ready is not"))?;
-            self.write(name, &ready)?;
+    fn end(&mut self, block: &mut Block) -> Result<(), Cause> {
+        if !block.channels.few() {
+            self.end_stream(block)?;
+        }
+        for small in [true, false] {
+            for at in 0..block.channels.len() {
+                let channel = block.channels.channel(at);
+                if block.channels.is_small(&channel) != small {
+                    continue;
+                }
+                let mut waiting = Channels::first(&channel);
+                while waiting != NONE {
+                    let Waiting { datatype, value } = block.waiting[waiting as usize];
+                    let value = block.keeper.value(value);
+                    let ready = self.ready(datatype, &value);
+                    let ready = ready.ok_or(Cause::Misuse("a value that was ready is not"))?;
+                    self.write(channel.name, &ready)?;
+                    waiting = block.channels.behind(waiting);
+                }
+                if !small {
+                    self.end_stream(block)?;
+                }
+            }
+            if small {
+                self.end_stream(block)?;
+            }
         }
         Ok(())
     }
 
     /// Hands over what is written, compressed or not; nothing when there is nothing.
-    fn end_stream(&mut self) {
+    fn end_stream(&mut self, block: &mut Block) -> Result<(), Cause> {
         let bytes = self.writer.finish();
         if bytes.is_empty() {
-            return;
+            return Ok(());
         }
-        match self.grammar.options.compression {
-            true => deflate(bytes, &mut self.block.out),
-            false => self.block.out.extend_from_slice(bytes),
+        if !self.grammar.options.compression {
+            block.out.extend_from_slice(bytes);
+        } else if !block.deflater.deflate(bytes, &mut block.out) {
+            return Err(Cause::Misuse("a block that cannot be compressed"));
         }
         self.writer.clear(Packing::Bytes);
+        Ok(())
     }
 }

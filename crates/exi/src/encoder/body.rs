@@ -1,7 +1,6 @@
 //! Events to event codes and content items.
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use super::Encoder;
 use crate::bits::{BitWriter, width};
@@ -16,9 +15,19 @@ use crate::value::{Value, collapse};
 /// A value made ready.
 pub(super) enum Item<'a> {
     One(Ready<'a>),
-    List(Vec<Ready<'a>>),
+    /// So many items, apart by white space, each of this datatype.
+    List(u32, &'a str, u64),
     /// By its lexical form, which is in the scratch, for this datatype.
     Lexical(u32),
+}
+
+/// How well a production fits an event: by name, by namespace, by a wildcard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    No,
+    Fair,
+    Good,
+    Best,
 }
 
 /// What is put aside while a self-contained element is written.
@@ -109,7 +118,7 @@ impl Encoder {
 
     /// Writes the first part of an event code.
     pub(super) fn code(&mut self, code: usize, count: usize) {
-        let all = count + usize::from(!self.grammar.seconds().is_empty());
+        let all = count + self.grammar.seconds().escapes();
         self.writer.bits(code as u32, width(all as u64));
     }
 
@@ -133,21 +142,41 @@ impl Encoder {
         }
     }
 
+    /// The production of a state that fits best, the first of them, with its event code.
+    pub(super) fn production(
+        &self,
+        state: u32,
+        fit: impl Fn(Terminal, &Schema) -> Found,
+    ) -> Option<(usize, Production)> {
+        let schema = &*self.grammar.schema;
+        let (mut best, mut found) = (Found::No, None);
+        for (at, production) in schema.productions(state).iter().enumerate() {
+            let fit = fit(production.terminal, schema);
+            if fit > best {
+                (best, found) = (fit, Some((at, *production)));
+                if best == Found::Best {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
     /// Whether the present place has this second part.
     pub(super) fn has(&self, second: Second) -> bool {
-        self.grammar.seconds().contains(&second)
+        self.grammar.seconds().code(second).is_some()
     }
 
     /// Writes an event code of two parts; an error when the place has none such.
     pub(super) fn undeclared(&mut self, second: Second) -> Result<(), Cause> {
         let seconds = self.grammar.seconds();
-        let Some(at) = seconds.iter().position(|other| *other == second) else {
+        let (found, bits) = (seconds.code(second), seconds.width);
+        let Some(code) = found else {
             return Err(self.not_allowed(second));
         };
-        let bits = width(seconds.len() as u64);
         let count = self.first_parts();
         self.code(count, count);
-        self.writer.bits(at as u32, bits);
+        self.writer.bits(code, bits);
         Ok(())
     }
 
@@ -212,26 +241,22 @@ impl Encoder {
     }
 
     pub(super) fn root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
-        let schema = self.grammar.schema.clone();
+        let schema = &self.grammar.schema;
         let count = schema.global_elements.len() + 1;
         let known = self.find(name);
-        let found = schema
-            .global_elements
-            .iter()
-            .position(|element| Some(schema.elements[*element as usize].name) == known);
-        self.code(found.unwrap_or(count - 1), count);
+        let declared = known.and_then(|known| Some((known, schema.names.get(known as usize)?)));
+        let declared = declared.filter(|(_, named)| named.element != NONE);
+        let Some((known, named)) = declared else {
+            self.code(count - 1, count);
+            self.grammar.top_mut().at = At::DocumentEnd;
+            let name = self.name(name)?;
+            return Ok(self.grammar.global(name));
+        };
+        let element = named.element;
+        let code = schema.global_code(element);
+        self.code(code, count);
         self.grammar.top_mut().at = At::DocumentEnd;
-        match found {
-            Some(at) => {
-                let element = schema.global_elements[at];
-                let name = schema.elements[element as usize].name;
-                Ok(self.grammar.declared(name, element))
-            }
-            None => {
-                let name = self.name(name)?;
-                Ok(self.grammar.global(name))
-            }
-        }
+        Ok(self.grammar.declared(known, element))
     }
 
     pub(super) fn fragment_root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
@@ -265,13 +290,12 @@ impl Encoder {
     }
 
     pub(super) fn child_of_schema(&mut self, state: u32, name: Name<'_>) -> Result<Frame, Cause> {
-        let schema = self.grammar.schema.clone();
-        let productions = schema.productions(state);
-        let found = find_production(&schema, productions, |terminal| match terminal {
-            Terminal::Element { name: known, .. } => is(&schema, known, name).then_some(0),
-            Terminal::ElementIn(uri) => (schema.uri(uri) == name.namespace).then_some(1),
-            Terminal::ElementAny => Some(2),
-            _ => None,
+        let known = self.find(name);
+        let found = self.production(state, |terminal, schema| match terminal {
+            Terminal::Element { name, .. } if Some(name) == known => Found::Best,
+            Terminal::ElementIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
+            Terminal::ElementAny => Found::Fair,
+            _ => Found::No,
         });
         let Some((at, production)) = found else {
             if self.grammar.options.strict {
@@ -284,7 +308,7 @@ impl Encoder {
             let name = self.name(name)?;
             return Ok(self.grammar.global(name));
         };
-        self.code(at, productions.len());
+        self.code(at, self.first_parts());
         self.grammar.top_mut().at = At::Schema(production.next);
         match production.terminal {
             Terminal::Element { name, element } => Ok(self.grammar.declared(name, element)),
@@ -322,11 +346,13 @@ impl Encoder {
     pub(super) fn end_element(&mut self) -> Result<(), Cause> {
         match self.grammar.top().at {
             At::Schema(state) => {
-                let schema = self.grammar.schema.clone();
-                let productions = schema.productions(state);
-                let mut ends = productions.iter();
-                match ends.position(|one| one.terminal == Terminal::End) {
-                    Some(at) => self.code(at, productions.len()),
+                let productions = self.grammar.schema.productions(state);
+                let count = productions.len();
+                let end = productions
+                    .iter()
+                    .rposition(|one| one.terminal == Terminal::End);
+                match end {
+                    Some(at) => self.code(at, count),
                     None if self.has(Second::End) => self.undeclared(Second::End)?,
                     None => {
                         // An empty value is no event of the caller's, but one of the schema.
@@ -372,8 +398,9 @@ impl Encoder {
             return false;
         };
         let productions = self.grammar.schema.productions(state);
-        let mut terminals = productions.iter().map(|one| one.terminal);
-        terminals.any(|terminal| matches!(terminal, Terminal::Characters(_)))
+        // Character data come last.
+        let last = productions.last().map(|last| last.terminal);
+        matches!(last, Some(Terminal::Characters(_)))
     }
 
     // -- character data -----------------------------------------------------------------------
@@ -406,20 +433,24 @@ impl Encoder {
         name: u32,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
-        let schema = self.grammar.schema.clone();
-        let productions = schema.productions(state);
         let mut refused = None;
-        for (at, production) in productions.iter().enumerate() {
+        let productions = self.grammar.schema.productions(state);
+        let count = productions.len();
+        let is_text =
+            |one: &Production| matches!(one.terminal, Terminal::Characters(_) | Terminal::Untyped);
+        // Character data come last.
+        let other = productions.iter().rposition(|one| !is_text(one));
+        for at in other.map_or(0, |at| at + 1)..count {
+            let production = self.grammar.schema.productions(state)[at];
             let datatype = match production.terminal {
                 Terminal::Characters(datatype) => datatype,
-                Terminal::Untyped => NONE,
-                _ => continue,
+                _ => NONE,
             };
             let Some(ready) = self.ready(datatype, value) else {
                 refused = Some(datatype);
                 continue;
             };
-            self.code(at, productions.len());
+            self.code(at, count);
             self.grammar.top_mut().at = At::Schema(production.next);
             return self.put(name, datatype, value, &ready);
         }
@@ -596,11 +627,18 @@ impl Encoder {
     pub(super) fn write(&mut self, name: u32, ready: &Item<'_>) -> Result<(), Cause> {
         match ready {
             Item::One(item) => self.write_item(name, item),
-            Item::List(items) => {
-                self.writer.unsigned(items.len() as u64);
-                items
-                    .iter()
-                    .try_for_each(|item| self.write_item(name, item))
+            Item::List(datatype, text, count) => {
+                self.writer.unsigned(*count);
+                for word in datatype::words(text) {
+                    self.scratch.octets.clear();
+                    let Self {
+                        grammar, scratch, ..
+                    } = self;
+                    let ready = datatype::ready(&*grammar, *datatype, word, scratch);
+                    let ready = ready.ok_or(Cause::Misuse("an item that was ready is not"))?;
+                    self.write_item(name, &ready)?;
+                }
+                Ok(())
             }
             Item::Lexical(datatype) => {
                 let text = core::mem::take(&mut self.scratch.text);
@@ -609,7 +647,6 @@ impl Encoder {
                     None | Some(Item::Lexical(_)) => Err(Cause::Misuse("a value that is none")),
                     Some(ready) => self.write(name, ready),
                 };
-                drop(ready);
                 self.scratch.text = text;
                 written
             }
@@ -629,33 +666,28 @@ impl Encoder {
 
     /// A string by the value partitions (7.3.3).
     pub(super) fn string(&mut self, name: u32, text: &str, set: Option<u32>) -> Result<(), Cause> {
-        match self.values.find(name, text) {
-            Some(Hit::Local { identifier, count }) => {
-                self.writer.unsigned(0);
-                self.writer.bits(identifier, width(u64::from(count)));
-                return Ok(());
-            }
-            Some(Hit::Global { identifier, count }) => {
-                self.writer.unsigned(1);
-                self.writer.bits(identifier, width(u64::from(count)));
-                return Ok(());
-            }
-            None => {}
-        }
-        let length = if text.is_ascii() {
-            text.len()
-        } else {
-            text.chars().count()
+        let length = match text.is_ascii() {
+            true => text.len(),
+            false => text.chars().count(),
         };
-        self.writer.unsigned(length as u64 + 2);
-        match set {
-            None => self.writer.characters(text),
-            Some(set) => {
-                let set = &self.grammar.schema.character_sets[set as usize];
-                restricted(&mut self.writer, set, text);
+        let (first, identifier, count) = match self.values.find_or_add(name, text, length)? {
+            Some(Hit::Local { identifier, count }) => (0, identifier, count),
+            Some(Hit::Global { identifier, count }) => (1, identifier, count),
+            None => {
+                self.writer.unsigned(length as u64 + 2);
+                match set {
+                    None => self.writer.characters(text),
+                    Some(set) => {
+                        let set = &self.grammar.schema.character_sets[set as usize];
+                        restricted(&mut self.writer, set, text);
+                    }
+                }
+                return Ok(());
             }
-        }
-        self.values.add(name, text, length)
+        };
+        self.writer.unsigned(first);
+        self.writer.bits(identifier, width(u64::from(count)));
+        Ok(())
     }
 
     /// A string that goes by no table.
@@ -714,27 +746,12 @@ fn ready_text<'v>(
     }
     match grammar.representation(datatype) {
         Representation::List(item) => {
-            datatype::ready_list(grammar, *item, text, scratch).map(Item::List)
+            let item = *item;
+            let count = datatype::ready_list(grammar, item, text, scratch)?;
+            Some(Item::List(item, text, count))
         }
         _ => datatype::ready(grammar, datatype, text, scratch).map(Item::One),
     }
-}
-
-pub(super) fn is(schema: &Schema, known: u32, name: Name<'_>) -> bool {
-    let uri = schema.names[known as usize].uri;
-    schema.local(known) == name.local && schema.uri(uri) == name.namespace
-}
-
-/// The production of the best rank, the first of them.
-pub(super) fn find_production(
-    _schema: &Schema,
-    productions: &[Production],
-    rank: impl Fn(Terminal) -> Option<u8>,
-) -> Option<(usize, Production)> {
-    let ranked = productions.iter().enumerate();
-    let ranked = ranked.filter_map(|(at, one)| rank(one.terminal).map(|rank| (rank, at, *one)));
-    let best = ranked.min_by_key(|(rank, at, _)| (*rank, *at));
-    best.map(|(_, at, one)| (at, one))
 }
 
 pub(super) fn is_space(value: &Value<'_>) -> bool {

@@ -3,6 +3,7 @@
 mod attributes;
 mod block;
 mod body;
+mod kept;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -18,7 +19,7 @@ use crate::limits::Limits;
 use crate::options::Options;
 use crate::schema::Schema;
 use crate::tables::Values;
-use attributes::Buffered;
+use attributes::Attributes;
 use block::Block;
 use body::Saved;
 
@@ -40,10 +41,8 @@ pub struct Encoder {
     limits: Limits,
     writer: BitWriter,
     scratch: Scratch,
-    /// Attributes of the open start tag.
-    attributes: Vec<Buffered>,
-    text: String,
-    octets: Vec<u8>,
+    attributes: Attributes,
+    /// The prefix of the open start tag.
     lexical: String,
     block: Block,
     /// Prefixes in scope: depth, prefix, namespace.
@@ -62,9 +61,7 @@ impl Encoder {
             limits: Limits::default(),
             writer: BitWriter::new(Packing::Bits),
             scratch: Scratch::default(),
-            attributes: Vec::new(),
-            text: String::new(),
-            octets: Vec::new(),
+            attributes: Attributes::default(),
             lexical: String::new(),
             block: Block::default(),
             scope: Vec::new(),
@@ -131,8 +128,6 @@ impl Encoder {
         self.scope.clear();
         self.saved.clear();
         self.attributes.clear();
-        self.text.clear();
-        self.octets.clear();
         self.block.reset();
         if options.channels() {
             self.block.out.extend_from_slice(writer.finish());
@@ -185,6 +180,24 @@ impl<'e> Writing<'e> {
         };
         self.failed = Some(error.clone());
         error
+    }
+
+    /// Hands over the bytes that are final, so that a long stream is never in memory as a whole; none
+    /// when there are none yet. Then [`Writing::finish`] gives only those behind them.
+    pub fn drain(&mut self, take: impl FnOnce(&[u8])) {
+        let Encoder {
+            grammar,
+            writer,
+            block,
+            ..
+        } = &mut *self.encoder;
+        if grammar.options.channels() {
+            take(&block.out);
+            block.out.clear();
+        } else {
+            take(writer.whole());
+            writer.drained();
+        }
     }
 
     /// The whole stream, once the document has ended.

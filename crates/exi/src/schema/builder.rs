@@ -559,6 +559,7 @@ impl Builder {
             index: Vec::new(),
             elements: Vec::new(),
             global_elements: Vec::new(),
+            global_codes: vec![NONE; self.elements.len()],
             fragment_elements: Vec::new(),
             types: core::mem::take(&mut self.types),
             element_fragment,
@@ -590,6 +591,7 @@ impl Builder {
         for at in global {
             let name = schema.elements[at].name;
             schema.names[name as usize].element = at as u32;
+            schema.global_codes[at] = schema.global_elements.len() as u32;
             schema.global_elements.push(at as u32);
         }
         for (name, element) in &fragment_elements {

@@ -188,6 +188,8 @@ pub struct Schema {
     pub(crate) elements: Vec<Element>,
     /// Global declarations by local name, then namespace (8.5.1).
     pub(crate) global_elements: Vec<u32>,
+    /// The place of each element declaration among the global ones.
+    pub(crate) global_codes: Vec<u32>,
     /// All names of elements, likewise, each with its declaration if that is the only one (8.5.2).
     pub(crate) fragment_elements: Vec<(u32, u32)>,
     pub(crate) types: Vec<Type>,
@@ -274,6 +276,12 @@ impl Schema {
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// The event code of a global element (8.5.1).
+    pub(crate) fn global_code(&self, element: u32) -> usize {
+        let code = self.global_codes.get(element as usize);
+        code.map_or(NONE, |code| *code) as usize
     }
 
     pub(crate) fn productions(&self, state: u32) -> &[Production] {
