@@ -98,7 +98,7 @@ pub(crate) fn ready<'a>(
             Some(value) => Some(Ready::Decimal(value)),
             None => large_decimal(text, scratch),
         },
-        Representation::Float => Float::parse(text).map(Ready::Float),
+        Representation::Float => Float::parse(text).map(|value| Ready::Float(value.normalized())),
         Representation::DateTime(kind) => match DateTime::parse(*kind, text) {
             Some(value) => Some(Ready::DateTime(value)),
             None => fine_date_time(*kind, text, scratch),
@@ -329,14 +329,22 @@ fn enumerated<'a>(
     }
     // Equal values may be written differently.
     let start = scratch.octets.len();
-    let wanted = ready(schema, base, text, scratch)?;
+    let wanted = by_value(ready(schema, base, text, scratch)?);
     let wanted_octets = scratch.octets.split_off(start);
     let same = values.iter().position(|value| {
         let other = ready(schema, base, value, scratch);
         let octets = scratch.octets.split_off(start);
-        other == Some(wanted) && octets == wanted_octets
+        other.map(by_value) == Some(wanted) && octets == wanted_octets
     });
     same.map(found)
+}
+
+/// Times that are the same point of time are the same.
+fn by_value(item: Ready<'_>) -> Ready<'_> {
+    match item {
+        Ready::DateTime(value) => Ready::DateTime(value.to_utc()),
+        item => item,
+    }
 }
 
 /// Writes all but what goes by the string table; that is for the caller.

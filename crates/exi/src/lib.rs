@@ -38,7 +38,7 @@ mod value;
 
 pub use bits::Source;
 pub use decoder::{Decoder, Reading};
-pub use encoder::{Encoder, HeaderOptions, Writing};
+pub use encoder::{Canonical, Encoder, HeaderOptions, Writing};
 pub use error::{Cause, Error};
 pub use event::{Event, Name};
 pub use header::Header;

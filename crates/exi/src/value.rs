@@ -369,6 +369,16 @@ fn literal(text: &mut &str, literal: &str) -> Option<()> {
     Some(())
 }
 
+fn days_of_month(year: i64, month: u8) -> u8 {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
 impl DateTime {
     /// Reads the lexical form of a member of the family, as far as the fraction of its second has at
     /// most 19 digits.
@@ -399,6 +409,64 @@ impl DateTime {
         }
         value.zone_minutes = Self::parse_zone(&mut rest)?;
         rest.is_empty().then_some(value)
+    }
+
+    /// The same point of time in Coordinated Universal Time, for a time or date and time with a time
+    /// zone; others as they are but for hour 24, which is hour 0 of the next day.
+    #[must_use]
+    pub fn to_utc(mut self) -> Self {
+        let Some(zone) = self.zone_minutes.filter(|_| self.kind.has_time()) else {
+            return self.without_hour_24();
+        };
+        self.zone_minutes = Some(0);
+        let minutes = i32::from(self.hour) * 60 + i32::from(self.minute) - i32::from(zone);
+        let of_day = minutes.rem_euclid(24 * 60);
+        // Both are below 60.
+        (self.hour, self.minute) = ((of_day / 60) as u8, (of_day % 60) as u8);
+        if self.kind == DateTimeKind::DateTime {
+            match minutes.div_euclid(24 * 60) {
+                days if days > 0 => self.next_day(),
+                days if days < 0 => self.previous_day(),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    /// Hour 24 is hour 0 of the next day.
+    pub(crate) fn without_hour_24(mut self) -> Self {
+        if self.hour == 24 {
+            self.hour = 0;
+            if self.kind == DateTimeKind::DateTime {
+                self.next_day();
+            }
+        }
+        self
+    }
+
+    fn next_day(&mut self) {
+        self.day += 1;
+        if self.day > days_of_month(self.year, self.month) {
+            self.day = 1;
+            self.month += 1;
+        }
+        if self.month > 12 {
+            self.month = 1;
+            self.year += 1;
+        }
+    }
+
+    fn previous_day(&mut self) {
+        if self.day > 1 {
+            self.day -= 1;
+            return;
+        }
+        self.month -= 1;
+        if self.month == 0 {
+            self.month = 12;
+            self.year -= 1;
+        }
+        self.day = days_of_month(self.year, self.month);
     }
 
     pub(crate) const fn empty(kind: DateTimeKind) -> Self {

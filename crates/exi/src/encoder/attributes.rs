@@ -78,7 +78,9 @@ impl Encoder {
             () if name.is_xsi("nil") => 1,
             () => 2,
         };
-        let sorted = self.grammar.schema.informed;
+        // Built-in grammars take them in any order.
+        let of_schema = matches!(self.grammar.top().at, At::Schema(_));
+        let sorted = of_schema || self.canonical.is_some();
         let Attributes { list, keeper } = &mut attributes;
         if list.len() > 1 {
             list.sort_unstable_by(|one, other| {

@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString};
 
 use super::Encoder;
+use super::canonical::normalized;
 use crate::bits::{BitWriter, width};
 use crate::datatype::{self, Ready, Representations};
 use crate::error::Cause;
@@ -658,6 +659,8 @@ impl Encoder {
             Ready::Text(text) => self.string(name, text, None),
             Ready::Restricted(set, text) => self.string(name, text, Some(*set)),
             item => {
+                let one = self.canonical.map(|canonical| normalized(*item, canonical));
+                let item = one.as_ref().unwrap_or(item);
                 datatype::write(&mut self.writer, item, &self.scratch);
                 Ok(())
             }

@@ -3,6 +3,7 @@
 mod attributes;
 mod block;
 mod body;
+mod canonical;
 mod kept;
 
 use alloc::string::String;
@@ -22,6 +23,7 @@ use crate::tables::Values;
 use attributes::Attributes;
 use block::Block;
 use body::Saved;
+pub use canonical::Canonical;
 
 /// What the header of a stream says (5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +50,9 @@ pub struct Encoder {
     /// Prefixes in scope: depth, prefix, namespace.
     scope: Vec<(usize, String, String)>,
     saved: Vec<Saved>,
+    /// Set for canonical streams.
+    canonical: Option<Canonical>,
+    waiting: canonical::Waiting,
     header: Option<alloc::boxed::Box<Encoder>>,
 }
 
@@ -66,6 +71,8 @@ impl Encoder {
             block: Block::default(),
             scope: Vec::new(),
             saved: Vec::new(),
+            canonical: None,
+            waiting: canonical::Waiting::default(),
             header: None,
         }
     }
@@ -129,6 +136,8 @@ impl Encoder {
         self.saved.clear();
         self.attributes.clear();
         self.block.reset();
+        self.canonical = None;
+        self.waiting.clear();
         if options.channels() {
             self.block.out.extend_from_slice(writer.finish());
             writer.clear(Packing::Bytes);
@@ -168,8 +177,15 @@ impl<'e> Writing<'e> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let taken = self.encoder.take(event);
+        let taken = match self.encoder.canonical {
+            Some(_) => self.encoder.take_canonical(event),
+            None => self.encoder.take(event),
+        };
         taken.map_err(|cause| self.fail(cause))
+    }
+
+    fn canonical(&mut self, canonical: Canonical) {
+        self.encoder.canonical = Some(canonical);
     }
 
     fn fail(&mut self, cause: Cause) -> Error {

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 
 use super::{
     Datatype, Element, NONE, Named, Production, Representation, Schema, Shape, Span, State,
-    Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, XML_NAMESPACE, XSD_NAMESPACE,
-    XSI_NAMESPACE, hash,
+    Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, WhiteSpace, XML_NAMESPACE,
+    XSD_NAMESPACE, XSI_NAMESPACE, hash,
 };
 use crate::value::DateTimeKind;
 
@@ -164,6 +164,8 @@ pub(crate) struct Builder {
     all_attributes: BTreeMap<Expanded, u32>,
     states: Vec<Normalized>,
     pub(crate) datatypes: Vec<(Representation, Option<Expanded>, u32)>,
+    /// For each datatype.
+    white_space: Vec<WhiteSpace>,
     character_sets: Vec<Box<[char]>>,
     /// Datatypes of the built-in simple types by name.
     simple: BTreeMap<&'static str, u32>,
@@ -181,6 +183,7 @@ impl Builder {
             all_attributes: BTreeMap::new(),
             states: Vec::new(),
             datatypes: Vec::new(),
+            white_space: Vec::new(),
             character_sets: crate::representation::lexical_sets(),
             simple: BTreeMap::new(),
         };
@@ -203,6 +206,14 @@ impl Builder {
                 let representation = built_in_representation(name);
                 let expanded = (XSD_NAMESPACE.into(), (*name).into());
                 let datatype = self.datatype(representation, Some(expanded), NONE);
+                self.set_white_space(
+                    datatype,
+                    match *name {
+                        "string" | "anySimpleType" => WhiteSpace::Preserve,
+                        "normalizedString" => WhiteSpace::Replace,
+                        _ => WhiteSpace::Collapse,
+                    },
+                );
                 self.simple.insert(name, datatype);
             }
         }
@@ -276,8 +287,15 @@ impl Builder {
         name: Option<Expanded>,
         base: u32,
     ) -> u32 {
+        let inherited = self.white_space.get(base as usize).copied();
+        self.white_space.push(inherited.unwrap_or_default());
         self.datatypes.push((representation, name, base));
         self.datatypes.len() as u32 - 1
+    }
+
+    /// Says what becomes of white space in values of a datatype.
+    pub(crate) fn set_white_space(&mut self, datatype: u32, white_space: WhiteSpace) {
+        self.white_space[datatype as usize] = white_space;
     }
 
     /// The datatype of a built-in simple type.
@@ -606,11 +624,15 @@ impl Builder {
             let name = name_of(&schema, name);
             schema.names[name as usize].type_ = *type_;
         }
-        for (representation, name, base) in core::mem::take(&mut self.datatypes) {
+        let datatypes = core::mem::take(&mut self.datatypes);
+        for ((representation, name, base), white_space) in
+            datatypes.into_iter().zip(&self.white_space)
+        {
             schema.datatypes.push(Datatype {
                 representation,
                 name: name.map_or(NONE, |name| name_of(&schema, &name)),
                 base,
+                white_space: *white_space,
             });
         }
         self.finish_states(&mut schema);

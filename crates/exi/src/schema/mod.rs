@@ -162,6 +162,17 @@ pub(crate) enum Representation {
     },
 }
 
+/// What becomes of white space in a value (XML Schema Part 2, 4.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum WhiteSpace {
+    #[default]
+    Preserve,
+    /// Each character of it is a space.
+    Replace,
+    /// Words are separated by one space.
+    Collapse,
+}
+
 /// A simple type's representation and descent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Datatype {
@@ -170,6 +181,7 @@ pub(crate) struct Datatype {
     pub(crate) name: u32,
     /// What it restricts.
     pub(crate) base: u32,
+    pub(crate) white_space: WhiteSpace,
 }
 
 /// A compiled schema: immutable, and shared between threads. It holds the names that the string tables

@@ -21,7 +21,7 @@ pub(crate) use read::read_at;
 pub use read::{Entities, TextLimits, read, read_with};
 pub use write::Writer;
 
-use crate::{Decoder, Encoder, HeaderOptions, Options};
+use crate::{Canonical, Decoder, Encoder, HeaderOptions, Options};
 
 /// Why text and stream do not become each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +51,23 @@ pub fn encode<'e>(
     document: &[u8],
 ) -> Result<&'e [u8], Error> {
     let mut writing = encoder.begin_with(options, header)?;
+    read(document, options, TextLimits::default(), &mut |event| {
+        writing.event(event).map_err(Error::Exi)
+    })?;
+    Ok(writing.finish()?)
+}
+
+/// Encodes a document of text XML as a canonical stream.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_canonical<'e>(
+    encoder: &'e mut Encoder,
+    options: &Options,
+    canonical: Canonical,
+    document: &[u8],
+) -> Result<&'e [u8], Error> {
+    let mut writing = encoder.begin_canonical(options, canonical)?;
     read(document, options, TextLimits::default(), &mut |event| {
         writing.event(event).map_err(Error::Exi)
     })?;

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chappe_exi::{
-    Alignment, Decoder, Encoder, Event, HeaderOptions, Name, Options, QName, Representation,
-    Schema, SchemaId, Value, XsdSource, text,
+    Alignment, Canonical, Decoder, Encoder, Event, HeaderOptions, Name, Options, QName,
+    Representation, Schema, SchemaId, Value, XsdSource, text,
 };
+
+use miniz_oxide::inflate::stream::{InflateState, inflate};
+use miniz_oxide::{DataFormat, MZFlush, MZStatus};
 
 use crate::infoset::{self, Item};
 
@@ -35,12 +38,15 @@ pub(crate) struct Case {
     header: HeaderOptions,
     schema: Option<String>,
     suite: PathBuf,
+    /// The stream is canonical.
+    canonical: Option<Canonical>,
 }
 
 impl Case {
-    pub(crate) fn of(suite: &Path, stream: &Path) -> Self {
+    /// A stream of that folder, where all are canonical or none.
+    pub(crate) fn of(suite: &Path, folder: &str, canonical: bool, stream: &Path) -> Self {
         let relative = stream
-            .strip_prefix(suite.join("encodings/Canon"))
+            .strip_prefix(suite.join(folder))
             .expect("it is in there");
         let relative = relative.to_string_lossy().into_owned();
         let (name, rest) = relative.split_once(".exi").expect("it is a stream");
@@ -66,13 +72,16 @@ impl Case {
         options.value_partition_capacity = part(3).parse().ok();
         options.value_max_length = part(4).parse().ok();
         options.block_size = part(5).parse().unwrap_or(Options::BLOCK_SIZE);
-        let informed = flags.contains('i') || !part(6).is_empty();
+        // Names of canonical streams have a place for the profile, too.
+        let at = if canonical { 7 } else { 6 };
+        let informed = flags.contains('i') || !part(at).is_empty();
         let schema = informed.then(|| {
-            part(6)
+            part(at)
                 .replace('@', "/")
                 .replace("builtinGrammar", "builtInGrammar")
+                .replace("contentHandling.xsd", "ContentHandling.xsd")
         });
-        for entry in parts.get(7..).unwrap_or_default() {
+        for entry in parts.get(at + 1..).unwrap_or_default() {
             let (datatype, representation) = entry.split_once('-').expect("a pair of types");
             let name = |namespace: &str, local: &str| QName {
                 namespace: namespace.into(),
@@ -101,6 +110,10 @@ impl Case {
             },
             schema,
             suite: suite.to_owned(),
+            canonical: canonical.then(|| Canonical {
+                omit_options_document: !flags.contains('s'),
+                utc_time: flags.contains('u'),
+            }),
         }
     }
 
@@ -115,6 +128,12 @@ impl Case {
         let stream = std::fs::read(&self.stream).expect("the suite can be read");
         let source = std::fs::read(&self.source).expect("every stream has its source");
         let source = as_encoded(&self.source, source);
+        if self.canonical.is_some() {
+            return vec![("decoded", outcome(self.canonical_again(&schema, &stream)))]
+                .into_iter()
+                .chain(self.encode(&schema, &source, &stream))
+                .collect();
+        }
         let mut wanted: Vec<Item> = Vec::new();
         let read = self.read(&source, &mut |event| {
             wanted.push(Item::of(&event));
@@ -132,41 +151,73 @@ impl Case {
                 "round trip",
                 outcome(self.round_trip(&schema, &source, &wanted)),
             ));
-            outcomes.push((
-                "same bytes",
-                outcome(self.encode(&schema, &source, &stream)),
-            ));
+            outcomes.extend(self.encode(&schema, &source, &stream));
         }
         outcomes
     }
 
     /// The events of the source, as the suite's own framework makes them: without white space around
-    /// texts, and with the marks of self-contained elements.
+    /// texts, namespace declarations last first, an internal subset by its declarations, and with the
+    /// marks of self-contained elements.
     fn read(&self, source: &[u8], take: &mut Take<'_>) -> Result<(), text::Error> {
         let folder = self.source.parent();
         let mut external = |system: &str| std::fs::read(folder?.join(system)).ok();
-        let limits = Default::default();
-        // All in the suite are of that name.
-        let contained = |name: &Name<'_>| name.namespace == "urn:foo" && name.local == "ANY";
-        text::read_with(
-            source,
-            &self.options,
-            limits,
-            &mut external,
-            &mut |event| match event {
-                Event::StartElement(name) if self.options.self_contained && contained(&name) => {
-                    take(event)?;
-                    take(Event::SelfContained)
+        let mut declared: Vec<(String, String, bool)> = Vec::new();
+        let take = &mut |event: Event<'_>| match event {
+            _ if self.canonical.is_some() => take(event),
+            Event::Namespace {
+                prefix,
+                namespace,
+                of_element,
+            } => {
+                declared.push((prefix.to_owned(), namespace.to_owned(), of_element));
+                Ok(())
+            }
+            event => {
+                while let Some((prefix, namespace, of_element)) = declared.pop() {
+                    take(Event::Namespace {
+                        prefix: &prefix,
+                        namespace: &namespace,
+                        of_element,
+                    })?;
                 }
-                event => trimmed(event).map_or(Ok(()), &mut *take),
-            },
-        )
+                self.made_up(event, take)
+            }
+        };
+        let limits = Default::default();
+        text::read_with(source, &self.options, limits, &mut external, take)
+    }
+
+    fn made_up(&self, event: Event<'_>, take: &mut Take<'_>) -> Result<(), text::Error> {
+        // All self-contained elements of the suite are of that name.
+        let contained = |name: &Name<'_>| name.namespace == "urn:foo" && name.local == "ANY";
+        match event {
+            Event::StartElement(name) if self.options.self_contained && contained(&name) => {
+                take(event)?;
+                take(Event::SelfContained)
+            }
+            Event::DocType {
+                name,
+                public,
+                system,
+                text,
+            } => take(Event::DocType {
+                name,
+                public,
+                system,
+                text: &infoset::subset(text),
+            }),
+            event => trimmed(event).map_or(Ok(()), take),
+        }
     }
 
     fn decode(&self, schema: &Arc<Schema>, stream: &[u8], wanted: &[Item]) -> Result<(), String> {
         let schema = match (self.header.options, &self.schema) {
             // The stream names its schema as it likes.
-            (true, Some(_)) => Arc::new(Schema::clone(schema).with_id(&named(stream, schema))),
+            (true, Some(_)) => match named(stream, schema) {
+                SchemaId::Named(id) => Arc::new(Schema::clone(schema).with_id(&id)),
+                _ => schema.clone(),
+            },
             _ => schema.clone(),
         };
         let mut decoder = Decoder::new(schema);
@@ -185,6 +236,31 @@ impl Case {
         infoset::compare(wanted, &found, &options)
     }
 
+    /// A canonical stream that is decoded and encoded again is the same.
+    fn canonical_again(&self, schema: &Arc<Schema>, stream: &[u8]) -> Result<(), String> {
+        let mut encoder = Encoder::new(schema.clone());
+        let schema_id = named(stream, schema);
+        let schema = match &schema_id {
+            SchemaId::Named(id) => Arc::new(Schema::clone(schema).with_id(id)),
+            _ => schema.clone(),
+        };
+        let options = Options {
+            schema_id,
+            ..self.options.clone()
+        };
+        let canonical = self.canonical.unwrap_or_default();
+        let writing = encoder.begin_canonical(&options, canonical);
+        let mut writing = writing.map_err(|error| error.to_string())?;
+        let mut decoder = Decoder::new(schema);
+        let reading = decoder.begin(stream, Some(&options.canonical()));
+        let mut reading = reading.map_err(|error| error.to_string())?;
+        while let Some(event) = reading.next_event().map_err(|error| error.to_string())? {
+            writing.event(event).map_err(|error| error.to_string())?;
+        }
+        let made = writing.finish().map_err(|error| error.to_string())?;
+        same_bytes(made, stream)
+    }
+
     fn round_trip(
         &self,
         schema: &Arc<Schema>,
@@ -192,7 +268,12 @@ impl Case {
         wanted: &[Item],
     ) -> Result<(), String> {
         let mut encoder = Encoder::new(schema.clone());
-        let stream = self.made(&mut encoder, HeaderOptions::default(), source)?;
+        let stream = self.made(
+            &mut encoder,
+            &self.options,
+            HeaderOptions::default(),
+            source,
+        )?;
         let mut decoder = Decoder::new(schema.clone());
         let mut reading = decoder
             .begin(&stream, Some(&self.options))
@@ -207,10 +288,14 @@ impl Case {
     fn made(
         &self,
         encoder: &mut Encoder,
+        options: &Options,
         header: HeaderOptions,
         source: &[u8],
     ) -> Result<Vec<u8>, String> {
-        let writing = encoder.begin_with(&self.options, header);
+        let writing = match self.canonical {
+            Some(canonical) => encoder.begin_canonical(options, canonical),
+            None => encoder.begin_with(options, header),
+        };
         let mut writing = writing.map_err(|error| error.to_string())?;
         let written = self.read(source, &mut |event| Ok(writing.event(event)?));
         written.map_err(|error| error.to_string())?;
@@ -220,24 +305,91 @@ impl Case {
             .to_vec())
     }
 
-    fn encode(&self, schema: &Arc<Schema>, source: &[u8], stream: &[u8]) -> Result<(), String> {
-        let mut encoder = Encoder::new(schema.clone());
-        let mut made = self.made(&mut encoder, self.header, source)?;
-        // The reference streams carry preview versions: 1 0000 and 1 0001.
-        let at = if self.header.cookie { 4 } else { 0 };
-        made[at] = made[at] & 0xe0 | stream[at] & 0x1f;
-        if made == stream {
-            return Ok(());
+    /// The options of the stream: those in its header stand above what its name says.
+    fn effective(&self, stream: &[u8], schema: &Arc<Schema>) -> Options {
+        let schema_id = named(stream, schema);
+        let schema = match &schema_id {
+            SchemaId::Named(id) => Arc::new(Schema::clone(schema).with_id(id)),
+            _ => schema.clone(),
+        };
+        let mut decoder = Decoder::new(schema);
+        match decoder.begin(stream, None) {
+            Ok(reading) => reading.options().clone(),
+            Err(_) => Options {
+                schema_id,
+                ..self.options.clone()
+            },
         }
-        let differs = made.iter().zip(stream).take_while(|(a, b)| a == b).count();
-        Err(format!(
-            "{} bytes for {}, differing at {differs}: {:02x?} for {:02x?}",
-            made.len(),
-            stream.len(),
-            &made[differs..made.len().min(differs + 8)],
-            &stream[differs..stream.len().min(differs + 8)],
-        ))
     }
+
+    /// Whether the source becomes the stream: its bytes, and where they are compressed what they
+    /// inflate to, as there are many ways to compress.
+    fn encode(
+        &self,
+        schema: &Arc<Schema>,
+        source: &[u8],
+        stream: &[u8],
+    ) -> Vec<(&'static str, Outcome)> {
+        let mut encoder = Encoder::new(schema.clone());
+        let options = self.effective(stream, schema);
+        let mut made = match self.made(&mut encoder, &options, self.header, source) {
+            Ok(made) => made,
+            Err(error) => return vec![("same bytes", Outcome::Failed(error))],
+        };
+        if self.canonical.is_none() {
+            // The reference streams carry preview versions: 1 0000, 1 0001 and 1 0010.
+            let at = if self.header.cookie { 4 } else { 0 };
+            made[at] = made[at] & 0xe0 | stream[at] & 0x1f;
+        }
+        let mut outcomes = vec![("same bytes", outcome(same_bytes(&made, stream)))];
+        if self.options.compression && self.canonical.is_none() {
+            let inflated = |stream: &[u8]| inflated(stream, &options, schema);
+            let same = inflated(&made)
+                .and_then(|made| inflated(stream).and_then(|stream| same_bytes(&made, &stream)));
+            outcomes.push(("inflated", outcome(same)));
+        }
+        outcomes
+    }
+}
+
+/// The header, and behind it what each compressed stream of the body inflates to.
+fn inflated(stream: &[u8], options: &Options, schema: &Arc<Schema>) -> Result<Vec<u8>, String> {
+    let schema = match &options.schema_id {
+        SchemaId::Named(id) => Arc::new(Schema::clone(schema).with_id(id)),
+        _ => schema.clone(),
+    };
+    let mut decoder = Decoder::new(schema);
+    let reading = decoder.begin(stream, Some(options));
+    let reading = reading.map_err(|error| error.to_string())?;
+    let body = reading.bit_offset().div_ceil(8) as usize;
+    let (header, mut rest) = stream.split_at(body);
+    let mut all = header.to_vec();
+    while !rest.is_empty() {
+        let mut state = InflateState::new(DataFormat::Raw);
+        let mut block = vec![0; 1 << 20];
+        let result = inflate(&mut state, rest, &mut block, MZFlush::Finish);
+        if result.status != Ok(MZStatus::StreamEnd) {
+            return Err("the body does not inflate".into());
+        }
+        rest = &rest[result.bytes_consumed..];
+        all.extend_from_slice(b"|");
+        all.extend_from_slice(&block[..result.bytes_written]);
+    }
+    Ok(all)
+}
+
+fn same_bytes(made: &[u8], stream: &[u8]) -> Result<(), String> {
+    if made == stream {
+        return Ok(());
+    }
+    let differs = made.iter().zip(stream).take_while(|(a, b)| a == b).count();
+    Err(format!(
+        "{} bytes for {}, differing at {differs}: {:02x?} for {:02x?}",
+        made.len(),
+        stream.len(),
+        &made[differs..made.len().min(differs + 8)],
+        &stream[differs..stream.len().min(differs + 8)],
+    ))
 }
 
 /// The source as it was when its streams were made: three have been changed since. Every stream of
@@ -269,18 +421,17 @@ const QNAME_INVALID: &[u8] =
 </root>"#;
 
 /// The schemaId in the header of a stream.
-fn named(stream: &[u8], schema: &Arc<Schema>) -> String {
+fn named(stream: &[u8], schema: &Arc<Schema>) -> SchemaId {
     let mut decoder = Decoder::new(schema.clone());
     match decoder
         .begin(stream, None)
         .map(|reading| reading.options().schema_id.clone())
     {
-        Ok(SchemaId::Named(id)) => id,
+        Ok(id) => id,
         Err(error) => match error.cause {
-            chappe_exi::Cause::Schema { wanted, .. } => wanted,
-            _ => String::new(),
+            chappe_exi::Cause::Schema { wanted, .. } => SchemaId::Named(wanted),
+            _ => SchemaId::Absent,
         },
-        _ => String::new(),
     }
 }
 

@@ -143,7 +143,7 @@ impl Item {
 
 /// An internal subset by what it declares: white space between declarations says nothing, and what
 /// is expanded in the document, internal entities, the information set does not hold.
-fn subset(text: &str) -> String {
+pub(crate) fn subset(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("<!ENTITY ") {
@@ -155,8 +155,8 @@ fn subset(text: &str) -> String {
         rest = after;
     }
     kept.push_str(rest);
-    let words: Vec<&str> = kept.split_whitespace().collect();
-    words.join(" ")
+    let words = kept.split_whitespace();
+    words.flat_map(|word| [word, " "]).collect()
 }
 
 /// Whether a decoded document is its source, in all that the options preserve.

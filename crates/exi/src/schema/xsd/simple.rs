@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::documents::Component;
 use super::{Compiler, XsdError, pattern};
 use crate::schema::builder::Expanded;
-use crate::schema::{Representation, XSD_NAMESPACE};
+use crate::schema::{Representation, WhiteSpace, XSD_NAMESPACE};
 
 /// Integers with no more values are written as n-bit integers (7.1.5).
 const BOUNDED_MAX: i128 = 4096;
@@ -249,6 +249,16 @@ impl Compiler {
             .builder
             .datatype(representation, name.cloned(), base.plain);
         simple.datatype = simple.plain;
+        let white_space = derived.tree.parts().find(|facet| facet.is("whiteSpace"));
+        let white_space = white_space.and_then(|facet| match facet.attribute("value")? {
+            "preserve" => Some(WhiteSpace::Preserve),
+            "replace" => Some(WhiteSpace::Replace),
+            "collapse" => Some(WhiteSpace::Collapse),
+            _ => None,
+        });
+        if let Some(white_space) = white_space {
+            self.builder.set_white_space(simple.plain, white_space);
+        }
         let values: Vec<String> = derived
             .tree
             .parts()
