@@ -16,6 +16,11 @@ pub enum Error {
     /// The signature is not that of this key over these bytes.
     #[error("the signature does not fit the key and the bytes")]
     Signature,
+    /// No secret can be agreed on with this public key.
+    #[error(
+        "no secret can be agreed on with this public key: no point of the curve, or a weak one"
+    )]
+    Agreement,
     /// Not the text of a token.
     #[error("a token is 43 characters of base64url")]
     Token,

@@ -1,8 +1,9 @@
 //! Who somebody is, and whom we may contact on a stranger's word.
 //!
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
-//! openssl reads (RFC 8410); [`CurveSecret`] is the ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`Principal`] is
-//! who asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages.
+//! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is the
+//! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`Principal`] is who
+//! asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages.
 //!
 //! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
 //! are made from bytes the caller gives), certificates.
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod agreement;
 mod curve;
 mod error;
 mod key;
@@ -18,6 +20,7 @@ mod token;
 mod z85;
 
 pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
+pub use agreement::AGREED_BYTES;
 pub use curve::{CURVE_KEY_BYTES, CurvePublic, CurveSecret};
 pub use error::Error;
 pub use key::{Key, PublicKey, SEED_BYTES, id_of};

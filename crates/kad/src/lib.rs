@@ -1,0 +1,109 @@
+//! Kademlia over UDP unicast, and discovery of services on it.
+//!
+//! A network of nodes that finds by key, without a server and without multicast: each node has a
+//! place in a space of 128 bits, which follows from its public key, and knows few others, so chosen
+//! that any place is reached in a few hops. What somebody publishes is kept by the nodes around the
+//! place of its key, for an hour, under the publisher's signature.
+//!
+//! [`Kad`] is a machine by [`chappe_machine`]: one input, then drain the outputs, then read the
+//! deadline. It sees no socket and no clock. Its driver
+//! 1. keeps `boot` on disk, and has synced the new one before the first packet goes out;
+//! 2. gives every datagram as [`Datagram`], and sends those it is given;
+//! 3. says [`Command::TimeOfDay`] where there is a clock, and [`Command::Enter`] with everybody it
+//!    knows: from the configuration, found by multicast, the contacts of the last run.
+//!
+//! ```
+//! use chappe_identity::Key as IdentityKey;
+//! use chappe_kad::{Command, Config, Datagram, Entrance, Event, Kad, Key, NodeKey, Reach, SearchId};
+//! use chappe_machine::{Input, Instant, Output, drain};
+//! use std::time::Duration;
+//!
+//! // Ten nodes of one host, joined by a loop in place of a network.
+//! let node = |number: u8| {
+//!     let reach = Reach { loopback: true, ..Reach::default() };
+//!     let config = Config { reach, ..Config::new(1, [number; 32]) };
+//!     Kad::new(NodeKey::new(IdentityKey::from_seed([number; 32])), config, Instant::ZERO)
+//! };
+//! let mut nodes: Vec<_> = (0..10).map(node).collect();
+//! let address = |index: usize| ([127, 0, 0, 1], 4000 + index as u16).into();
+//! let mut now = Instant::ZERO;
+//! let mut found = Vec::new();
+//! let mut run = |index: usize, command: Command, found: &mut Vec<Vec<u8>>| {
+//!     now = now + Duration::from_millis(1);
+//!     let mut inputs = std::collections::VecDeque::from([(index, Input::Command(command))]);
+//!     while let Some((index, input)) = inputs.pop_front() {
+//!         drain(&mut nodes[index], now, input, |output| match output {
+//!             Output::Transmit(Datagram { address: to, bytes }) => {
+//!                 let datagram = Datagram { address: address(index), bytes };
+//!                 inputs.push_back((usize::from(to.port()) - 4000, Input::Receive(datagram)));
+//!             }
+//!             Output::Event(Event::Found { record, .. }) => found.push(record.value),
+//!             Output::Event(_) => {}
+//!         });
+//!     }
+//! };
+//! for index in 1..10 {
+//!     let entrance = Entrance { address: address(0), public: None };
+//!     run(index, Command::Enter(vec![entrance]), &mut found);
+//! }
+//! let key = Key::of("example", &[b"thermometer"]);
+//! let value = b"in the kitchen".to_vec();
+//! run(3, Command::Publish { slot: 0, keys: vec![key], value }, &mut found);
+//! run(7, Command::Search { search: SearchId(1), key, credit: 64 * 1024 }, &mut found);
+//! assert_eq!(found, [b"in the kitchen".to_vec()]);
+//! ```
+//!
+//! # What is promised
+//!
+//! - Nobody speaks for a key that he has not: packets bear a tag under the secret of the two keys
+//!   ([`Peers`]), records the publisher's signature ([`Record`]). What was said once counts once.
+//! - No address gets more than three times the bytes that came from it, and nothing is stored for
+//!   it, before it has given back a token.
+//! - An attacker does not own a key by placing nodes near it: a record is stored all over the region
+//!   of its key, and searched for in all its parts. What that withstands is measured:
+//!   `docs/kademlia.md`.
+//! - A search gets no more bytes than it granted.
+//! - Whatever arrives, the memory is bounded by the limits of [`Config`].
+//!
+//! What is not done here: no sockets, no names, no confidentiality (what is published is public),
+//! no judgement of publishers. Who publishes under a key is anybody; in a network of members
+//! ([`Membership`]), any member.
+//!
+//! The packets are described at [`message`].
+
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod config;
+mod contact;
+mod cryptography;
+mod error;
+mod gather;
+mod key;
+mod limit;
+pub mod message;
+mod node;
+mod peers;
+mod record;
+pub mod service;
+mod size;
+mod store;
+mod table;
+mod types;
+mod walk;
+
+pub use certificate::{CERTIFICATE_BYTES, Certificate, Membership};
+pub use config::{AMPLIFICATION_MAX, Config};
+pub use contact::{Contact, Reach};
+pub use cryptography::{Cryptography, NodeKey, SECRET_BYTES, SIGNATURE_BYTES, Secret, TAG_BYTES};
+pub use error::{Drop, Error, Misuse};
+pub use key::{KEY_BITS, KEY_BYTES, Key, SALT_LEVELS_MAX, Salt};
+pub use message::{
+    APPLICATION_BYTES_MAX, Body, CONTACTS_MAX, HEAD_BYTES, PACKET_BYTES_MAX, Packet, VERSION,
+};
+pub use node::Kad;
+pub use peers::Peers;
+pub use record::{CLOCK_SLACK_S, LIFETIME_S_MAX, Record, VALUE_BYTES_MAX};
+pub use types::{
+    Command, Counters, Datagram, Entrance, Event, LookupId, Published, SearchId, SearchReport,
+};

@@ -1,0 +1,147 @@
+//! What is stored: a value under a key, signed by who published it, for a limited time.
+//!
+//! A holder keeps the newest of each publisher, key and slot, and never longer than the record's
+//! lifetime after its first arrival: storing the same one again prolongs nothing, so that a record
+//! outlives its publisher by its lifetime at most, whoever goes on storing it. Holders that know the
+//! time of day refuse what has expired by it.
+
+use chappe_identity::PublicKey;
+
+use crate::cryptography::{Cryptography, SIGNATURE_BYTES};
+use crate::message::Reader;
+use crate::{KEY_BYTES, Key};
+
+/// Most bytes of a record's value: with everything around it a record fills one packet.
+pub const VALUE_BYTES_MAX: usize = 900;
+/// Most seconds that a record lives. Reason: what nobody renews within two hours is gone.
+pub const LIFETIME_S_MAX: u32 = 7_200;
+/// Seconds by which clocks of publisher and holder may differ. Reason: devices set by hand.
+pub const CLOCK_SLACK_S: u64 = 600;
+
+/// Bytes of a record apart from its value.
+pub(crate) const RECORD_BYTES: usize = 32 + KEY_BYTES + 2 + 8 + 4 + 8 + 2 + SIGNATURE_BYTES;
+
+/// A signed value under a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Who published it.
+    pub publisher: PublicKey,
+    /// What it is found by, without salt.
+    pub key: Key,
+    /// Tells the publisher's records under one key apart.
+    pub slot: u16,
+    /// The newer of two of the same publisher, key and slot has the higher number.
+    pub sequence: u64,
+    /// How long it is kept after it has arrived, in seconds; [`LIFETIME_S_MAX`] at most.
+    pub lifetime_s: u32,
+    /// When it ends by the publisher's clock, in seconds since 1970 (UTC); 0: it has no clock.
+    pub expires_s: u64,
+    /// What is said; [`VALUE_BYTES_MAX`] at most.
+    pub value: Vec<u8>,
+    /// The publisher's signature over all of it.
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+impl Record {
+    /// Signs a record with the node's own key. A longer value or lifetime is refused by holders.
+    #[must_use]
+    pub fn sign(
+        cryptography: &impl Cryptography,
+        (key, slot): (Key, u16),
+        sequence: u64,
+        (lifetime_s, expires_s): (u32, u64),
+        value: Vec<u8>,
+    ) -> Self {
+        let mut record = Self {
+            publisher: cryptography.public(),
+            key,
+            slot,
+            sequence,
+            lifetime_s,
+            expires_s,
+            value,
+            signature: [0; SIGNATURE_BYTES],
+        };
+        record.signature = cryptography.sign(&record.statement());
+        record
+    }
+
+    /// Whether the publisher signed it.
+    #[must_use]
+    pub fn is_signed(&self, cryptography: &impl Cryptography) -> bool {
+        cryptography.verify(&self.publisher, &self.statement(), &self.signature)
+    }
+
+    /// What tells it apart from others under its key; it also chooses its place when the key is split.
+    #[must_use]
+    pub fn identity(&self) -> Key {
+        identity(&self.publisher, self.slot)
+    }
+
+    /// Bytes in a message.
+    pub(crate) fn wire_bytes(&self) -> usize {
+        RECORD_BYTES + self.value.len()
+    }
+
+    fn statement(&self) -> Vec<u8> {
+        let mut bytes = b"chappe kad record 1".to_vec();
+        self.write_unsigned(&mut bytes);
+        bytes
+    }
+
+    fn write_unsigned(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.publisher.as_bytes());
+        to.extend_from_slice(&self.key.to_bytes());
+        to.extend_from_slice(&self.slot.to_be_bytes());
+        to.extend_from_slice(&self.sequence.to_be_bytes());
+        to.extend_from_slice(&self.lifetime_s.to_be_bytes());
+        to.extend_from_slice(&self.expires_s.to_be_bytes());
+        // A longer one is refused before it is written.
+        to.extend_from_slice(&(self.value.len() as u16).to_be_bytes());
+        to.extend_from_slice(&self.value);
+    }
+
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        self.write_unsigned(to);
+        to.extend_from_slice(&self.signature);
+    }
+
+    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let publisher = PublicKey::new(from.array()?);
+        let key = Key::from_bytes(from.array()?);
+        let slot = u16::from_be_bytes(from.array()?);
+        let sequence = u64::from_be_bytes(from.array()?);
+        let lifetime_s = u32::from_be_bytes(from.array()?);
+        let expires_s = u64::from_be_bytes(from.array()?);
+        let length = usize::from(u16::from_be_bytes(from.array()?));
+        if length > VALUE_BYTES_MAX || !(1..=LIFETIME_S_MAX).contains(&lifetime_s) {
+            return None;
+        }
+        Some(Self {
+            publisher,
+            key,
+            slot,
+            sequence,
+            lifetime_s,
+            expires_s,
+            value: from.take(length)?.to_vec(),
+            signature: from.array()?,
+        })
+    }
+
+    /// Whether it has ended, or ends impossibly late, by a clock that says `unix_s`.
+    #[must_use]
+    pub fn is_out_of_time(&self, unix_s: u64) -> bool {
+        let latest = unix_s.saturating_add(u64::from(self.lifetime_s) + CLOCK_SLACK_S);
+        self.expires_s != 0
+            && (self.expires_s.saturating_add(CLOCK_SLACK_S) < unix_s || self.expires_s > latest)
+    }
+}
+
+/// The identity of a publisher's record in a slot.
+pub(crate) fn identity(publisher: &PublicKey, slot: u16) -> Key {
+    Key::of(
+        "chappe kad record 1",
+        &[publisher.as_bytes(), &slot.to_be_bytes()],
+    )
+}

@@ -1,0 +1,237 @@
+//! One iterative lookup over several paths that share no node.
+//!
+//! Sources: Kademlia (2002), section 2.3; Baumgart, Mies: S/Kademlia (2007), section 4.4 (disjoint
+//! paths). Each path walks towards a point of its own: for a plain lookup that is the target, for a
+//! region a point chosen at random in it, so that who waits nearest to the target meets no path.
+//! A node belongs to the path that heard of it first. A path ends when the nearest it has not asked
+//! are farther from its point than enough that answered.
+
+use std::collections::BTreeSet;
+
+use crate::contact::{PackedAddress, host};
+use crate::{Contact, Key};
+
+/// Most nodes that a lookup remembers. Reason: what honest answers bring on 4 paths, twice.
+const POOL_MAX: usize = 1_024;
+/// Most nodes of one answer that are looked at.
+const ANSWER_MAX: usize = crate::CONTACTS_MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    New,
+    Asked,
+    Answered,
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) place: Key,
+    pub(crate) contact: Contact,
+    pub(crate) state: State,
+    /// How many answers led to it: 1 for one of the own table.
+    pub(crate) hops: u8,
+    path: u8,
+}
+
+#[derive(Debug)]
+struct Path {
+    point: Key,
+    on_the_way: usize,
+    done: bool,
+}
+
+/// The state of a lookup.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    paths: Vec<Path>,
+    pool: Vec<Candidate>,
+    places: BTreeSet<Key>,
+    /// How many near ones of a path must have answered.
+    width: usize,
+    parallel: usize,
+    host_contacts: usize,
+    asked: u32,
+    asks_max: u32,
+    turn: usize,
+}
+
+/// How a lookup goes about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) width: usize,
+    pub(crate) parallel: usize,
+    pub(crate) host_contacts: usize,
+    pub(crate) asks_max: u32,
+}
+
+impl Walk {
+    /// A lookup towards these points, one path each.
+    pub(crate) fn new(points: &[Key], manner: Manner) -> Self {
+        let path = |point: &Key| Path {
+            point: *point,
+            on_the_way: 0,
+            done: false,
+        };
+        Self {
+            paths: points.iter().map(path).collect(),
+            pool: Vec::new(),
+            places: BTreeSet::new(),
+            width: manner.width,
+            parallel: manner.parallel,
+            host_contacts: manner.host_contacts,
+            asked: 0,
+            asks_max: manner.asks_max,
+            turn: 0,
+        }
+    }
+
+    /// The nodes it knows.
+    pub(crate) fn pool(&self) -> &[Candidate] {
+        &self.pool
+    }
+
+    /// How many nodes it asked.
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// Gives a path a node to begin with.
+    pub(crate) fn begin(&mut self, path: usize, place: Key, contact: Contact) {
+        self.hear(path, 1, place, contact);
+    }
+
+    fn hear(&mut self, path: usize, hops: u8, place: Key, contact: Contact) {
+        if self.pool.len() >= POOL_MAX || self.places.contains(&place) {
+            return;
+        }
+        if !contact.address.ip().is_loopback() {
+            let here = host(&PackedAddress::from(contact.address));
+            let same = |it: &&Candidate| host(&PackedAddress::from(it.contact.address)) == here;
+            if self.pool.iter().filter(same).count() >= self.host_contacts {
+                return;
+            }
+        }
+        self.places.insert(place);
+        self.pool.push(Candidate {
+            place,
+            contact,
+            state: State::New,
+            hops,
+            // At most 16 paths.
+            path: path as u8,
+        });
+    }
+
+    /// The next node to ask, and the point to ask for. `None`: wait, or [`Walk::is_done`].
+    pub(crate) fn next(&mut self) -> Option<(Contact, Key)> {
+        let count = self.paths.len();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            if let Some(at) = self.next_of(index) {
+                self.turn = (index + 1) % count;
+                let path = &mut self.paths[index];
+                path.on_the_way += 1;
+                self.asked += 1;
+                let candidate = &mut self.pool[at];
+                candidate.state = State::Asked;
+                return Some((candidate.contact, path.point));
+            }
+        }
+        None
+    }
+
+    fn next_of(&mut self, index: usize) -> Option<usize> {
+        let path = &mut self.paths[index];
+        if path.done || path.on_the_way >= self.parallel {
+            return None;
+        }
+        if self.asked >= self.asks_max {
+            path.done = path.on_the_way == 0;
+            return None;
+        }
+        let point = path.point;
+        let of_path = || {
+            let own = move |(_, it): &(usize, &Candidate)| usize::from(it.path) == index;
+            self.pool.iter().enumerate().filter(own)
+        };
+        let nearest = of_path()
+            .filter(|(_, it)| it.state == State::New)
+            .min_by_key(|(_, it)| it.place.distance(point));
+        let Some((at, nearest)) = nearest else {
+            path.done = path.on_the_way == 0;
+            return None;
+        };
+        let distance = nearest.place.distance(point);
+        let nearer =
+            |it: &Candidate| it.state == State::Answered && it.place.distance(point) < distance;
+        if of_path().filter(|(_, it)| nearer(it)).count() >= self.width {
+            path.done = path.on_the_way == 0;
+            return None;
+        }
+        Some(at)
+    }
+
+    fn answer(&mut self, place: Key, state: State) -> Option<(usize, u8)> {
+        let asked = |it: &&mut Candidate| it.place == place && it.state == State::Asked;
+        let candidate = self.pool.iter_mut().find(asked)?;
+        candidate.state = state;
+        let (path, hops) = (usize::from(candidate.path), candidate.hops);
+        self.paths[path].on_the_way = self.paths[path].on_the_way.saturating_sub(1);
+        Some((path, hops))
+    }
+
+    /// A node that was asked has answered with these.
+    pub(crate) fn answered(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+        if let Some((path, hops)) = self.answer(place, State::Answered) {
+            for (place, contact) in contacts.iter().take(ANSWER_MAX) {
+                self.hear(path, hops.saturating_add(1), *place, *contact);
+            }
+        }
+    }
+
+    /// A node that was asked has not answered.
+    pub(crate) fn failed(&mut self, place: Key) {
+        self.answer(place, State::Failed);
+    }
+
+    /// Whether every path has ended. Ask [`Walk::next`] first.
+    pub(crate) fn is_done(&self) -> bool {
+        self.paths.iter().all(|path| path.done)
+    }
+
+    /// The nodes nearest to `target` that answered, the nearest first.
+    pub(crate) fn closest(&self, target: Key, count: usize) -> Vec<&Candidate> {
+        let answered = |it: &&Candidate| it.state == State::Answered;
+        let mut nearest: Vec<_> = self.pool.iter().filter(answered).collect();
+        nearest.sort_by_key(|it| it.place.distance(target));
+        nearest.truncate(count);
+        nearest
+    }
+
+    /// How many hops the longest way to one of the nearest took.
+    pub(crate) fn hops(&self, target: Key, count: usize) -> u8 {
+        let nearest = self.closest(target, count);
+        nearest.iter().map(|it| it.hops).max().unwrap_or(0)
+    }
+
+    /// What must hold.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let asked = |index: usize| {
+            let of = |it: &&Candidate| usize::from(it.path) == index && it.state == State::Asked;
+            self.pool.iter().filter(of).count()
+        };
+        for (index, path) in self.paths.iter().enumerate() {
+            if asked(index) != path.on_the_way || path.on_the_way > self.parallel {
+                return Err(format!(
+                    "path {index} counts {} on the way",
+                    path.on_the_way
+                ));
+            }
+        }
+        if self.pool.len() > POOL_MAX || self.pool.len() != self.places.len() {
+            return Err("the pool of a lookup is too large".to_owned());
+        }
+        Ok(())
+    }
+}
