@@ -40,6 +40,8 @@ pub(crate) struct Case {
     suite: PathBuf,
     /// The stream is canonical.
     canonical: Option<Canonical>,
+    /// The parts of its name.
+    parts: Vec<String>,
 }
 
 impl Case {
@@ -110,6 +112,7 @@ impl Case {
             },
             schema,
             suite: suite.to_owned(),
+            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             canonical: canonical.then(|| Canonical {
                 omit_options_document: !flags.contains('s'),
                 utc_time: flags.contains('u'),
@@ -118,30 +121,22 @@ impl Case {
     }
 
     pub(crate) fn run(&self, schemas: &mut Schemas) -> Vec<(&'static str, Outcome)> {
-        let schema = match &self.schema {
-            None => Arc::new(Schema::none()),
-            Some(path) => match schemas.get(&self.suite, path) {
-                Ok(schema) => schema,
-                Err(error) => return vec![("schema", Outcome::Failed(error))],
-            },
+        let schema = match self.schema(schemas) {
+            Ok(schema) => schema,
+            Err(error) => return vec![("schema", Outcome::Failed(error))],
         };
         let stream = std::fs::read(&self.stream).expect("the suite can be read");
-        let source = std::fs::read(&self.source).expect("every stream has its source");
-        let source = as_encoded(&self.source, source);
+        let source = self.source();
         if self.canonical.is_some() {
             return vec![("decoded", outcome(self.canonical_again(&schema, &stream)))]
                 .into_iter()
                 .chain(self.encode(&schema, &source, &stream))
                 .collect();
         }
-        let mut wanted: Vec<Item> = Vec::new();
-        let read = self.read(&source, &mut |event| {
-            wanted.push(Item::of(&event));
-            Ok(())
-        });
-        if let Err(error) = read {
-            return vec![("decoded", Outcome::Failed(format!("the source: {error}")))];
-        }
+        let wanted = match self.wanted() {
+            Ok(wanted) => wanted,
+            Err(error) => return vec![("decoded", Outcome::Failed(error))],
+        };
         let mut outcomes = Vec::new();
         let decoded = self.decode(&schema, &stream, &wanted);
         let good = decoded.is_ok();
@@ -234,6 +229,87 @@ impl Case {
             }
         }
         infoset::compare(wanted, &found, &options)
+    }
+
+    /// Our stream of the source, with a header as the name says.
+    pub(crate) fn ours(&self, schemas: &mut Schemas) -> Result<Vec<u8>, String> {
+        let schema = self.schema(schemas)?;
+        let stream = std::fs::read(&self.stream).map_err(|error| error.to_string())?;
+        let options = Options {
+            schema_id: named(&stream, &schema),
+            ..self.options.clone()
+        };
+        let mut encoder = Encoder::new(schema);
+        self.made(&mut encoder, &options, self.header, &self.source())
+    }
+
+    /// A stream of the case as a document, and the options it was read with.
+    pub(crate) fn decoded(
+        &self,
+        schemas: &mut Schemas,
+        stream: &[u8],
+    ) -> Result<(Vec<Item>, Options), String> {
+        let schema = self.schema(schemas)?;
+        let schema = match named(stream, &schema) {
+            SchemaId::Named(id) => Arc::new(Schema::clone(&schema).with_id(&id)),
+            _ => schema,
+        };
+        let mut decoder = Decoder::new(schema);
+        let reading = decoder.begin(stream, Some(&self.options));
+        let mut reading = reading.map_err(|error| error.to_string())?;
+        let options = reading.options().clone();
+        let mut found = Vec::new();
+        while let Some(event) = reading.next_event().map_err(|error| error.to_string())? {
+            found.push(Item::of(&event));
+        }
+        Ok((found, options))
+    }
+
+    /// The document of the source.
+    pub(crate) fn wanted(&self) -> Result<Vec<Item>, String> {
+        let mut wanted = Vec::new();
+        let read = self.read(&self.source(), &mut |event| {
+            wanted.push(Item::of(&event));
+            Ok(())
+        });
+        read.map_err(|error| format!("the source: {error}"))?;
+        Ok(wanted)
+    }
+
+    pub(crate) fn source_path(&self) -> &Path {
+        &self.source
+    }
+
+    /// The source as it was, if it has been changed since.
+    pub(crate) fn changed_source(&self) -> Option<Vec<u8>> {
+        let now = std::fs::read(&self.source).expect("every stream has its source");
+        let then = self.source();
+        (now != then).then_some(then)
+    }
+
+    fn source(&self) -> Vec<u8> {
+        let source = std::fs::read(&self.source).expect("every stream has its source");
+        as_encoded(&self.source, source)
+    }
+
+    /// The options as the foreign program takes them.
+    pub(crate) fn job(&self) -> String {
+        let part = |at: usize| self.parts.get(at).map_or("", String::as_str);
+        let schema = match self.schema.as_deref() {
+            None => "-".to_owned(),
+            Some("") => String::new(),
+            Some(path) => self.suite.join(path).display().to_string(),
+        };
+        let map = self.parts.get(7..).unwrap_or_default().join(" ");
+        let own = [part(1), part(2), part(3), part(4), part(5)].join("\t");
+        format!("{own}\t{schema}\t{map}")
+    }
+
+    fn schema(&self, schemas: &mut Schemas) -> Result<Arc<Schema>, String> {
+        match &self.schema {
+            None => Ok(Arc::new(Schema::none())),
+            Some(path) => schemas.get(&self.suite, path),
+        }
     }
 
     /// A canonical stream that is decoded and encoded again is the same.
@@ -443,7 +519,7 @@ fn outcome(result: Result<(), String>) -> Outcome {
 }
 
 /// A document without white space around its texts, as the suite has them.
-fn trimmed<'v>(event: Event<'v>) -> Option<Event<'v>> {
+pub(crate) fn trimmed<'v>(event: Event<'v>) -> Option<Event<'v>> {
     match event {
         Event::Characters(Value::Text(text)) => match text.trim_matches([' ', '\t', '\n', '\r']) {
             "" => None,

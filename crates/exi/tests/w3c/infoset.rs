@@ -103,6 +103,14 @@ impl Content {
     }
 }
 
+impl Content {
+    /// The same without such characters around it.
+    pub(crate) fn trimmed(mut self, space: &[char]) -> Self {
+        self.lexical = self.lexical.trim_matches(space).to_owned();
+        self
+    }
+}
+
 impl Item {
     pub(crate) fn of(event: &Event<'_>) -> Self {
         match event {

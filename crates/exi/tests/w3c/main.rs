@@ -12,6 +12,7 @@
 
 mod case;
 mod infoset;
+mod peer;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,10 @@ const CANONICAL: [(&str, usize); 2] = [
     ("encodings/canonical/EXIficient", 88),
     ("encodings/canonical/OpenEXI", 88),
 ];
+
+/// Of our streams, how many EXIficient 1.0.7 reads to the same document, and of its own we.
+const READ_BY_EXIFICIENT: usize = 2969;
+const READ_OF_EXIFICIENT: usize = 2921;
 
 /// Unpacks the suite, once, beside the test's other files; none when there is none.
 fn suite() -> Option<PathBuf> {
@@ -168,4 +173,42 @@ fn canonical_streams() {
             assert_eq!(table.sum("same bytes", true), count);
         }
     }
+}
+
+/// The reference streams, and the directory of the foreign program.
+fn peers() -> (Vec<Case>, PathBuf) {
+    let suite = suite().expect("CHAPPE_TESTDATA is set");
+    let work = std::env::var_os("EXI_PEER_WORK").expect("EXI_PEER_WORK is set");
+    let mut streams = Vec::new();
+    files(&suite.join("encodings/Canon"), &mut streams);
+    streams.sort();
+    let case = |stream: &PathBuf| Case::of(&suite, "encodings/Canon", false, stream);
+    (streams.iter().map(case).collect(), work.into())
+}
+
+#[test]
+#[ignore = "check/peers exi runs it"]
+fn exificient_jobs() {
+    let (cases, work) = peers();
+    peer::jobs(&cases, &work);
+}
+
+#[test]
+#[ignore = "check/peers exi runs it"]
+fn exificient_results() {
+    let (cases, work) = peers();
+    let results = peer::results(&cases, &work);
+    results
+        .failures
+        .iter()
+        .for_each(|failure| println!("{failure}"));
+    println!(
+        "of {} streams EXIficient reads {} to the same document; of the {} that it encodes we read {}",
+        cases.len(),
+        results.read_by_them,
+        cases.len() - results.not_encoded,
+        results.read_by_us,
+    );
+    assert!(results.read_by_them >= READ_BY_EXIFICIENT, "a regression");
+    assert!(results.read_by_us >= READ_OF_EXIFICIENT, "a regression");
 }

@@ -1,0 +1,203 @@
+//! The suite beside EXIficient: what it is to do, and what became of it.
+//!
+//! `jobs` encodes every case and writes a list of jobs, one a line, for the Java program in
+//! `check/exi`; `results` reads what that wrote. Every stream of ours must be the same document to it,
+//! and every stream of its own the same document to us.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use chappe_exi::{Event, Name, Value};
+
+use crate::case::{Case, Schemas, trimmed};
+use crate::infoset::{self, Item};
+
+/// Where the streams of a case are.
+struct Place {
+    ours: PathBuf,
+    events: PathBuf,
+    theirs: PathBuf,
+    source: PathBuf,
+}
+
+impl Place {
+    fn of(work: &Path, number: usize) -> Self {
+        Self {
+            ours: work.join(format!("ours-{number}.exi")),
+            events: work.join(format!("events-{number}.txt")),
+            theirs: work.join(format!("theirs-{number}.exi")),
+            source: work.join(format!("source-{number}.xml")),
+        }
+    }
+}
+
+/// Encodes every case and writes the list of jobs.
+pub(crate) fn jobs(cases: &[Case], work: &Path) {
+    let mut schemas = Schemas::default();
+    let mut list = String::new();
+    for (number, case) in cases.iter().enumerate() {
+        let place = Place::of(work, number);
+        let stream = case.ours(&mut schemas).expect("every case encodes");
+        std::fs::write(&place.ours, stream).expect("the work directory can be written");
+        let source = match case.changed_source() {
+            Some(source) => {
+                std::fs::write(&place.source, source).expect("the work directory can be written");
+                place.source
+            }
+            None => case.source_path().to_owned(),
+        };
+        for (what, from, to) in [
+            ("decode", &place.ours, &place.events),
+            ("encode", &source, &place.theirs),
+        ] {
+            let (job, from, to) = (case.job(), from.display(), to.display());
+            // Writing to a string does not fail.
+            let base = case.source_path().display();
+            let _ = writeln!(list, "{what}-{number}\t{what}\t{job}\t{from}\t{to}\t{base}");
+        }
+    }
+    std::fs::write(work.join("jobs"), list).expect("the work directory can be written");
+}
+
+/// How often each direction held, and what did not.
+#[derive(Default)]
+pub(crate) struct Results {
+    pub(crate) read_by_them: usize,
+    pub(crate) read_by_us: usize,
+    /// What EXIficient refused to encode.
+    pub(crate) not_encoded: usize,
+    pub(crate) failures: Vec<String>,
+}
+
+/// Compares what EXIficient made of the jobs.
+pub(crate) fn results(cases: &[Case], work: &Path) -> Results {
+    let said = std::fs::read_to_string(work.join("said")).expect("EXIficient has said something");
+    let said: BTreeMap<&str, &str> = said
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .collect();
+    let mut schemas = Schemas::default();
+    let mut results = Results::default();
+    for (number, case) in cases.iter().enumerate() {
+        let place = Place::of(work, number);
+        let of = |what: &str| match said.get(format!("{what}-{number}").as_str()) {
+            Some(&"ok") => Ok(()),
+            Some(error) => Err((*error).to_owned()),
+            None => Err("nothing".to_owned()),
+        };
+        let read = of("decode").and_then(|()| {
+            let ours = std::fs::read(&place.ours).map_err(|error| error.to_string())?;
+            let (found, options) = case.decoded(&mut schemas, &ours)?;
+            let text = std::fs::read_to_string(&place.events);
+            let wanted = items(&text.map_err(|error| error.to_string())?)?;
+            infoset::compare(&wanted, &without_subset(found), &options)
+        });
+        match read {
+            Ok(()) => results.read_by_them += 1,
+            Err(error) => results
+                .failures
+                .push(format!("they read {}: {error}", case.label)),
+        }
+        if of("encode").is_err() {
+            results.not_encoded += 1;
+            let error = of("encode").err().unwrap_or_default();
+            println!("not encoded by EXIficient: {}: {error}", case.label);
+            continue;
+        }
+        let theirs = std::fs::read(&place.theirs).expect("it was written");
+        let read = case.wanted().and_then(|wanted| {
+            let (found, options) = case.decoded(&mut schemas, &theirs)?;
+            let found = without_space(without_subset(found));
+            infoset::compare(&without_subset(wanted), &found, &options)
+        });
+        match read {
+            Ok(()) => results.read_by_us += 1,
+            Err(error) => results
+                .failures
+                .push(format!("we read {}: {error}", case.label)),
+        }
+    }
+    results
+}
+
+/// SAX has no internal subset.
+fn without_subset(mut items: Vec<Item>) -> Vec<Item> {
+    for item in &mut items {
+        if let Item::DocType { text, .. } = item {
+            text.clear();
+        }
+    }
+    items
+}
+
+/// Texts without white space around them, as those of the sources are.
+fn without_space(items: Vec<Item>) -> Vec<Item> {
+    let space = [' ', '\t', '\n', '\r'];
+    let trimmed = items.into_iter().filter_map(|item| match item {
+        Item::Text(content) => {
+            let content = content.trimmed(&space);
+            (!content.lexical.is_empty()).then_some(Item::Text(content))
+        }
+        item => Some(item),
+    });
+    trimmed.collect()
+}
+
+/// The events that EXIficient wrote.
+fn items(lines: &str) -> Result<Vec<Item>, String> {
+    let mut items = vec![Item::of(&Event::StartDocument)];
+    for line in lines.split('\n').filter(|line| !line.is_empty()) {
+        let fields: Vec<String> = line.split('\t').map(unescaped).collect();
+        let field = |at: usize| fields.get(at).map_or("", String::as_str);
+        let name = || Name {
+            namespace: field(1),
+            local: field(2),
+            prefix: Some(field(3)),
+        };
+        let event = match field(0) {
+            "start" => Event::StartElement(name()),
+            "close" => Event::EndElement,
+            "namespace" => Event::Namespace {
+                prefix: field(1),
+                namespace: field(2),
+                of_element: false,
+            },
+            "attribute" => Event::Attribute(name(), Value::Text(field(4))),
+            "text" => Event::Characters(Value::Text(field(1))),
+            "comment" => Event::Comment(field(1)),
+            "instruction" => Event::ProcessingInstruction {
+                target: field(1),
+                text: field(2),
+            },
+            "doctype" => Event::DocType {
+                name: field(1),
+                public: field(2),
+                system: field(3),
+                text: "",
+            },
+            "entity" => Event::EntityReference(field(1)),
+            "end" => Event::EndDocument,
+            other => return Err(format!("{other:?} is no event")),
+        };
+        items.extend(trimmed(event).map(|event| Item::of(&event)));
+    }
+    Ok(items)
+}
+
+fn unescaped(field: &str) -> String {
+    let mut text = String::new();
+    let mut characters = field.chars();
+    while let Some(character) = characters.next() {
+        text.push(match (character, character == '\\') {
+            (_, true) => match characters.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some('r') => '\r',
+                other => other.unwrap_or('\\'),
+            },
+            (plain, false) => plain,
+        });
+    }
+    text
+}
