@@ -441,6 +441,8 @@ pub(crate) struct Buffers {
     pub(crate) text: String,
     /// Octets of binaries.
     pub(crate) octets: Vec<u8>,
+    /// How many there may be.
+    pub(crate) octets_max: usize,
     /// A list while it is read.
     pub(crate) list: String,
     groups: Vec<u8>,
@@ -468,12 +470,14 @@ pub(crate) enum Found {
 }
 
 /// Reads a value that does not go by the string table.
+#[inline]
 pub(crate) fn read(
     reader: &mut BitReader<'_>,
     representation: &Representation,
     buffers: &mut Buffers,
-) -> Result<Found, Cause> {
-    Ok(match representation {
+    found: &mut Found,
+) -> Result<(), Cause> {
+    *found = match representation {
         Representation::Boolean => Found::Boolean(reader.boolean()?),
         Representation::PatternBoolean => {
             buffers.text.clear();
@@ -483,9 +487,17 @@ pub(crate) fn read(
         }
         Representation::Integer => {
             let negative = reader.boolean()?;
-            read_large(reader, Some(negative), buffers)?
+            match reader.short_unsigned() {
+                // At most 49 bits.
+                Some(value) if negative => Found::Integer(!(value as i64)),
+                Some(value) => Found::Integer(value as i64),
+                None => read_large(reader, Some(negative), buffers)?,
+            }
         }
-        Representation::Unsigned => read_large(reader, None, buffers)?,
+        Representation::Unsigned => match reader.short_unsigned() {
+            Some(value) => Found::Integer(value as i64),
+            None => read_large(reader, None, buffers)?,
+        },
         Representation::Bounded { least, count } => {
             let offset = reader.bits(width(u64::from(*count)))?;
             if offset >= *count {
@@ -506,6 +518,10 @@ pub(crate) fn read(
         Representation::DateTime(kind) => read_date_time(reader, *kind, buffers)?,
         Representation::Base64 | Representation::Hex => {
             let length = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
+            if length > buffers.octets_max {
+                let bound = buffers.octets_max as u64;
+                return Err(Cause::limit("string_characters", bound));
+            }
             buffers.octets.clear();
             reader.octets(length, &mut buffers.octets)?;
             match representation {
@@ -519,7 +535,8 @@ pub(crate) fn read(
         | Representation::Enumeration { .. } => {
             return Err(Cause::OutOfRange("a value of a plain datatype"));
         }
-    })
+    };
+    Ok(())
 }
 
 /// Reads which of the enumerated values it is (7.2).
@@ -552,11 +569,8 @@ fn read_large(
     buffers: &mut Buffers,
 ) -> Result<Found, Cause> {
     let negative = sign == Some(true);
-    let short = reader.short_unsigned();
-    if short.is_none() {
-        read_groups(reader, &mut buffers.groups)?;
-    }
-    if let Some(value) = short.or_else(|| small(&buffers.groups)) {
+    read_groups(reader, &mut buffers.groups)?;
+    if let Some(value) = small(&buffers.groups) {
         return Ok(match i64::try_from(value) {
             Ok(value) => Found::Integer(if negative { !value } else { value }),
             Err(_) if !negative => Found::Unsigned(value),
@@ -577,7 +591,7 @@ fn read_large(
 
 fn read_groups(reader: &mut BitReader<'_>, groups: &mut Vec<u8>) -> Result<(), Cause> {
     groups.clear();
-    reader.unsigned_groups(groups, GROUPS_MAX)
+    Ok(reader.unsigned_groups(groups, GROUPS_MAX)?)
 }
 
 /// The number, if it fits 64 bits.
@@ -663,6 +677,7 @@ fn reversed_digits(buffers: &mut Buffers) {
     buffers.text.extend(digits.chars().rev());
 }
 
+#[inline]
 fn read_float(reader: &mut BitReader<'_>) -> Result<Found, Cause> {
     const RANGE: Cause = Cause::OutOfRange("a float: its mantissa has 64 bits, its exponent 15");
     let mut integer = || -> Result<i64, Cause> {

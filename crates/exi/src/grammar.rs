@@ -44,6 +44,18 @@ pub(crate) struct Frame {
     pub(crate) nil: bool,
 }
 
+/// The first parts of event codes in a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstPart {
+    /// The first of its productions, and how many there are.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    /// One more code leads to the second part.
+    pub(crate) escapes: bool,
+    /// Bits of a code.
+    pub(crate) bits: u32,
+}
+
 /// A production that a built-in grammar has learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learnt {
@@ -290,11 +302,13 @@ impl Grammar {
         });
     }
 
+    #[inline]
     pub(crate) fn top(&self) -> &Frame {
         // The document's frame stays until the stream ends.
         &self.stack[self.stack.len() - 1]
     }
 
+    #[inline]
     pub(crate) fn top_mut(&mut self) -> &mut Frame {
         let last = self.stack.len() - 1;
         &mut self.stack[last]
@@ -320,6 +334,21 @@ impl Grammar {
         }
     }
 
+    /// The first parts of event codes in a state of the schema.
+    #[inline]
+    pub(crate) fn first_part(&self, state: u32) -> FirstPart {
+        let state = &self.schema.states[state as usize];
+        let frame = self.top();
+        // In a strict grammar only xsi:type and xsi:nil have second parts.
+        let escapes = !self.options.strict | (state.shape.entry & (frame.cast | frame.nil));
+        FirstPart {
+            first: state.first,
+            count: state.count,
+            escapes,
+            bits: u32::from(state.widths[usize::from(escapes)]),
+        }
+    }
+
     /// How many attributes by name a state has, with the place of the first.
     pub(crate) fn attributes(&self, state: u32) -> (u32, u32) {
         let state = &self.schema.states[state as usize];
@@ -327,6 +356,7 @@ impl Grammar {
     }
 
     /// Enters an element.
+    #[inline]
     pub(crate) fn enter(&mut self, frame: Frame) -> Result<(), Cause> {
         // The document's own frame is none.
         if self.stack.len() > self.depth_max {
@@ -337,9 +367,10 @@ impl Grammar {
     }
 
     /// The place where an element's own grammar begins: that of its declaration.
+    #[inline]
     pub(crate) fn declared(&self, name: u32, element: u32) -> Frame {
         let (type_, nil) = match self.schema.elements.get(element as usize) {
-            Some(element) => (&self.schema.types[element.type_ as usize], element.nillable),
+            Some(element) => (&element.type_, element.nillable),
             None => (&self.schema.element_fragment, true),
         };
         Frame {

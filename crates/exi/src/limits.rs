@@ -5,7 +5,7 @@
 pub struct Limits {
     /// Open elements. Default 256.
     pub depth: usize,
-    /// Characters of one string. Default 16 Mi.
+    /// Characters of one string, or bytes of one binary value. Default 16 Mi.
     pub string_characters: usize,
     /// Bytes of all strings in the string tables. Default 64 MiB.
     pub table_bytes: usize,

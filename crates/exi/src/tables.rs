@@ -139,6 +139,18 @@ impl Names {
         }
     }
 
+    /// The namespace and the local part of a name.
+    #[inline]
+    pub(crate) fn name<'a>(&'a self, schema: &'a Schema, name: u32) -> (u32, &'a str) {
+        match schema.names.get(name as usize) {
+            Some(known) => (known.uri, schema.span(known.local)),
+            None => {
+                let (uri, span) = self.names[name as usize - schema.names.len()];
+                (uri, piece(&self.text, span))
+            }
+        }
+    }
+
     pub(crate) fn local<'a>(&'a self, schema: &'a Schema, name: u32) -> &'a str {
         match (name as usize).checked_sub(schema.names.len()) {
             None => schema.local(name),
@@ -300,9 +312,9 @@ impl Values {
         (entry != NONE).then_some(entry)
     }
 
-    pub(crate) fn global(&self, identifier: u32) -> Option<&str> {
-        let entry = self.entries.get(identifier as usize)?;
-        Some(piece(&self.text, entry.span))
+    /// The value of an identifier that is known to be one.
+    pub(crate) fn shown(&self, identifier: u32) -> &str {
+        piece(&self.text, self.entries[identifier as usize].span)
     }
 
     /// Whether a value of so many characters enters the table (7.3.3).

@@ -32,6 +32,33 @@ impl<R: std::io::Read> Source for R {
     }
 }
 
+/// Why bits cannot be read. It is small, as it is in the result of each reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Cause::from(*self))]
+pub(crate) enum Broken {
+    Truncated,
+    /// The source has failed; it said why.
+    Source,
+    TooLarge,
+    Needless,
+    TooLong,
+    Character,
+}
+
+impl From<Broken> for Cause {
+    #[cold]
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Truncated => Self::Truncated,
+            Broken::Source => Self::Source(String::new()),
+            Broken::TooLarge => Self::OutOfRange("an unsigned integer of 64 bits"),
+            Broken::Needless => Self::OutOfRange("an unsigned integer without needless octets"),
+            Broken::TooLong => Self::OutOfRange("an unsigned integer of that many octets"),
+            Broken::Character => Self::OutOfRange("a character of XML"),
+        }
+    }
+}
+
 /// Where bytes come from.
 enum Input<'a> {
     Memory(&'a [u8]),
@@ -48,6 +75,8 @@ pub(crate) struct BitReader<'a> {
     /// Bits that were let go of.
     before: u64,
     packing: Packing,
+    /// What the source said when it failed.
+    failure: String,
 }
 
 impl fmt::Debug for BitReader<'_> {
@@ -67,6 +96,7 @@ impl<'a> BitReader<'a> {
             end: bytes.len() as u64 * 8,
             before: 0,
             packing,
+            failure: String::new(),
         }
     }
 
@@ -78,6 +108,7 @@ impl<'a> BitReader<'a> {
             end: 0,
             before: 0,
             packing,
+            failure: String::new(),
         }
     }
 
@@ -118,7 +149,7 @@ impl<'a> BitReader<'a> {
 
     /// Asks the source for more; false when there is none.
     #[cold]
-    pub(crate) fn more(&mut self) -> Result<bool, Cause> {
+    pub(crate) fn more(&mut self) -> Result<bool, Broken> {
         let Input::Source(bytes, filled, source) = &mut self.input else {
             return Ok(false);
         };
@@ -133,18 +164,32 @@ impl<'a> BitReader<'a> {
             bytes.resize(bytes.len().max(*filled + PIECE), 0);
         }
         let room = &mut bytes[*filled..];
-        let given = source.give(room).map_err(Cause::Source)?.min(room.len());
+        let given = match source.give(room) {
+            Ok(given) => given.min(room.len()),
+            Err(failure) => {
+                self.failure = failure;
+                return Err(Broken::Source);
+            }
+        };
         *filled += given;
         self.end = *filled as u64 * 8;
         Ok(given > 0)
     }
 
+    /// The cause, in the source's own words where it was the source.
+    pub(crate) fn explained(&mut self, cause: Cause) -> Cause {
+        match cause {
+            Cause::Source(_) => Cause::Source(core::mem::take(&mut self.failure)),
+            cause => cause,
+        }
+    }
+
     /// Sees to it that so many bits are at hand.
     #[inline]
-    fn need(&mut self, count: u64) -> Result<(), Cause> {
+    fn need(&mut self, count: u64) -> Result<(), Broken> {
         while self.at + count > self.end {
             if !self.more()? {
-                return Err(Cause::Truncated);
+                return Err(Broken::Truncated);
             }
         }
         Ok(())
@@ -152,7 +197,7 @@ impl<'a> BitReader<'a> {
 
     /// The next bits as they are, whatever the packing; `count` is at most 32.
     #[inline]
-    pub(crate) fn raw_bits(&mut self, count: u32) -> Result<u32, Cause> {
+    pub(crate) fn raw_bits(&mut self, count: u32) -> Result<u32, Broken> {
         self.need(u64::from(count))?;
         let word = self.word();
         self.at += u64::from(count);
@@ -173,7 +218,7 @@ impl<'a> BitReader<'a> {
     }
 
     #[inline]
-    pub(crate) fn bits(&mut self, count: u32) -> Result<u32, Cause> {
+    pub(crate) fn bits(&mut self, count: u32) -> Result<u32, Broken> {
         match self.packing {
             Packing::Bits => self.raw_bits(count),
             Packing::Bytes => {
@@ -190,13 +235,13 @@ impl<'a> BitReader<'a> {
     }
 
     #[inline]
-    pub(crate) fn boolean(&mut self) -> Result<bool, Cause> {
+    pub(crate) fn boolean(&mut self) -> Result<bool, Broken> {
         Ok(self.bits(1)? & 1 == 1)
     }
 
     /// An unsigned integer that must fit 64 bits.
     #[inline]
-    pub(crate) fn unsigned(&mut self) -> Result<u64, Cause> {
+    pub(crate) fn unsigned(&mut self) -> Result<u64, Broken> {
         match self.short_unsigned() {
             Some(value) => Ok(value),
             None => self.long_unsigned(),
@@ -222,7 +267,7 @@ impl<'a> BitReader<'a> {
         Some(octets.fold(0, |value, octet| value << 7 | u64::from(*octet)))
     }
 
-    fn long_unsigned(&mut self) -> Result<u64, Cause> {
+    fn long_unsigned(&mut self) -> Result<u64, Broken> {
         let mut value = 0u64;
         let mut shift = 0;
         loop {
@@ -230,12 +275,10 @@ impl<'a> BitReader<'a> {
             let group = u64::from(octet & 0x7f);
             if shift > 63 || (shift == 63 && group > 1) {
                 if group != 0 {
-                    return Err(Cause::OutOfRange("an unsigned integer of 64 bits"));
+                    return Err(Broken::TooLarge);
                 }
                 if shift > 70 {
-                    return Err(Cause::OutOfRange(
-                        "an unsigned integer without needless octets",
-                    ));
+                    return Err(Broken::Needless);
                 }
             } else {
                 value |= group << shift;
@@ -252,11 +295,11 @@ impl<'a> BitReader<'a> {
         &mut self,
         groups: &mut Vec<u8>,
         limit: usize,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), Broken> {
         loop {
             let octet = self.raw_bits(8)?;
             if groups.len() == limit {
-                return Err(Cause::OutOfRange("an unsigned integer of that many octets"));
+                return Err(Broken::TooLong);
             }
             groups.push((octet & 0x7f) as u8);
             if octet & 0x80 == 0 {
@@ -271,9 +314,9 @@ impl<'a> BitReader<'a> {
     }
 
     /// Sees to it that an octet is at hand; of a stream in memory all `count` must be.
-    fn need_octets(&mut self, count: usize) -> Result<usize, Cause> {
+    fn need_octets(&mut self, count: usize) -> Result<usize, Broken> {
         match self.input {
-            Input::Memory(_) if self.at_hand() < count => return Err(Cause::Truncated),
+            Input::Memory(_) if self.at_hand() < count => return Err(Broken::Truncated),
             Input::Memory(_) => {}
             Input::Source(..) => self.need(8)?,
         }
@@ -305,7 +348,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// `count` octets as they are, appended to `octets`.
-    pub(crate) fn octets(&mut self, count: usize, octets: &mut Vec<u8>) -> Result<(), Cause> {
+    pub(crate) fn octets(&mut self, count: usize, octets: &mut Vec<u8>) -> Result<(), Broken> {
         let mut left = count;
         let mut run = [0; RUN];
         while left > 0 {
@@ -326,7 +369,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// `count` characters by their code points, appended to `text`.
-    pub(crate) fn characters(&mut self, count: usize, text: &mut String) -> Result<(), Cause> {
+    pub(crate) fn characters(&mut self, count: usize, text: &mut String) -> Result<(), Broken> {
         let mut left = count;
         let mut run = [0; RUN];
         while left > 0 {
@@ -355,10 +398,10 @@ impl<'a> BitReader<'a> {
         Ok(())
     }
 
-    fn character(&mut self) -> Result<char, Cause> {
+    fn character(&mut self) -> Result<char, Broken> {
         let point = u32::try_from(self.unsigned()?).ok();
         let character = point.and_then(char::from_u32).filter(|c| is_xml_char(*c));
-        character.ok_or(Cause::OutOfRange("a character of XML"))
+        character.ok_or(Broken::Character)
     }
 }
 

@@ -105,14 +105,13 @@ impl Block {
 
 impl Decoder {
     /// Keeps a value that is in the buffers.
-    fn store(&mut self, found: Found) -> Stored {
+    fn store(&mut self) -> Stored {
+        let found = self.found;
         let block = &mut self.block;
         let (text, octets) = (block.text.len(), block.octets.len());
         match found {
             Found::Text | Found::Lexical => block.text.push_str(&self.buffers.text),
-            Found::Table(at) => block
-                .text
-                .push_str(self.values.global(at).unwrap_or_default()),
+            Found::Table(at) => block.text.push_str(self.values.shown(at)),
             Found::Base64 | Found::Hex => block.octets.extend_from_slice(&self.buffers.octets),
             _ => {}
         }
@@ -135,8 +134,8 @@ impl Decoder {
                 self.block.channels.add(name, at);
             }
             // Of the structure: xsi:type and xsi:nil.
-            Slot::Found(found) => {
-                let stored = self.store(found);
+            Slot::Found => {
+                let stored = self.store();
                 self.block.values.push(stored);
                 self.block.datatypes.push(NONE);
             }
@@ -160,9 +159,10 @@ impl Decoder {
     fn structure(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let size = self.grammar.options.block_size;
         while self.block.channels.values() < size {
-            let Some(raw) = self.step(reader, &mut Vec::new())? else {
+            if !self.step(reader, &mut Vec::new())? {
                 break;
-            };
+            }
+            let raw = self.raw;
             if self.block.events.len() as u64 >= self.limits.events {
                 return Err(Cause::limit("events", self.limits.events));
             }
@@ -199,8 +199,8 @@ impl Decoder {
         let mut value = Channels::first(&channel);
         while value != NONE {
             let datatype = self.block.datatypes[value as usize];
-            let found = self.value(reader, channel.name, datatype)?;
-            self.block.values[value as usize] = self.store(found);
+            self.value(reader, channel.name, datatype)?;
+            self.block.values[value as usize] = self.store();
             value = self.block.channels.behind(value);
         }
         Ok(())
@@ -224,17 +224,20 @@ impl Decoder {
 
 impl Reading<'_, '_> {
     /// The next event, from the block at hand or the next one.
-    pub(super) fn next_of_block(&mut self) -> Result<Option<Raw>, Cause> {
+    pub(super) fn next_of_block(&mut self) -> Result<bool, Cause> {
         if self.decoder.block.given == self.decoder.block.events.len() {
             if self.decoder.grammar.top().at == At::Ended {
-                return Ok(None);
+                return Ok(false);
             }
             self.read_block()?;
         }
         let block = &mut self.decoder.block;
-        let raw = block.events.get(block.given).copied();
-        block.given += usize::from(raw.is_some());
-        Ok(raw)
+        let Some(raw) = block.events.get(block.given) else {
+            return Ok(false);
+        };
+        self.decoder.raw = *raw;
+        block.given += 1;
+        Ok(true)
     }
 
     fn read_block(&mut self) -> Result<(), Cause> {

@@ -38,7 +38,8 @@ pub(crate) enum Slot {
         name: u32,
         datatype: u32,
     },
-    Found(Found),
+    /// It is in the decoder.
+    Found,
     QName {
         name: u32,
         prefix: u32,
@@ -54,25 +55,47 @@ pub(crate) struct Saved {
     values: Values,
 }
 
-/// What the tables say of a raw event.
-pub(crate) fn shown<'a>(decoder: &'a Decoder, raw: &Raw) -> Event<'a> {
-    let strings = decoder.event_strings();
-    match *raw {
-        Raw::StartDocument => Event::StartDocument,
-        Raw::EndDocument => Event::EndDocument,
-        Raw::StartElement { name, prefix } => Event::StartElement(named(decoder, name, prefix)),
-        Raw::EndElement => Event::EndElement,
+/// What the tables say of the present event.
+///
+/// Each arm makes the event as a whole, where the caller wants it: an event is large, and one that is
+/// put together from parts is copied.
+#[inline(never)]
+pub(crate) fn shown(decoder: &Decoder) -> Option<Event<'_>> {
+    match decoder.raw {
+        Raw::StartElement { name, prefix } => {
+            Some(Event::StartElement(named(decoder, name, prefix)))
+        }
+        Raw::EndElement => Some(Event::EndElement),
+        Raw::Characters(Slot::Found) => match decoder.found {
+            Found::Text => Some(Event::Characters(Value::Text(&decoder.buffers.text))),
+            Found::Table(at) => Some(Event::Characters(Value::Text(decoder.values.shown(at)))),
+            Found::Integer(value) => Some(Event::Characters(Value::Integer(value))),
+            Found::Float(value) => Some(Event::Characters(Value::Float(value))),
+            Found::Boolean(value) => Some(Event::Characters(Value::Boolean(value))),
+            _ => Some(Event::Characters(value_shown(decoder, Slot::Found))),
+        },
+        Raw::Characters(value) => Some(Event::Characters(value_shown(decoder, value))),
         Raw::Attribute {
             name,
             prefix,
             value,
-        } => Event::Attribute(named(decoder, name, prefix), value_shown(decoder, value)),
+        } => Some(Event::Attribute(
+            named(decoder, name, prefix),
+            value_shown(decoder, value),
+        )),
+        _ => Some(rare(decoder)),
+    }
+}
+
+fn rare(decoder: &Decoder) -> Event<'_> {
+    let strings = decoder.event_strings();
+    match decoder.raw {
+        Raw::StartDocument => Event::StartDocument,
         Raw::Namespace { uri, of_element } => Event::Namespace {
             prefix: strings[0],
             namespace: decoder.grammar.names.uri(&decoder.grammar.schema, uri),
             of_element,
         },
-        Raw::Characters(value) => Event::Characters(value_shown(decoder, value)),
         Raw::Comment => Event::Comment(strings[0]),
         Raw::ProcessingInstruction => Event::ProcessingInstruction {
             target: strings[0],
@@ -86,22 +109,28 @@ pub(crate) fn shown<'a>(decoder: &'a Decoder, raw: &Raw) -> Event<'a> {
         },
         Raw::EntityReference => Event::EntityReference(strings[0]),
         Raw::SelfContained => Event::SelfContained,
+        // The others are not rare.
+        _ => Event::EndDocument,
     }
 }
 
+#[inline(always)]
 fn named(decoder: &Decoder, name: u32, prefix: u32) -> Name<'_> {
     let Grammar { names, schema, .. } = &decoder.grammar;
-    let uri = names.uri_of(schema, name);
+    let (uri, local) = names.name(schema, name);
     Name {
         namespace: names.uri(schema, uri),
-        local: names.local(schema, name),
-        prefix: names.prefix(uri, prefix).filter(|_| prefix != NONE),
+        local,
+        prefix: match prefix {
+            NONE => None,
+            prefix => names.prefix(uri, prefix),
+        },
     }
 }
 
 fn value_shown(decoder: &Decoder, value: Slot) -> Value<'_> {
     match value {
-        Slot::Found(found) => found_shown(found, &decoder.buffers, &decoder.values),
+        Slot::Found => found_shown(&decoder.found, &decoder.buffers, &decoder.values),
         Slot::QName { name, prefix } => {
             let Name {
                 namespace,
@@ -120,8 +149,9 @@ fn value_shown(decoder: &Decoder, value: Slot) -> Value<'_> {
     }
 }
 
-fn found_shown<'a>(found: Found, buffers: &'a Buffers, values: &'a Values) -> Value<'a> {
-    match found {
+#[inline(always)]
+fn found_shown<'a>(found: &Found, buffers: &'a Buffers, values: &'a Values) -> Value<'a> {
+    match *found {
         Found::Boolean(value) => Value::Boolean(value),
         Found::Integer(value) => Value::Integer(value),
         Found::Unsigned(value) => Value::Unsigned(value),
@@ -132,7 +162,7 @@ fn found_shown<'a>(found: Found, buffers: &'a Buffers, values: &'a Values) -> Va
         Found::Hex => Value::Hex(&buffers.octets),
         Found::Text => Value::Text(&buffers.text),
         Found::Lexical => Value::Lexical(&buffers.text),
-        Found::Table(at) => Value::Text(values.global(at).unwrap_or_default()),
+        Found::Table(at) => Value::Text(values.shown(at)),
     }
 }
 
@@ -145,32 +175,41 @@ impl Decoder {
         }
     }
 
-    /// The next event without its value; none behind the end.
+    /// The present event is this one.
+    #[inline]
+    fn give(&mut self, raw: Raw) -> Result<(), Cause> {
+        self.raw = raw;
+        Ok(())
+    }
+
+    /// Reads the next event, without its value, into [`Decoder::raw`]; false behind the end.
     pub(crate) fn step(
         &mut self,
         reader: &mut BitReader<'_>,
         saved: &mut Vec<Saved>,
-    ) -> Result<Option<Raw>, Cause> {
-        let raw = match self.grammar.top().at {
-            At::Ended => return Ok(None),
+    ) -> Result<bool, Cause> {
+        match self.grammar.top().at {
+            At::Ended => return Ok(false),
             At::Document => self.document(reader)?,
             At::DocumentEnd => self.document_end(reader)?,
             At::Fragment => self.fragment(reader)?,
             At::Schema(state) => self.schema_state(reader, state)?,
             At::StartTag(_) | At::Content(_) => self.built_in(reader)?,
-        };
-        match raw {
+        }
+        match self.raw {
             Raw::SelfContained => self.contain(reader, saved)?,
             Raw::EndElement if self.grammar.stack.len() == 1 && !saved.is_empty() => {
                 self.release(reader, saved)?;
+                self.raw = Raw::EndElement;
             }
             _ => {}
         }
-        Ok(Some(raw))
+        Ok(true)
     }
 
     /// Reads the first part of an event code among `count`, and the second ones behind them. None:
     /// it is a second part.
+    #[inline]
     fn code(&self, reader: &mut BitReader<'_>, count: usize) -> Result<Option<usize>, Cause> {
         let all = count + self.grammar.seconds().escapes();
         let code = reader.bits(width(all as u64))?;
@@ -195,7 +234,7 @@ impl Decoder {
         }
     }
 
-    fn document(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn document(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let globals = self.grammar.schema.global_elements.len();
         let Some(code) = self.code(reader, globals + 1)? else {
             return match self.second(reader)? {
@@ -214,11 +253,11 @@ impl Decoder {
         }
     }
 
-    fn document_end(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn document_end(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         match self.code(reader, 1)? {
             Some(_) => {
                 self.grammar.top_mut().at = At::Ended;
-                Ok(Raw::EndDocument)
+                self.give(Raw::EndDocument)
             }
             None => {
                 let second = self.second(reader)?;
@@ -227,7 +266,7 @@ impl Decoder {
         }
     }
 
-    fn fragment(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn fragment(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let schema = self.grammar.schema.clone();
         let roots = match schema.informed {
             true => schema.fragment_elements.len(),
@@ -239,14 +278,14 @@ impl Decoder {
         };
         if code == roots + 1 {
             self.grammar.top_mut().at = At::Ended;
-            return Ok(Raw::EndDocument);
+            return self.give(Raw::EndDocument);
         }
         if code == roots {
-            let raw = self.any_element(reader)?;
-            if let (Raw::StartElement { name, .. }, false) = (raw, schema.informed) {
+            self.any_element(reader)?;
+            if let (Raw::StartElement { name, .. }, false) = (self.raw, schema.informed) {
                 self.grammar.learn_root(name)?;
             }
-            return Ok(raw);
+            return Ok(());
         }
         match schema.informed {
             true => {
@@ -260,17 +299,19 @@ impl Decoder {
         }
     }
 
-    fn schema_state(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<Raw, Cause> {
-        let (first, count) = {
-            let state = &self.grammar.schema.states[state as usize];
-            (state.first as usize, state.count as usize)
-        };
-        let Some(code) = self.code(reader, count)? else {
-            return self.schema_second(reader, state);
-        };
-        let production = self.grammar.schema.productions[first + code];
+    #[inline]
+    fn schema_state(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<(), Cause> {
+        let part = self.grammar.first_part(state);
+        let code = reader.bits(part.bits)?;
+        if code >= part.count {
+            return match code == part.count && part.escapes {
+                true => self.schema_second(reader, state),
+                false => Err(Cause::EventCode(code)),
+            };
+        }
+        let production = self.grammar.schema.productions[(part.first + code) as usize];
         if production.terminal == Terminal::End {
-            return Ok(self.end());
+            return self.end();
         }
         self.grammar.top_mut().at = At::Schema(production.next);
         match production.terminal {
@@ -289,15 +330,15 @@ impl Decoder {
                 self.global(reader, name)
             }
             Terminal::ElementAny => self.any_element(reader),
-            Terminal::Characters(datatype) => Ok(self.characters(datatype)),
-            Terminal::Untyped => Ok(self.characters(NONE)),
-            Terminal::End => Ok(self.end()),
+            Terminal::Characters(datatype) => self.characters(datatype),
+            Terminal::Untyped => self.characters(NONE),
+            Terminal::End => self.end(),
         }
     }
 
-    fn schema_second(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<Raw, Cause> {
+    fn schema_second(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<(), Cause> {
         match self.second(reader)? {
-            Second::End => Ok(self.end()),
+            Second::End => self.end(),
             Second::XsiType => {
                 let name = self.grammar.schema.xsi_type();
                 self.xsi_type(reader, name)
@@ -309,14 +350,14 @@ impl Decoder {
             }
             Second::AttributeUntyped => self.untyped_attribute(reader, state),
             Second::Namespace => self.namespace(reader),
-            Second::SelfContained => Ok(Raw::SelfContained),
+            Second::SelfContained => self.give(Raw::SelfContained),
             Second::ElementAny => {
                 self.grammar.undeclared_content();
                 self.any_element(reader)
             }
             Second::Characters => {
                 self.grammar.undeclared_content();
-                Ok(self.characters(NONE))
+                self.characters(NONE)
             }
             Second::EntityReference => {
                 self.grammar.undeclared_content();
@@ -329,7 +370,7 @@ impl Decoder {
         }
     }
 
-    fn built_in(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn built_in(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let learnt = self.grammar.learnt();
         let count = learnt.len();
         let Some(code) = self.code(reader, count)? else {
@@ -337,10 +378,10 @@ impl Decoder {
         };
         // The newest production has code 0.
         match learnt[count - 1 - code] {
-            Learnt::End => Ok(self.end()),
+            Learnt::End => self.end(),
             Learnt::Characters => {
                 self.grammar.content_begins();
-                Ok(self.characters(NONE))
+                self.characters(NONE)
             }
             Learnt::Element(name) => {
                 self.grammar.content_begins();
@@ -350,11 +391,11 @@ impl Decoder {
         }
     }
 
-    fn built_in_second(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn built_in_second(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         match self.second(reader)? {
             Second::End => {
                 self.grammar.learn(Learnt::End)?;
-                Ok(self.end())
+                self.end()
             }
             Second::AttributeAny => {
                 let name = self.name(reader)?;
@@ -362,7 +403,7 @@ impl Decoder {
                 self.built_in_attribute(reader, name)
             }
             Second::Namespace => self.namespace(reader),
-            Second::SelfContained => Ok(Raw::SelfContained),
+            Second::SelfContained => self.give(Raw::SelfContained),
             Second::ElementAny => {
                 let name = self.name(reader)?;
                 self.grammar.learn(Learnt::Element(name))?;
@@ -372,7 +413,7 @@ impl Decoder {
             Second::Characters => {
                 self.grammar.learn(Learnt::Characters)?;
                 self.grammar.content_begins();
-                Ok(self.characters(NONE))
+                self.characters(NONE)
             }
             Second::EntityReference => {
                 self.grammar.content_begins();
@@ -385,7 +426,7 @@ impl Decoder {
         }
     }
 
-    fn built_in_attribute(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<Raw, Cause> {
+    fn built_in_attribute(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<(), Cause> {
         if is_xsi_type(&self.grammar.schema, name) {
             return self.xsi_type(reader, name);
         }
@@ -393,13 +434,13 @@ impl Decoder {
     }
 
     /// An element ends.
-    fn end(&mut self) -> Raw {
+    fn end(&mut self) -> Result<(), Cause> {
         self.grammar.stack.pop();
         let depth = self.grammar.stack.len();
         while self.scope.last().is_some_and(|(bound, ..)| *bound > depth) {
             self.scope.pop();
         }
-        Raw::EndElement
+        self.give(Raw::EndElement)
     }
 
     /// An element by a declaration; its name is known.
@@ -408,28 +449,28 @@ impl Decoder {
         reader: &mut BitReader<'_>,
         name: u32,
         element: u32,
-    ) -> Result<Raw, Cause> {
+    ) -> Result<(), Cause> {
         let frame = self.grammar.declared(name, element);
         self.start(reader, frame)
     }
 
     /// An element whose name is known, by its global grammar.
-    fn global(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<Raw, Cause> {
+    fn global(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<(), Cause> {
         let frame = self.grammar.global(name);
         self.start(reader, frame)
     }
 
     /// An element of any name.
-    fn any_element(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn any_element(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let name = self.name(reader)?;
         self.global(reader, name)
     }
 
-    fn start(&mut self, reader: &mut BitReader<'_>, frame: Frame) -> Result<Raw, Cause> {
+    fn start(&mut self, reader: &mut BitReader<'_>, frame: Frame) -> Result<(), Cause> {
         let name = frame.name;
         let prefix = self.prefix(reader, name)?;
         self.grammar.enter(frame)?;
-        Ok(Raw::StartElement { name, prefix })
+        self.give(Raw::StartElement { name, prefix })
     }
 
     fn attribute(
@@ -437,10 +478,10 @@ impl Decoder {
         reader: &mut BitReader<'_>,
         name: u32,
         datatype: u32,
-    ) -> Result<Raw, Cause> {
+    ) -> Result<(), Cause> {
         let prefix = self.prefix(reader, name)?;
         let value = Slot::Pending { name, datatype };
-        Ok(Raw::Attribute {
+        self.give(Raw::Attribute {
             name,
             prefix,
             value,
@@ -448,12 +489,12 @@ impl Decoder {
     }
 
     /// An attribute by a wildcard: of the type of its global declaration, if there is one.
-    fn any_attribute(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<Raw, Cause> {
+    fn any_attribute(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<(), Cause> {
         let datatype = self.grammar.global_attribute(name).unwrap_or(NONE);
         self.attribute(reader, name, datatype)
     }
 
-    fn untyped_attribute(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<Raw, Cause> {
+    fn untyped_attribute(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<(), Cause> {
         let (first, count) = self.grammar.attributes(state);
         let code = reader.bits(width(u64::from(count) + 1))?;
         if code > count {
@@ -471,20 +512,20 @@ impl Decoder {
         }
     }
 
-    fn characters(&self, datatype: u32) -> Raw {
+    fn characters(&mut self, datatype: u32) -> Result<(), Cause> {
         let name = self.grammar.top().name;
-        Raw::Characters(Slot::Pending { name, datatype })
+        self.give(Raw::Characters(Slot::Pending { name, datatype }))
     }
 
     /// xsi:type: its value is of the structure, as it decides on the grammar.
-    fn xsi_type(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<Raw, Cause> {
+    fn xsi_type(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<(), Cause> {
         let prefix = self.prefix(reader, name)?;
         let value = if self.grammar.options.preserve.lexical_values {
-            let found = self.string(reader, name, None)?;
-            if let Some(type_) = self.type_of_text(found) {
+            self.string(reader, name, None)?;
+            if let Some(type_) = self.type_of_text() {
                 self.grammar.cast(type_);
             }
-            Slot::Found(found)
+            Slot::Found
         } else {
             let type_ = self.name(reader)?;
             let prefix = self.prefix(reader, type_)?;
@@ -494,7 +535,7 @@ impl Decoder {
                 prefix,
             }
         };
-        Ok(Raw::Attribute {
+        self.give(Raw::Attribute {
             name,
             prefix,
             value,
@@ -502,8 +543,8 @@ impl Decoder {
     }
 
     /// The name that a lexical QName stands for, by the prefixes in scope.
-    fn type_of_text(&self, found: Found) -> Option<u32> {
-        let Value::Text(text) = found_shown(found, &self.buffers, &self.values) else {
+    fn type_of_text(&self) -> Option<u32> {
+        let Value::Text(text) = found_shown(&self.found, &self.buffers, &self.values) else {
             return None;
         };
         let text = crate::value::collapse(text);
@@ -519,12 +560,12 @@ impl Decoder {
         names.find(schema, uri, local)
     }
 
-    fn xsi_nil(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn xsi_nil(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let name = self.grammar.schema.xsi_nil();
         let prefix = self.prefix(reader, name)?;
         let datatype = self.grammar.schema.boolean;
-        let found = self.value(reader, name, datatype)?;
-        let nil = match found_shown(found, &self.buffers, &self.values) {
+        self.value(reader, name, datatype)?;
+        let nil = match found_shown(&self.found, &self.buffers, &self.values) {
             Value::Boolean(nil) => nil,
             Value::Text(text) => matches!(crate::value::collapse(text), "true" | "1"),
             _ => false,
@@ -532,15 +573,15 @@ impl Decoder {
         if nil {
             self.grammar.nil();
         }
-        let value = Slot::Found(found);
-        Ok(Raw::Attribute {
+        let value = Slot::Found;
+        self.give(Raw::Attribute {
             name,
             prefix,
             value,
         })
     }
 
-    fn namespace(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn namespace(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         let uri = self.uri(reader)?;
         let count = self.grammar.names.prefix_count(uri);
         let code = reader.bits(width(u64::from(count) + 1))?;
@@ -560,34 +601,34 @@ impl Decoder {
             self.scope
                 .push((depth, self.strings[0].clone(), namespace.into()));
         }
-        Ok(Raw::Namespace { uri, of_element })
+        self.give(Raw::Namespace { uri, of_element })
     }
 
-    fn doc_type(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn doc_type(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         for string in &mut self.strings {
             string.clear();
             text(reader, string, self.limits.string_characters)?;
         }
-        Ok(Raw::DocType)
+        self.give(Raw::DocType)
     }
 
-    fn entity_reference(&mut self, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
+    fn entity_reference(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
         self.strings[0].clear();
         text(reader, &mut self.strings[0], self.limits.string_characters)?;
-        Ok(Raw::EntityReference)
+        self.give(Raw::EntityReference)
     }
 
     /// A comment or a processing instruction.
-    fn misc(&mut self, reader: &mut BitReader<'_>, second: Second) -> Result<Raw, Cause> {
+    fn misc(&mut self, reader: &mut BitReader<'_>, second: Second) -> Result<(), Cause> {
         let limit = self.limits.string_characters;
         self.strings[0].clear();
         text(reader, &mut self.strings[0], limit)?;
         if second == Second::ProcessingInstruction {
             self.strings[1].clear();
             text(reader, &mut self.strings[1], limit)?;
-            return Ok(Raw::ProcessingInstruction);
+            return self.give(Raw::ProcessingInstruction);
         }
-        Ok(Raw::Comment)
+        self.give(Raw::Comment)
     }
 
     /// A namespace by its compact identifier, or a new one.
@@ -639,35 +680,29 @@ impl Decoder {
         Ok(if identifier < count { identifier } else { NONE })
     }
 
-    /// Reads the value of an event that has one.
-    pub(crate) fn value_of(&mut self, raw: Raw, reader: &mut BitReader<'_>) -> Result<Raw, Cause> {
-        Ok(match raw {
-            Raw::Attribute {
-                name,
-                prefix,
-                value: Slot::Pending { name: of, datatype },
-            } => {
-                let value = Slot::Found(self.value(reader, of, datatype)?);
-                Raw::Attribute {
-                    name,
-                    prefix,
-                    value,
-                }
-            }
-            Raw::Characters(Slot::Pending { name, datatype }) => {
-                Raw::Characters(Slot::Found(self.value(reader, name, datatype)?))
-            }
-            raw => raw,
-        })
+    /// Reads the value of the present event, if it has one.
+    #[inline]
+    pub(crate) fn read_value(&mut self, reader: &mut BitReader<'_>) -> Result<(), Cause> {
+        let (Raw::Characters(slot) | Raw::Attribute { value: slot, .. }) = self.raw else {
+            return Ok(());
+        };
+        let Slot::Pending { name, datatype } = slot else {
+            return Ok(());
+        };
+        self.value(reader, name, datatype)?;
+        if let Raw::Characters(slot) | Raw::Attribute { value: slot, .. } = &mut self.raw {
+            *slot = Slot::Found;
+        }
+        Ok(())
     }
 
-    /// A value of a datatype, or [`NONE`] for a string.
+    /// Reads a value of a datatype, or [`NONE`] for a string, into [`Decoder::found`].
     pub(super) fn value(
         &mut self,
         reader: &mut BitReader<'_>,
         name: u32,
         datatype: u32,
-    ) -> Result<Found, Cause> {
+    ) -> Result<(), Cause> {
         if datatype == NONE {
             return self.string(reader, name, None);
         }
@@ -684,17 +719,21 @@ impl Decoder {
             Representation::Enumeration { values, base } => {
                 let text = &mut self.buffers.text;
                 datatype::read_enumerated(reader, values, text)?;
-                Ok(match self.grammar.representation(*base) {
+                self.found = match self.grammar.representation(*base) {
                     Representation::String | Representation::Restricted(_) => Found::Text,
                     _ => Found::Lexical,
-                })
+                };
+                Ok(())
             }
-            representation => datatype::read(reader, representation, &mut self.buffers),
+            representation => {
+                let Self { buffers, found, .. } = self;
+                datatype::read(reader, representation, buffers, found)
+            }
         }
     }
 
     /// The values of a list, in their lexical form with spaces between.
-    fn list(&mut self, reader: &mut BitReader<'_>, name: u32, item: u32) -> Result<Found, Cause> {
+    fn list(&mut self, reader: &mut BitReader<'_>, name: u32, item: u32) -> Result<(), Cause> {
         if matches!(self.grammar.representation(item), Representation::List(_)) {
             return Err(Cause::OutOfRange("a list of plain values"));
         }
@@ -705,15 +744,16 @@ impl Decoder {
             if at > 0 {
                 list.push(' ');
             }
-            let found = self.value(reader, name, item)?;
-            found_shown(found, &self.buffers, &self.values).write_lexical(&mut list);
+            self.value(reader, name, item)?;
+            found_shown(&self.found, &self.buffers, &self.values).write_lexical(&mut list);
             if list.len() > self.limits.string_characters {
                 let bound = self.limits.string_characters as u64;
                 return Err(Cause::limit("string_characters", bound));
             }
         }
         self.buffers.list = core::mem::replace(&mut self.buffers.text, list);
-        Ok(Found::Lexical)
+        self.found = Found::Lexical;
+        Ok(())
     }
 
     /// A string by the value partitions (7.3.3), of a restricted character set or not.
@@ -722,22 +762,24 @@ impl Decoder {
         reader: &mut BitReader<'_>,
         name: u32,
         set: Option<u32>,
-    ) -> Result<Found, Cause> {
+    ) -> Result<(), Cause> {
         let code = reader.unsigned()?;
         let length = match code {
             0 => {
                 let count = self.values.local_count(name);
                 let identifier = reader.bits(width(u64::from(count)))?;
                 let entry = self.values.local_entry(name, identifier);
-                return entry.map(Found::Table).ok_or(unknown("value", identifier));
+                self.found = Found::Table(entry.ok_or(unknown("value", identifier))?);
+                return Ok(());
             }
             1 => {
                 let count = self.values.global_count();
                 let identifier = reader.bits(width(u64::from(count)))?;
-                let known = identifier < count;
-                return known
-                    .then_some(Found::Table(identifier))
-                    .ok_or(unknown("value", identifier));
+                if identifier >= count {
+                    return Err(unknown("value", identifier));
+                }
+                self.found = Found::Table(identifier);
+                return Ok(());
             }
             code => code - 2,
         };
@@ -758,10 +800,11 @@ impl Decoder {
                 restricted(reader, length, set, text, limit)?;
             }
         }
-        match takes {
-            true => self.values.added(name, start).map(Found::Table),
-            false => Ok(Found::Text),
-        }
+        self.found = match takes {
+            true => Found::Table(self.values.added(name, start)?),
+            false => Found::Text,
+        };
+        Ok(())
     }
 
     /// A self-contained element begins: tables and grammars as at the begin of the body.
@@ -775,15 +818,17 @@ impl Decoder {
             values: core::mem::take(&mut self.values),
         });
         self.reset_values();
-        match self.fragment(reader)? {
-            Raw::StartElement { .. } => Ok(()),
+        self.fragment(reader)?;
+        match self.raw {
+            Raw::StartElement { .. } => self.give(Raw::SelfContained),
             _ => Err(Cause::OutOfRange("a self-contained element")),
         }
     }
 
     /// It has ended: reads the end of its fragment and goes on as before.
     fn release(&mut self, reader: &mut BitReader<'_>, saved: &mut Vec<Saved>) -> Result<(), Cause> {
-        match self.fragment(reader)? {
+        self.fragment(reader)?;
+        match self.raw {
             Raw::EndDocument => {}
             _ => return Err(Cause::OutOfRange("the end of a self-contained element")),
         }
@@ -791,7 +836,7 @@ impl Decoder {
         if let Some(saved) = saved.pop() {
             self.grammar.take_back(saved.grammar);
             self.values = saved.values;
-            self.end();
+            self.end()?;
         }
         if self.grammar.stack.len() == 1 && !saved.is_empty() {
             return self.release(reader, saved);
@@ -824,7 +869,7 @@ fn characters(
     text: &mut String,
     limit: usize,
 ) -> Result<(), Cause> {
-    reader.characters(within(length, limit)?, text)
+    Ok(reader.characters(within(length, limit)?, text)?)
 }
 
 /// Characters of a restricted set (7.1.10.1).

@@ -6,7 +6,7 @@ mod body;
 use alloc::sync::Arc;
 
 use crate::bits::{BitReader, Packing, Source};
-use crate::datatype::Buffers;
+use crate::datatype::{Buffers, Found};
 use crate::error::{Cause, Error};
 use crate::event::Event;
 use crate::grammar::Grammar;
@@ -16,6 +16,7 @@ use crate::options::{Options, SchemaId};
 use crate::schema::Schema;
 use crate::tables::Values;
 use block::Block;
+use body::Raw;
 
 /// Decodes streams of one schema, one after another; its tables and buffers are reused.
 ///
@@ -48,6 +49,9 @@ pub struct Decoder {
     pub(crate) values: Values,
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
+    /// The present event, and its value.
+    pub(crate) raw: Raw,
+    pub(crate) found: Found,
     /// Strings of events that are no values.
     pub(crate) strings: [alloc::string::String; 4],
     block: Block,
@@ -66,6 +70,8 @@ impl Decoder {
             values: Values::default(),
             limits: Limits::default(),
             buffers: Buffers::default(),
+            raw: Raw::StartDocument,
+            found: Found::Text,
             strings: Default::default(),
             block: Block::default(),
             scope: alloc::vec::Vec::new(),
@@ -128,12 +134,12 @@ impl Decoder {
         mut reader: BitReader<'s>,
         options: Option<&Options>,
     ) -> Result<Reading<'d, 's>, Error> {
-        let at = |reader: &BitReader<'_>, cause| Error {
+        let at = |reader: &mut BitReader<'_>, cause| Error {
             offset: reader.bit_offset(),
             path: alloc::string::String::new(),
-            cause,
+            cause: reader.explained(cause),
         };
-        let cookie = header::read_start(&mut reader).map_err(|cause| at(&reader, cause))?;
+        let cookie = header::read_start(&mut reader).map_err(|cause| at(&mut reader, cause))?;
         let own = match cookie.options {
             true => {
                 let decoder = self.header.get_or_insert_with(|| {
@@ -145,13 +151,14 @@ impl Decoder {
         };
         let in_band = own.is_some();
         let chosen = own.as_ref().or(options).ok_or(Cause::OptionsMissing);
-        let chosen = chosen.map_err(|cause| at(&reader, cause))?;
+        let chosen = chosen.map_err(|cause| at(&mut reader, cause))?;
         if in_band {
-            check_schema(&self.grammar.schema, &chosen.schema_id).map_err(|c| at(&reader, c))?;
+            check_schema(&self.grammar.schema, &chosen.schema_id)
+                .map_err(|c| at(&mut reader, c))?;
         }
         reader.set_packing(chosen.packing());
         let begun = self.grammar.begin(chosen, &self.limits);
-        begun.map_err(|cause| at(&reader, cause))?;
+        begun.map_err(|cause| at(&mut reader, cause))?;
         self.reading(reader, cookie, in_band)
     }
 
@@ -177,6 +184,7 @@ impl Decoder {
         in_band: bool,
     ) -> Result<Reading<'d, 's>, Error> {
         self.reset_values();
+        self.buffers.octets_max = self.limits.string_characters;
         self.scope.clear();
         self.block.reset();
         Ok(Reading {
@@ -277,24 +285,29 @@ impl<'s> Reading<'_, 's> {
             return Err(error.clone());
         }
         match self.advance() {
-            Ok(Some(raw)) => Ok(Some(body::shown(self.decoder, &raw))),
-            Ok(None) => Ok(None),
-            Err(cause) => {
-                let error = Error {
-                    offset: self.reader.bit_offset(),
-                    path: self.decoder.grammar.path(),
-                    cause,
-                };
-                self.failed = Some(error.clone());
-                Err(error)
-            }
+            Ok(true) => Ok(body::shown(self.decoder)),
+            Ok(false) => Ok(None),
+            Err(cause) => Err(self.fail(cause)),
         }
     }
 
-    fn advance(&mut self) -> Result<Option<body::Raw>, Cause> {
+    #[cold]
+    fn fail(&mut self, cause: Cause) -> Error {
+        let error = Error {
+            offset: self.reader.bit_offset(),
+            path: self.decoder.grammar.path(),
+            cause: self.reader.explained(cause),
+        };
+        self.failed = Some(error.clone());
+        error
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool, Cause> {
         if !self.started {
             self.started = true;
-            return Ok(Some(body::Raw::StartDocument));
+            self.decoder.raw = Raw::StartDocument;
+            return Ok(true);
         }
         self.events += 1;
         if self.events > self.decoder.limits.events {
@@ -303,9 +316,10 @@ impl<'s> Reading<'_, 's> {
         if self.decoder.grammar.options.channels() {
             return self.next_of_block();
         }
-        let Some(raw) = self.decoder.step(&mut self.reader, &mut self.saved)? else {
-            return Ok(None);
-        };
-        self.decoder.value_of(raw, &mut self.reader).map(Some)
+        let more = self.decoder.step(&mut self.reader, &mut self.saved)?;
+        if more {
+            self.decoder.read_value(&mut self.reader)?;
+        }
+        Ok(more)
     }
 }

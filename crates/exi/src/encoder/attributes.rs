@@ -155,9 +155,8 @@ impl Encoder {
         name: Name<'_>,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
-        let known = self.find(name);
         let found = self.production(state, |terminal, schema| match terminal {
-            Terminal::Attribute { name, .. } if Some(name) == known => Found::Best,
+            Terminal::Attribute { name: known, .. } if schema.is(known, name) => Found::Best,
             Terminal::AttributeIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
             Terminal::AttributeAny => Found::Fair,
             _ => Found::No,
@@ -184,7 +183,9 @@ impl Encoder {
             return self.untyped(known, value);
         }
         // By a wildcard, or undeclared: by the global declaration, if there is one.
-        let global = known.and_then(|known| self.grammar.global_attribute(known));
+        let global = self
+            .find(name)
+            .and_then(|known| self.grammar.global_attribute(known));
         let datatype = global.unwrap_or(NONE);
         let Some(ready) = self.ready(datatype, value) else {
             if !self.has(Second::AttributeUntyped) {

@@ -54,15 +54,16 @@ impl Encoder {
         }
     }
 
-    pub(super) fn take(&mut self, event: Event<'_>) -> Result<(), Cause> {
-        match event {
+    #[inline]
+    pub(super) fn take(&mut self, event: &Event<'_>) -> Result<(), Cause> {
+        match *event {
             Event::StartDocument => Ok(()),
             Event::Attribute(name, value) => self.buffer(name, value),
             Event::Namespace {
                 prefix, namespace, ..
             } => self.namespace(prefix, namespace),
             Event::SelfContained => self.self_contained(),
-            event => {
+            _ => {
                 if !self.attributes.is_empty() {
                     self.attributes()?;
                 }
@@ -71,14 +72,14 @@ impl Encoder {
         }
     }
 
-    pub(super) fn content(&mut self, event: Event<'_>) -> Result<(), Cause> {
+    pub(super) fn content(&mut self, event: &Event<'_>) -> Result<(), Cause> {
         let preserve = self.grammar.options.preserve;
-        match event {
+        match *event {
             Event::EndDocument => self.end_document(),
             Event::StartElement(name) => self.start_element(name),
             Event::EndElement => self.end_element(),
             Event::Characters(Value::Text("")) if !self.expects_characters() => Ok(()),
-            Event::Characters(value) => self.characters(&value),
+            Event::Characters(ref value) => self.characters(value),
             Event::Comment(text) if preserve.comments => {
                 self.misc(Second::Comment)?;
                 self.plain(text);
@@ -118,9 +119,13 @@ impl Encoder {
     // -- event codes --------------------------------------------------------------------------
 
     /// Writes the first part of an event code.
+    #[inline]
     pub(super) fn code(&mut self, code: usize, count: usize) {
-        let all = count + self.grammar.seconds().escapes();
-        self.writer.bits(code as u32, width(all as u64));
+        let bits = match self.grammar.top().at {
+            At::Schema(state) => self.grammar.first_part(state).bits,
+            _ => width((count + self.grammar.seconds().escapes()) as u64),
+        };
+        self.writer.bits(code as u32, bits);
     }
 
     /// How many first parts there are in front of the one that leads to the second.
@@ -291,9 +296,8 @@ impl Encoder {
     }
 
     pub(super) fn child_of_schema(&mut self, state: u32, name: Name<'_>) -> Result<Frame, Cause> {
-        let known = self.find(name);
         let found = self.production(state, |terminal, schema| match terminal {
-            Terminal::Element { name, .. } if Some(name) == known => Found::Best,
+            Terminal::Element { name: known, .. } if schema.is(known, name) => Found::Best,
             Terminal::ElementIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
             Terminal::ElementAny => Found::Fair,
             _ => Found::No,

@@ -117,7 +117,7 @@ impl Encoder {
                         *preserve = lexical == "preserve";
                     }
                 }
-                return self.take(Event::Attribute(name, value));
+                return self.take(&Event::Attribute(name, value));
             }
             Event::Comment(_) if !self.grammar.options.preserve.comments => return Ok(()),
             Event::ProcessingInstruction { .. } if !self.grammar.options.preserve.pis => {
@@ -140,7 +140,7 @@ impl Encoder {
             }
             _ => self.waiting.started = false,
         }
-        self.take(event)
+        self.take(&event)
     }
 
     /// Hands over the declarations of the open start tag, by prefix.
@@ -148,7 +148,7 @@ impl Encoder {
         let mut declared = core::mem::take(&mut self.waiting.declared);
         declared.sort();
         let taken = declared.iter().try_for_each(|(prefix, namespace, own)| {
-            self.take(Event::Namespace {
+            self.take(&Event::Namespace {
                 prefix,
                 namespace,
                 of_element: *own,
@@ -171,7 +171,7 @@ impl Encoder {
             if simple && !preserved {
                 self.lexical(&mut text);
             }
-            taken = self.take(Event::Characters(Value::Text(&text)));
+            taken = self.take(&Event::Characters(Value::Text(&text)));
         }
         text.clear();
         self.waiting.text = text;

@@ -179,7 +179,7 @@ impl<'e> Writing<'e> {
         }
         let taken = match self.encoder.canonical {
             Some(_) => self.encoder.take_canonical(event),
-            None => self.encoder.take(event),
+            None => self.encoder.take(&event),
         };
         taken.map_err(|cause| self.fail(cause))
     }

@@ -558,7 +558,7 @@ impl Builder {
         let fragment_elements = self.fragment_elements();
         let element_fragment = if self.informed {
             let type_ = self.element_fragment(&fragment_elements);
-            let mut type_ = self.types[type_ as usize].clone();
+            let mut type_ = self.types[type_ as usize];
             type_.castable = true;
             type_
         } else {
@@ -596,8 +596,8 @@ impl Builder {
         for declared in &self.elements {
             schema.elements.push(Element {
                 name: name_of(&schema, &declared.name),
-                type_: declared.type_,
                 nillable: declared.nillable,
+                type_: schema.types[declared.type_ as usize],
             });
         }
         let mut global: Vec<usize> = (0..self.elements.len()).collect();
@@ -720,9 +720,11 @@ impl Builder {
             if end {
                 schema.productions.push(END);
             }
+            let count = schema.productions.len() as u32 - first;
             schema.states.push(State {
                 first,
-                count: schema.productions.len() as u32 - first,
+                count,
+                widths: State::widths(count),
                 attributes,
                 shape: *shape,
                 content: *content,

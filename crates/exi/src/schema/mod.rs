@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 pub(crate) use builder::{Builder, Declared};
 
+use crate::bits::width;
 use crate::value::DateTimeKind;
 
 /// No such thing, in a table of indexes.
@@ -64,12 +65,13 @@ pub(crate) struct Named {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Element {
     pub(crate) name: u32,
-    pub(crate) type_: u32,
     pub(crate) nillable: bool,
+    /// The definition of its type.
+    pub(crate) type_: Type,
 }
 
 /// A type definition and its two grammars (8.5.4.1.3).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Type {
     /// Where *Type* begins.
     pub(crate) start: u32,
@@ -89,6 +91,16 @@ pub(crate) struct State {
     pub(crate) shape: Shape,
     /// Where an undeclared child leads: *content2* from the start tag, else the state itself.
     pub(crate) content: u32,
+    /// Bits of the first part of an event code: without a second part, and with one.
+    pub(crate) widths: [u8; 2],
+}
+
+impl State {
+    /// The bits of event codes among `count` first parts.
+    pub(crate) fn widths(count: u32) -> [u8; 2] {
+        // At most 33.
+        [count.into(), u64::from(count) + 1].map(|count| width(count) as u8)
+    }
 }
 
 /// What decides on a state's undeclared productions.
@@ -215,13 +227,28 @@ pub struct Schema {
     pub(crate) boolean: u32,
 }
 
-/// A hash of a name, the same everywhere, as it is stored.
+/// A hash of a name. It looks at sixteen octets of the local part at most.
 fn hash(uri: u32, local: &str) -> u32 {
-    let mut hash = (uri ^ 0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
-    for byte in local.bytes() {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
-    hash ^ hash >> 15
+    let bytes = local.as_bytes();
+    let (front, back) = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(front), Some(back)) => (u64::from_le_bytes(*front), u64::from_le_bytes(*back)),
+        _ => match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            (Some(front), Some(back)) => {
+                let halves = [u32::from_le_bytes(*front), u32::from_le_bytes(*back)];
+                (halves[0].into(), halves[1].into())
+            }
+            _ => {
+                let octets = bytes
+                    .iter()
+                    .fold(0, |all, octet| all << 8 | u64::from(*octet));
+                (octets, 0)
+            }
+        },
+    };
+    let length = local.len() as u64;
+    let mixed = (front ^ u64::from(uri) << 40 ^ length << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ back.rotate_left(23)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed >> 32) as u32 ^ mixed as u32
 }
 
 impl Schema {
@@ -267,6 +294,13 @@ impl Schema {
 
     pub(crate) fn uri(&self, uri: u32) -> &str {
         self.span(self.uris[uri as usize].text)
+    }
+
+    /// Whether a name is this one.
+    #[inline]
+    pub(crate) fn is(&self, known: u32, name: crate::Name<'_>) -> bool {
+        let named = &self.names[known as usize];
+        self.span(named.local) == name.local && self.uri(named.uri) == name.namespace
     }
 
     pub(crate) fn local(&self, name: u32) -> &str {
