@@ -31,7 +31,8 @@ import org.xml.sax.ext.DefaultHandler2;
  * <p>A job has these fields with tabs between: number, "decode" or "encode", preserved items and flags
  * by the letters of the W3C test suite, valuePartitionCapacity, valueMaxLength, blockSize, schema
  * ("-": none, "": the built-in types, or a file), pairs of a datatype representation map, the file to
- * read, the file to write, the place of the source. Decoded documents are written as events, one a line.
+ * read, the file to write, the place of the source, and perhaps the EXI Profile: localValuePartitions,
+ * maximumNumberOfBuiltInElementGrammars and maximumNumberOfBuiltInProductions (-1: none). Decoded documents are written as events, one a line.
  */
 public final class Peer {
     private static final Map<String, Grammars> GRAMMARS = new HashMap<>();
@@ -113,6 +114,13 @@ public final class Peer {
         }
         if (flags.contains("o")) {
             factory.getEncodingOptions().setOption(EncodingOptions.INCLUDE_OPTIONS);
+        }
+        if (job.length > 12) {
+            String[] profile = job[12].split(" ");
+            factory.setLocalValuePartitions(profile[0].equals("1"));
+            factory.setMaximumNumberOfBuiltInElementGrammars(Integer.parseInt(profile[1]));
+            factory.setMaximumNumberOfBuiltInProductions(Integer.parseInt(profile[2]));
+            factory.getEncodingOptions().setOption(EncodingOptions.INCLUDE_PROFILE_VALUES);
         }
         return factory;
     }

@@ -8,7 +8,7 @@ use crate::bits::width;
 use crate::datatype::Representations;
 use crate::error::Cause;
 use crate::limits::Limits;
-use crate::options::Options;
+use crate::options::{Options, Profile};
 use crate::schema::{NONE, Representation, Schema, Shape, Type};
 use crate::tables::Names;
 
@@ -63,6 +63,17 @@ pub(crate) enum Learnt {
     Attribute(u32),
     Characters,
     End,
+    /// Counted by every reader, and never used (EXI Profile, 3.1).
+    Unused(Unused),
+}
+
+/// What is learnt without being used: one of the kinds that are learnt once, or another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unused {
+    Type,
+    Characters,
+    End,
+    Other,
 }
 
 /// A built-in element grammar (8.4.3). The newest production has event code 0, hence stands last.
@@ -188,6 +199,10 @@ pub(crate) struct Grammar {
     /// What the built-in fragment grammar has learnt (8.4.2).
     pub(crate) fragment: Vec<u32>,
     learnt: usize,
+    /// Those that will be used again.
+    kept: usize,
+    /// What an encoder keeps to.
+    pub(crate) profile: Option<Profile>,
     learnt_max: usize,
     depth_max: usize,
     kinds: Kinds,
@@ -228,9 +243,9 @@ impl Grammar {
             of_name: core::mem::take(&mut self.of_name),
             fragment: core::mem::take(&mut self.fragment),
         };
-        let learnt = self.learnt;
+        let (learnt, kept) = (self.learnt, self.kept);
         self.restart(table_bytes);
-        self.learnt = learnt;
+        (self.learnt, self.kept) = (learnt, kept);
         self.top_mut().at = At::Fragment;
         state
     }
@@ -256,6 +271,8 @@ impl Grammar {
             of_name: Vec::new(),
             fragment: Vec::new(),
             learnt: 0,
+            kept: 0,
+            profile: None,
             learnt_max: 0,
             depth_max: 0,
             kinds: Kinds::default(),
@@ -287,6 +304,7 @@ impl Grammar {
         self.of_name.clear();
         self.fragment.clear();
         self.learnt = 0;
+        self.kept = 0;
         self.stack.clear();
         let at = if self.options.fragment {
             At::Fragment
@@ -428,14 +446,15 @@ impl Grammar {
             At::Content(grammar) => (grammar, false),
             _ => return Ok(()),
         };
-        let grammar = &mut self.built_in[grammar as usize];
+        let at = grammar;
+        let grammar = &mut self.built_in[at as usize];
         let list = if start_tag {
             &mut grammar.start_tag
         } else {
             &mut grammar.content
         };
         let once = match production {
-            Learnt::Characters | Learnt::End => true,
+            Learnt::Characters | Learnt::End | Learnt::Unused(_) => true,
             Learnt::Attribute(name) => is_xsi_type(&self.schema, name),
             Learnt::Element(_) => false,
         };
@@ -445,9 +464,41 @@ impl Grammar {
         if self.learnt == self.learnt_max {
             return Err(Cause::limit("productions", self.learnt_max as u64));
         }
+        let kept = match self.profile {
+            Some(profile) => {
+                within(profile.maximum_number_of_built_in_productions, self.kept)
+                    && within(
+                        profile.maximum_number_of_built_in_element_grammars,
+                        at as usize,
+                    )
+            }
+            None => true,
+        };
+        let unused = Learnt::Unused(match production {
+            Learnt::Characters => Unused::Characters,
+            Learnt::End => Unused::End,
+            _ if once => Unused::Type,
+            _ => Unused::Other,
+        });
+        if once && list.contains(&unused) {
+            return Ok(());
+        }
         self.learnt += 1;
-        list.push(production);
+        self.kept += usize::from(kept);
+        list.push(if kept { production } else { unused });
         Ok(())
+    }
+
+    /// Whether the element at hand is in the start tag of a built-in grammar that must not learn.
+    pub(crate) fn learns_no_more(&self) -> bool {
+        let (Some(profile), At::StartTag(grammar)) = (self.profile, self.top().at) else {
+            return false;
+        };
+        !within(profile.maximum_number_of_built_in_productions, self.kept)
+            || !within(
+                profile.maximum_number_of_built_in_element_grammars,
+                grammar as usize,
+            )
     }
 
     /// The built-in fragment grammar learns an element.
@@ -522,6 +573,11 @@ impl Grammar {
         }
         path
     }
+}
+
+/// Whether so many leave room for one more.
+fn within(limit: Option<u32>, count: usize) -> bool {
+    limit.is_none_or(|limit| count < limit as usize)
 }
 
 /// Whether a name is xsi:type, which comes second in its namespace.

@@ -11,10 +11,11 @@ use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::error::{Cause, Error};
 use crate::event::{Event, Name};
-use crate::options::{Alignment, Options, QName, Representation, SchemaId};
+use crate::options::{Alignment, Options, Profile, QName, Representation, SchemaId};
 use crate::representation::EXI_NAMESPACE as EXI;
 use crate::schema::model::{Content, Namespaces, Particle, Term, complex_type};
-use crate::schema::{Builder, Declared, NONE, Schema};
+use crate::schema::{Builder, Declared, NONE, Schema, XSD_NAMESPACE};
+use crate::value::{Decimal, Value, reversed, unreversed};
 
 const COOKIE: &[u8; 4] = b"$EXI";
 
@@ -333,6 +334,7 @@ fn take(
                 parsed.map_err(|_| Cause::OutOfRange("a number of 32 bits"))
             };
             match element {
+                "p" => options.profile = profile(value),
                 "valueMaxLength" => options.value_max_length = Some(number()?),
                 "valuePartitionCapacity" => options.value_partition_capacity = Some(number()?),
                 "blockSize" => options.block_size = number()?,
@@ -344,6 +346,37 @@ fn take(
         _ => {}
     }
     Ok(())
+}
+
+/// The parameters of the EXI Profile: a decimal whose sign, integral part and reversed fraction they
+/// are, numbers greater by one and zero for none (EXI Profile, 4).
+fn profile(value: &Value<'_>) -> Option<Profile> {
+    let Value::Decimal(value) = value else {
+        return None;
+    };
+    let number = |number: u64| {
+        number
+            .checked_sub(1)
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    };
+    let productions = reversed(value.fraction, value.fraction_digits);
+    Some(Profile {
+        local_value_partitions: value.negative,
+        maximum_number_of_built_in_element_grammars: number(value.integral),
+        maximum_number_of_built_in_productions: number(productions),
+    })
+}
+
+fn profile_value(profile: &Profile) -> Value<'static> {
+    let number = |number: Option<u32>| number.map_or(0, |number| u64::from(number) + 1);
+    let productions = number(profile.maximum_number_of_built_in_productions);
+    let (fraction, fraction_digits) = unreversed(productions).unwrap_or_default();
+    Value::Decimal(Decimal {
+        negative: profile.local_value_partitions,
+        integral: number(profile.maximum_number_of_built_in_element_grammars),
+        fraction,
+        fraction_digits,
+    })
 }
 
 /// An element whose presence says something.
@@ -409,6 +442,23 @@ fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
     flag(&mut alignment, byte, "byte");
     flag(&mut alignment, pre, "pre-compress");
     let mut uncommon = Vec::new();
+    let limited = options
+        .profile
+        .filter(|profile| *profile != Profile::default());
+    if let Some(profile) = &limited {
+        let decimal = Value::QName {
+            namespace: XSD_NAMESPACE,
+            local: "decimal",
+            prefix: None,
+        };
+        let type_ = Name::new(crate::schema::XSI_NAMESPACE, "type");
+        uncommon.extend([
+            start("p"),
+            Event::Attribute(type_, decimal),
+            Event::Characters(profile_value(profile)),
+            Event::EndElement,
+        ]);
+    }
     group(&mut uncommon, "alignment", alignment);
     flag(&mut uncommon, options.self_contained, "selfContained");
     number(&mut uncommon, options.value_max_length, "valueMaxLength");

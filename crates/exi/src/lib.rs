@@ -43,7 +43,7 @@ pub use error::{Cause, Error};
 pub use event::{Event, Name};
 pub use header::Header;
 pub use limits::Limits;
-pub use options::{Alignment, Options, Preserve, QName, Representation, SchemaId};
+pub use options::{Alignment, Options, Preserve, Profile, QName, Representation, SchemaId};
 pub use schema::Schema;
 #[cfg(feature = "std")]
 pub use schema::xsd::{Resolve, XsdError, XsdSource};

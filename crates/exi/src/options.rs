@@ -65,6 +65,34 @@ pub struct Representation {
     pub representation: QName,
 }
 
+/// Limits on what a reader must remember of a stream, for small devices. Streams within them are
+/// ordinary ones, so that any decoder reads them.
+///
+/// Where nothing more may be learnt an element gets `xsi:type="xs:anyType"`, whose grammar does not
+/// learn; without a schema, or with preserved lexical values, productions that a reader counts and
+/// never sees again.
+///
+/// Source: EXI Profile for limiting usage of dynamic memory, W3C Recommendation, 9 September 2014.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
+    /// Values are looked up by the name of their element or attribute, too; else only among all.
+    pub local_value_partitions: bool,
+    /// Most built-in element grammars that learn; none: any number.
+    pub maximum_number_of_built_in_element_grammars: Option<u32>,
+    /// Most productions that they learn in all; none: any number.
+    pub maximum_number_of_built_in_productions: Option<u32>,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            local_value_partitions: true,
+            maximum_number_of_built_in_element_grammars: None,
+            maximum_number_of_built_in_productions: None,
+        }
+    }
+}
+
 /// The options of a stream. The default is that of the specification: bit-packed, not strict,
 /// nothing preserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +119,9 @@ pub struct Options {
     pub value_max_length: Option<u32>,
     /// Most values in the string table; none: any number.
     pub value_partition_capacity: Option<u32>,
+    /// The limits of the EXI Profile that the stream keeps to, said in its header as element `p` if
+    /// there are any.
+    pub profile: Option<Profile>,
 }
 
 impl Default for Options {
@@ -107,6 +138,7 @@ impl Default for Options {
             block_size: Self::BLOCK_SIZE,
             value_max_length: None,
             value_partition_capacity: None,
+            profile: None,
         }
     }
 }

@@ -254,6 +254,8 @@ pub(crate) struct Values {
     touched: Vec<u32>,
     index: HashTable<u32>,
     indexed: bool,
+    /// Values are not looked up by their name (EXI Profile).
+    pub(crate) global_only: bool,
     hasher: Hasher,
     capacity: u32,
     length_max: u32,
@@ -336,7 +338,7 @@ impl Values {
         let same = |at: &u32| piece(&self.text, self.entries[*at as usize].span) == value;
         if let Some(at) = self.index.find(hash, same).copied() {
             let entry = self.entries[at as usize];
-            return Ok(Some(if entry.name == name {
+            return Ok(Some(if entry.name == name && !self.global_only {
                 let (identifier, count) = (entry.local, self.local_count(name));
                 Hit::Local { identifier, count }
             } else {

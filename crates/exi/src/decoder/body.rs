@@ -388,6 +388,8 @@ impl Decoder {
                 self.global(reader, name)
             }
             Learnt::Attribute(name) => self.built_in_attribute(reader, name),
+            // Only encoders have these.
+            Learnt::Unused(_) => Err(Cause::EventCode(code as u32)),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::datatype::Ready;
 use crate::error::Cause;
 use crate::event::Name;
 use crate::grammar::{At, Learnt, Second, is_xsi_type};
-use crate::schema::{NONE, Terminal};
+use crate::schema::{NONE, Terminal, XSD_NAMESPACE, XSI_NAMESPACE};
 use crate::value::{Value, collapse};
 
 /// An attribute of the open start tag; its texts are in the keeper.
@@ -116,15 +116,37 @@ impl Encoder {
         }
     }
 
+    /// In front of what follows in the start tag of a built-in grammar that must not learn: a type whose
+    /// grammar does not (EXI Profile, 3.1).
+    pub(super) fn limit_learning(&mut self) -> Result<(), Cause> {
+        let schema = &self.grammar.schema;
+        let lexical = self.grammar.options.preserve.lexical_values;
+        if !self.grammar.learns_no_more() || !schema.informed || lexical {
+            return Ok(());
+        }
+        let type_ = |one| self.attributes.name(one).is_xsi("type");
+        if self.attributes.list.iter().any(type_) {
+            return Ok(());
+        }
+        let any = Value::QName {
+            namespace: XSD_NAMESPACE,
+            local: "anyType",
+            prefix: None,
+        };
+        self.attribute_of_built_in(Name::new(XSI_NAMESPACE, "type"), &any)
+    }
+
     pub(super) fn attribute_of_built_in(
         &mut self,
         name: Name<'_>,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
         let known = self.find(name);
+        // The EXI Profile wants xsi:type by its event code of two parts.
+        let limited = name.is_xsi("type") && self.grammar.learns_no_more();
         let learnt = self.grammar.learnt();
         let count = learnt.len();
-        let found = known.and_then(|known| {
+        let found = known.filter(|_| !limited).and_then(|known| {
             let place = learnt
                 .iter()
                 .rposition(|one| *one == Learnt::Attribute(known));

@@ -64,11 +64,28 @@ impl Encoder {
             } => self.namespace(prefix, namespace),
             Event::SelfContained => self.self_contained(),
             _ => {
+                if self.grammar.profile.is_some() {
+                    if self.ignores(event) {
+                        return Ok(());
+                    }
+                    self.limit_learning()?;
+                }
                 if !self.attributes.is_empty() {
                     self.attributes()?;
                 }
                 self.content(event)
             }
+        }
+    }
+
+    /// Whether the options do not preserve an event.
+    fn ignores(&self, event: &Event<'_>) -> bool {
+        let preserve = self.grammar.options.preserve;
+        match event {
+            Event::Comment(_) => !preserve.comments,
+            Event::ProcessingInstruction { .. } => !preserve.pis,
+            Event::DocType { .. } => !preserve.dtd,
+            _ => false,
         }
     }
 

@@ -130,6 +130,7 @@ impl Encoder {
             path: String::new(),
             cause,
         })?;
+        self.grammar.profile = options.profile;
         writer.set_packing(options.packing());
         self.reset_values();
         self.scope.clear();
@@ -157,6 +158,8 @@ impl Encoder {
             options.value_max_length,
             self.limits.table_bytes,
         );
+        let profile = options.profile.unwrap_or_default();
+        self.values.global_only = !profile.local_value_partitions;
     }
 }
 

@@ -209,6 +209,10 @@ fn exificient_results() {
         cases.len() - results.not_encoded,
         results.read_by_us,
     );
+    let (read, same, failures) = peer::profiles(&work);
+    failures.iter().for_each(|failure| println!("{failure}"));
+    println!("EXI Profile: EXIficient reads {read} of 8, writes the same bytes {same} of 8");
+    assert!(read == 8 && same >= 7, "a regression");
     assert!(results.read_by_them >= READ_BY_EXIFICIENT, "a regression");
     assert!(results.read_by_us >= READ_OF_EXIFICIENT, "a regression");
 }

@@ -7,8 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use chappe_exi::{Event, Name, Value};
+use chappe_exi::{
+    Decoder, Encoder, Event, HeaderOptions, Name, Options, Profile, Schema, Value, text,
+};
 
 use crate::case::{Case, Schemas, trimmed};
 use crate::infoset::{self, Item};
@@ -57,7 +60,97 @@ pub(crate) fn jobs(cases: &[Case], work: &Path) {
             let _ = writeln!(list, "{what}-{number}\t{what}\t{job}\t{from}\t{to}\t{base}");
         }
     }
+    profile_jobs(work, &mut list);
     std::fs::write(work.join("jobs"), list).expect("the work directory can be written");
+}
+
+/// What the EXI Profile is tried on.
+const LIMITED: &str = "<a x='1'><b y='2'>one</b><c>two<d/></c><b y='3'>one<e/></b><c z='4'>two</c>\
+    <d/><d/><f>one</f><f>one</f></a>";
+
+/// Local value partitions, built-in grammars, productions; -1: no limit.
+const PROFILES: [(bool, i32, i32); 8] = [
+    (true, -1, -1),
+    (false, -1, -1),
+    (true, 0, -1),
+    (true, 2, -1),
+    (true, -1, 0),
+    (false, 0, 0),
+    (true, 100, 100),
+    (true, 1, 9),
+];
+
+fn limited(number: usize) -> (Options, Vec<u8>) {
+    let (local_value_partitions, grammars, productions) = PROFILES[number];
+    let options = Options {
+        profile: Some(Profile {
+            local_value_partitions,
+            maximum_number_of_built_in_element_grammars: u32::try_from(grammars).ok(),
+            maximum_number_of_built_in_productions: u32::try_from(productions).ok(),
+        })
+        .filter(|profile| *profile != Profile::default()),
+        ..Options::default()
+    };
+    let header = HeaderOptions {
+        cookie: false,
+        options: true,
+    };
+    let mut encoder = Encoder::new(Arc::new(Schema::built_in_types()));
+    let made = text::encode(&mut encoder, &options, header, LIMITED.as_bytes());
+    let made = made.expect("it is a document").to_vec();
+    (options, made)
+}
+
+fn profile_jobs(work: &Path, list: &mut String) {
+    let source = work.join("limited.xml");
+    std::fs::write(&source, LIMITED).expect("the work directory can be written");
+    for (number, (local, grammars, productions)) in PROFILES.iter().enumerate() {
+        let ours = work.join(format!("limited-ours-{number}.exi"));
+        std::fs::write(&ours, limited(number).1).expect("the work directory can be written");
+        let profile = format!("{} {grammars} {productions}", u8::from(*local));
+        for (what, from, to) in [
+            ("decode", &ours, format!("limited-{number}.txt")),
+            ("encode", &source, format!("limited-theirs-{number}.exi")),
+        ] {
+            let (from, to, base) = (from.display(), work.join(to), source.display());
+            let to = to.display();
+            let _ = writeln!(
+                list,
+                "limited-{what}-{number}\t{what}\t\to\t\t\t\t\t\t{from}\t{to}\t{base}\t{profile}"
+            );
+        }
+    }
+}
+
+/// Streams within the limits of the EXI Profile: they read ours, and theirs are the same bytes.
+pub(crate) fn profiles(work: &Path) -> (usize, usize, Vec<String>) {
+    let (mut read, mut same, mut failures) = (0, 0, Vec::new());
+    for (number, profile) in PROFILES.iter().enumerate() {
+        let (options, ours) = limited(number);
+        let schema = Arc::new(Schema::built_in_types());
+        let mut decoder = Decoder::new(schema);
+        let mut reading = decoder.begin(&ours, None).expect("it has a header");
+        assert_eq!(reading.options(), &options);
+        let mut found = Vec::new();
+        while let Some(event) = reading.next_event().expect("it decodes") {
+            found.push(Item::of(&event));
+        }
+        let text = std::fs::read_to_string(work.join(format!("limited-{number}.txt")));
+        let compared = text
+            .map_err(|error| error.to_string())
+            .and_then(|text| items(&text))
+            .and_then(|wanted| infoset::compare(&wanted, &found, &options));
+        match compared {
+            Ok(()) => read += 1,
+            Err(error) => failures.push(format!("they read {profile:?}: {error}")),
+        }
+        let theirs = std::fs::read(work.join(format!("limited-theirs-{number}.exi")));
+        match theirs.unwrap_or_default() == ours {
+            true => same += 1,
+            false => failures.push(format!("other bytes under {profile:?}")),
+        }
+    }
+    (read, same, failures)
 }
 
 /// How often each direction held, and what did not.
