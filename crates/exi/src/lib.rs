@@ -28,6 +28,7 @@ mod grammar;
 mod header;
 mod inflate;
 mod limits;
+mod messages;
 mod options;
 mod representation;
 mod schema;
@@ -43,8 +44,9 @@ pub use error::{Cause, Error};
 pub use event::{Event, Name};
 pub use header::Header;
 pub use limits::Limits;
+pub use messages::Messages;
 pub use options::{Alignment, Options, Preserve, Profile, QName, Representation, SchemaId};
-pub use schema::Schema;
 #[cfg(feature = "std")]
 pub use schema::xsd::{Resolve, XsdError, XsdSource};
+pub use schema::{CompiledError, Schema};
 pub use value::{DateTime, DateTimeKind, Decimal, Float, Value};

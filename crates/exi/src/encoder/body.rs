@@ -368,21 +368,18 @@ impl Encoder {
     pub(super) fn end_element(&mut self) -> Result<(), Cause> {
         match self.grammar.top().at {
             At::Schema(state) => {
-                let productions = self.grammar.schema.productions(state);
-                let count = productions.len();
-                let end = productions
-                    .iter()
-                    .rposition(|one| one.terminal == Terminal::End);
-                match end {
-                    Some(at) => self.code(at, count),
-                    None if self.has(Second::End) => self.undeclared(Second::End)?,
-                    None => {
-                        // An empty value is no event of the caller's, but one of the schema.
-                        if !self.expects_characters() {
-                            return Err(self.not_allowed(Second::End));
-                        }
-                        self.characters(&Value::Text(""))?;
-                        return self.end_element();
+                if !self.end_of_schema(state)? {
+                    // An empty value is no event of the caller's, but one of the schema.
+                    if !self.expects_characters() {
+                        return Err(self.not_allowed(Second::End));
+                    }
+                    self.characters(&Value::Text(""))?;
+                    let ended = match self.grammar.top().at {
+                        At::Schema(state) => self.end_of_schema(state)?,
+                        _ => false,
+                    };
+                    if !ended {
+                        return Err(self.not_allowed(Second::End));
                     }
                 }
             }
@@ -404,6 +401,19 @@ impl Encoder {
             self.release()?;
         }
         Ok(())
+    }
+
+    /// The event code of the end of an element in a state of the schema; false when it has none.
+    fn end_of_schema(&mut self, state: u32) -> Result<bool, Cause> {
+        let productions = self.grammar.schema.productions(state);
+        let count = productions.len();
+        let mut last = productions.iter();
+        match last.rposition(|one| one.terminal == Terminal::End) {
+            Some(at) => self.code(at, count),
+            None if self.has(Second::End) => self.undeclared(Second::End)?,
+            None => return Ok(false),
+        }
+        Ok(true)
     }
 
     pub(super) fn leave(&mut self) {

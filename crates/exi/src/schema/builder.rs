@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::{
     Datatype, Element, NONE, Named, Production, Representation, Schema, Shape, Span, State,
     Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, WhiteSpace, XML_NAMESPACE,
-    XSD_NAMESPACE, XSI_NAMESPACE, hash,
+    XSD_NAMESPACE, XSI_NAMESPACE,
 };
 use crate::value::DateTimeKind;
 
@@ -645,9 +645,20 @@ impl Builder {
         debug_assert_eq!((URI_EMPTY, URI_XML, URI_XSI, URI_XSD), (0, 1, 2, 3));
         let more = self.names.keys().map(String::as_str);
         let more: Vec<&str> = more.filter(|uri| !known.contains(uri)).collect();
-        for (at, uri) in known.iter().copied().chain(more).enumerate() {
-            let first_name = schema.names.len() as u32;
-            for local in self.names.get(uri).into_iter().flatten() {
+        let uris: Vec<&str> = known.iter().copied().chain(more).collect();
+        for uri in &uris {
+            let text = add_text(&mut schema.text, uri);
+            let names = self.names.get(*uri).map_or(0, BTreeSet::len) as u32;
+            let before = schema.uris.last();
+            let first_name = before.map_or(0, |before| before.first_name + before.names);
+            schema.uris.push(Uri {
+                text,
+                first_name,
+                names,
+            });
+        }
+        for (at, uri) in uris.iter().enumerate() {
+            for local in self.names.get(*uri).into_iter().flatten() {
                 let local = add_text(&mut schema.text, local);
                 schema.names.push(Named {
                     uri: at as u32,
@@ -657,23 +668,8 @@ impl Builder {
                     type_: NONE,
                 });
             }
-            let names = schema.names.len() as u32 - first_name;
-            let text = add_text(&mut schema.text, uri);
-            schema.uris.push(Uri {
-                text,
-                first_name,
-                names,
-            });
         }
-        let size = (schema.names.len() * 2).next_power_of_two();
-        schema.index = vec![NONE; size];
-        for (at, named) in schema.names.iter().enumerate() {
-            let mut place = hash(named.uri, schema.span(named.local)) as usize & (size - 1);
-            while schema.index[place] != NONE {
-                place = (place + 1) & (size - 1);
-            }
-            schema.index[place] = at as u32;
-        }
+        schema.index_names();
     }
 
     fn finish_states(&self, schema: &mut Schema) {

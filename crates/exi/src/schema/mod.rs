@@ -6,6 +6,8 @@
 //! state is and from the options of the stream.
 
 mod builder;
+mod bytes;
+mod check;
 pub(crate) mod model;
 #[cfg(feature = "std")]
 pub(crate) mod xsd;
@@ -15,6 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub(crate) use builder::{Builder, Declared};
+pub use bytes::CompiledError;
 
 use crate::bits::width;
 use crate::value::DateTimeKind;
@@ -321,6 +324,19 @@ impl Schema {
                 return Some(name);
             }
             at = (at + 1) & mask;
+        }
+    }
+
+    /// Makes the index of the names.
+    fn index_names(&mut self) {
+        let size = (self.names.len() * 2).next_power_of_two();
+        self.index = alloc::vec![NONE; size];
+        for (at, named) in self.names.iter().enumerate() {
+            let mut place = hash(named.uri, self.span(named.local)) as usize & (size - 1);
+            while self.index[place] != NONE {
+                place = (place + 1) & (size - 1);
+            }
+            self.index[place] = at as u32;
         }
     }
 
