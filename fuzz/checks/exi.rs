@@ -40,6 +40,7 @@ fn limits() -> Limits {
         events: 2_000,
         block_bytes: 20_000,
         productions: 500,
+        grammar_states: 2_000,
     }
 }
 
@@ -148,10 +149,14 @@ pub fn xsd(data: &[u8]) {
         document: data.to_vec(),
     };
     let mut asked = 0;
-    let compiled = Schema::from_xsd(vec![source("first.xsd")], &mut |_, location| {
-        asked += 1;
-        (asked < 8).then(|| source(location))
-    });
+    let compiled = Schema::from_xsd_within(
+        vec![source("first.xsd")],
+        &mut |_, location| {
+            asked += 1;
+            (asked < 8).then(|| source(location))
+        },
+        &limits(),
+    );
     match compiled {
         Ok(schema) => assert_eq!(schema.id(), ""),
         Err(error) => assert!(!error.reason.is_empty(), "no reason"),

@@ -42,6 +42,8 @@ pub(crate) struct Frame {
     pub(crate) cast: bool,
     /// Strict grammars have xsi:nil at the entry.
     pub(crate) nil: bool,
+    /// How often the state has been followed by itself, if it is a repeated one.
+    pub(crate) count: u32,
 }
 
 /// The first parts of event codes in a state.
@@ -317,6 +319,7 @@ impl Grammar {
             empty: NONE,
             cast: false,
             nil: false,
+            count: 0,
         });
     }
 
@@ -397,6 +400,7 @@ impl Grammar {
             empty: type_.empty,
             cast: type_.castable,
             nil,
+            count: 0,
         }
     }
 
@@ -427,6 +431,7 @@ impl Grammar {
             empty: NONE,
             cast: false,
             nil: false,
+            count: 0,
         }
     }
 
@@ -550,6 +555,32 @@ impl Grammar {
             frame.at = At::Schema(frame.empty);
             frame.cast = false;
             frame.nil = false;
+        }
+    }
+
+    /// A child leads on from a state: to another, or to itself until it has repeated its number of
+    /// times.
+    #[inline]
+    pub(crate) fn follow(&mut self, state: u32, next: u32) {
+        let mut next = next;
+        let mut count = 0;
+        if next == state && !self.schema.repeats.is_empty() {
+            (next, count) = self.repeat(state);
+        }
+        let frame = self.top_mut();
+        frame.at = At::Schema(next);
+        frame.count = count;
+    }
+
+    fn repeat(&self, state: u32) -> (u32, u32) {
+        let repeats = &self.schema.repeats;
+        let Ok(at) = repeats.binary_search_by_key(&state, |repeat| repeat.state) else {
+            return (state, 0);
+        };
+        let count = self.top().count + 1;
+        match count >= repeats[at].times {
+            true => (repeats[at].after, 0),
+            false => (state, count),
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Limits {
     pub block_bytes: usize,
     /// Productions that built-in grammars may learn (8.4). Default 1 million.
     pub productions: usize,
+    /// States of the grammars of one schema, when it is compiled. Default 200,000.
+    pub grammar_states: usize,
 }
 
 impl Default for Limits {
@@ -26,6 +28,7 @@ impl Default for Limits {
             events: 10_000_000,
             block_bytes: 64 << 20,
             productions: 1_000_000,
+            grammar_states: 200_000,
         }
     }
 }
@@ -41,6 +44,7 @@ impl Limits {
             events: 8_192,
             block_bytes: 1 << 20,
             productions: 4_096,
+            grammar_states: 200_000,
         }
     }
 }

@@ -313,7 +313,12 @@ impl Decoder {
         if production.terminal == Terminal::End {
             return self.end();
         }
-        self.grammar.top_mut().at = At::Schema(production.next);
+        match production.terminal {
+            Terminal::Element { .. } | Terminal::ElementIn(_) | Terminal::ElementAny => {
+                self.grammar.follow(state, production.next);
+            }
+            _ => self.grammar.top_mut().at = At::Schema(production.next),
+        }
         match production.terminal {
             Terminal::Attribute { name, datatype } => self.attribute(reader, name, datatype),
             Terminal::AttributeIn(uri) => {

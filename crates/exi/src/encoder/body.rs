@@ -331,7 +331,7 @@ impl Encoder {
             return Ok(self.grammar.global(name));
         };
         self.code(at, self.first_parts());
-        self.grammar.top_mut().at = At::Schema(production.next);
+        self.grammar.follow(state, production.next);
         match production.terminal {
             Terminal::Element { name, element } => Ok(self.grammar.declared(name, element)),
             Terminal::ElementIn(uri) => {

@@ -11,10 +11,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{
-    Datatype, Element, NONE, Named, Production, Representation, Schema, Shape, Span, State,
+    Datatype, Element, NONE, Named, Production, Repeat, Representation, Schema, Shape, Span, State,
     Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, WhiteSpace, XML_NAMESPACE,
     XSD_NAMESPACE, XSI_NAMESPACE,
 };
+use crate::limits::Limits;
 use crate::value::DateTimeKind;
 
 /// An expanded name while a schema is built.
@@ -113,6 +114,17 @@ pub(crate) struct Node {
     pub(crate) links: Vec<u32>,
     /// EE.
     pub(crate) accepts: bool,
+    /// Its own productions lead back to it so many times, then to that node.
+    pub(crate) repeats: Option<(u32, u32)>,
+}
+
+/// A grammar that cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unmade {
+    /// It has too many states.
+    TooLarge,
+    /// It cannot be told what a repeated state repeats.
+    Ambiguous,
 }
 
 /// The place of a leaf particle in schema order, and among what it expands to.
@@ -163,6 +175,9 @@ pub(crate) struct Builder {
     /// Datatypes of attributes declared anywhere, by name; none: several.
     all_attributes: BTreeMap<Expanded, u32>,
     states: Vec<Normalized>,
+    repeats: Vec<Repeat>,
+    /// Most states in all.
+    pub(crate) states_max: usize,
     pub(crate) datatypes: Vec<(Representation, Option<Expanded>, u32)>,
     /// For each datatype.
     white_space: Vec<WhiteSpace>,
@@ -182,6 +197,8 @@ impl Builder {
             attributes: BTreeMap::new(),
             all_attributes: BTreeMap::new(),
             states: Vec::new(),
+            repeats: Vec::new(),
+            states_max: Limits::default().grammar_states,
             datatypes: Vec::new(),
             white_space: Vec::new(),
             character_sets: crate::representation::lexical_sets(),
@@ -248,15 +265,15 @@ impl Builder {
             Node {
                 productions: vec![(Symbol::AttributeAny, 0, (0, 0))],
                 links: vec![1],
-                accepts: false,
+                ..Node::default()
             },
             Node {
                 productions: vec![
                     (Symbol::ElementAny, 1, (0, 0)),
                     (Symbol::Untyped, 1, (0, 0)),
                 ],
-                links: Vec::new(),
                 accepts: true,
+                ..Node::default()
             },
         ];
         let empty = vec![
@@ -390,23 +407,32 @@ impl Builder {
             },
             end.clone(),
         ];
-        self.set_type(type_, &nodes, 0, &[end]);
+        // Two states are never too many, and none is repeated.
+        let _ = self.set_type(type_, &nodes, 0, &[end]);
     }
 
     fn type_of(&mut self, nodes: &[Node], content: u32, empty: &[Node]) -> u32 {
         let type_ = self.reserve_type();
-        self.set_type(type_, nodes, content, empty);
+        // Few states, and none is repeated.
+        let _ = self.set_type(type_, nodes, content, empty);
         type_
     }
 
     /// Normalizes the grammars of a type: node 0 is the entry of each, `content` is where content
     /// begins behind the attributes. In `empty` the last node is that place.
-    pub(crate) fn set_type(&mut self, type_: u32, nodes: &[Node], content: u32, empty: &[Node]) {
-        let start = self.normalize(nodes, content);
-        let empty = self.normalize(empty, empty.len() as u32 - 1);
+    pub(crate) fn set_type(
+        &mut self,
+        type_: u32,
+        nodes: &[Node],
+        content: u32,
+        empty: &[Node],
+    ) -> Result<(), Unmade> {
+        let start = self.normalize(nodes, content)?;
+        let empty = self.normalize(empty, empty.len() as u32 - 1)?;
         let type_ = &mut self.types[type_ as usize];
         type_.start = start;
         type_.empty = empty;
+        Ok(())
     }
 
     /// All nodes that a set reaches by links.
@@ -425,7 +451,7 @@ impl Builder {
 
     /// Normalizes one grammar; gives its entry. Sets that reach the same nodes are one state: an
     /// attribute by a wildcard at the entry leads back to the entry.
-    fn normalize(&mut self, nodes: &[Node], content: u32) -> u32 {
+    fn normalize(&mut self, nodes: &[Node], content: u32) -> Result<u32, Unmade> {
         let mut states: BTreeMap<BTreeSet<u32>, u32> = BTreeMap::new();
         let mut order: Vec<BTreeSet<u32>> = Vec::new();
         let base = self.states.len() as u32;
@@ -441,9 +467,17 @@ impl Builder {
         let content2 = number(BTreeSet::from([content]), &mut order);
         let content2 = if content == 0 { NONE } else { content2 };
         let mut made: Vec<Normalized> = Vec::new();
+        let mut repeats: Vec<Repeat> = Vec::new();
         let mut at = 0;
+        // What is behind the present state is bounded by sets as well as by their elements.
+        let mut elements = 0;
         while at < order.len() {
             let closed = order[at].clone();
+            elements += closed.len();
+            if self.states.len() + order.len() > self.states_max || elements / 16 > self.states_max
+            {
+                return Err(Unmade::TooLarge);
+            }
             let mut found: BTreeMap<Symbol, (Order, BTreeSet<u32>)> = BTreeMap::new();
             let mut accepts = false;
             for node in &closed {
@@ -462,6 +496,28 @@ impl Builder {
                 .map(|(symbol, (place, next))| (rank(&symbol), place, symbol, next))
                 .collect();
             productions.sort();
+            let mut counted = closed
+                .iter()
+                .filter(|node| nodes[**node as usize].repeats.is_some());
+            if let Some(node) = counted.next() {
+                let own = Self::closure(nodes, &BTreeSet::from([*node]));
+                let symbols = &nodes[*node as usize].productions;
+                // Text of mixed content leads nowhere.
+                let alone = |(symbol, ..): &(Symbol, u32, Order)| {
+                    let leads = productions.iter().find(|(_, _, other, _)| other == symbol);
+                    *symbol == Symbol::Untyped || leads.is_some_and(|(.., next)| next.len() == 1)
+                };
+                if own != closed || counted.next().is_some() || !symbols.iter().all(alone) {
+                    return Err(Unmade::Ambiguous);
+                }
+                if let Some((times, after)) = nodes[*node as usize].repeats {
+                    repeats.push(Repeat {
+                        state: base + at as u32,
+                        times,
+                        after: number(BTreeSet::from([after]), &mut order),
+                    });
+                }
+            }
             let start_tag = closed.iter().any(|node| *node < content) || at == 0;
             let shape = Shape {
                 entry: at == 0,
@@ -489,7 +545,8 @@ impl Builder {
             made[0].2 = copy;
         }
         self.states.append(&mut made);
-        base
+        self.repeats.append(&mut repeats);
+        Ok(base)
     }
 }
 
@@ -538,12 +595,12 @@ impl Builder {
         let start = Node {
             productions: attributes,
             links: vec![1],
-            accepts: false,
+            ..Node::default()
         };
         let content = Node {
             productions: children,
-            links: Vec::new(),
             accepts: true,
+            ..Node::default()
         };
         let end = Node {
             accepts: true,
@@ -582,6 +639,7 @@ impl Builder {
             types: core::mem::take(&mut self.types),
             element_fragment,
             states: Vec::new(),
+            repeats: core::mem::take(&mut self.repeats),
             productions: Vec::new(),
             datatypes: Vec::new(),
             character_sets: core::mem::take(&mut self.character_sets),

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::check::check;
 use super::{
-    Datatype, Element, NONE, Named, Production, Representation, Schema, Shape, Span, State,
+    Datatype, Element, NONE, Named, Production, Repeat, Representation, Schema, Shape, Span, State,
     Terminal, Type, Uri, WhiteSpace,
 };
 use crate::value::DateTimeKind;
@@ -18,7 +18,7 @@ use crate::value::DateTimeKind;
 /// What the bytes begin with.
 const MARK: &[u8; 8] = b"EXI\x1agram";
 /// The version of the form. It rises with every change of the tables or of their meaning.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Mark, version, checksum.
 const HEAD: usize = 8 + 4 + 8;
 
@@ -192,6 +192,12 @@ impl Writer {
         self.count(schema.states.len());
         for (at, state) in schema.states.iter().enumerate() {
             self.state(schema, at as u32, state);
+        }
+        self.count(schema.repeats.len());
+        for repeat in &schema.repeats {
+            self.index(repeat.state);
+            self.index(repeat.times);
+            self.index(repeat.after);
         }
         self.count(schema.datatypes.len());
         for datatype in &schema.datatypes {
@@ -407,6 +413,13 @@ impl<'a> Reader<'a> {
         for _ in 0..self.count()? {
             states.push(self.state(&mut productions)?);
         }
+        let repeats = self.list(|reader| {
+            Some(Repeat {
+                state: reader.index()?,
+                times: reader.index()?,
+                after: reader.index()?,
+            })
+        })?;
         let datatypes = self.list(|reader| {
             Some(Datatype {
                 name: reader.maybe()?,
@@ -440,6 +453,7 @@ impl<'a> Reader<'a> {
             types,
             element_fragment,
             states,
+            repeats,
             productions,
             datatypes,
             character_sets,

@@ -4,8 +4,8 @@
 //! that pass may still be those of no schema.
 
 use super::{
-    NONE, Representation, Schema, State, Terminal, Type, URI_XSI, XML_NAMESPACE, XSD_NAMESPACE,
-    XSI_NAMESPACE,
+    NONE, Repeat, Representation, Schema, State, Terminal, Type, URI_XSI, XML_NAMESPACE,
+    XSD_NAMESPACE, XSI_NAMESPACE,
 };
 use crate::representation::lexical_sets;
 
@@ -130,7 +130,14 @@ fn states_and_productions(schema: &Schema) -> Checked {
             all(parameters && next, "a production")?;
         }
     }
-    Ok(())
+    let in_order = schema.repeats.is_sorted_by(|a, b| a.state < b.state);
+    let known = |repeat: &Repeat| {
+        good(repeat.state, schema.states.len()) && good(repeat.after, schema.states.len())
+    };
+    all(
+        in_order && schema.repeats.iter().all(known),
+        "a repeated state",
+    )
 }
 
 fn datatypes_and_sets(schema: &Schema) -> Checked {

@@ -106,6 +106,14 @@ impl State {
     }
 }
 
+/// A state that stands for many in a row: a child that leads back to it leads on after so many times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    pub(crate) state: u32,
+    pub(crate) times: u32,
+    pub(crate) after: u32,
+}
+
 /// What decides on a state's undeclared productions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Shape {
@@ -223,6 +231,8 @@ pub struct Schema {
     /// The relaxed grammar of 8.5.3.
     pub(crate) element_fragment: Type,
     pub(crate) states: Vec<State>,
+    /// By state.
+    pub(crate) repeats: Vec<Repeat>,
     pub(crate) productions: Vec<Production>,
     pub(crate) datatypes: Vec<Datatype>,
     pub(crate) character_sets: Vec<Box<[char]>>,

@@ -3,18 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::builder::{Builder, Expanded, Node, Order, Symbol};
+use super::builder::{Builder, Expanded, Node, Order, Symbol, Unmade};
 
-/// Most nodes of one proto-grammar; reason: `maxOccurs` takes one copy of its term each.
-const NODES_MAX: usize = 100_000;
-
-/// A content model that needs too many grammar states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooLarge;
-
-impl TooLarge {
-    pub(crate) const LIMIT: usize = NODES_MAX;
-}
+/// From so many occurrences of a single element or wildcard on, they are counted rather than copied.
+const COUNTED_MIN: u32 = 8;
 
 /// A term and how often it occurs.
 #[derive(Clone, Debug)]
@@ -88,7 +80,7 @@ pub(crate) fn complex_type(
     mut attributes: Vec<Attribute>,
     wildcard: Option<&Namespaces>,
     content: &Content,
-) -> Result<(), TooLarge> {
+) -> Result<(), Unmade> {
     attributes.sort_by(|a, b| (&a.name.1, &a.name.0).cmp(&(&b.name.1, &b.name.0)));
     let mut nodes = Vec::new();
     let behind = attribute_uses(&mut nodes, &attributes, wildcard);
@@ -101,49 +93,235 @@ pub(crate) fn complex_type(
         accepts: true,
         ..Node::default()
     });
-    match content {
-        Content::Empty => nodes.push(Node {
-            accepts: true,
-            ..Node::default()
-        }),
-        Content::Simple(datatype) => {
-            let next = nodes.len() as u32 + 1;
-            nodes.push(Node {
-                productions: [(Symbol::Characters(*datatype), next, (0, 0))].into(),
-                ..Node::default()
-            });
-            nodes.push(Node {
+    let nodes_max = builder.states_max;
+    let mut set = |counts: bool| {
+        let mut proto = Proto {
+            nodes: nodes.clone(),
+            nodes_max,
+            counts,
+        };
+        proto.content(content)?;
+        builder.set_type(type_, &proto.nodes, content_start, &empty)
+    };
+    match set(true) {
+        // What is repeated is within something that repeats itself.
+        Err(Unmade::Ambiguous) => set(false),
+        made => made,
+    }
+}
+
+/// A proto-grammar that is being built.
+struct Proto {
+    nodes: Vec<Node>,
+    nodes_max: usize,
+    /// Large numbers of occurrences are counted.
+    counts: bool,
+}
+
+impl Proto {
+    fn content(&mut self, content: &Content) -> Result<(), Unmade> {
+        let content_start = self.nodes.len() as u32;
+        match content {
+            Content::Empty => self.nodes.push(Node {
                 accepts: true,
                 ..Node::default()
-            });
-        }
-        Content::Model { particle, mixed } => {
-            // Its entry must be the first node of the content.
-            let entry = node(&mut nodes)?;
-            let piece = match particle {
-                Some(particle) => build(&mut nodes, particle, &mut 0)?,
-                None => Piece {
-                    start: entry,
-                    ends: [entry].into(),
-                },
-            };
-            if piece.start != entry {
-                nodes[entry as usize].links.push(piece.start);
+            }),
+            Content::Simple(datatype) => {
+                let next = content_start + 1;
+                self.nodes.push(Node {
+                    productions: [(Symbol::Characters(*datatype), next, (0, 0))].into(),
+                    ..Node::default()
+                });
+                self.nodes.push(Node {
+                    accepts: true,
+                    ..Node::default()
+                });
             }
-            for end in piece.ends {
-                nodes[end as usize].accepts = true;
-            }
-            if *mixed {
-                for at in content_start..nodes.len() as u32 {
-                    nodes[at as usize]
-                        .productions
-                        .push((Symbol::Untyped, at, (u32::MAX, 0)));
+            Content::Model { particle, mixed } => {
+                // Its entry must be the first node of the content.
+                let entry = self.node()?;
+                let piece = match particle {
+                    Some(particle) => self.build(particle, &mut 0)?,
+                    None => Piece {
+                        start: entry,
+                        ends: [entry].into(),
+                    },
+                };
+                if piece.start != entry {
+                    self.nodes[entry as usize].links.push(piece.start);
+                }
+                for end in piece.ends {
+                    self.nodes[end as usize].accepts = true;
+                }
+                if *mixed {
+                    for at in content_start..self.nodes.len() as u32 {
+                        let text = (Symbol::Untyped, at, (u32::MAX, 0));
+                        self.nodes[at as usize].productions.push(text);
+                    }
                 }
             }
         }
+        Ok(())
     }
-    builder.set_type(type_, &nodes, content_start, &empty);
-    Ok(())
+
+    fn node(&mut self) -> Result<u32, Unmade> {
+        if self.nodes.len() >= self.nodes_max {
+            return Err(Unmade::TooLarge);
+        }
+        self.nodes.push(Node::default());
+        Ok(self.nodes.len() as u32 - 1)
+    }
+
+    /// A particle: copies of its term, of which some may be left out (8.5.4.1.5). `place` is that of
+    /// its first leaf, and afterwards that behind its last.
+    fn build(&mut self, particle: &Particle, place: &mut u32) -> Result<Piece, Unmade> {
+        let first = *place;
+        *place += leaves(particle);
+        let occurrences = particle.max.unwrap_or(particle.min);
+        if self.counts
+            && occurrences >= COUNTED_MIN
+            && let Some(symbols) = particle.term.symbols(first)
+        {
+            return self.counted(particle, &symbols);
+        }
+        let mut start = None;
+        // Where the copies so far may end, and where the last of them does.
+        let (mut ends, mut last): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        let optional = particle
+            .max
+            .map_or(0, |max| max.saturating_sub(particle.min));
+        for copy in 0..particle.min.saturating_add(optional) {
+            let piece = self.term(&particle.term, first)?;
+            link(&mut self.nodes, &last, piece.start);
+            let begun = *start.get_or_insert(piece.start);
+            if copy < particle.min {
+                ends.clear();
+            } else if copy == 0 {
+                ends.push(begun);
+            }
+            ends.extend(&piece.ends);
+            last = piece.ends;
+        }
+        if particle.max.is_none() {
+            let piece = self.term(&particle.term, first)?;
+            link(&mut self.nodes, &piece.ends, piece.start);
+            link(&mut self.nodes, &last, piece.start);
+            start.get_or_insert(piece.start);
+            ends = [piece.start].into();
+        }
+        match start {
+            Some(start) => Ok(Piece { start, ends }),
+            None => {
+                let start = self.node()?;
+                let ends = [start].into();
+                Ok(Piece { start, ends })
+            }
+        }
+    }
+
+    /// Many occurrences of one leaf: one node for the first, one for all others that must be there, one
+    /// for those that may, and what is behind them.
+    fn counted(
+        &mut self,
+        particle: &Particle,
+        symbols: &[(Symbol, Order)],
+    ) -> Result<Piece, Unmade> {
+        let min = particle.min;
+        let start = self.node()?;
+        let mut ends: Vec<u32> = Vec::new();
+        // From the end to the begin: each leads to the one that was made before it.
+        let mut next = match particle.max {
+            Some(_) => self.node()?,
+            None => {
+                let every = self.node()?;
+                self.lead(every, symbols, every);
+                every
+            }
+        };
+        ends.push(next);
+        let free = particle.max.map_or(0, |max| max - min.clamp(1, max));
+        for (times, may_end) in [(free, true), (min.saturating_sub(1), false)] {
+            if times > 0 {
+                let repeated = self.node()?;
+                self.lead(repeated, symbols, repeated);
+                self.nodes[repeated as usize].repeats = Some((times, next));
+                ends.extend(may_end.then_some(repeated));
+                next = repeated;
+            }
+        }
+        self.lead(start, symbols, next);
+        ends.extend((min == 0).then_some(start));
+        Ok(Piece { start, ends })
+    }
+
+    fn lead(&mut self, from: u32, symbols: &[(Symbol, Order)], to: u32) {
+        let productions = symbols.iter().cloned();
+        self.nodes[from as usize].productions = productions
+            .map(|(symbol, place)| (symbol, to, place))
+            .collect();
+    }
+
+    fn term(&mut self, term: &Term, place: u32) -> Result<Piece, Unmade> {
+        if let Some(symbols) = term.symbols(place) {
+            let (start, end) = (self.node()?, self.node()?);
+            self.lead(start, &symbols, end);
+            let ends = [end].into();
+            return Ok(Piece { start, ends });
+        }
+        let mut place = place;
+        let start = self.node()?;
+        let mut ends: Vec<u32> = Vec::new();
+        match term {
+            Term::Element(_) | Term::Wildcard(_) => {}
+            Term::Sequence(particles) => {
+                ends.push(start);
+                for particle in particles {
+                    let piece = self.build(particle, &mut place)?;
+                    link(&mut self.nodes, &ends, piece.start);
+                    ends = piece.ends;
+                }
+            }
+            Term::Choice(particles) => {
+                for particle in particles {
+                    let piece = self.build(particle, &mut place)?;
+                    self.nodes[start as usize].links.push(piece.start);
+                    ends.extend(piece.ends);
+                }
+                if particles.is_empty() {
+                    ends.push(start);
+                }
+            }
+            Term::All(particles) => {
+                for particle in particles {
+                    let piece = self.build(particle, &mut place)?;
+                    self.nodes[start as usize].links.push(piece.start);
+                    link(&mut self.nodes, &piece.ends, start);
+                }
+                ends.push(start);
+            }
+        }
+        Ok(Piece { start, ends })
+    }
+}
+
+impl Term {
+    /// The terminals of a leaf with their places in schema order; none: it is a model group.
+    fn symbols(&self, place: u32) -> Option<Vec<(Symbol, Order)>> {
+        let symbols: Vec<Symbol> = match self {
+            Self::Element(names) => {
+                let symbol = |(name, element): &(Expanded, u32)| Symbol::Element {
+                    name: name.clone(),
+                    element: *element,
+                };
+                names.iter().map(symbol).collect()
+            }
+            Self::Wildcard(namespaces) => namespaces.symbols(Symbol::ElementIn, Symbol::ElementAny),
+            _ => return None,
+        };
+        let symbols = symbols.into_iter().enumerate();
+        let placed = symbols.map(|(at, symbol)| (symbol, (place, at as u32)));
+        Some(placed.collect())
+    }
 }
 
 /// The grammars of the attributes one after another; gives the nodes that lead on.
@@ -207,130 +385,12 @@ fn link(nodes: &mut [Node], from: &[u32], to: u32) {
     }
 }
 
-fn node(nodes: &mut Vec<Node>) -> Result<u32, TooLarge> {
-    if nodes.len() >= NODES_MAX {
-        return Err(TooLarge);
-    }
-    nodes.push(Node::default());
-    Ok(nodes.len() as u32 - 1)
-}
-
 /// How many leaves a term has; they are numbered depth first (8.5.4.3).
 fn leaves(particle: &Particle) -> u32 {
     match &particle.term {
         Term::Element(_) | Term::Wildcard(_) => 1,
         Term::Sequence(particles) | Term::Choice(particles) | Term::All(particles) => {
             particles.iter().map(leaves).sum()
-        }
-    }
-}
-
-/// A particle: copies of its term, of which some may be left out (8.5.4.1.5). `place` is that of its
-/// first leaf, and afterwards that behind its last.
-fn build(nodes: &mut Vec<Node>, particle: &Particle, place: &mut u32) -> Result<Piece, TooLarge> {
-    let first = *place;
-    *place += leaves(particle);
-    let copy = |nodes: &mut Vec<Node>| term(nodes, &particle.term, first);
-    let mut whole: Option<Piece> = None;
-    let append = |nodes: &mut Vec<Node>, whole: &mut Option<Piece>, next: Piece| {
-        *whole = Some(match whole.take() {
-            None => next,
-            Some(before) => {
-                link(nodes, &before.ends, next.start);
-                Piece {
-                    start: before.start,
-                    ends: next.ends,
-                }
-            }
-        });
-    };
-    for _ in 0..particle.min {
-        let piece = copy(nodes)?;
-        append(nodes, &mut whole, piece);
-    }
-    match particle.max {
-        Some(max) => {
-            for _ in particle.min..max {
-                let mut piece = copy(nodes)?;
-                if !piece.ends.contains(&piece.start) {
-                    piece.ends.push(piece.start);
-                }
-                append(nodes, &mut whole, piece);
-            }
-        }
-        None => {
-            let piece = copy(nodes)?;
-            link(nodes, &piece.ends, piece.start);
-            let ends = [piece.start].into();
-            let start = piece.start;
-            append(nodes, &mut whole, Piece { start, ends });
-        }
-    }
-    match whole {
-        Some(whole) => Ok(whole),
-        None => {
-            let start = node(nodes)?;
-            let ends = [start].into();
-            Ok(Piece { start, ends })
-        }
-    }
-}
-
-fn term(nodes: &mut Vec<Node>, term: &Term, place: u32) -> Result<Piece, TooLarge> {
-    let leaf = |nodes: &mut Vec<Node>, symbols: Vec<Symbol>| {
-        let (start, end) = (node(nodes)?, node(nodes)?);
-        let symbols = symbols.into_iter().enumerate();
-        nodes[start as usize].productions = symbols
-            .map(|(at, symbol)| (symbol, end, (place, at as u32)))
-            .collect();
-        let ends = [end].into();
-        Ok(Piece { start, ends })
-    };
-    let mut place = place;
-    match term {
-        Term::Element(names) => {
-            let symbol = |(name, element): &(Expanded, u32)| Symbol::Element {
-                name: name.clone(),
-                element: *element,
-            };
-            leaf(nodes, names.iter().map(symbol).collect())
-        }
-        Term::Wildcard(namespaces) => leaf(
-            nodes,
-            namespaces.symbols(Symbol::ElementIn, Symbol::ElementAny),
-        ),
-        Term::Sequence(particles) => {
-            let start = node(nodes)?;
-            let mut ends: Vec<u32> = [start].into();
-            for particle in particles {
-                let piece = build(nodes, particle, &mut place)?;
-                link(nodes, &ends, piece.start);
-                ends = piece.ends;
-            }
-            Ok(Piece { start, ends })
-        }
-        Term::Choice(particles) => {
-            let start = node(nodes)?;
-            let mut ends: Vec<u32> = Vec::new();
-            for particle in particles {
-                let piece = build(nodes, particle, &mut place)?;
-                nodes[start as usize].links.push(piece.start);
-                ends.extend(piece.ends);
-            }
-            if particles.is_empty() {
-                ends.push(start);
-            }
-            Ok(Piece { start, ends })
-        }
-        Term::All(particles) => {
-            let start = node(nodes)?;
-            for particle in particles {
-                let piece = build(nodes, particle, &mut place)?;
-                nodes[start as usize].links.push(piece.start);
-                link(nodes, &piece.ends, start);
-            }
-            let ends = [start].into();
-            Ok(Piece { start, ends })
         }
     }
 }

@@ -12,12 +12,10 @@ use super::simple::Simple;
 use super::{Compiler, Kind, XsdError};
 use crate::schema::XSD_NAMESPACE;
 use crate::schema::builder::{Declared, Expanded};
-use crate::schema::model::{self, Attribute, Content, Namespaces, Particle, Term, TooLarge};
+use crate::schema::model::{self, Attribute, Content, Namespaces, Particle, Term};
 
 /// Most model groups within each other.
 const DEPTH_MAX: usize = 64;
-/// Largest number that `minOccurs` and `maxOccurs` may have; more is "unbounded" to no reader.
-const OCCURS_MAX: u32 = 100_000;
 
 /// What a wildcard takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,10 +237,10 @@ impl Compiler {
             wildcard.as_ref(),
             &content,
         );
-        set.map_err(|TooLarge| {
-            let limit = TooLarge::LIMIT;
+        set.map_err(|_| {
+            let limit = self.builder.states_max;
             at.fail(format!(
-                "limit grammar states of {limit} is exceeded: maxOccurs is too large"
+                "limit grammar_states of {limit} is exceeded: minOccurs or maxOccurs is too large"
             ))
         })
     }
@@ -356,9 +354,8 @@ impl Compiler {
                 None => Ok(Some(1)),
                 Some("unbounded") => Ok(None),
                 Some(number) => match number.parse::<u32>() {
-                    Ok(number) if number <= OCCURS_MAX => Ok(Some(number)),
-                    Ok(_) => Err(at.fail(format!("limit {name} of {OCCURS_MAX} is exceeded"))),
-                    Err(_) => Err(at.fail(format!("{name}={number:?} is no number"))),
+                    Ok(number) => Ok(Some(number)),
+                    Err(_) => Err(at.fail(format!("{name}={number:?} is no number of 32 bits"))),
                 },
             }
         };

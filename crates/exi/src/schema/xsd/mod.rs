@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use super::builder::{Builder, Declared, Expanded};
 use super::model::Term;
 use super::{Schema, XSD_NAMESPACE};
+use crate::limits::Limits;
 use complex::Complex;
 use documents::{Component, Document, Documents};
 use simple::Simple;
@@ -70,9 +71,23 @@ impl Schema {
         sources: Vec<XsdSource>,
         resolve: &mut Resolve<'_>,
     ) -> Result<Schema, XsdError> {
+        Self::from_xsd_within(sources, resolve, &Limits::default())
+    }
+
+    /// As [`Schema::from_xsd`], within other limits.
+    ///
+    /// # Errors
+    /// As [`Schema::from_xsd`].
+    pub fn from_xsd_within(
+        sources: Vec<XsdSource>,
+        resolve: &mut Resolve<'_>,
+        limits: &Limits,
+    ) -> Result<Schema, XsdError> {
         let documents = Documents::load(sources, resolve)?;
+        let mut builder = Builder::new(true);
+        builder.states_max = limits.grammar_states;
         let mut compiler = Compiler {
-            builder: Builder::new(true),
+            builder,
             documents,
             waiting: Vec::new(),
             types: BTreeMap::new(),
