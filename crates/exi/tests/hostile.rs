@@ -2,7 +2,7 @@
 //! Method: random bytes, and sound streams with bytes changed, in every alignment, with and without a
 //! schema; each is read until it ends or is refused, within small limits.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chappe_exi::{
     Alignment, Decoder, Encoder, HeaderOptions, Limits, Options, Preserve, Schema, XsdSource, text,
@@ -46,16 +46,16 @@ fn options() -> impl Strategy<Value = Options> {
 }
 
 fn schema(which: u8) -> Arc<Schema> {
-    let document = XSD.to_vec();
-    let source = XsdSource {
-        name: "a.xsd".into(),
-        document,
-    };
-    Arc::new(match which {
-        0 => Schema::none(),
-        1 => Schema::built_in_types(),
-        _ => Schema::from_xsd(vec![source], &mut |_, _| None).expect("it is a schema"),
-    })
+    static SCHEMAS: OnceLock<[Arc<Schema>; 3]> = OnceLock::new();
+    let schemas = SCHEMAS.get_or_init(|| {
+        let source = XsdSource {
+            name: "a.xsd".into(),
+            document: XSD.to_vec(),
+        };
+        let made = Schema::from_xsd(vec![source], &mut |_, _| None).expect("it is a schema");
+        [Schema::none(), Schema::built_in_types(), made].map(Arc::new)
+    });
+    schemas[usize::from(which)].clone()
 }
 
 /// Reads to the end or to the refusal, which is repeated.

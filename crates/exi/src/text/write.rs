@@ -57,6 +57,13 @@ impl Writer {
             self.close(true);
             return;
         }
+        // A strict schema has a place for a value of no characters.
+        if let Event::Characters(
+            Value::Text("") | Value::Lexical("") | Value::Base64([]) | Value::Hex([]),
+        ) = event
+        {
+            return;
+        }
         self.close(false);
         // Writing to a string does not fail.
         let _ = match event {
