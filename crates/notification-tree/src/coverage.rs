@@ -1,0 +1,149 @@
+//! What is known about the sinks of a range: pieces, each with who failed and the receipts of all
+//! others.
+
+use alloc::vec::Vec;
+
+/// Failed sinks that one piece names.
+///
+/// Reason: a piece fits a datagram; 200 places of at most 5 bytes are 1,000.
+pub const FAILED_MAX: usize = 200;
+
+/// A range of sinks about which everything is known: who failed, and the rest have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The first sink.
+    pub first: u32,
+    /// The one behind the last.
+    pub end: u32,
+    /// Those that did not answer, increasing.
+    pub failed: Vec<u32>,
+    /// The receipts of all others, by exclusive or.
+    pub receipts: u128,
+}
+
+impl Piece {
+    /// How many sinks.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.end.saturating_sub(self.first)
+    }
+}
+
+/// Pieces of one range: sorted, apart from each other, as few as may be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    pieces: Vec<Piece>,
+}
+
+impl Pieces {
+    /// Adds a piece, and says so, unless it overlaps with what is there: what came first stays, for
+    /// receipts cannot be taken apart again.
+    pub(crate) fn add(&mut self, piece: Piece) -> bool {
+        let at = self
+            .pieces
+            .partition_point(|other| other.end <= piece.first);
+        let overlaps = self
+            .pieces
+            .get(at)
+            .is_some_and(|other| other.first < piece.end);
+        if overlaps || piece.count() == 0 {
+            return false;
+        }
+        self.pieces.insert(at, piece);
+        self.join(at);
+        if at > 0 {
+            self.join(at - 1);
+        }
+        true
+    }
+
+    /// Makes one of a piece and the next when they touch and their failed sinks fit.
+    fn join(&mut self, at: usize) {
+        let Some([left, right]) = self.pieces.get_mut(at..at + 2) else {
+            return;
+        };
+        if left.end != right.first || left.failed.len() + right.failed.len() > FAILED_MAX {
+            return;
+        }
+        left.end = right.end;
+        left.failed.append(&mut right.failed);
+        left.receipts ^= right.receipts;
+        self.pieces.remove(at + 1);
+    }
+
+    /// How many sinks the pieces are about.
+    #[cfg(test)]
+    pub(crate) fn covered(&self) -> u32 {
+        self.pieces.iter().map(Piece::count).sum()
+    }
+
+    /// The pieces.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn piece(first: u32, end: u32) -> Piece {
+        let receipts = (first..end).fold(0, |sum, sink| sum ^ (1u128 << (sink % 128)));
+        Piece {
+            first,
+            end,
+            failed: vec![],
+            receipts,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_stay_apart_and_keep_their_receipts(
+            ranges in prop::collection::vec((0u32..100, 1u32..20), 0..40),
+        ) {
+            let mut pieces = Pieces::default();
+            let mut known = [false; 128];
+            for (first, length) in ranges {
+                let range = first..first + length;
+                let free = range.clone().all(|sink| !known[sink as usize]);
+                prop_assert_eq!(pieces.add(piece(range.start, range.end)), free);
+                if free {
+                    range.for_each(|sink| known[sink as usize] = true);
+                }
+            }
+            prop_assert_eq!(pieces.covered() as usize, known.iter().filter(|it| **it).count());
+            for held in pieces.pieces() {
+                prop_assert_eq!(held.receipts, piece(held.first, held.end).receipts);
+            }
+            // Joined where they touch: between two there is always a sink that is not known.
+            for two in pieces.pieces().windows(2) {
+                prop_assert!(two[0].end < two[1].first);
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_never_outgrows_its_datagram() {
+        let mut pieces = Pieces::default();
+        for sink in 0..1_000 {
+            let failed = vec![sink];
+            assert!(pieces.add(Piece {
+                first: sink,
+                end: sink + 1,
+                failed,
+                receipts: 0
+            }));
+        }
+        assert_eq!(pieces.covered(), 1_000);
+        assert!(
+            pieces
+                .pieces()
+                .iter()
+                .all(|piece| piece.failed.len() <= FAILED_MAX)
+        );
+        assert!(pieces.pieces().len() <= 10);
+    }
+}

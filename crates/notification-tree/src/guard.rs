@@ -1,0 +1,201 @@
+//! Who may say what: signatures of events, authentication of hops, receipts of sinks.
+//!
+//! - A **signature** (Ed25519) is the source's and goes with the event to its end.
+//! - A **hop tag** (HMAC-SHA256, first 16 bytes) is of sender and receiver, by a key that both compute
+//!   from their X25519 keys without exchanging anything.
+//! - A **receipt** is the same between sink and source, over the event: only a sink that verified and
+//!   delivered the event makes it. Receipts are added up by exclusive or on their way (an aggregate
+//!   authentication code, Katz and Lindell 2008), so that a source verifies what a forwarder claims
+//!   about thousands of sinks with 16 bytes, and nobody can claim for another.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::fmt;
+
+use curve25519_dalek::MontgomeryPoint;
+use ring::{digest, hmac, signature};
+
+use crate::event::EventId;
+
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = 64;
+/// Bytes of a hop tag and of a receipt.
+pub const TAG_BYTES: usize = 16;
+/// Peers whose keys are remembered, unless set otherwise: about 400 bytes and 50 µs each.
+pub const PAIRS_MAX: usize = 131_072;
+
+/// Signs, verifies and authenticates for one node.
+pub trait Guard {
+    /// Whether it does anything: `false` only on a trusted network.
+    fn authenticates(&self) -> bool;
+    /// This node's signature.
+    fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE_BYTES];
+    /// Whether `signature` is of `source`, an Ed25519 key.
+    fn verify(&mut self, source: &[u8; 32], bytes: &[u8], signature: &[u8; 64]) -> bool;
+    /// The tag of a hop message between this node and `peer`, an X25519 key.
+    fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> u128;
+    /// The receipt of sink number `sink` for an event: `peer` is the other of source and sink.
+    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> u128;
+}
+
+/// A trusted network: no signatures, no tags, no receipts. Whoever can send a datagram can forge
+/// events and coverage. Never the default; who makes one says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrustedNetwork;
+
+impl Guard for TrustedNetwork {
+    fn authenticates(&self) -> bool {
+        false
+    }
+    fn sign(&self, _: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        [0; SIGNATURE_BYTES]
+    }
+    fn verify(&mut self, _: &[u8; 32], _: &[u8], _: &[u8; 64]) -> bool {
+        true
+    }
+    fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> u128 {
+        0
+    }
+    fn receipt(&mut self, _: &[u8; 32], _: EventId, _: u32) -> u128 {
+        0
+    }
+}
+
+/// How a node signs.
+type Sign = dyn Fn(&[u8]) -> [u8; SIGNATURE_BYTES] + Send + Sync;
+
+/// The keys of one node.
+pub struct Keys {
+    sign: Box<Sign>,
+    secret: [u8; 32],
+    public: [u8; 32],
+    pairs: BTreeMap<[u8; 32], hmac::Key>,
+    pairs_max: usize,
+}
+
+impl Keys {
+    /// The keys of a node: how it signs (`identity::Key::sign`) and its secret X25519 key
+    /// (`identity::Key::curve`).
+    #[must_use]
+    pub fn new(
+        sign: impl Fn(&[u8]) -> [u8; SIGNATURE_BYTES] + Send + Sync + 'static,
+        secret: [u8; 32],
+    ) -> Self {
+        Self {
+            sign: Box::new(sign),
+            secret,
+            public: MontgomeryPoint::mul_base_clamped(secret).0,
+            pairs: BTreeMap::new(),
+            pairs_max: PAIRS_MAX,
+        }
+    }
+
+    /// Remembers the keys of at most so many peers.
+    #[must_use]
+    pub fn with_pairs_max(mut self, pairs_max: usize) -> Self {
+        self.pairs_max = pairs_max.max(1);
+        self
+    }
+
+    /// The public X25519 key, for this node's [`Contact`](crate::Contact).
+    #[must_use]
+    pub fn public(&self) -> [u8; 32] {
+        self.public
+    }
+
+    fn tag(&mut self, peer: &[u8; 32], purpose: u8, bytes: &[u8]) -> u128 {
+        if !self.pairs.contains_key(peer) {
+            if self.pairs.len() >= self.pairs_max {
+                // Peers come and go with memberships; the smallest key is as good as any to forget.
+                self.pairs.pop_first();
+            }
+            let shared = MontgomeryPoint(*peer).mul_clamped(self.secret).0;
+            let mut context = digest::Context::new(&digest::SHA256);
+            context.update(b"chappe notification pair 1");
+            context.update(&shared);
+            let (first, second) = (self.public.min(*peer), self.public.max(*peer));
+            context.update(&first);
+            context.update(&second);
+            let key = hmac::Key::new(hmac::HMAC_SHA256, context.finish().as_ref());
+            self.pairs.insert(*peer, key);
+        }
+        let Some(key) = self.pairs.get(peer) else {
+            unreachable!("inserted above when absent");
+        };
+        let mut context = hmac::Context::with_key(key);
+        context.update(&[purpose]);
+        context.update(bytes);
+        let mut tag = [0; TAG_BYTES];
+        tag.copy_from_slice(&context.sign().as_ref()[..TAG_BYTES]);
+        u128::from_be_bytes(tag)
+    }
+}
+
+/// Shows the public key only.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys(secret withheld)")
+    }
+}
+
+impl Guard for Keys {
+    fn authenticates(&self) -> bool {
+        true
+    }
+
+    fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        (self.sign)(bytes)
+    }
+
+    fn verify(&mut self, source: &[u8; 32], bytes: &[u8], signed: &[u8; 64]) -> bool {
+        signature::UnparsedPublicKey::new(&signature::ED25519, source)
+            .verify(bytes, signed)
+            .is_ok()
+    }
+
+    fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> u128 {
+        self.tag(peer, 0, bytes)
+    }
+
+    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> u128 {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&id.topic.to_be_bytes());
+        bytes[8..12].copy_from_slice(&id.boot.to_be_bytes());
+        bytes[12..20].copy_from_slice(&id.sequence.to_be_bytes());
+        bytes[20..].copy_from_slice(&sink.to_be_bytes());
+        self.tag(peer, 1, &bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(byte: u8) -> Keys {
+        Keys::new(|_| [0; 64], [byte; 32])
+    }
+
+    #[test]
+    fn both_ends_compute_the_same_and_nobody_else_does() {
+        let (mut a, mut b, mut c) = (keys(1), keys(2), keys(3).with_pairs_max(1));
+        let id = EventId {
+            topic: 1,
+            boot: 2,
+            sequence: 3,
+        };
+        let (of_a, of_b) = (a.public(), b.public());
+        assert_eq!(a.hop_tag(&of_b, b"x"), b.hop_tag(&of_a, b"x"));
+        assert_ne!(a.hop_tag(&of_b, b"x"), a.hop_tag(&of_b, b"y"));
+        assert_eq!(a.receipt(&of_b, id, 7), b.receipt(&of_a, id, 7));
+        assert_ne!(a.receipt(&of_b, id, 7), b.receipt(&of_a, id, 8));
+        assert_ne!(c.hop_tag(&of_a, b"x"), b.hop_tag(&of_a, b"x"));
+        let before = c.hop_tag(&of_a, b"x");
+        c.hop_tag(&of_b, b"x");
+        assert_eq!(
+            c.hop_tag(&of_a, b"x"),
+            before,
+            "forgotten and computed again"
+        );
+        assert_eq!(c.pairs.len(), 1);
+    }
+}

@@ -1,0 +1,268 @@
+//! A part of the sinks that a node spreads an event over, and the parts it makes of it.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use chappe_machine::Instant;
+
+use crate::coverage::Pieces;
+use crate::message::Suspects;
+use crate::plan::{Plan, Splitter};
+
+/// Heads of one part that are tried before it is divided.
+pub(crate) const HEADS_MAX: usize = 4;
+/// Sinks that are looked at for a head that is not suspected.
+const HEADS_LOOKED_AT: u32 = 64;
+
+/// What a hop says beside range and event; goes from job to part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hop {
+    pub(crate) plan: Plan,
+    pub(crate) timeout_us: u32,
+    pub(crate) latency_us: u32,
+    pub(crate) send_cost_ns: u32,
+}
+
+/// One message to a head, and what came of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// Sinks of it about which its heads have said something.
+    pub(crate) covered: u32,
+    /// The heads so far; the last is the present one.
+    heads: [u32; HEADS_MAX],
+    heads_count: u8,
+    /// Messages to the present head.
+    pub(crate) attempts: u8,
+    /// Pieces that came from the present head.
+    pub(crate) pieces: u16,
+    /// Counts what makes earlier timers void.
+    pub(crate) generation: u16,
+    /// Whether the present head answered.
+    pub(crate) heard: bool,
+    /// Nothing more is expected.
+    pub(crate) done: bool,
+    /// When it was first sent to anybody, to the present head, and last.
+    pub(crate) first_sent: Instant,
+    pub(crate) begun: Instant,
+    pub(crate) sent: Instant,
+}
+
+impl Part {
+    pub(crate) fn new(first: u32, end: u32) -> Self {
+        Self {
+            first,
+            end,
+            covered: 0,
+            heads: [0; HEADS_MAX],
+            heads_count: 0,
+            attempts: 0,
+            pieces: 0,
+            generation: 0,
+            heard: false,
+            done: false,
+            first_sent: Instant::ZERO,
+            begun: Instant::ZERO,
+            sent: Instant::ZERO,
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.end - self.first
+    }
+
+    pub(crate) fn heads(&self) -> &[u32] {
+        &self.heads[..usize::from(self.heads_count)]
+    }
+
+    pub(crate) fn head(&self) -> Option<u32> {
+        self.heads().last().copied()
+    }
+
+    /// Takes the next head: the first from `start` on, around the range, that was not tried and is
+    /// not suspected; if there is none, one that was not tried. Says whether there was one.
+    pub(crate) fn next_head(&mut self, start: u32, suspected: impl Fn(u32) -> bool) -> bool {
+        let free = usize::from(self.heads_count);
+        if free == HEADS_MAX {
+            return false;
+        }
+        let offset = start.clamp(self.first, self.end - 1) - self.first;
+        let count = self.count();
+        let nth = |step: u32| self.first + ((u64::from(offset + step)) % u64::from(count)) as u32;
+        let places = (0..count.min(HEADS_LOOKED_AT)).map(nth);
+        let mut untried = places
+            .filter(|place| !self.heads().contains(place))
+            .peekable();
+        let Some(fallback) = untried.peek().copied() else {
+            return false;
+        };
+        let head = untried.find(|place| !suspected(*place)).unwrap_or(fallback);
+        self.heads[free] = head;
+        self.heads_count += 1;
+        self.attempts = 0;
+        self.pieces = 0;
+        self.heard = false;
+        true
+    }
+}
+
+/// A range that a node answers for.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Who gave it; the source gives itself the whole.
+    pub(crate) parent: u32,
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// When the latest message that gave it came, and its stamp.
+    pub(crate) received: Instant,
+    pub(crate) stamp_us: u32,
+    /// When it is answered at the latest.
+    pub(crate) due: Instant,
+    pub(crate) hop: Hop,
+    pub(crate) suspects: Suspects,
+    pub(crate) parts: Vec<Part>,
+    /// Parts from here on were added later, and are not in order.
+    pub(crate) in_order: usize,
+    /// The next part to be sent for the first time.
+    pub(crate) next: usize,
+    /// Parts that are not done.
+    pub(crate) open: usize,
+    /// When the last of the first messages leaves.
+    pub(crate) burst_end: Instant,
+    /// What is known, the source's own tally apart.
+    pub(crate) pieces: Pieces,
+    /// When an answer was last sent.
+    pub(crate) answered: Option<Instant>,
+    pub(crate) done: bool,
+}
+
+impl Job {
+    /// The part of this range, if it was sent to `head`.
+    pub(crate) fn part_of(&self, first: u32, end: u32, head: u32) -> Option<usize> {
+        let fits =
+            |part: &Part| part.first == first && part.end == end && part.heads().contains(&head);
+        let ordered = &self.parts[..self.in_order];
+        let at = ordered.partition_point(|part| part.first < first);
+        if ordered.get(at).is_some_and(fits) {
+            return Some(at);
+        }
+        let later = self.parts[self.in_order..].iter().position(fits)?;
+        Some(self.in_order + later)
+    }
+}
+
+/// Divides `first..end` without `own` (the node itself, when it is inside) by a plan.
+///
+/// A part that would have the node in its midst becomes two.
+pub(crate) fn divide(
+    (first, end): (u32, u32),
+    own: Option<u32>,
+    plan: Plan,
+    splitter: &mut Splitter,
+    parts: &mut Vec<Part>,
+) {
+    let own = own.filter(|own| (first..end).contains(own));
+    let count = end - first - u32::from(own.is_some());
+    let mut at = first;
+    for size in splitter.split(plan, count) {
+        let mut left = *size;
+        if own == Some(at) {
+            at += 1;
+        }
+        if let Some(own) = own.filter(|own| (at..at + left).contains(own)) {
+            parts.push(Part::new(at, own));
+            left -= own - at;
+            at = own + 1;
+        }
+        if left > 0 {
+            parts.push(Part::new(at, at + left));
+            at += left;
+        }
+    }
+    splitter.shrink();
+}
+
+/// Makes parts of at most `most` sinks of a range.
+pub(crate) fn cut(first: u32, end: u32, most: u32, parts: &mut Vec<Part>) {
+    let mut at = first;
+    while at < end {
+        let next = end.min(at.saturating_add(most.max(1)));
+        parts.push(Part::new(at, next));
+        at = next;
+    }
+}
+
+/// Suspects of a range for its head's information: what this node knows, what it was told, and what
+/// fits into so many bytes.
+pub(crate) fn suspects_in(
+    known: &BTreeSet<u32>,
+    hint: &Suspects,
+    (first, end): (u32, u32),
+    mut room_bytes: usize,
+) -> Suspects {
+    let mut suspects = Suspects::default();
+    let mut hinted = hint.places().iter().copied().peekable();
+    let mut known = known.range(first..end).copied().peekable();
+    let mut next = first;
+    loop {
+        let place = match (known.peek(), hinted.peek()) {
+            (Some(one), Some(other)) => *one.min(other),
+            (Some(one), None) | (None, Some(one)) => *one,
+            (None, None) => break,
+        };
+        known.next_if_eq(&place);
+        hinted.next_if_eq(&place);
+        if !(first..end).contains(&place) {
+            continue;
+        }
+        // Seven bits a byte.
+        let bytes = (place - next).max(1).ilog2() as usize / 7 + 1;
+        if bytes > room_bytes {
+            break;
+        }
+        room_bytes -= bytes;
+        next = place + 1;
+        suspects.push(place);
+    }
+    suspects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_all_others_whoever_divides() {
+        let mut splitter = Splitter::default();
+        for plan in [
+            Plan::Sequential,
+            Plan::TwoHalves,
+            Plan::Kary(3),
+            Plan::measured(1, 4, 4),
+        ] {
+            for own in [None, Some(10), Some(11), Some(17), Some(30), Some(99)] {
+                let mut parts = Vec::new();
+                divide((10, 31), own, plan, &mut splitter, &mut parts);
+                let places: Vec<u32> = parts.iter().flat_map(|part| part.first..part.end).collect();
+                let others: Vec<u32> = (10..31).filter(|place| Some(*place) != own).collect();
+                assert_eq!(places, others, "{plan:?} {own:?}");
+            }
+        }
+        let mut parts = Vec::new();
+        divide((5, 6), Some(5), Plan::TwoHalves, &mut splitter, &mut parts);
+        assert!(parts.is_empty());
+    }
+
+    #[test]
+    fn a_suspect_is_head_only_when_nobody_else_is_left() {
+        let mut part = Part::new(4, 7);
+        assert!(part.next_head(4, |place| place == 4));
+        assert_eq!(part.head(), Some(5));
+        assert!(part.next_head(4, |place| place == 4 || place == 5));
+        assert_eq!(part.head(), Some(6));
+        assert!(part.next_head(4, |_| true));
+        assert_eq!(part.heads(), [5, 6, 4]);
+        assert!(!part.next_head(4, |_| false), "all were tried");
+    }
+}

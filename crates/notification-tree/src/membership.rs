@@ -1,0 +1,205 @@
+//! The list of a topic's sinks: a version that the source signs, or a list inside the event.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::error::Malformed;
+use crate::guard::{Guard, SIGNATURE_BYTES};
+use crate::wire::{Reader, Writer};
+
+/// Sinks of one membership.
+///
+/// Reason: what the figures were made with; 4 million contacts take 256 MiB.
+pub const SINKS_MAX: usize = 4_000_000;
+/// What the signature of a membership begins with, so that it is of nothing else.
+const PURPOSE: &[u8] = b"chappe notification membership 1";
+
+/// Who a sink is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Contact {
+    /// Where it takes datagrams.
+    pub address: SocketAddr,
+    /// Its public X25519 key, with which hop messages to and from it are authenticated; zeros on a
+    /// trusted network.
+    pub key: [u8; 32],
+}
+
+impl Contact {
+    /// Whether the address can be one host's.
+    fn plausible(&self) -> bool {
+        let ip = self.address.ip();
+        let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+        self.address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !broadcast
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer<'_>, keyed: bool) {
+        match self.address.ip() {
+            IpAddr::V4(ip) => {
+                writer.byte(4);
+                writer.bytes(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                writer.byte(6);
+                writer.bytes(&ip.octets());
+            }
+        }
+        writer.bytes(&self.address.port().to_be_bytes());
+        if keyed {
+            writer.bytes(&self.key);
+        }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>, keyed: bool) -> Result<Self, Malformed> {
+        let ip = match reader.byte()? {
+            4 => IpAddr::V4(Ipv4Addr::from(reader.array::<4>()?)),
+            6 => IpAddr::V6(Ipv6Addr::from(reader.array::<16>()?)),
+            _ => return Err(Malformed::Kind),
+        };
+        let port = u16::from_be_bytes(reader.array()?);
+        let key = match keyed {
+            true => reader.array()?,
+            false => [0; 32],
+        };
+        let contact = Self {
+            address: SocketAddr::new(ip, port),
+            key,
+        };
+        match contact.plausible() {
+            true => Ok(contact),
+            false => Err(Malformed::Address),
+        }
+    }
+}
+
+/// The sinks of a topic, in the order of one version.
+///
+/// The version counts up with each change; a number means a sink only within a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    topic: u64,
+    version: u32,
+    sinks: Vec<Contact>,
+}
+
+impl Membership {
+    /// A membership.
+    ///
+    /// # Errors
+    /// When an address is named twice or is nobody's, or there are more than [`SINKS_MAX`].
+    pub fn new(topic: u64, version: u32, sinks: Vec<Contact>) -> Result<Self, Malformed> {
+        if sinks.len() > SINKS_MAX {
+            return Err(Malformed::TooLarge);
+        }
+        if sinks.iter().any(|sink| !sink.plausible()) {
+            return Err(Malformed::Address);
+        }
+        let mut seen = BTreeSet::new();
+        if !sinks.iter().all(|sink| seen.insert(sink.address)) {
+            return Err(Malformed::Repeated);
+        }
+        Ok(Self {
+            topic,
+            version,
+            sinks,
+        })
+    }
+
+    /// The topic.
+    #[must_use]
+    pub fn topic(&self) -> u64 {
+        self.topic
+    }
+
+    /// The version.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// How many sinks.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        // At most SINKS_MAX.
+        self.sinks.len() as u32
+    }
+
+    /// The sinks.
+    #[must_use]
+    pub fn sinks(&self) -> &[Contact] {
+        &self.sinks
+    }
+
+    /// The sink of a number.
+    #[must_use]
+    pub fn sink(&self, number: u32) -> Option<&Contact> {
+        self.sinks.get(number as usize)
+    }
+
+    /// The number of a sink; looks through the list.
+    #[must_use]
+    pub fn number(&self, contact: &Contact) -> Option<u32> {
+        let index = self.sinks.iter().position(|sink| sink == contact)?;
+        u32::try_from(index).ok()
+    }
+
+    /// The signed form, in which a source hands the list to its sinks, in whatever pieces the carrier
+    /// makes of it.
+    #[must_use]
+    pub fn encode(&self, guard: &impl Guard) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer(&mut bytes);
+        writer.bytes(PURPOSE);
+        writer.u64(self.topic);
+        writer.u32(self.version);
+        writer.number(self.count());
+        for sink in &self.sinks {
+            sink.write(&mut writer, true);
+        }
+        let signature = guard.sign(&bytes);
+        bytes.extend_from_slice(&signature);
+        bytes
+    }
+
+    /// Reads the signed form; `source` is the key that must have signed it.
+    ///
+    /// # Errors
+    /// When it is malformed; `None` inside when the signature is not of `source`.
+    pub fn decode(
+        bytes: &[u8],
+        source: &[u8; 32],
+        guard: &mut impl Guard,
+    ) -> Result<Option<Self>, Malformed> {
+        let signed = bytes.len().checked_sub(SIGNATURE_BYTES);
+        let (signed, signature) = bytes.split_at(signed.ok_or(Malformed::Short)?);
+        let mut reader = Reader::new(signed);
+        if reader.take(PURPOSE.len())? != PURPOSE {
+            return Err(Malformed::Protocol);
+        }
+        // The signature first: a stranger's list is not worth reading.
+        let signature = Reader::new(signature).array()?;
+        if !guard.verify(source, signed, &signature) {
+            return Ok(None);
+        }
+        let (topic, version) = (reader.u64()?, reader.u32()?);
+        let sinks = read_sinks(&mut reader, true)?;
+        if !reader.rest().is_empty() {
+            return Err(Malformed::Long);
+        }
+        Self::new(topic, version, sinks).map(Some)
+    }
+}
+
+/// Bytes of a sink in a list.
+pub(crate) const fn contact_bytes(v4: bool, keyed: bool) -> usize {
+    1 + if v4 { 4 } else { 16 } + 2 + if keyed { 32 } else { 0 }
+}
+
+pub(crate) fn read_sinks(reader: &mut Reader<'_>, keyed: bool) -> Result<Vec<Contact>, Malformed> {
+    let count = reader.number()? as usize;
+    // What cannot be there is not made room for.
+    if count > SINKS_MAX || count > reader.rest().len() / contact_bytes(true, keyed) {
+        return Err(Malformed::Short);
+    }
+    (0..count).map(|_| Contact::read(reader, keyed)).collect()
+}

@@ -1,0 +1,477 @@
+//! The datagrams between source and sinks, and between sinks.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1, 1 | `T`, version 1 |
+//! | 1 | kind: 1 spread, 2 response, 3 coverage, 4 pull; with 128 added: authenticated |
+//! | 4 | the sender's number in the membership; `FFFFFFFF`: the source |
+//! | … | by kind, below |
+//! | 16 | hop tag over all bytes before, when authenticated |
+//!
+//! Numbers are LEB128 unless a size is given. A *range* is two numbers, first and length.
+//!
+//! - spread: range; stamp, which answers give back; rest of the time until coverage is due (µs); time-out (µs); age of the event (µs);
+//!   latency (µs); send cost (ns); plan (1 byte, its numbers); flags (1 byte: 1 repair); number of
+//!   suspects and their places in the range, increasing; the event (see [`crate::event`])
+//! - response: event id (20 bytes), version (4), range of the job, stamp, dwell time (µs)
+//! - coverage: event id, version, range of the job, stamp, dwell time, how many pieces in all, range of this
+//!   piece, number of failed sinks and their places in the piece, receipts (16 bytes)
+//! - pull: topic (8), version (4), boot (4), first sequence number (8), 64 bits that say which (8)
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use crate::coverage::Piece;
+use crate::error::Malformed;
+use crate::event::{Event, EventId};
+use crate::guard::TAG_BYTES;
+use crate::plan::Plan;
+use crate::wire::{Reader, Writer};
+
+/// Bytes of a datagram: what passes every IPv6 path (1,280) without the heads of IPv6 and UDP.
+pub const DATAGRAM_BYTES_MAX: usize = 1_232;
+/// The number of the source, which is no sink.
+pub const SOURCE: u32 = u32::MAX;
+/// Suspects that a hop names; fewer when the datagram has no room.
+pub const SUSPECTS_MAX: usize = 512;
+/// Bytes that a spread message needs beside its event and suspects, at most.
+pub(crate) const SPREAD_HEAD_BYTES: usize = 3 + 4 + 8 * 5 + 11 + 2 + 2 + TAG_BYTES;
+
+const MAGIC: [u8; 2] = [b'T', 1];
+const AUTHENTICATED: u8 = 0x80;
+
+/// Places of suspects in a range, increasing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Suspects(Vec<u32>);
+
+impl Suspects {
+    /// Adds one behind the last; what is out of order or beyond [`SUSPECTS_MAX`] is left out.
+    pub fn push(&mut self, place: u32) {
+        if self.0.len() < SUSPECTS_MAX && self.0.last().is_none_or(|last| *last < place) {
+            self.0.push(place);
+        }
+    }
+
+    /// The places.
+    #[must_use]
+    pub fn places(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// Whether this one is among them.
+    #[must_use]
+    pub fn contains(&self, place: u32) -> bool {
+        self.0.binary_search(&place).is_ok()
+    }
+}
+
+/// A part of the sinks, with what its head must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    /// First sink of the range, which the receiver is in.
+    pub first: u32,
+    /// The one behind the last.
+    pub end: u32,
+    /// The sender's clock, which answers give back: microseconds, the lower 32 bits.
+    pub stamp_us: u32,
+    /// Microseconds until the sender wants the coverage.
+    pub due_us: u32,
+    /// The sender's time-out for one answer, in microseconds.
+    pub timeout_us: u32,
+    /// The age of the event when sent, in microseconds.
+    pub age_us: u32,
+    /// The source's estimate of the one-way latency, in microseconds.
+    pub latency_us: u32,
+    /// The source's estimate of a node's send cost, in nanoseconds.
+    pub send_cost_ns: u32,
+    /// How to divide.
+    pub plan: Plan,
+    /// Asked for by a pull: nobody waits for an answer.
+    pub repair: bool,
+    /// Who should not be made a head.
+    pub suspects: Suspects,
+    /// The event.
+    pub event: Arc<Event>,
+}
+
+/// A head has the event and has sent it on; what it waits for comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response {
+    /// The event.
+    pub id: EventId,
+    /// The version that the range is of.
+    pub version: u32,
+    /// First sink of the range it was given.
+    pub first: u32,
+    /// The one behind the last.
+    pub end: u32,
+    /// The stamp of the message that this answers.
+    pub stamp_us: u32,
+    /// Microseconds from receiving it to this answer.
+    pub dwell_us: u32,
+}
+
+/// What a head knows about a piece of its range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coverage {
+    /// The range it was given, and how long it had it.
+    pub response: Response,
+    /// How many pieces there are in all; 0: nothing is known beyond what came before.
+    pub pieces: u32,
+    /// One of them.
+    pub piece: Piece,
+}
+
+/// Asks for events that were missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pull {
+    /// The topic.
+    pub topic: u64,
+    /// The version of the sender's number.
+    pub version: u32,
+    /// The source's boot.
+    pub boot: u32,
+    /// The first sequence number.
+    pub first: u64,
+    /// Bit `n` asks for `first + n`.
+    pub wanted: u64,
+}
+
+/// The hop tag of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag<'a> {
+    /// The bytes that it is over.
+    pub over: &'a [u8],
+    /// The tag.
+    pub tag: u128,
+}
+
+/// What a datagram says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Here is an event; spread it over your part.
+    Spread(Spread),
+    /// I am on it.
+    Response(Response),
+    /// What became of my part.
+    Coverage(Coverage),
+    /// I missed some.
+    Pull(Pull),
+}
+
+/// A message and who sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The sender's number, or [`SOURCE`].
+    pub from: u32,
+    /// What it says.
+    pub body: Body,
+}
+
+/// A message and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub address: SocketAddr,
+    /// The receiver's key, for the hop tag.
+    pub key: [u8; 32],
+    /// The receiver's number, or [`SOURCE`].
+    pub to: u32,
+    /// What.
+    pub message: Message,
+}
+
+impl Message {
+    /// The topic that it is about.
+    #[must_use]
+    pub fn topic(&self) -> u64 {
+        match &self.body {
+            Body::Spread(spread) => spread.event.id().topic,
+            Body::Response(response) => response.id.topic,
+            Body::Coverage(coverage) => coverage.response.id.topic,
+            Body::Pull(pull) => pull.topic,
+        }
+    }
+
+    /// The version of the membership that its numbers are of.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        match &self.body {
+            Body::Spread(spread) => spread.event.version(),
+            Body::Response(response) => response.version,
+            Body::Coverage(coverage) => coverage.response.version,
+            Body::Pull(pull) => pull.version,
+        }
+    }
+
+    /// Appends the datagram to `bytes`, without its hop tag.
+    pub fn encode(&self, authenticated: bool, bytes: &mut Vec<u8>) {
+        let mut writer = Writer(bytes);
+        writer.bytes(&MAGIC);
+        let kind = match &self.body {
+            Body::Spread(_) => 1,
+            Body::Response(_) => 2,
+            Body::Coverage(_) => 3,
+            Body::Pull(_) => 4,
+        };
+        writer.byte(kind | if authenticated { AUTHENTICATED } else { 0 });
+        writer.u32(self.from);
+        match &self.body {
+            Body::Spread(spread) => write_spread(spread, &mut writer),
+            Body::Response(response) => write_response(response, &mut writer),
+            Body::Coverage(coverage) => {
+                write_response(&coverage.response, &mut writer);
+                writer.number(coverage.pieces);
+                let piece = &coverage.piece;
+                write_range(piece.first, piece.end, &mut writer);
+                writer.number(u32::try_from(piece.failed.len()).unwrap_or(u32::MAX));
+                write_places(piece.first, &piece.failed, &mut writer);
+                writer.bytes(&piece.receipts.to_be_bytes());
+            }
+            Body::Pull(pull) => {
+                writer.u64(pull.topic);
+                writer.u32(pull.version);
+                writer.u32(pull.boot);
+                writer.u64(pull.first);
+                writer.u64(pull.wanted);
+            }
+        }
+    }
+
+    /// Reads a datagram. Gives the message and, when it is authenticated, the tag for the caller to
+    /// check.
+    ///
+    /// # Errors
+    /// When it is not of the format.
+    pub fn decode(datagram: &[u8]) -> Result<(Self, Option<Tag<'_>>), Malformed> {
+        if datagram.len() > DATAGRAM_BYTES_MAX {
+            return Err(Malformed::TooLarge);
+        }
+        let mut reader = Reader::new(datagram);
+        if reader.array()? != MAGIC {
+            return Err(Malformed::Protocol);
+        }
+        let kind = reader.byte()?;
+        let mut tag = None;
+        if kind & AUTHENTICATED != 0 {
+            let split = datagram.split_last_chunk::<TAG_BYTES>();
+            let (over, last) = split.ok_or(Malformed::Short)?;
+            let last = u128::from_be_bytes(*last);
+            tag = Some(Tag { over, tag: last });
+            reader = Reader::new(over);
+            reader.take(MAGIC.len() + 1)?;
+        }
+        let from = reader.u32()?;
+        let body = match kind & !AUTHENTICATED {
+            1 => Body::Spread(read_spread(&mut reader)?),
+            2 => Body::Response(read_response(&mut reader)?),
+            3 => Body::Coverage(read_coverage(&mut reader)?),
+            4 => Body::Pull(Pull {
+                topic: reader.u64()?,
+                version: reader.u32()?,
+                boot: reader.u32()?,
+                first: reader.u64()?,
+                wanted: reader.u64()?,
+            }),
+            _ => return Err(Malformed::Kind),
+        };
+        match reader.rest().is_empty() {
+            true => Ok((Self { from, body }, tag)),
+            false => Err(Malformed::Long),
+        }
+    }
+
+    /// Bytes of the datagram, about: for links with a rate.
+    #[must_use]
+    pub fn wire_bytes(&self) -> u32 {
+        let bytes = match &self.body {
+            Body::Spread(spread) => 64 + spread.event.bytes().len(),
+            Body::Response(_) => 54,
+            Body::Coverage(coverage) => 80 + 3 * coverage.piece.failed.len(),
+            Body::Pull(_) => 55,
+        };
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+fn write_range(first: u32, end: u32, writer: &mut Writer<'_>) {
+    writer.number(first);
+    writer.number(end.saturating_sub(first));
+}
+
+/// A range that is not empty.
+fn read_range(reader: &mut Reader<'_>) -> Result<(u32, u32), Malformed> {
+    let (first, length) = (reader.number()?, reader.number()?);
+    let end = first.checked_add(length).ok_or(Malformed::Range)?;
+    match length > 0 && end < SOURCE {
+        true => Ok((first, end)),
+        false => Err(Malformed::Range),
+    }
+}
+
+/// Increasing places, each as its distance from the one before.
+fn write_places(first: u32, places: &[u32], writer: &mut Writer<'_>) {
+    let mut next = first;
+    for place in places {
+        writer.number(place.saturating_sub(next));
+        next = place.saturating_add(1);
+    }
+}
+
+fn read_place(next: &mut u32, end: u32, reader: &mut Reader<'_>) -> Result<u32, Malformed> {
+    let place = next.checked_add(reader.number()?).ok_or(Malformed::Range)?;
+    if place >= end {
+        return Err(Malformed::Range);
+    }
+    *next = place + 1;
+    Ok(place)
+}
+
+fn write_spread(spread: &Spread, writer: &mut Writer<'_>) {
+    write_range(spread.first, spread.end, writer);
+    writer.number(spread.stamp_us);
+    writer.number(spread.due_us);
+    writer.number(spread.timeout_us);
+    writer.number(spread.age_us);
+    writer.number(spread.latency_us);
+    writer.number(spread.send_cost_ns);
+    match spread.plan {
+        Plan::Sequential => writer.byte(0),
+        Plan::SequentialWaiting => writer.byte(1),
+        Plan::TwoHalves => writer.byte(2),
+        Plan::Binomial => writer.byte(3),
+        Plan::Kary(parts) => {
+            writer.byte(4);
+            writer.number(u32::from(parts));
+        }
+        Plan::Postal { delay, cap } => {
+            writer.byte(5);
+            writer.number(delay);
+            writer.number(u32::from(cap));
+        }
+    }
+    writer.byte(u8::from(spread.repair));
+    let suspects = spread.suspects.places();
+    // At most SUSPECTS_MAX.
+    writer.number(suspects.len() as u32);
+    write_places(spread.first, suspects, writer);
+    writer.bytes(spread.event.bytes());
+}
+
+fn read_spread(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
+    let (first, end) = read_range(reader)?;
+    let stamp_us = reader.number()?;
+    let due_us = reader.number()?;
+    let timeout_us = reader.number()?;
+    let age_us = reader.number()?;
+    let latency_us = reader.number()?;
+    let send_cost_ns = reader.number()?;
+    let plan = read_plan(reader)?;
+    let repair = match reader.byte()? {
+        0 => false,
+        1 => true,
+        _ => return Err(Malformed::Kind),
+    };
+    let count = reader.number()?;
+    if count as usize > SUSPECTS_MAX.min(reader.rest().len()) {
+        return Err(Malformed::Number);
+    }
+    let mut suspects = Suspects::default();
+    let mut next = first;
+    for _ in 0..count {
+        suspects.push(read_place(&mut next, end, reader)?);
+    }
+    let bytes = reader.take(reader.rest().len())?;
+    let event = Arc::new(Event::decode(bytes)?);
+    if event.list().is_some_and(|list| list.count() < end) {
+        return Err(Malformed::Range);
+    }
+    Ok(Spread {
+        first,
+        end,
+        stamp_us,
+        due_us,
+        timeout_us,
+        age_us,
+        latency_us,
+        send_cost_ns,
+        plan,
+        repair,
+        suspects,
+        event,
+    })
+}
+
+fn read_plan(reader: &mut Reader<'_>) -> Result<Plan, Malformed> {
+    let small = |number| u16::try_from(number).map_err(|_| Malformed::Number);
+    Ok(match reader.byte()? {
+        0 => Plan::Sequential,
+        1 => Plan::SequentialWaiting,
+        2 => Plan::TwoHalves,
+        3 => Plan::Binomial,
+        4 => Plan::Kary(small(reader.number()?)?),
+        5 => {
+            let (delay, cap) = (reader.number()?, small(reader.number()?)?);
+            if delay > crate::plan::DELAY_MAX || cap == 0 {
+                return Err(Malformed::Number);
+            }
+            Plan::Postal { delay, cap }
+        }
+        _ => return Err(Malformed::Kind),
+    })
+}
+
+fn write_response(response: &Response, writer: &mut Writer<'_>) {
+    response.id.write(writer);
+    writer.u32(response.version);
+    write_range(response.first, response.end, writer);
+    writer.number(response.stamp_us);
+    writer.number(response.dwell_us);
+}
+
+fn read_response(reader: &mut Reader<'_>) -> Result<Response, Malformed> {
+    let id = EventId::read(reader)?;
+    let version = reader.u32()?;
+    let (first, end) = read_range(reader)?;
+    let stamp_us = reader.number()?;
+    let dwell_us = reader.number()?;
+    Ok(Response {
+        id,
+        version,
+        first,
+        end,
+        stamp_us,
+        dwell_us,
+    })
+}
+
+fn read_coverage(reader: &mut Reader<'_>) -> Result<Coverage, Malformed> {
+    let response = read_response(reader)?;
+    let pieces = reader.number()?;
+    let (first, end) = read_range(reader)?;
+    if first < response.first || end > response.end {
+        return Err(Malformed::Range);
+    }
+    let count = reader.number()? as usize;
+    // Each takes a byte at least; more cannot be there.
+    if count > reader.rest().len() {
+        return Err(Malformed::Short);
+    }
+    let mut next = first;
+    let mut failed = Vec::with_capacity(count);
+    for _ in 0..count {
+        failed.push(read_place(&mut next, end, reader)?);
+    }
+    let receipts = u128::from_be_bytes(reader.array()?);
+    Ok(Coverage {
+        response,
+        pieces,
+        piece: Piece {
+            first,
+            end,
+            failed,
+            receipts,
+        },
+    })
+}

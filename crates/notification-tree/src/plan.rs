@@ -1,0 +1,265 @@
+//! How a node divides the sinks that it is to notify among those it sends to.
+//!
+//! A plan is a rule, the same at every node: of `n` sinks it makes parts; the first sink of a part
+//! becomes its *head*, gets the event and the part, and does the same with the rest of it. What a
+//! rule costs follows from two figures of the network, `o` (the time a node needs for one send) and
+//! `L` (the time until it has arrived and is handled); [`crate::schedule`] computes it.
+//!
+//! Sources: the two halves are the paper's ("An Optimized WS-Eventing for Large-Scale Networks"); the
+//! optimum is that of the postal model (Bar-Noy and Kipnis, 1992), here with a fan-out cap.
+
+use alloc::vec::Vec;
+
+/// The largest delay of a postal plan, in send costs: beyond it one more level costs nothing.
+pub const DELAY_MAX: u32 = 1 << 20;
+/// The fan-out cap unless configured.
+///
+/// Reason: each head answers, and a UDP socket's default receive buffer holds about 256 short
+/// datagrams.
+pub const CAP: u16 = 128;
+
+/// A rule by which sinks are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// The source notifies each sink itself, without waiting in between.
+    Sequential,
+    /// The source notifies each sink itself, each after the answer of the one before: plain
+    /// WS-Eventing.
+    SequentialWaiting,
+    /// The paper's: one head for each half.
+    TwoHalves,
+    /// Give away half of what is left, and go on.
+    Binomial,
+    /// So many parts of equal size.
+    Kary(u16),
+    /// The optimum of the postal model.
+    Postal {
+        /// Time until an event sent is there and handled, in send costs: `L / o`, rounded.
+        delay: u32,
+        /// Most heads that one node sends to; at least 1.
+        cap: u16,
+    },
+}
+
+impl Plan {
+    /// The postal plan of a measured send cost and latency, in any one unit of time.
+    #[must_use]
+    pub fn measured(send_cost: u64, latency: u64, cap: u16) -> Self {
+        let send_cost = send_cost.max(1);
+        let delay = (latency.saturating_add(send_cost / 2)) / send_cost;
+        Self::Postal {
+            delay: u32::try_from(delay).unwrap_or(DELAY_MAX).min(DELAY_MAX),
+            cap: cap.max(1),
+        }
+    }
+
+    /// Its name, as `chappe bench notify` and `chappe sim tree` write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::SequentialWaiting => "sequential-waiting",
+            Self::TwoHalves => "two-halves",
+            Self::Binomial => "binomial",
+            Self::Kary(_) => "k-ary",
+            Self::Postal { .. } => "postal",
+        }
+    }
+
+    /// Divides `sinks` sinks: puts the sizes of the parts into `sizes`, in the order of sending.
+    ///
+    /// Every size is at least 1, and their sum is `sinks`.
+    fn split(self, sinks: u32, sizes: &mut Vec<u32>, totals: &mut Vec<u32>) {
+        sizes.clear();
+        if sinks == 0 {
+            return;
+        }
+        match self {
+            Self::Sequential | Self::SequentialWaiting => {
+                sizes.resize(sinks as usize, 1);
+            }
+            Self::TwoHalves => {
+                sizes.push(sinks.div_ceil(2));
+                sizes.push(sinks / 2);
+                sizes.retain(|size| *size > 0);
+            }
+            Self::Binomial => {
+                let mut left = sinks;
+                while left > 0 {
+                    let size = left.div_ceil(2);
+                    sizes.push(size);
+                    left -= size;
+                }
+            }
+            Self::Kary(parts) => {
+                let parts = u32::from(parts.max(1)).min(sinks);
+                let (size, longer) = (sinks / parts, sinks % parts);
+                sizes.extend((0..parts).map(|part| size + u32::from(part < longer)));
+            }
+            Self::Postal { delay, cap } => postal(sinks, delay, cap.max(1), sizes, totals),
+        }
+    }
+}
+
+/// Divides, and keeps its buffers from one time to the next.
+#[derive(Debug, Clone, Default)]
+pub struct Splitter {
+    sizes: Vec<u32>,
+    totals: Vec<u32>,
+    /// The last question about a fan-out, and the answer: the parts of one job are often alike.
+    fan_out: Option<(Plan, u32, u32)>,
+}
+
+/// Entries that a [`Splitter`] keeps for the next time.
+const KEPT_ENTRIES: usize = 1_024;
+
+impl Splitter {
+    /// The sizes of the parts, in the order of sending; each at least 1, together `sinks`.
+    ///
+    /// ```
+    /// use chappe_notification_tree::{Plan, Splitter};
+    /// let mut splitter = Splitter::default();
+    /// assert_eq!(splitter.split(Plan::TwoHalves, 7), [4, 3]);
+    /// assert_eq!(splitter.split(Plan::Binomial, 7), [4, 2, 1]);
+    /// assert_eq!(splitter.split(Plan::Kary(3), 7), [3, 2, 2]);
+    /// // Nothing is quicker than to send to three oneself when an event is long on its way.
+    /// assert_eq!(splitter.split(Plan::Postal { delay: 10, cap: 128 }, 3), [1, 1, 1]);
+    /// assert_eq!(splitter.split(Plan::Postal { delay: 0, cap: 128 }, 7), [4, 2, 1]);
+    /// ```
+    pub fn split(&mut self, plan: Plan, sinks: u32) -> &[u32] {
+        plan.split(sinks, &mut self.sizes, &mut self.totals);
+        &self.sizes
+    }
+
+    /// How many heads a node with so many sinks sends to.
+    pub(crate) fn fan_out(&mut self, plan: Plan, sinks: u32) -> u32 {
+        let (last_plan, last_sinks, fan_out) = self.fan_out.unwrap_or((plan, 0, 0));
+        if (last_plan, last_sinks) == (plan, sinks) {
+            return fan_out;
+        }
+        let fan_out = u32::try_from(self.split(plan, sinks).len()).unwrap_or(u32::MAX);
+        self.shrink();
+        self.fan_out = Some((plan, sinks, fan_out));
+        fan_out
+    }
+
+    /// Gives back what a large division took.
+    pub(crate) fn shrink(&mut self) {
+        for buffer in [&mut self.sizes, &mut self.totals] {
+            if buffer.capacity() > KEPT_ENTRIES {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+/// The postal optimum: the smallest time `t` in which `sinks` sinks can be reached, and what the
+/// heads, one a send cost, still reach in it.
+///
+/// `F(t)` nodes know the event `t` send costs after the first: `F(t) = 1` for `t <= d`, then
+/// `F(t) = 1 + F(t-1-d) + ... + F(t-c-d)`, for a head told with the `i`-th send knows it at `i + d`.
+/// `totals[k - 1]` is `F(d + k)`.
+fn postal(sinks: u32, delay: u32, cap: u16, sizes: &mut Vec<u32>, totals: &mut Vec<u32>) {
+    let cap = u32::from(cap);
+    if sinks <= cap.min(delay.saturating_add(1)) {
+        // No head could help before the last send is done.
+        sizes.resize(sinks as usize, 1);
+        return;
+    }
+    let wanted = sinks.saturating_add(1);
+    totals.clear();
+    let mut helped = 0u32; // What the heads reach together.
+    let at = |totals: &[u32], time: u32| match time.checked_sub(delay) {
+        None | Some(0) => 1,
+        Some(after) => totals[after as usize - 1],
+    };
+    // Ends after at most `sinks` rounds (each adds one at least when cap > 0 and time passes) times
+    // the delay; with cap 1 the tree is a chain.
+    let mut step = 0u32;
+    loop {
+        step += 1;
+        helped = helped.saturating_add(at(totals, step - 1));
+        if step > cap {
+            helped -= at(totals, step - 1 - cap).min(helped);
+        }
+        let total = helped.saturating_add(1);
+        totals.push(total);
+        if total >= wanted {
+            break;
+        }
+    }
+    let mut left = sinks;
+    for send in 1..=cap.min(step) {
+        let size = at(totals, step - send).min(left);
+        sizes.push(size);
+        left -= size;
+        if left == 0 {
+            break;
+        }
+    }
+    debug_assert_eq!(left, 0, "F(t) counts what the heads reach");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn sizes(plan: Plan, sinks: u32) -> Vec<u32> {
+        Splitter::default().split(plan, sinks).to_vec()
+    }
+
+    #[test]
+    fn every_plan_divides_all_sinks() {
+        let plans = [
+            Plan::Sequential,
+            Plan::SequentialWaiting,
+            Plan::TwoHalves,
+            Plan::Binomial,
+            Plan::Kary(1),
+            Plan::Kary(7),
+            Plan::Postal { delay: 0, cap: 1 },
+            Plan::Postal { delay: 3, cap: 2 },
+            Plan::Postal { delay: 40, cap: 8 },
+            Plan::Postal {
+                delay: 500,
+                cap: 128,
+            },
+        ];
+        for plan in plans {
+            for sinks in (0..70).chain([1_000, 4_097]) {
+                let sizes = sizes(plan, sinks);
+                assert_eq!(sizes.iter().sum::<u32>(), sinks, "{plan:?} {sinks}");
+                assert!(sizes.iter().all(|size| *size > 0), "{plan:?} {sinks}");
+            }
+        }
+    }
+
+    #[test]
+    fn direct_sending_falls_out_of_the_optimum() {
+        let plan = Plan::measured(2, 20_000, CAP);
+        assert_eq!(sizes(plan, 128), vec![1; 128]);
+        assert!(sizes(plan, 129).len() <= usize::from(CAP));
+        assert_eq!(
+            Plan::measured(20, 30, CAP),
+            Plan::Postal { delay: 2, cap: CAP }
+        );
+        assert_eq!(
+            Plan::measured(0, u64::MAX, 0),
+            Plan::Postal {
+                delay: DELAY_MAX,
+                cap: 1
+            }
+        );
+    }
+
+    #[test]
+    fn no_node_sends_to_more_than_the_cap() {
+        for cap in 1..10 {
+            for sinks in 1..200 {
+                let parts = sizes(Plan::Postal { delay: 6, cap }, sinks).len();
+                assert!(parts <= usize::from(cap), "{cap} {sinks}");
+            }
+        }
+    }
+}

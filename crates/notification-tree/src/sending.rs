@@ -1,0 +1,354 @@
+//! Sending parts to heads, and what silence means.
+
+use alloc::sync::Arc;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use chappe_machine::Instant;
+
+use crate::guard::Guard;
+use crate::job::suspects_in;
+use crate::message::{
+    Body, DATAGRAM_BYTES_MAX, Message, SOURCE, SPREAD_HEAD_BYTES, Spread, Transmit,
+};
+use crate::state::{Alarm, JobId, SUSPECTS_KNOWN_MAX, Sending, micros, response_of, stamp};
+use crate::tree::Tree;
+
+/// Longest wait of a forwarder between two attempts, in time-outs.
+const BACKOFF_MAX: u32 = 8;
+/// Messages between two looks at what has come in.
+///
+/// Reason: half of what a UDP socket's default receive buffer holds, so that answers find room.
+const BURST_MAX: u32 = 128;
+/// A part whose heads all kept silent becomes so many.
+const SMALLER: u32 = 8;
+/// A head that waits for its part says so each so many time-outs.
+const PROGRESS_TIMEOUTS: u32 = 4;
+/// A head that did not say so for so many time-outs is asked again, and then replaced.
+const SILENCE_TIMEOUTS: u32 = 12;
+/// A head whose part is not known after so many time-outs is replaced, whatever it says.
+const PATIENCE_TIMEOUTS: u32 = 64;
+impl<G: Guard> Tree<G> {
+    /// The next spread message, while there is one that may go.
+    pub(crate) fn next_spread(&mut self) -> Option<Transmit> {
+        loop {
+            let (id, part, whole) = match *self.sending.front()? {
+                Sending::Part(id, part) => (id, part as usize, false),
+                Sending::Job(id) => {
+                    let next = self
+                        .job(id)
+                        .map(|job| (job.next, job.parts.len(), job.done));
+                    match next {
+                        Some((next, count, false)) if next < count => (id, next, true),
+                        _ => {
+                            self.sending.pop_front();
+                            self.all_sent(id);
+                            continue;
+                        }
+                    }
+                }
+            };
+            let may = match self.burst < BURST_MAX {
+                true => self.pace(id),
+                false => Err(self.now + self.send_cost),
+            };
+            if let Err(at) = may {
+                // Comes again by this timer; the queue stays as it is.
+                if self
+                    .timers
+                    .peek()
+                    .is_none_or(|Reverse((next, _, _))| *next > at)
+                {
+                    self.set_timer(at, id, Alarm::Progress);
+                }
+                return None;
+            }
+            if !whole {
+                self.sending.pop_front();
+            }
+            let transmit = self.spread(id, part);
+            if whole && let Some(job) = self.job(id) {
+                job.next = job.next.max(part + 1);
+                let waits =
+                    job.hop.plan == crate::Plan::SequentialWaiting && job.next < job.parts.len();
+                if waits {
+                    self.sending.pop_front();
+                }
+            }
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+    }
+
+    fn pace(&mut self, id: JobId) -> Result<(), Instant> {
+        let Some(pace) = self.config.pace else {
+            return Ok(());
+        };
+        let Some(topic) = self.topics.get(id.topic as usize) else {
+            return Ok(());
+        };
+        if topic.own.is_none() {
+            return Ok(());
+        }
+        let bytes = self
+            .record(id)
+            .map_or(0, |record| 64 + record.event.bytes().len());
+        let now = self.now;
+        self.bucket.take(
+            now,
+            bytes as u64,
+            pace.rate_bytes_per_s,
+            pace.burst_bytes.max(2_048),
+        )
+    }
+
+    /// Makes the message of one part and sets its timer.
+    fn spread(&mut self, id: JobId, part: usize) -> Option<Transmit> {
+        self.burst += 1;
+        let sent = self.now + self.send_cost * self.burst;
+        let (now, send_cost) = (self.now, self.send_cost);
+        let hop_us = self.job(id)?.hop.timeout_us;
+        let timeout = self.timeout(hop_us);
+        let random = self.random.u32(..);
+        let topic = self.topics.get_mut(id.topic as usize)?;
+        let record = topic.records.get_mut((id.serial - topic.base) as usize)?;
+        let (is_source, number) = (topic.own.is_some(), record.number);
+        let record_is_source = record.tally.is_some();
+        let later_round = record.tally.as_ref().is_some_and(|tally| tally.round > 0);
+        let job = record.jobs.get_mut(usize::from(id.job))?;
+        let open = job.parts.len() - job.next.min(job.parts.len());
+        let next = job.parts.get_mut(part).filter(|part| !part.done)?;
+        if next.head().is_none() {
+            // A range that failed once gets a head by chance: whoever lies is not asked again.
+            let start = match later_round {
+                true => next.first + random % next.count(),
+                false => next.first,
+            };
+            let (known, hint) = (&topic.suspects, &job.suspects);
+            next.next_head(start, |sink| known.contains(&sink) || hint.contains(sink));
+        }
+        let head = next.head()?;
+        next.attempts = next.attempts.saturating_add(1);
+        next.generation = next.generation.wrapping_add(1);
+        if next.heads().len() == 1 && next.attempts == 1 {
+            next.first_sent = sent;
+        }
+        if next.attempts == 1 {
+            next.begun = sent;
+        }
+        next.sent = sent;
+        if next.attempts > 1 {
+            self.counters.repeated += 1;
+        }
+        self.counters.spread += 1;
+        // The head sends its own messages before it answers, and we ours before we listen.
+        let fan_out = self.splitter.fan_out(job.hop.plan, next.count() - 1);
+        let before = send_cost * fan_out;
+        let burst_end = sent + send_cost * u32::try_from(open).unwrap_or(u32::MAX);
+        job.burst_end = job.burst_end.max(burst_end);
+        let tries = usize::from(next.attempts) + next.heads().len() - 2;
+        let most = match record_is_source {
+            // All attempts fit into half of the time that there is.
+            true => self.config.within / (2 * u32::from(self.config.source_attempts.max(1))),
+            false => timeout * BACKOFF_MAX,
+        };
+        let wait = (timeout * (1 << tries.min(16))).min(most).max(timeout);
+        let at = burst_end + before + wait;
+        let alarm = Alarm::Part(part as u32, next.generation);
+        let left = job.due.saturating_since(now);
+        let since = now.saturating_since(record.since);
+        let used = record.event.bytes().len() + SPREAD_HEAD_BYTES;
+        let room = self
+            .config
+            .datagram_bytes
+            .min(DATAGRAM_BYTES_MAX)
+            .saturating_sub(used);
+        let spread = Spread {
+            first: next.first,
+            end: next.end,
+            stamp_us: stamp(sent),
+            // The last quarter is for taking over.
+            due_us: micros(left / 4 * 3),
+            timeout_us: micros(timeout),
+            age_us: record.age_us.saturating_add(micros(since)),
+            latency_us: job.hop.latency_us,
+            send_cost_ns: job.hop.send_cost_ns,
+            plan: job.hop.plan,
+            repair: false,
+            suspects: suspects_in(&topic.suspects, &job.suspects, (next.first, next.end), room),
+            event: Arc::clone(&record.event),
+        };
+        let contact = *record.membership.as_ref()?.sink(head)?;
+        self.set_timer(at, id, alarm);
+        let from = if is_source { SOURCE } else { number? };
+        Some(Transmit {
+            address: contact.address,
+            key: contact.key,
+            to: head,
+            message: Message {
+                from,
+                body: Body::Spread(spread),
+            },
+        })
+    }
+
+    /// All first messages of a job are out: its parent is told, unless everything is known already.
+    fn all_sent(&mut self, id: JobId) {
+        let Some(job) = self.job(id) else { return };
+        if job.done || job.parts.is_empty() || job.parent == SOURCE && job.first == job.end {
+            return;
+        }
+        self.respond(id);
+    }
+
+    /// Answers the parent that this node is on it, and again while it waits.
+    pub(crate) fn respond(&mut self, id: JobId) {
+        let (now, burst) = (self.now, self.send_cost * self.burst);
+        let Some(record) = self.record(id) else {
+            return;
+        };
+        if record.tally.is_some() || !record.verified && record.number.is_none() {
+            return;
+        }
+        let Some(response) = response_of(record, usize::from(id.job), now + burst) else {
+            return;
+        };
+        let job = &mut record.jobs[usize::from(id.job)];
+        job.answered = Some(now);
+        let parent = job.parent;
+        let again =
+            now + burst + Duration::from_micros(u64::from(job.hop.timeout_us)) * PROGRESS_TIMEOUTS;
+        let due = job.due;
+        self.transmit(id, parent, Body::Response(response));
+        if again < due {
+            self.set_timer(again, id, Alarm::Progress);
+        }
+    }
+
+    // -- timers --
+
+    pub(crate) fn ring(&mut self) {
+        while let Some(Reverse((at, id, alarm))) = self.timers.peek().copied() {
+            if at > self.now {
+                break;
+            }
+            self.timers.pop();
+            match alarm {
+                Alarm::Part(part, generation) => self.silent(id, part as usize, generation),
+                Alarm::Progress => {
+                    if self
+                        .job(id)
+                        .is_some_and(|job| !job.done && job.answered.is_some())
+                    {
+                        self.respond(id);
+                    }
+                }
+                Alarm::Due => self.due(id),
+                Alarm::Pull => self.pull(id.topic as usize),
+            }
+        }
+    }
+
+    /// A head has not answered in time: again, another head, or none.
+    fn silent(&mut self, id: JobId, part: usize, generation: u16) {
+        let now = self.now;
+        let hop_us = self.job(id).map_or(0, |job| job.hop.timeout_us);
+        let patience = self.timeout(hop_us) * PATIENCE_TIMEOUTS;
+        let (tree, source) = (self.config.tree_attempts, self.config.source_attempts);
+        let Some(topic) = self.topics.get_mut(id.topic as usize) else {
+            return;
+        };
+        let Some(at) = id.serial.checked_sub(topic.base) else {
+            return;
+        };
+        let Some(record) = topic.records.get_mut(at as usize) else {
+            return;
+        };
+        let is_source = record.tally.is_some();
+        let Some(job) = record
+            .jobs
+            .get_mut(usize::from(id.job))
+            .filter(|job| !job.done)
+        else {
+            return;
+        };
+        let Some(found) = job.parts.get_mut(part) else {
+            return;
+        };
+        if found.done || found.generation != generation {
+            return;
+        }
+        let Some(head) = found.head() else { return };
+        let attempts_max = if is_source { source } else { tree };
+        if found.count() == 1 {
+            let first_time = found.attempts == 1;
+            if found.attempts < attempts_max {
+                self.sending.push_back(Sending::Part(id, part as u32));
+            } else {
+                topic.suspect(head);
+                self.gave_up(id, part);
+            }
+            if first_time {
+                // A plan that waits for each answer does not wait longer than for one.
+                self.go_on(id, part);
+            }
+            return;
+        }
+        if found.heard && found.attempts < 2 && now.saturating_since(found.begun) < patience {
+            // It was there: its answer may be lost, or it is gone since.
+            found.pieces = 0;
+            self.sending.push_back(Sending::Part(id, part as u32));
+            return;
+        }
+        if topic.suspects.len() < SUSPECTS_KNOWN_MAX {
+            topic.suspects.insert(head);
+        }
+        self.counters.taken_over += 1;
+        let (known, hint) = (&topic.suspects, &job.suspects);
+        let suspected = |sink: u32| known.contains(&sink) || hint.contains(sink);
+        if found.next_head(head.saturating_add(1), suspected) {
+            self.sending.push_back(Sending::Part(id, part as u32));
+            return;
+        }
+        // Nobody there helps: smaller parts, in the end single sinks.
+        found.done = true;
+        let (first, end, most) = (found.first, found.end, found.count().div_ceil(SMALLER));
+        let before = job.parts.len();
+        crate::job::cut(first, end, most, &mut job.parts);
+        let added = job.parts.len() - before;
+        job.open = job.open + added - 1;
+        if job.next == before {
+            job.next = job.parts.len();
+        }
+        for part in before..before + added {
+            self.sending.push_back(Sending::Part(id, part as u32));
+        }
+    }
+
+    /// After an answer of a head that has more to say: how long silence is borne.
+    pub(crate) fn watch(&mut self, id: JobId, part: usize) {
+        let now = self.now;
+        let Some(job) = self.job(id) else { return };
+        let hop_us = job.hop.timeout_us;
+        let Some(found) = job.parts.get_mut(part) else {
+            return;
+        };
+        found.generation = found.generation.wrapping_add(1);
+        let (generation, begun) = (found.generation, found.begun);
+        let timeout = self.timeout(hop_us);
+        let at = (now + timeout * SILENCE_TIMEOUTS)
+            .min(begun + timeout * PATIENCE_TIMEOUTS)
+            .max(now);
+        self.set_timer(at, id, Alarm::Part(part as u32, generation));
+    }
+
+    /// Whether nothing is under way, so that no timer matters.
+    pub(crate) fn job_ended(&mut self) {
+        self.open_jobs = self.open_jobs.saturating_sub(1);
+        let idle = self.open_jobs == 0 && self.topics.iter().all(|topic| topic.pulls.is_none());
+        if idle {
+            self.timers.clear();
+        }
+    }
+}

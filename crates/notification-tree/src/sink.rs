@@ -1,0 +1,319 @@
+//! What a node does with the messages of others: takes events and spreads its part.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use chappe_machine::{Instant, Output};
+
+use crate::coverage::Pieces;
+use crate::guard::Guard;
+use crate::interface::Happened;
+use crate::job::{Hop, Job, divide};
+use crate::message::{Body, Message, SOURCE, Spread};
+use crate::repair::PULL_TIMEOUTS;
+use crate::state::{Alarm, JobId, Record, SUSPECTS_KNOWN_MAX, Sending};
+use crate::tree::Tree;
+
+/// How far ahead of the newest a number may be and still be sent on before it is verified.
+const AHEAD_MAX: u64 = 1_024;
+/// Ranges of one event that a node takes from one other sink.
+///
+/// Reason: an honest one gives a second only when a head of its own part is gone.
+const JOBS_PER_PARENT: usize = 4;
+
+impl<G: Guard> Tree<G> {
+    pub(crate) fn receive(&mut self, message: Message) {
+        let Some(topic) = self.topic_index(message.topic()) else {
+            self.counters.not_subscribed += 1;
+            return;
+        };
+        match message.body {
+            Body::Spread(spread) => self.on_spread(topic, message.from, spread),
+            Body::Response(response) => self.on_response(topic, message.from, &response),
+            Body::Coverage(coverage) => self.on_coverage(topic, message.from, coverage),
+            Body::Pull(pull) => self.on_pull(topic, message.from, &pull),
+        }
+    }
+
+    // -- events --
+
+    fn on_spread(&mut self, at: usize, from: u32, spread: Spread) {
+        let forward_first = self.config.forward_first;
+        let topic = &mut self.topics[at];
+        let id = spread.event.id();
+        if topic.own.is_some() {
+            self.counters.unasked += 1;
+            return;
+        }
+        if let Some(serial) = topic.serial_of(id) {
+            let record = &topic.records[(serial - topic.base) as usize];
+            let same = Arc::ptr_eq(&record.event, &spread.event) || record.event == spread.event;
+            if same {
+                let job = JobId {
+                    topic: at as u32,
+                    serial,
+                    job: 0,
+                };
+                self.spread_over(job, from, &spread);
+            } else {
+                // The same number with other bytes: not signed by the source, or signed twice.
+                self.forged(at, from);
+            }
+            return;
+        }
+        if !topic.window.accepts(id.boot, id.sequence) {
+            self.counters.old += 1;
+            return;
+        }
+        let known = topic.version(spread.event.version()).is_some();
+        let near = topic.window.boot == id.boot
+            && topic.window.newest > 0
+            && id.sequence <= topic.window.newest.saturating_add(AHEAD_MAX);
+        let trusted = forward_first && known && near && !topic.distrusted.contains(&from);
+        if !trusted {
+            let source = topic.source.verify;
+            if !spread.event.verify(&source, &mut self.guard) {
+                self.forged(at, from);
+                return;
+            }
+            if let Some(list) = spread.event.list().filter(|_| !known) {
+                // Older than what is known: of no use for spreading.
+                let _ = self.adopt(Arc::clone(list), None);
+            }
+        }
+        let (history, now) = (self.config.history.max(1), self.now);
+        let topic = &mut self.topics[at];
+        if topic.records.len() >= history {
+            self.forget_oldest(at);
+        }
+        let topic = &mut self.topics[at];
+        let version = topic.version(spread.event.version());
+        let (membership, number) = match version {
+            Some(version) => (Some(Arc::clone(&version.membership)), version.number),
+            None => (None, None),
+        };
+        let missing = version.is_none();
+        topic.records.push_back(Record {
+            event: Arc::clone(&spread.event),
+            membership,
+            number,
+            verified: false,
+            since: now,
+            age_us: spread.age_us.saturating_add(spread.latency_us),
+            parent: from,
+            jobs: Vec::new(),
+            tally: None,
+        });
+        let serial = topic.base + topic.records.len() as u64 - 1;
+        let job = JobId {
+            topic: at as u32,
+            serial,
+            job: 0,
+        };
+        if missing && topic.version_missed != Some(spread.event.version()) {
+            topic.version_missed = Some(spread.event.version());
+            let unknown = Happened::MembershipUnknown {
+                topic: id.topic,
+                version: spread.event.version(),
+            };
+            self.out.push_back(Output::Event(unknown));
+        }
+        self.spread_over(job, from, &spread);
+        match trusted {
+            true => self.unverified = Some(job),
+            false => self.deliver(job),
+        }
+    }
+
+    /// Drops the oldest event with all that is under way for it.
+    pub(crate) fn forget_oldest(&mut self, at: usize) {
+        let topic = &mut self.topics[at];
+        let Some(record) = topic.records.pop_front() else {
+            return;
+        };
+        topic.base += 1;
+        for _ in record.jobs.iter().filter(|job| !job.done) {
+            self.job_ended();
+        }
+    }
+
+    fn forged(&mut self, at: usize, from: u32) {
+        self.counters.forged += 1;
+        let topic = &mut self.topics[at];
+        if topic.distrusted.len() < SUSPECTS_KNOWN_MAX {
+            topic.distrusted.insert(from);
+        }
+        let topic = topic.id;
+        self.out
+            .push_back(Output::Event(Happened::Forged { topic, from }));
+    }
+
+    /// Looks at the signature of what was sent on.
+    pub(crate) fn verify(&mut self, id: JobId) {
+        let source = self.topics[id.topic as usize].source.verify;
+        let Some(event) = self.record(id).map(|record| Arc::clone(&record.event)) else {
+            return;
+        };
+        if event.verify(&source, &mut self.guard) {
+            self.deliver(id);
+            return;
+        }
+        let Some(record) = self.topics[id.topic as usize].records.pop_back() else {
+            return;
+        };
+        for _ in record.jobs.iter().filter(|job| !job.done) {
+            self.job_ended();
+        }
+        self.forged(id.topic as usize, record.parent);
+    }
+
+    /// The event is the source's: remembered, delivered, and receipted.
+    fn deliver(&mut self, id: JobId) {
+        let at = id.topic as usize;
+        let Some(record) = self.record(id) else {
+            return;
+        };
+        record.verified = true;
+        let event = Arc::clone(&record.event);
+        let age = Duration::from_micros(u64::from(record.age_us));
+        let late = event.deadline().is_some_and(|deadline| age > deadline);
+        let jobs = record.jobs.len();
+        self.counters.delivered += 1;
+        self.counters.late += u64::from(late);
+        let topic = &mut self.topics[at];
+        topic.window.note(event.id().boot, event.id().sequence);
+        let (topic_id, window) = (topic.id, topic.window);
+        let gap = topic.window.missing().is_some() && topic.pulls.is_none();
+        if gap {
+            topic.pulls = Some(0);
+        }
+        self.out.push_back(Output::Event(Happened::Remember {
+            topic: topic_id,
+            window,
+        }));
+        self.out
+            .push_back(Output::Event(Happened::Delivered { event, age, late }));
+        if gap {
+            let wait = self.timeout(0) * PULL_TIMEOUTS;
+            self.set_timer(self.now + wait, id, Alarm::Pull);
+        }
+        for job in 0..jobs {
+            // At most jobs_max.
+            self.add_own(JobId {
+                job: job as u16,
+                ..id
+            });
+        }
+    }
+
+    // -- spreading --
+
+    /// Takes a range: a new job, or one that was given before and is answered again.
+    fn spread_over(&mut self, id: JobId, from: u32, spread: &Spread) {
+        let (now, jobs_max) = (self.now, self.config.jobs_max.min(usize::from(u16::MAX)));
+        let timeout = Duration::from_micros(u64::from(spread.timeout_us));
+        let Some(record) = self.record(id) else {
+            return;
+        };
+        if spread.repair {
+            return;
+        }
+        let Some((number, count)) = record
+            .number
+            .zip(record.membership.as_ref().map(|it| it.count()))
+        else {
+            return;
+        };
+        if !(spread.first..spread.end).contains(&number) || spread.end > count {
+            self.counters.misdirected += 1;
+            return;
+        }
+        let given =
+            |job: &Job| (job.parent, job.first, job.end) == (from, spread.first, spread.end);
+        if let Some(known) = record.jobs.iter().position(given) {
+            let id = JobId {
+                job: known as u16,
+                ..id
+            };
+            let job = &mut record.jobs[known];
+            if job
+                .answered
+                .is_some_and(|answered| now.saturating_since(answered) < timeout / 2)
+            {
+                return;
+            }
+            (job.received, job.stamp_us) = (now, spread.stamp_us);
+            match job.done {
+                true => self.answer(id),
+                false => self.respond(id),
+            }
+            return;
+        }
+        let of_parent = record.jobs.iter().filter(|job| job.parent == from).count();
+        let too_many = from != SOURCE && of_parent >= JOBS_PER_PARENT;
+        if record.jobs.len() >= jobs_max || too_many {
+            let verified = record.verified;
+            self.counters.overloaded += 1;
+            if verified {
+                self.answer_own(id, from, spread);
+            }
+            return;
+        }
+        let verified = record.verified;
+        let job = record.jobs.len() as u16;
+        let mut parts = Vec::new();
+        let range = (spread.first, spread.end);
+        if spread.end - spread.first > 1 {
+            divide(
+                range,
+                Some(number),
+                spread.plan,
+                &mut self.splitter,
+                &mut parts,
+            );
+        }
+        let open = parts.len();
+        let due = now + Duration::from_micros(u64::from(spread.due_us));
+        let job_of = Job {
+            parent: from,
+            first: spread.first,
+            end: spread.end,
+            received: now,
+            stamp_us: spread.stamp_us,
+            due,
+            hop: Hop {
+                plan: spread.plan,
+                timeout_us: spread.timeout_us,
+                latency_us: spread.latency_us,
+                send_cost_ns: spread.send_cost_ns,
+            },
+            suspects: spread.suspects.clone(),
+            in_order: open,
+            parts,
+            next: 0,
+            open,
+            burst_end: now,
+            pieces: Pieces::default(),
+            answered: None,
+            done: false,
+        };
+        let id = JobId { job, ..id };
+        if let Some(record) = self.record(id) {
+            record.jobs.push(job_of);
+        }
+        self.open_jobs += 1;
+        if open > 0 {
+            self.sending.push_back(Sending::Job(id));
+            self.set_timer(due, id, Alarm::Due);
+        }
+        if verified {
+            self.add_own(id);
+        }
+    }
+
+    /// Now, for others of this crate.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+}

@@ -1,0 +1,179 @@
+//! What a node keeps: topics, events under way, names of jobs, tokens.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use chappe_machine::Instant;
+
+use crate::event::{Event, EventId};
+use crate::interface::Source;
+use crate::job::Job;
+use crate::membership::Membership;
+use crate::message::Response;
+use crate::source::Tally;
+use crate::window::Window;
+
+/// Suspects remembered for each topic.
+pub(crate) const SUSPECTS_KNOWN_MAX: usize = 65_536;
+
+/// An event under way or kept.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) event: Arc<Event>,
+    pub(crate) membership: Option<Arc<Membership>>,
+    /// This node's number in it.
+    pub(crate) number: Option<u32>,
+    pub(crate) verified: bool,
+    /// When it was received or published, and its age then.
+    pub(crate) since: Instant,
+    pub(crate) age_us: u32,
+    /// Who sent it first.
+    pub(crate) parent: u32,
+    pub(crate) jobs: Vec<Job>,
+    /// The source's.
+    pub(crate) tally: Option<Box<Tally>>,
+}
+
+/// A version and this node's number in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Version {
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) number: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub(crate) id: u64,
+    pub(crate) source: Source,
+    /// Not a topic of this node any more.
+    pub(crate) left: bool,
+    /// This node is the source: its boot, and the last sequence number.
+    pub(crate) own: Option<(u32, u64)>,
+    pub(crate) versions: Vec<Version>,
+    pub(crate) version_missed: Option<u32>,
+    pub(crate) window: Window,
+    pub(crate) records: VecDeque<Record>,
+    /// The serial number of the first record.
+    pub(crate) base: u64,
+    pub(crate) suspects: BTreeSet<u32>,
+    pub(crate) distrusted: BTreeSet<u32>,
+    /// Attempts to get what was missed.
+    pub(crate) pulls: Option<u8>,
+}
+
+impl Topic {
+    pub(crate) fn version(&self, version: u32) -> Option<&Version> {
+        self.versions
+            .iter()
+            .find(|it| it.membership.version() == version)
+    }
+
+    pub(crate) fn serial_of(&self, id: EventId) -> Option<u64> {
+        let at = self
+            .records
+            .iter()
+            .rposition(|record| record.event.id() == id)?;
+        Some(self.base + at as u64)
+    }
+
+    pub(crate) fn suspect(&mut self, sink: u32) {
+        if self.suspects.len() < SUSPECTS_KNOWN_MAX {
+            self.suspects.insert(sink);
+        }
+    }
+}
+
+/// Names a job; stays right when older events are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobId {
+    pub(crate) topic: u32,
+    pub(crate) serial: u64,
+    pub(crate) job: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    /// A part's head is silent.
+    Part(u32, u16),
+    /// A head says that it still waits.
+    Progress,
+    /// Coverage is due.
+    Due,
+    /// Missed events are asked for.
+    Pull,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sending {
+    /// All parts of a job from its `next` on.
+    Job(JobId),
+    /// One part again.
+    Part(JobId, u32),
+}
+
+/// Tokens that come at a rate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bucket {
+    tokens: u64,
+    filled: Instant,
+}
+
+impl Bucket {
+    pub(crate) fn new(tokens: u64) -> Self {
+        Self {
+            tokens,
+            filled: Instant::ZERO,
+        }
+    }
+
+    /// Takes `wanted` of what comes at `rate` a second, or says when there are enough. More than
+    /// `most` counts as `most`.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        wanted: u64,
+        rate: u64,
+        most: u64,
+    ) -> Result<(), Instant> {
+        let rate = u128::from(rate.max(1));
+        let fresh = (now - self.filled).as_nanos() * rate / 1_000_000_000;
+        if fresh > 0 {
+            let sum = u128::from(self.tokens) + fresh;
+            self.tokens = u64::try_from(sum).unwrap_or(u64::MAX).min(most);
+            self.filled = now;
+        }
+        let wanted = wanted.min(most);
+        if let Some(left) = self.tokens.checked_sub(wanted) {
+            self.tokens = left;
+            return Ok(());
+        }
+        let wait = u128::from(wanted - self.tokens) * 1_000_000_000 / rate + 1;
+        Err(now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The stamp of a moment.
+pub(crate) fn stamp(at: Instant) -> u32 {
+    // The lower 32 bits: an answer comes within the hour that they last.
+    (at.as_nanos() / 1_000) as u32
+}
+
+pub(crate) fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// The response of a job, with the time it was held.
+pub(crate) fn response_of(record: &Record, job: usize, at: Instant) -> Option<Response> {
+    let job = record.jobs.get(job)?;
+    Some(Response {
+        id: record.event.id(),
+        version: record.event.version(),
+        first: job.first,
+        end: job.end,
+        stamp_us: job.stamp_us,
+        dwell_us: micros(at.saturating_since(job.received)),
+    })
+}

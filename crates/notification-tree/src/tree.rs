@@ -1,0 +1,376 @@
+//! The machine: state, what it is told, what it says, and the order in which it says it.
+//!
+//! Order matters: what is to be sent on goes first, then the signature is verified, then the event is
+//! delivered, then answers go. How sinks act is in `sink.rs`, `answers.rs` and `repair.rs`,
+//! how a source does in `source.rs`; `sending.rs` is both's.
+
+use alloc::collections::{BTreeSet, BinaryHeap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use chappe_machine::{Input, Instant, Machine, Output};
+
+use crate::config::Config;
+use crate::error::{Error, Malformed};
+use crate::guard::Guard;
+use crate::interface::{Command, Counters, Happened, Source};
+use crate::job::Job;
+use crate::membership::{Contact, Membership};
+use crate::message::{Body, DATAGRAM_BYTES_MAX, Message, SOURCE, Tag, Transmit};
+use crate::plan::Splitter;
+use crate::round_trip::RoundTrip;
+use crate::state::{Alarm, Bucket, JobId, Record, Sending, Topic, Version};
+use crate::window::Window;
+
+/// Versions of a membership that are kept: the newest, and the one before it for events under way.
+const VERSIONS_KEPT: usize = 2;
+
+/// A node of notification trees: source of some topics, sink of others.
+#[derive(Debug)]
+pub struct Tree<G> {
+    pub(crate) config: Arc<Config>,
+    pub(crate) contact: Contact,
+    pub(crate) guard: G,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) splitter: Splitter,
+    pub(crate) round_trip: RoundTrip,
+    pub(crate) measured: bool,
+    pub(crate) send_cost: Duration,
+    /// The delay of the last measured plan.
+    pub(crate) delay: Option<u32>,
+    pub(crate) now: Instant,
+    /// Sends since the last input: the driver does them one after the other.
+    pub(crate) burst: u32,
+    pub(crate) sending: VecDeque<Sending>,
+    pub(crate) unverified: Option<JobId>,
+    pub(crate) out: VecDeque<Output<Transmit, Happened>>,
+    pub(crate) timers: BinaryHeap<Reverse<(Instant, JobId, Alarm)>>,
+    pub(crate) open_jobs: usize,
+    pub(crate) bucket: Bucket,
+    pub(crate) repairs: Bucket,
+    pub(crate) counters: Counters,
+}
+
+impl<G: Guard> Tree<G> {
+    /// A node that takes datagrams at `contact`. `seed` is where its choices come from.
+    #[must_use]
+    pub fn new(config: Arc<Config>, contact: Contact, guard: G, seed: u64) -> Self {
+        let round_trip = RoundTrip::assume(config.latency * 2);
+        let (send_cost, pace) = (config.send_cost, config.pace);
+        let repairs = u64::from(config.repairs_per_s);
+        Self {
+            config,
+            contact,
+            guard,
+            random: fastrand::Rng::with_seed(seed),
+            topics: Vec::new(),
+            splitter: Splitter::default(),
+            round_trip,
+            measured: false,
+            send_cost,
+            delay: None,
+            now: Instant::ZERO,
+            burst: 0,
+            sending: VecDeque::new(),
+            unverified: None,
+            out: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            open_jobs: 0,
+            bucket: Bucket::new(pace.map_or(0, |pace| pace.burst_bytes)),
+            repairs: Bucket::new(repairs),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The mean round trip without the peers' dwell times, once one was measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.mean().filter(|_| self.measured)
+    }
+
+    /// Reads and authenticates a datagram, for [`Input::Receive`]; counts what it refuses.
+    ///
+    /// A sender that no known membership names is let through only with an event, which is verified
+    /// before anything else.
+    ///
+    /// # Errors
+    /// Why it is not used: [`Malformed`], or [`Malformed::Protocol`] when it is not authentic.
+    pub fn open(&mut self, datagram: &[u8]) -> Result<Message, Malformed> {
+        let (message, tag) = Message::decode(datagram).inspect_err(|_| {
+            self.counters.malformed += 1;
+        })?;
+        if !self.guard.authenticates() {
+            return Ok(message);
+        }
+        let topic = self.topic_index(message.topic()).map(|at| &self.topics[at]);
+        let Some(topic) = topic else {
+            self.counters.not_subscribed += 1;
+            return Err(Malformed::Protocol);
+        };
+        let version = topic.version(message.version());
+        let peer = match (message.from, version, &message.body) {
+            (SOURCE, _, _) => topic.source.contact.key,
+            (from, Some(version), _) => match version.membership.sink(from) {
+                Some(sink) => sink.key,
+                None => return self.refuse(),
+            },
+            // The event itself says who made it.
+            (from, None, Body::Spread(spread)) => match spread.event.list() {
+                Some(list) => match list.sink(from) {
+                    Some(sink) => sink.key,
+                    None => return self.refuse(),
+                },
+                None => return Ok(message),
+            },
+            (_, None, _) => return self.refuse(),
+        };
+        match tag {
+            Some(Tag { over, tag }) if self.guard.hop_tag(&peer, over) == tag => Ok(message),
+            _ => self.refuse(),
+        }
+    }
+
+    fn refuse(&mut self) -> Result<Message, Malformed> {
+        self.counters.unauthenticated += 1;
+        Err(Malformed::Protocol)
+    }
+
+    /// Makes the datagram of a message: replaces what is in `datagram`.
+    pub fn seal(&mut self, transmit: &Transmit, datagram: &mut Vec<u8>) {
+        datagram.clear();
+        let authenticated = self.guard.authenticates();
+        transmit.message.encode(authenticated, datagram);
+        if authenticated {
+            let tag = self.guard.hop_tag(&transmit.key, datagram);
+            datagram.extend_from_slice(&tag.to_be_bytes());
+        }
+        debug_assert!(datagram.len() <= DATAGRAM_BYTES_MAX);
+    }
+
+    pub(crate) fn topic_index(&self, topic: u64) -> Option<usize> {
+        self.topics.iter().position(|it| it.id == topic && !it.left)
+    }
+
+    pub(crate) fn record(&mut self, id: JobId) -> Option<&mut Record> {
+        let topic = self.topics.get_mut(id.topic as usize)?;
+        let at = id.serial.checked_sub(topic.base)?;
+        topic.records.get_mut(usize::try_from(at).ok()?)
+    }
+
+    pub(crate) fn job(&mut self, id: JobId) -> Option<&mut Job> {
+        self.record(id)?.jobs.get_mut(usize::from(id.job))
+    }
+
+    pub(crate) fn set_timer(&mut self, at: Instant, id: JobId, alarm: Alarm) {
+        self.timers.push(Reverse((at, id, alarm)));
+    }
+
+    /// How long to wait for one answer.
+    pub(crate) fn timeout(&self, hop_us: u32) -> Duration {
+        let floor = self.config.timeout_floor;
+        let hop = Duration::from_micros(u64::from(hop_us));
+        match self.round_trip.timeout(floor) {
+            Some(own) if self.measured || hop.is_zero() => own,
+            _ => hop,
+        }
+    }
+
+    /// Puts a message to a member into the queue.
+    pub(crate) fn transmit(&mut self, id: JobId, to: u32, body: Body) {
+        let Some(topic) = self.topics.get(id.topic as usize) else {
+            return;
+        };
+        let Some(record) = topic.records.get((id.serial - topic.base) as usize) else {
+            return;
+        };
+        let from = match topic.own {
+            Some(_) => SOURCE,
+            None => record.number.unwrap_or(SOURCE - 1),
+        };
+        let contact = match to {
+            SOURCE => Some(topic.source.contact),
+            _ => record
+                .membership
+                .as_ref()
+                .and_then(|it| it.sink(to).copied()),
+        };
+        if let Some(contact) = contact {
+            let message = Message { from, body };
+            self.out.push_back(Output::Transmit(Transmit {
+                address: contact.address,
+                key: contact.key,
+                to,
+                message,
+            }));
+        }
+    }
+
+    // -- commands --
+
+    fn command(&mut self, command: Command) {
+        let done = match command {
+            Command::Publisher { membership, boot } => self.publisher(membership, boot),
+            Command::Subscribe {
+                topic,
+                source,
+                window,
+            } => self.subscribe(topic, source, None, window),
+            Command::Leave { topic } => self.leave(topic),
+            Command::Membership { membership, number } => self.adopt(membership, number),
+            Command::Publish {
+                topic,
+                body,
+                deadline,
+            } => self.publish(topic, &body, deadline),
+            Command::Suspect {
+                topic,
+                sink,
+                suspected,
+            } => {
+                if let Some(topic) = self.topics.iter_mut().find(|it| it.id == topic && !it.left) {
+                    match suspected {
+                        true => topic.suspect(sink),
+                        false => drop(topic.suspects.remove(&sink)),
+                    }
+                }
+                Ok(())
+            }
+            Command::SendCost(send_cost) => {
+                self.send_cost = send_cost.min(Duration::from_secs(1));
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            self.out.push_back(Output::Event(Happened::Refused(error)));
+        }
+    }
+
+    pub(crate) fn subscribe(
+        &mut self,
+        topic: u64,
+        source: Source,
+        own: Option<(u32, u64)>,
+        window: Window,
+    ) -> Result<(), Error> {
+        let most = self.config.topics_max;
+        if let Some(known) = self.topics.iter_mut().find(|it| it.id == topic && !it.left) {
+            // The source may have moved; what was seen stays seen.
+            known.source = source;
+            return Ok(());
+        }
+        let mut fresh = Topic {
+            id: topic,
+            source,
+            left: false,
+            own,
+            versions: Vec::new(),
+            version_missed: None,
+            window,
+            records: VecDeque::new(),
+            base: 0,
+            suspects: BTreeSet::new(),
+            distrusted: BTreeSet::new(),
+            pulls: None,
+        };
+        if let Some(place) = self.topics.iter_mut().find(|it| it.left) {
+            // Serial numbers go on, so that no old name of a job means a new one.
+            fresh.base = place.base;
+            *place = fresh;
+            return Ok(());
+        }
+        if self.topics.len() >= most {
+            return Err(Error::Full {
+                what: "topic",
+                most,
+            });
+        }
+        self.topics.push(fresh);
+        Ok(())
+    }
+
+    fn leave(&mut self, topic: u64) -> Result<(), Error> {
+        let at = self.topic_index(topic).ok_or(Error::Topic { topic })?;
+        // Jobs are named by the place of their topic: it stays, empty, until another takes it.
+        let left = &mut self.topics[at];
+        left.left = true;
+        left.own = None;
+        left.pulls = None;
+        left.versions.clear();
+        while !self.topics[at].records.is_empty() {
+            self.forget_oldest(at);
+        }
+        Ok(())
+    }
+
+    /// Takes a version of a membership.
+    pub(crate) fn adopt(
+        &mut self,
+        membership: Arc<Membership>,
+        number: Option<u32>,
+    ) -> Result<(), Error> {
+        let id = membership.topic();
+        let contact = self.contact;
+        let topic = self.topics.iter_mut().find(|it| it.id == id && !it.left);
+        let topic = topic.ok_or(Error::Topic { topic: id })?;
+        if topic.version(membership.version()).is_some() {
+            return Ok(());
+        }
+        let newest = topic.versions.last().map(|it| it.membership.version());
+        if newest.is_some_and(|newest| newest > membership.version()) {
+            return Err(Error::Membership("it is older than the one that is known"));
+        }
+        let number = number.or_else(|| membership.number(&contact));
+        if topic.versions.len() == VERSIONS_KEPT {
+            topic.versions.remove(0);
+        }
+        // Numbers mean others now.
+        topic.suspects.clear();
+        topic.distrusted.clear();
+        topic.versions.push(Version { membership, number });
+        Ok(())
+    }
+}
+
+impl<G: Guard> Machine for Tree<G> {
+    type Receive = Message;
+    type Command = Command;
+    type Transmit = Transmit;
+    type Event = Happened;
+
+    fn handle_input(&mut self, now: Instant, input: Input<Message, Command>) {
+        self.now = now.max(self.now);
+        self.burst = 0;
+        match input {
+            Input::Receive(message) => self.receive(message),
+            Input::Command(command) => self.command(command),
+            // Only now: an answer that has come but was not looked at is no silence.
+            Input::Timeout => self.ring(),
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<Transmit, Happened>> {
+        if let Some(transmit) = self.next_spread() {
+            return Some(Output::Transmit(transmit));
+        }
+        if let Some(id) = self.unverified.take() {
+            self.verify(id);
+        }
+        if let Some(output) = self.out.pop_front() {
+            return Some(output);
+        }
+        None
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, _, _))| *at)
+    }
+}

@@ -1,0 +1,94 @@
+//! Bytes of messages: fixed numbers big-endian, others as LEB128.
+
+use alloc::vec::Vec;
+
+use crate::error::Malformed;
+
+/// Appends to a datagram.
+pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(crate) fn u32(&mut self, number: u32) {
+        self.bytes(&number.to_be_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, number: u64) {
+        self.bytes(&number.to_be_bytes());
+    }
+
+    /// Seven bits a byte, the lowest first.
+    pub(crate) fn number(&mut self, mut number: u32) {
+        while number >= 0x80 {
+            // The low byte alone is meant.
+            self.byte(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.byte(number as u8);
+    }
+}
+
+/// Takes a datagram apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u32, Malformed> {
+        let mut number = 0u32;
+        for shift in (0..).step_by(7) {
+            let byte = self.byte()?;
+            let part = u32::from(byte & 0x7F);
+            // Bits that do not fit, and a last byte that says nothing, are another form of the same
+            // number: one form is enough.
+            if shift > 28 || (shift == 28 && part > 0xF) || (shift > 0 && byte == 0) {
+                return Err(Malformed::Number);
+            }
+            number |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed::Number)
+    }
+}

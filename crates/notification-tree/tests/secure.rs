@@ -1,0 +1,324 @@
+//! Goal: with keys, nobody but the source makes events, nobody answers for others, and nobody can be
+//! made to send to strangers or to deliver twice.
+//! Method: real machines, keys and datagrams; an attacker on the way that changes, repeats and makes
+//! them up.
+
+#[allow(unreachable_pub, dead_code)]
+mod net;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_machine::{Input, Instant, Machine};
+use chappe_notification_tree::{
+    Command, Config, Contact, Event, EventId, Happened, Malformed, Membership, Message, Plan,
+    Source, TrustedNetwork, Window,
+};
+use net::{TOPIC, keyed, keys};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn two_halves() -> Config {
+    Config {
+        plan: chappe_notification_tree::Choice::Fixed(Plan::TwoHalves),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn events_reach_all_with_and_without_the_list_inside() {
+    for inline in [true, false] {
+        let mut net = keyed(20, two_halves(), inline);
+        for body in [b"one", b"two"] {
+            net.publish(body);
+            net.run(SECOND);
+        }
+        for sink in 0..20 {
+            assert_eq!(net.delivered[sink], [b"one", b"two"], "sink {sink}");
+        }
+        assert_eq!(net.outcomes.len(), 2);
+        assert!(
+            net.outcomes
+                .iter()
+                .all(|it| (0..20).all(|sink| it.delivered(sink)))
+        );
+        assert!(net.nodes.iter().all(|node| node.counters().repeated == 0));
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_refused_and_mended() {
+    let mut net = keyed(12, two_halves(), true);
+    let mut random = fastrand::Rng::with_seed(9);
+    net.tamper = Box::new(move |_, _, datagram| {
+        if random.u32(..4) == 0 {
+            let at = random.usize(..datagram.len());
+            datagram[at] ^= 1 << random.u32(..8);
+        }
+        true
+    });
+    for number in 0..20u8 {
+        net.publish(&[number; 40]);
+        net.run(5 * SECOND);
+    }
+    for sink in 0..12 {
+        let mut got = net.delivered[sink].clone();
+        got.sort();
+        let wanted: Vec<Vec<u8>> = (0..20u8).map(|number| vec![number; 40]).collect();
+        assert_eq!(got, wanted, "sink {sink}");
+    }
+    let refused: u64 = net
+        .nodes
+        .iter()
+        .map(|it| it.counters().unauthenticated)
+        .sum();
+    assert!(refused > 50, "{refused}");
+    assert_eq!(net.outcomes.len(), 20);
+}
+
+#[test]
+fn a_replayed_datagram_delivers_nothing_and_sends_nothing_on() {
+    let mut net = keyed(6, two_halves(), false);
+    let taken = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let copy = std::rc::Rc::clone(&taken);
+    net.tamper = Box::new(move |from, to, datagram| {
+        copy.borrow_mut().push((from, to, datagram.clone()));
+        true
+    });
+    net.publish(b"once");
+    net.run(SECOND);
+    let all = taken.borrow().clone();
+    let before: u64 = net.nodes.iter().map(|it| it.counters().spread).sum();
+    for _ in 0..10 {
+        for (from, to, datagram) in &all {
+            net.inject(*from, *to, datagram.clone());
+        }
+        net.run(SECOND / 100);
+    }
+    let after: u64 = net.nodes.iter().map(|it| it.counters().spread).sum();
+    assert_eq!(before, after, "nothing is spread again");
+    assert!((0..6).all(|sink| net.delivered[sink].len() == 1));
+}
+
+#[test]
+fn a_restarted_sink_with_its_window_delivers_nothing_twice() {
+    let mut net = keyed(3, two_halves(), false);
+    let taken = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let copy = std::rc::Rc::clone(&taken);
+    net.tamper = Box::new(move |from, to, datagram| {
+        copy.borrow_mut().push((from, to, datagram.clone()));
+        true
+    });
+    net.publish(b"before");
+    net.run(SECOND);
+    // What the caller stored before it used the event.
+    let stored = net
+        .events
+        .iter()
+        .rev()
+        .find_map(|(node, event)| match event {
+            Happened::Remember { window, .. } if *node == 0 => Some(*window),
+            _ => None,
+        });
+    let stored = stored.expect("the window is given before the event");
+    let fresh = keyed(3, two_halves(), false);
+    let source = Source {
+        contact: net.contacts[3],
+        verify: keys(4).1,
+    };
+    net.nodes[0] = fresh.nodes.into_iter().next().expect("a sink");
+    net.command(0, Command::Leave { topic: TOPIC });
+    net.command(
+        0,
+        Command::Subscribe {
+            topic: TOPIC,
+            source,
+            window: stored,
+        },
+    );
+    let list = Membership::new(TOPIC, 1, net.contacts[..3].to_vec()).expect("apart");
+    let membership = Arc::new(list);
+    net.command(
+        0,
+        Command::Membership {
+            membership,
+            number: None,
+        },
+    );
+    for (from, to, datagram) in taken.borrow().clone() {
+        net.inject(from, to, datagram);
+    }
+    net.run(SECOND);
+    assert_eq!(net.delivered[0], [b"before"]);
+    assert_eq!(net.nodes[0].counters().old, 1);
+    net.publish(b"after");
+    net.run(SECOND);
+    assert_eq!(net.delivered[0], [&b"before"[..], b"after"]);
+}
+
+#[test]
+fn only_the_source_makes_events() {
+    let mut net = keyed(4, two_halves(), false);
+    let source = net.source();
+    net.publish(b"true");
+    net.run(SECOND);
+    // Sink 2 makes an event with the next number, signs it with its own key, and authenticates the
+    // hop to sink 0 as it may.
+    let list = Membership::new(TOPIC, 1, net.contacts[..4].to_vec()).expect("apart");
+    let membership = Arc::new(list);
+    let forged = |sequence, body: &[u8]| {
+        let id = EventId {
+            topic: TOPIC,
+            boot: 1,
+            sequence,
+        };
+        let event = Event::new(&keys(3).0, id, &membership, false, None, body, 1_000);
+        Arc::new(event.expect("fits"))
+    };
+    let taken = std::rc::Rc::new(std::cell::RefCell::new(None));
+    let copy = std::rc::Rc::clone(&taken);
+    net.tamper = Box::new(move |from, to, datagram| {
+        if from == source {
+            copy.borrow_mut().get_or_insert((to, datagram.clone()));
+        }
+        true
+    });
+    net.publish(b"also true");
+    net.run(SECOND);
+    let (_, datagram) = taken.borrow().clone().expect("the source sent");
+    let (mut message, _) = Message::decode(&datagram).expect("well formed");
+    if let chappe_notification_tree::Body::Spread(spread) = &mut message.body {
+        spread.event = forged(3, b"false");
+        (spread.first, spread.end) = (0, 4);
+    }
+    message.from = 2;
+    let transmit = chappe_notification_tree::Transmit {
+        address: net.contacts[0].address,
+        key: net.contacts[0].key,
+        to: 0,
+        message,
+    };
+    let mut datagram = Vec::new();
+    net.nodes[2].seal(&transmit, &mut datagram);
+    net.inject(2, 0, datagram.clone());
+    net.run(SECOND);
+    for sink in 0..4 {
+        assert_eq!(
+            net.delivered[sink],
+            [&b"true"[..], b"also true"],
+            "sink {sink}"
+        );
+    }
+    let forgeries = net.events.iter().filter_map(|(node, event)| match event {
+        Happened::Forged { from, .. } => Some((*node, *from)),
+        _ => None,
+    });
+    let forgeries: Vec<_> = forgeries.collect();
+    assert!(
+        forgeries.contains(&(0, 2)),
+        "{forgeries:?}: sink 0 knows who it was"
+    );
+    // What was sent on before it was verified is not believed either, and the second time nothing is.
+    let spread = net.nodes[0].counters().spread;
+    net.inject(2, 0, datagram);
+    net.run(SECOND);
+    assert_eq!(
+        net.nodes[0].counters().spread,
+        spread,
+        "a caught sender is verified first"
+    );
+    // A stranger without keys gets not even that far.
+    let stranger = Tree(net.contacts[1]).seal(&transmit);
+    assert_eq!(net.nodes[0].open(&stranger), Err(Malformed::Protocol));
+}
+
+/// A node without keys.
+struct Tree(Contact);
+
+impl Tree {
+    fn seal(&self, transmit: &chappe_notification_tree::Transmit) -> Vec<u8> {
+        let config = Arc::new(Config::default());
+        let mut tree = chappe_notification_tree::Tree::new(config, self.0, TrustedNetwork, 1);
+        let mut datagram = Vec::new();
+        tree.seal(transmit, &mut datagram);
+        datagram
+    }
+}
+
+#[test]
+fn a_membership_is_the_sources_or_none() {
+    let (guard, verify) = keys(1);
+    let (_, other) = keys(2);
+    let contact = |port| Contact {
+        address: ([10, 0, 0, 1], port).into(),
+        key: [7; 32],
+    };
+    let membership = Membership::new(TOPIC, 3, (1..200).map(contact).collect()).expect("apart");
+    let bytes = membership.encode(&guard);
+    let mut reader = keys(3).0;
+    assert_eq!(
+        Membership::decode(&bytes, &verify, &mut reader),
+        Ok(Some(membership))
+    );
+    assert_eq!(Membership::decode(&bytes, &other, &mut reader), Ok(None));
+    for at in (0..bytes.len()).step_by(97) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 4;
+        assert!(!matches!(
+            Membership::decode(&changed, &verify, &mut reader),
+            Ok(Some(_))
+        ));
+        assert!(!matches!(
+            Membership::decode(&bytes[..at], &verify, &mut reader),
+            Ok(Some(_))
+        ));
+    }
+}
+
+#[test]
+fn a_sink_that_does_not_know_the_list_delivers_and_says_so() {
+    let mut net = keyed(4, two_halves(), false);
+    net.command(1, Command::Leave { topic: TOPIC });
+    let source = Source {
+        contact: net.contacts[4],
+        verify: keys(5).1,
+    };
+    let window = Window::default();
+    net.command(
+        1,
+        Command::Subscribe {
+            topic: TOPIC,
+            source,
+            window,
+        },
+    );
+    net.publish(b"hello");
+    net.run(10 * SECOND);
+    assert!((0..4).all(|sink| net.delivered[sink] == [b"hello"]));
+    let unknown = Happened::MembershipUnknown {
+        topic: TOPIC,
+        version: 1,
+    };
+    assert!(net.events.contains(&(1, unknown)));
+    // It could not say that it has it.
+    assert_eq!(net.outcomes[0].failed, [1]);
+}
+
+#[test]
+fn a_large_event_is_refused_with_what_fits() {
+    let mut net = keyed(4, two_halves(), true);
+    net.publish(&[0; 1_200]);
+    let refused = net.events.iter().find_map(|(_, event)| match event {
+        Happened::Refused(error) => Some(error.clone()),
+        _ => None,
+    });
+    let error = refused.expect("it does not fit");
+    assert!(
+        error
+            .to_string()
+            .starts_with("the body has 1200 bytes, at most"),
+        "{error}"
+    );
+    assert!(error.hint().is_some());
+    net.nodes[4].handle_input(Instant::ZERO, Input::Timeout);
+}
