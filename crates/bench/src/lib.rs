@@ -12,6 +12,7 @@ mod exchange;
 mod floor;
 mod machine;
 mod memory_group;
+mod notify;
 mod pinned;
 mod process;
 mod query;
@@ -40,7 +41,14 @@ pub struct Settings {
 }
 
 /// The scenarios by name.
-pub const SCENARIOS: [&str; 5] = ["readiness", "device", "registry", "exchange", "query"];
+pub const SCENARIOS: [&str; 6] = [
+    "readiness",
+    "device",
+    "registry",
+    "exchange",
+    "query",
+    "notify",
+];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
 ///
@@ -53,6 +61,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         "registry" => registry::run(settings),
         "exchange" => exchange::run(settings),
         "query" => query::run(settings),
+        "notify" => notify::run(settings),
         _ => Err(Error::Failed(format!(
             "there is no scenario {scenario}, but {}",
             SCENARIOS.join(", ")

@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Key(Key),
     /// Measure a part beside its peers and floors, and say which targets are met.
     #[command(
-        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n  query      a virtual sensor from log to log, compiled and by SQLite\n\nExit code 1 when a target is missed."
+        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n  query      a virtual sensor from log to log, compiled and by SQLite\n  notify     notification trees: plans side by side, dead sinks, loss, emulated links\n\nExit code 1 when a target is missed."
     )]
     Bench(Bench),
     /// A process of a scenario of `bench`, which starts it.
@@ -647,11 +647,13 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| format!("{text:?} begins with no number"))?;
     let seconds = match unit {
-        "ms" => number / 1_000.0,
+        "ns" => number / 1e9,
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
         "s" | "" => number,
         "m" => number * 60.0,
         "h" => number * 3_600.0,
-        _ => return Err(format!("unit {unit:?} is none of ms, s, m, h")),
+        _ => return Err(format!("unit {unit:?} is none of ns, us, ms, s, m, h")),
     };
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
@@ -669,6 +671,7 @@ mod tests {
 
     #[test]
     fn durations_take_units() {
+        assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));

@@ -4,6 +4,7 @@
 //! [`judge`] is the model that judges a history of an exchange.
 //! [`exchange`] is the whole pipeline on both, with the fault matrix.
 //! [`study`] is what a session would see on a network, [`figure`] its picture.
+//! [`tree`] is notification trees of up to a million sinks.
 //! [`SimDisk`] is the disk: it loses what was not synced, tears writes, fails, fills up and rots.
 
 mod disk;
@@ -12,5 +13,6 @@ pub mod figure;
 pub mod judge;
 pub mod network;
 pub mod study;
+pub mod tree;
 
 pub use disk::{Operation, SimDisk};

@@ -18,6 +18,7 @@ pub(crate) mod query;
 pub(crate) mod serve;
 mod session;
 pub(crate) mod sim;
+pub(crate) mod sim_tree;
 pub(crate) mod trace;
 pub(crate) mod watch;
 

@@ -26,6 +26,12 @@ pub(crate) enum Sim {
         after_help = "Examples:\n  chappe sim network --nodes 5 --rate 10Mbit --latency 20ms --loss 0.5\n  chappe sim network --rate 250kbit --latency 300ms --jitter 100ms --payload 60 --out figures\n  chappe sim network --rate 1Mbit --elements 200 --json       one load instead of a sweep"
     )]
     Network(NetworkStudy),
+    /// Spread events over notification trees: what each plan takes on your network, and whether
+    /// every promise is kept when sinks are dead, lie, and messages are lost.
+    #[command(
+        after_help = "Examples:\n  chappe sim tree --sinks 1000 --send-cost 20us --latency 1ms --dead 10 --events 3\n  chappe sim tree --sinks 1000000 --plan postal\n  chappe sim tree --mixed 100000 --json           runs of mixed sizes and troubles\n\nExit code 1 when a promise was broken."
+    )]
+    Tree(crate::command::sim_tree::SimTree),
 }
 
 /// Flags of `sim exchange`.
@@ -102,6 +108,7 @@ pub(crate) fn run(verb: Sim, json: bool) -> Outcome {
     match verb {
         Sim::Exchange(flags) => exchange(&flags, json),
         Sim::Network(flags) => network(&flags, json),
+        Sim::Tree(flags) => crate::command::sim_tree::run_tree(&flags, json),
     }
 }
 

@@ -1,0 +1,352 @@
+//! The product's machine on simulated networks.
+
+use std::time::Duration;
+
+use chappe_notification_tree::schedule::{Cost, completion};
+use chappe_notification_tree::{Choice, Pace, Plan};
+use chappe_sim::figure::{Series as Line, figure};
+use chappe_sim::tree;
+
+use super::fit;
+use crate::{Bound, Error, Report, Settings};
+
+/// Send cost, latency and handling in µs: small devices on a local network; the same on a slower
+/// one; a PC on a local network; and what fits the paper's break-even at 28 sinks.
+const NETWORKS: [(&str, u64, u64, u64); 4] = [
+    ("small devices, LAN", 20, 30, 10),
+    ("small devices, 1 ms", 20, 1_000, 10),
+    ("PC, LAN", 2, 28, 2),
+    ("the paper's break-even", 100, 570, 100),
+];
+/// Sinks of the paper's figures, and beyond.
+const SIZES: [u32; 6] = [28, 60, 100, 1_000, 10_000, 100_000];
+/// The fan-out cap.
+const CAP: u16 = chappe_notification_tree::CAP;
+/// Messages that wait at a node that is busy sending, where nothing is to be lost.
+const ROOM: usize = 1 << 22;
+/// Seeds of a run with failures.
+const SEEDS: u64 = 11;
+/// Runs of mixed trouble, and of a quick one.
+const MIXED: u64 = 100_000;
+const MIXED_QUICK: u64 = 5_000;
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+fn plans_of(send_cost: Duration, delay: Duration) -> [(&'static str, Plan); 6] {
+    let nanos = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
+    [
+        ("sequential with responses", Plan::SequentialWaiting),
+        ("sequential", Plan::Sequential),
+        ("two halves", Plan::TwoHalves),
+        ("binomial", Plan::Binomial),
+        ("4-ary", Plan::Kary(4)),
+        (
+            "postal",
+            Plan::measured(nanos(send_cost), nanos(delay), CAP),
+        ),
+    ]
+}
+
+fn network(seed: u64, sinks: u32, (send, latency, handling): (u64, u64, u64)) -> tree::Settings {
+    tree::Settings {
+        send_cost: micros(send),
+        latency: micros(latency),
+        handling: micros(handling),
+        ..tree::Settings::new(seed, sinks)
+    }
+}
+
+/// Runs, and makes a broken promise an error.
+fn judged(settings: &tree::Settings) -> Result<tree::Report, Error> {
+    let report = tree::run(settings, &mut |_| {});
+    match report.violations.first() {
+        None => Ok(report),
+        Some(what) => Err(Error::Failed(format!(
+            "a promise was broken with seed {}: {what}",
+            settings.seed
+        ))),
+    }
+}
+
+/// Without failures: the paper's figures, fits, break-even, and the distance from the optimum.
+pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> {
+    let mut worst: f64 = 0.0;
+    for (name, send, latency, handling) in NETWORKS {
+        (bench.progress)(&format!("plans without failures, {name}"));
+        let (send_cost, delay) = (micros(send), micros(latency + handling));
+        let cost = Cost {
+            send: send_cost,
+            delay,
+        };
+        let mut lines = Vec::new();
+        let mut at = Vec::new();
+        for (plan_name, plan) in plans_of(send_cost, delay) {
+            let mut points = Vec::new();
+            let sizes = (1..=18).chain(SIZES);
+            let largest = match (plan, bench.quick) {
+                (Plan::SequentialWaiting | Plan::Sequential, _) => 1_000,
+                (_, true) => 10_000,
+                (_, false) => 100_000,
+            };
+            for sinks in sizes.filter(|sinks| *sinks <= largest) {
+                let settings = tree::Settings {
+                    plan: Choice::Fixed(plan),
+                    receive_buffer: ROOM,
+                    within: Duration::from_secs(60),
+                    ..network(bench.seed, sinks, (send, latency, handling))
+                };
+                let ran = judged(&settings)?;
+                let took = ran.completion().as_secs_f64() / send_cost.as_secs_f64();
+                points.push((f64::from(sinks), took));
+                if plan_name == "postal" {
+                    let best = completion(plan, sinks, cost).as_secs_f64();
+                    worst = worst.max(ran.completion().as_secs_f64() / best);
+                }
+                if sinks >= 18 {
+                    let row = format!("{name}: {sinks} sinks, {plan_name}");
+                    let known = ran.known.iter().max().copied().unwrap_or_default();
+                    let known = known.as_secs_f64() / send_cost.as_secs_f64();
+                    let note = format!("o {send} us, L {latency} us; all known at {known:.1} o");
+                    report.row(&row, took, "o", note);
+                }
+            }
+            at.push((plan_name, points.clone()));
+            points.truncate(18);
+            lines.push(Line {
+                name: plan_name.to_owned(),
+                points,
+            });
+        }
+        fits(name, &at, report);
+        table(name, &at, report);
+        let title =
+            format!("Last of so many sinks has the event ({name}: o {send} us, L {latency} us)");
+        let svg = figure(&title, "sinks", "send costs (o)", &lines);
+        let file: String = name
+            .chars()
+            .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
+            .collect();
+        report.figures.insert(file, svg);
+    }
+    let name = "time to the last sink over the capped optimum, worst, simulated";
+    report.target(name, worst, Bound::AtMost(1.05), "");
+    Ok(())
+}
+
+/// The paper's fits over 1 to 18 sinks, and from which number on the tree is quicker.
+fn fits(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
+    let of = |plan: &str| {
+        at.iter()
+            .find(|it| it.0 == plan)
+            .map_or(&[][..], |it| &it.1[..])
+    };
+    for plan in ["sequential", "two halves", "postal"] {
+        let points = &of(plan)[..18.min(of(plan).len())];
+        for (kind, fit) in [
+            ("linear", fit::line(points)),
+            ("logarithmic", fit::logarithm(points)),
+        ] {
+            let note = format!(
+                "{:.2} + {:.3} a unit; R2 of the fit over 1 to 18",
+                fit.offset, fit.slope
+            );
+            report.row(
+                &format!("{name}: {plan}, {kind} fit"),
+                fit.r_squared,
+                "",
+                note,
+            );
+        }
+    }
+    for (tree, plain) in [
+        ("two halves", "sequential"),
+        ("two halves", "sequential with responses"),
+        ("postal", "sequential"),
+    ] {
+        let pairs = of(tree).iter().zip(of(plain));
+        let first = pairs
+            .filter(|(tree, plain)| tree.1 < plain.1)
+            .map(|(tree, _)| tree.0)
+            .next();
+        let note = "of the sizes that were run; 0: none";
+        let row = format!("{name}: {tree} quicker than {plain} from");
+        report.row(&row, first.unwrap_or(0.0), "sinks", note);
+        let last = of(tree).get(17).zip(of(plain).get(17));
+        if let Some((tree_at, plain_at)) = last {
+            let saved = (1.0 - tree_at.1 / plain_at.1) * 100.0;
+            report.row(
+                &format!("{name}: {tree} saves over {plain} at 18 sinks"),
+                saved,
+                "%",
+                "",
+            );
+        }
+    }
+}
+
+/// All plans by the number of sinks, as a file.
+fn table(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
+    for (plan, points) in at {
+        // Raw values in the order of the sizes: 1 to 18, then the larger ones.
+        let file = format!("{name}-{plan}-send-costs");
+        let file = file.replace([' ', ',', '\''], "-");
+        report
+            .raw
+            .insert(file, points.iter().map(|it| it.1).collect());
+    }
+}
+
+/// A million sinks.
+pub(super) fn million(bench: &Settings, report: &mut Report) -> Result<(), Error> {
+    const SINKS: u32 = 1_000_000;
+    for (dead, loss) in [(0.0, 0.0), (0.01, 0.01)] {
+        (bench.progress)(&format!("a million sinks, {dead} dead, {loss} lost"));
+        let settings = tree::Settings {
+            dead,
+            loss,
+            within: Duration::from_secs(60),
+            ..network(bench.seed, SINKS, (20, 30, 10))
+        };
+        let began = std::time::Instant::now();
+        let ran = judged(&settings)?;
+        let took = ran.completion().as_secs_f64() / settings.send_cost.as_secs_f64();
+        let row = format!(
+            "1,000,000 sinks, postal, {} % dead, {} % lost",
+            dead * 100.0,
+            loss * 100.0
+        );
+        let known = ran.known.iter().max().copied().unwrap_or_default();
+        let note = format!(
+            "o 20 us, L 30 us; {:?}, known at {known:?}; {} messages; simulated in {:.0} s",
+            ran.completion(),
+            ran.messages,
+            began.elapsed().as_secs_f64()
+        );
+        report.row(&row, took, "o", note);
+    }
+    Ok(())
+}
+
+/// Dead sinks and loss, once the network knows its dead: the time to the last live sink.
+pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
+    let mut worst: f64 = 0.0;
+    for (name, send, latency, handling) in &NETWORKS[..2] {
+        let cost = Cost {
+            send: micros(*send),
+            delay: micros(latency + handling),
+        };
+        for sinks in [100, 1_000, 10_000] {
+            if bench.quick && sinks > 1_000 {
+                continue;
+            }
+            let halves = completion(Plan::TwoHalves, sinks, cost).as_secs_f64();
+            for (dead, loss) in [
+                (0.01, 0.0),
+                (0.1, 0.0),
+                (0.0, 0.01),
+                (0.0, 0.05),
+                (0.1, 0.05),
+            ] {
+                (bench.progress)(&format!("{name}: {sinks} sinks, {dead} dead, {loss} lost"));
+                let (mut first, mut later) = (Vec::new(), Vec::new());
+                for seed in 0..SEEDS {
+                    let settings = tree::Settings {
+                        dead,
+                        loss,
+                        events: 3,
+                        period: Duration::from_secs(12),
+                        attempts: 8,
+                        ..network(bench.seed + seed, sinks, (*send, *latency, *handling))
+                    };
+                    let ran = judged(&settings)?;
+                    let at = |event: usize| ran.arrivals[event].last().copied().unwrap_or_default();
+                    first.push(at(0).as_secs_f64() / halves);
+                    later.push(at(2).as_secs_f64() / halves);
+                }
+                first.sort_by(f64::total_cmp);
+                later.sort_by(f64::total_cmp);
+                let middle = SEEDS as usize / 2;
+                let row = format!(
+                    "{name}: {sinks} sinks, {} % dead, {} % lost",
+                    dead * 100.0,
+                    loss * 100.0
+                );
+                let note = format!(
+                    "third event, median of {SEEDS} (worst {:.2}); first event {:.2}; k 8",
+                    later[later.len() - 1],
+                    first[middle]
+                );
+                report.row(&row, later[middle], "of two halves without failures", note);
+                if dead == 0.1 && loss == 0.0 {
+                    worst = worst.max(later[middle]);
+                }
+            }
+        }
+    }
+    let name =
+        "10 % dead: time to the last live sink over two halves without failures, worst median";
+    report.target(name, worst, Bound::AtMost(1.3), "");
+    Ok(())
+}
+
+/// Several sources at once on ports of 100 Mbit/s, paced and not.
+pub(super) fn sources(bench: &Settings, report: &mut Report) -> Result<(), Error> {
+    for sources in [1, 2, 4, 8, 16] {
+        for paced in [false, true] {
+            (bench.progress)(&format!("{sources} sources at once"));
+            let pace = Pace {
+                rate_bytes_per_s: 12_500_000 / u64::from(sources),
+                burst_bytes: 16 * 1_024,
+            };
+            let settings = tree::Settings {
+                sources,
+                events: 5,
+                port_rate_bytes_per_s: Some(12_500_000),
+                pace: paced.then_some(pace),
+                ..network(bench.seed, 200, (20, 30, 10))
+            };
+            let ran = judged(&settings)?;
+            let took = ran.completion().as_secs_f64() / settings.send_cost.as_secs_f64();
+            let word = if paced { "paced" } else { "unpaced" };
+            let note = format!(
+                "slowest of {} events; o 20 us, L 30 us, 100 Mbit/s ports; {} dropped, {} sent again",
+                5 * sources,
+                ran.dropped,
+                ran.counters.repeated
+            );
+            report.row(
+                &format!("{sources} sources, 200 sinks, {word}"),
+                took,
+                "o",
+                note,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Runs of mixed trouble.
+pub(super) fn mixed(bench: &Settings, report: &mut Report) {
+    let runs = if bench.quick { MIXED_QUICK } else { MIXED };
+    (bench.progress)(&format!("{runs} runs of mixed trouble"));
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let series = tree::series(bench.seed, runs, jobs, |_| true);
+    let note = format!(
+        "{} sinks, {} events delivered, {} false claims found out, {} forged events refused; k 8, T 30 s",
+        series.sinks, series.delivered, series.lies, series.forged
+    );
+    report.row(
+        "runs of mixed sizes and troubles",
+        series.runs as f64,
+        "",
+        note,
+    );
+    if let Some(failed) = series.failed.first() {
+        let what = failed.violations.first().map_or("", String::as_str);
+        report.skipped.push(format!("seed {}: {what}", failed.seed));
+    }
+    let name = "runs in which delivered was wrong, or a live connected sink was left out";
+    report.target(name, series.failures as f64, Bound::AtMost(0.0), "");
+}

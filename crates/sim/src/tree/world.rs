@@ -1,0 +1,618 @@
+//! The event loop: processors that do one thing after the other, links, ports, and the judge.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_notification_tree::{
+    Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message, Outcome,
+    SOURCE, Source, Transmit, Tree, Window,
+};
+
+use super::guard::{SimGuard, key, node};
+use super::liar::Lie;
+use super::{Report, Settings};
+
+/// How long after `T` a run waits for the outcome before it calls it missing.
+const SLACK: Duration = Duration::from_millis(100);
+/// How much later a late answer comes, in round trips.
+const LATE_ROUND_TRIPS: u32 = 50;
+/// Steps between two words of progress.
+const PROGRESS_STEPS: u64 = 1 << 16;
+/// How often a sink floods, so that floods do not feed each other for ever.
+const FLOODS: u32 = 32;
+/// What a slow sink's work costs, in an ordinary one's.
+const SLOW: u32 = 10;
+
+struct Node {
+    tree: Option<Box<Tree<SimGuard>>>,
+    /// When the processor is free.
+    free: u64,
+    /// When the port at the switch is free.
+    port_free: u64,
+    /// What waits for the processor.
+    inbox: VecDeque<Message>,
+    /// The earliest timer that is set.
+    timer: u64,
+    /// A timer has rung while the node was busy.
+    rung: bool,
+    waking: bool,
+    dead: bool,
+    slow: bool,
+    lie: Option<Lie>,
+    /// How often it still floods.
+    floods_left: u32,
+}
+
+enum Happening {
+    Arrive(u32, Box<Message>),
+    Wake(u32),
+    Timer(u32),
+    Publish(u32),
+    Crash(u32),
+    /// What a liar sends on its own account.
+    Send(u32, Box<Transmit>),
+}
+
+/// Ordered by time and then by number, hence repeatable.
+struct Entry(u64, u64, Happening);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// What really happened to an event.
+struct Truth {
+    published: u64,
+    /// When each sink was given it; 0: not.
+    delivered: Vec<u64>,
+    outcome: Option<Box<Outcome>>,
+}
+
+pub(super) struct World<'a> {
+    settings: &'a Settings,
+    random: fastrand::Rng,
+    secret: u64,
+    config: Arc<Config>,
+    memberships: Vec<Arc<Membership>>,
+    /// Sinks from 0, then sources.
+    nodes: Vec<Node>,
+    queue: BinaryHeap<Reverse<Entry>>,
+    number: u64,
+    now: u64,
+    truths: HashMap<EventId, Truth>,
+    /// Sinks that were never dead, never lied and never crashed.
+    report: Report,
+    last_publish: u64,
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn address(node: u32) -> SocketAddr {
+    // 10.0.0.0/8 has room for 16 million nodes.
+    let ip = std::net::Ipv4Addr::from(0x0A00_0001 + node);
+    SocketAddr::from((ip, 9_000))
+}
+
+fn contact(node: u32) -> Contact {
+    Contact {
+        address: address(node),
+        key: key(node),
+    }
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Self {
+        let mut random = fastrand::Rng::with_seed(settings.seed);
+        let secret = random.u64(..);
+        let config = Config {
+            plan: settings.plan,
+            inline: settings.inline,
+            send_cost: settings.send_cost,
+            latency: settings.latency + settings.jitter / 2 + settings.handling,
+            timeout_floor: settings.timeout_floor.max(settings.jitter * 2),
+            source_attempts: settings.attempts,
+            within: settings.within,
+            pace: settings.pace,
+            ..Config::default()
+        };
+        let contacts: Vec<Contact> = (0..settings.sinks).map(contact).collect();
+        let memberships = (0..settings.sources)
+            .map(|source| {
+                let topic = u64::from(source) + 1;
+                match Membership::new(topic, 1, contacts.clone()) {
+                    Ok(membership) => Arc::new(membership),
+                    Err(error) => unreachable!("addresses are apart: {error}"),
+                }
+            })
+            .collect();
+        let count = settings.sinks + settings.sources;
+        let chosen = |share: f64, random: &mut fastrand::Rng| random.f64() < share;
+        let nodes = (0..count)
+            .map(|node| {
+                let sink = node < settings.sinks;
+                let dead = sink && chosen(settings.dead, &mut random);
+                let liar = sink && !dead && chosen(settings.liars, &mut random);
+                let lie = liar
+                    .then(|| random.choice(&settings.lies).copied())
+                    .flatten();
+                Node {
+                    tree: None,
+                    free: 0,
+                    port_free: 0,
+                    inbox: VecDeque::new(),
+                    timer: u64::MAX,
+                    rung: false,
+                    waking: false,
+                    dead,
+                    slow: sink && chosen(settings.slow, &mut random),
+                    lie,
+                    floods_left: FLOODS,
+                }
+            })
+            .collect();
+        Self {
+            settings,
+            random,
+            secret,
+            config: Arc::new(config),
+            memberships,
+            nodes,
+            queue: BinaryHeap::new(),
+            number: 0,
+            now: 0,
+            truths: HashMap::new(),
+            report: Report {
+                seed: settings.seed,
+                ..Report::default()
+            },
+            last_publish: 0,
+        }
+    }
+
+    fn push(&mut self, at: u64, happening: Happening) {
+        self.number += 1;
+        self.queue.push(Reverse(Entry(at, self.number, happening)));
+    }
+
+    pub(super) fn run(mut self, progress: &mut dyn FnMut(u64)) -> Report {
+        let settings = self.settings;
+        let mut crashing = Vec::new();
+        for source in 0..settings.sources {
+            for event in 0..settings.events {
+                let at = nanos(settings.period) * u64::from(event);
+                self.push(at, Happening::Publish(settings.sinks + source));
+                self.last_publish = self.last_publish.max(at);
+            }
+        }
+        for sink in 0..settings.sinks {
+            let node = &self.nodes[sink as usize];
+            if !node.dead && self.random.f64() < settings.crashing {
+                crashing.push(sink);
+            }
+        }
+        // Within the time that the events need to spread, more or less.
+        let span = self.last_publish + nanos(settings.latency + settings.send_cost) * 16;
+        for sink in &crashing {
+            let at = self.random.u64(..=span);
+            self.push(at, Happening::Crash(*sink));
+        }
+        let end = self.last_publish + nanos(settings.within + SLACK);
+        let mut known = 0;
+        while let Some(Reverse(Entry(at, _, happening))) = self.queue.pop() {
+            if at > end {
+                break;
+            }
+            self.now = at;
+            self.happen(happening);
+            self.report.steps += 1;
+            if self.report.steps.is_multiple_of(PROGRESS_STEPS) {
+                progress(self.report.counters.delivered);
+            }
+            known = known.max(
+                self.truths
+                    .values()
+                    .filter(|truth| truth.outcome.is_some())
+                    .count(),
+            );
+            let all = settings.sources as usize * settings.events as usize;
+            if known == all && settings.crashing == 0.0 && settings.events == 1 {
+                break;
+            }
+        }
+        self.judge(&crashing);
+        self.report
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive(node, message) => self.arrive(node, *message),
+            Happening::Wake(node) => {
+                self.nodes[node as usize].waking = false;
+                if self.nodes[node as usize].free > self.now {
+                    self.wake(node);
+                    return;
+                }
+                if let Some(message) = self.nodes[node as usize].inbox.pop_front() {
+                    self.handle(node, message);
+                } else if std::mem::take(&mut self.nodes[node as usize].rung) {
+                    self.input(node, Input::Timeout, 0);
+                }
+                let busy = &self.nodes[node as usize];
+                if busy.rung || !busy.inbox.is_empty() {
+                    self.wake(node);
+                }
+            }
+            Happening::Timer(node) => {
+                let found = &mut self.nodes[node as usize];
+                if found.timer != self.now || found.dead {
+                    return;
+                }
+                found.timer = u64::MAX;
+                if found.free > self.now || !found.inbox.is_empty() {
+                    found.rung = true;
+                    self.wake(node);
+                } else {
+                    self.input(node, Input::Timeout, 0);
+                }
+            }
+            Happening::Publish(node) => self.publish(node),
+            Happening::Crash(node) => {
+                let found = &mut self.nodes[node as usize];
+                found.dead = true;
+                found.inbox.clear();
+                found.tree = None;
+            }
+            Happening::Send(node, transmit) => {
+                let now = self.now;
+                self.send(node, *transmit, now);
+            }
+        }
+    }
+
+    fn wake(&mut self, node: u32) {
+        let found = &mut self.nodes[node as usize];
+        if !found.waking {
+            found.waking = true;
+            let at = found.free.max(self.now);
+            self.push(at, Happening::Wake(node));
+        }
+    }
+
+    fn arrive(&mut self, node: u32, message: Message) {
+        let room = self.settings.receive_buffer;
+        let found = &mut self.nodes[node as usize];
+        if found.dead {
+            return;
+        }
+        if found.free > self.now || !found.inbox.is_empty() {
+            if found.inbox.len() >= room {
+                self.report.dropped += 1;
+                return;
+            }
+            found.inbox.push_back(message);
+            self.wake(node);
+            return;
+        }
+        self.handle(node, message);
+    }
+
+    fn handle(&mut self, node: u32, message: Message) {
+        let cost = nanos(self.settings.handling);
+        let lie = self.nodes[node as usize].lie;
+        let flooded = self.nodes[node as usize].floods_left == 0;
+        if let (Some(lie), Body::Spread(spread), false) = (lie, &message.body, flooded) {
+            if matches!(lie, Lie::Floods | Lie::AnswersForOthers) {
+                self.nodes[node as usize].floods_left -= 1;
+            }
+            let sinks = self.settings.sinks;
+            let answers = lie.answers(node, message.from, sinks, spread, &mut self.random);
+            let source = self.settings.sinks + spread.event.id().topic as u32 - 1;
+            for (to, answer) in answers {
+                let receiver = if to == SOURCE { source } else { to };
+                let now = self.now;
+                let transmit = Transmit {
+                    address: address(receiver),
+                    key: key(receiver),
+                    to,
+                    message: answer,
+                };
+                self.send(node, transmit, now);
+            }
+            if !lie.is_half_honest() {
+                return;
+            }
+        }
+        self.input(node, Input::Receive(message), cost);
+    }
+
+    fn guard(&self, node: u32) -> SimGuard {
+        SimGuard {
+            node,
+            secret: self.secret,
+            authenticates: self.settings.authenticated,
+        }
+    }
+
+    fn new_tree(&mut self, node: u32) -> Box<Tree<SimGuard>> {
+        let seed = self.random.u64(..);
+        let mut tree = Tree::new(
+            Arc::clone(&self.config),
+            contact(node),
+            self.guard(node),
+            seed,
+        );
+        let sinks = self.settings.sinks;
+        let mut commands = Vec::new();
+        if node < sinks {
+            for (source, membership) in self.memberships.iter().enumerate() {
+                let at = sinks + source as u32;
+                commands.push(Command::Subscribe {
+                    topic: membership.topic(),
+                    source: Source {
+                        contact: contact(at),
+                        verify: key(at),
+                    },
+                    window: Window::default(),
+                });
+                commands.push(Command::Membership {
+                    membership: Arc::clone(membership),
+                    number: Some(node),
+                });
+            }
+        } else {
+            let membership = Arc::clone(&self.memberships[(node - sinks) as usize]);
+            let topic = membership.topic();
+            commands.push(Command::Publisher {
+                membership,
+                boot: 1,
+            });
+            for sink in 0..sinks {
+                let dead = self.nodes[sink as usize].dead;
+                let share = if dead {
+                    self.settings.suspected
+                } else {
+                    self.settings.wrongly_suspected
+                };
+                if share > 0.0 && self.random.f64() < share {
+                    let suspected = true;
+                    commands.push(Command::Suspect {
+                        topic,
+                        sink,
+                        suspected,
+                    });
+                }
+            }
+        }
+        let now = Instant::from_nanos(self.now);
+        for command in commands {
+            tree.handle_input(now, Input::Command(command));
+            while tree.poll_output().is_some() {}
+        }
+        Box::new(tree)
+    }
+
+    fn publish(&mut self, node: u32) {
+        let topic = u64::from(node - self.settings.sinks) + 1;
+        let body = vec![0xE5; self.settings.body_bytes];
+        let deadline = None;
+        let publish = Command::Publish {
+            topic,
+            body,
+            deadline,
+        };
+        self.input(node, Input::Command(publish), 0);
+    }
+
+    /// Gives a machine an input, and does what it says: each send takes its time.
+    fn input(&mut self, node: u32, input: Input<Message, Command>, cost: u64) {
+        let slow = if self.nodes[node as usize].slow {
+            u64::from(SLOW)
+        } else {
+            1
+        };
+        let begins = self.now + cost * slow;
+        let mut tree = match self.nodes[node as usize].tree.take() {
+            Some(tree) => tree,
+            None => self.new_tree(node),
+        };
+        let mut busy = begins;
+        let send_cost = nanos(self.settings.send_cost) * slow;
+        tree.handle_input(Instant::from_nanos(begins), input);
+        let lie = self.nodes[node as usize].lie;
+        while let Some(output) = tree.poll_output() {
+            let output = match lie {
+                Some(lie) => lie.twist(output),
+                None => output,
+            };
+            match output {
+                Output::Transmit(transmit) => {
+                    busy += send_cost;
+                    let answer = !matches!(transmit.message.body, Body::Spread(_));
+                    if lie == Some(Lie::AnswersLate) && answer {
+                        let late = nanos(self.settings.latency) * 2 * u64::from(LATE_ROUND_TRIPS);
+                        self.push(busy + late, Happening::Send(node, Box::new(transmit)));
+                    } else {
+                        self.send(node, transmit, busy);
+                    }
+                }
+                Output::Event(event) => self.heard(node, begins, event),
+            }
+        }
+        let deadline = tree.deadline().map(Instant::as_nanos);
+        let found = &mut self.nodes[node as usize];
+        found.tree = Some(tree);
+        found.free = busy;
+        if let Some(at) = deadline {
+            let at = at.max(busy);
+            if at < found.timer {
+                found.timer = at;
+                self.push(at, Happening::Timer(node));
+            }
+        }
+    }
+
+    fn send(&mut self, from: u32, transmit: Transmit, sent: u64) {
+        let settings = self.settings;
+        let to = node(&transmit.key);
+        let bytes = u64::from(transmit.message.wire_bytes());
+        self.report.messages += 1;
+        self.report.bytes += bytes;
+        // A hop tag says who sends; without authentication anybody can be anyone.
+        let claimed = transmit.message.from;
+        debug_assert!(!settings.authenticated || claimed == from || claimed == SOURCE);
+        if settings.loss > 0.0 && self.random.f64() < settings.loss {
+            self.report.lost += 1;
+            return;
+        }
+        let mut at = sent + nanos(settings.latency);
+        if !settings.jitter.is_zero() {
+            at += self.random.u64(..=nanos(settings.jitter));
+        }
+        if let Some(rate) = settings.port_rate_bytes_per_s {
+            let port = &mut self.nodes[to as usize].port_free;
+            let waits = port.saturating_sub(at);
+            if waits / 1_000 * rate / 1_000_000 > settings.port_queue_bytes {
+                self.report.dropped += 1;
+                return;
+            }
+            *port = (*port).max(at) + (bytes + 46) * 1_000_000_000 / rate.max(1);
+            at = *port;
+        }
+        if self.nodes[to as usize].dead {
+            return;
+        }
+        self.push(at, Happening::Arrive(to, Box::new(transmit.message)));
+    }
+
+    fn heard(&mut self, node: u32, at: u64, event: Happened) {
+        match event {
+            Happened::Published(id) => {
+                let truth = Truth {
+                    published: at,
+                    delivered: vec![0; self.settings.sinks as usize],
+                    outcome: None,
+                };
+                self.truths.insert(id, truth);
+            }
+            Happened::Delivered { event, .. } => {
+                self.report.counters.delivered += 1;
+                let body = event.body().iter().all(|byte| *byte == 0xE5);
+                let Some(truth) = self.truths.get_mut(&event.id()).filter(|_| body) else {
+                    self.violation(format!(
+                        "sink {node} was given an event that nobody published"
+                    ));
+                    return;
+                };
+                let delivered = &mut truth.delivered[node as usize];
+                if *delivered != 0 {
+                    self.violation(format!("sink {node} was given {:?} twice", event.id()));
+                    return;
+                }
+                // An event at the very beginning would look like none.
+                *delivered = at.max(1);
+            }
+            Happened::Outcome(outcome) => {
+                self.report
+                    .known
+                    .push(Duration::from_nanos(nanos(outcome.took)));
+                self.report.failed += outcome.failed.len() as u64;
+                self.report.unknown += outcome.unknown.len() as u64;
+                self.report.lies += u64::from(outcome.lies);
+                if let Some(truth) = self.truths.get_mut(&outcome.id) {
+                    for sink in 0..self.settings.sinks {
+                        // At this moment, not later.
+                        if outcome.delivered(sink) && truth.delivered[sink as usize] == 0 {
+                            let what = format!("{:?} is not delivered to sink {sink}", outcome.id);
+                            self.report.violations.push(what);
+                            break;
+                        }
+                    }
+                    truth.outcome = Some(outcome);
+                }
+            }
+            Happened::Refused(error) => self.violation(format!("node {node}: {error}")),
+            _ => {}
+        }
+    }
+
+    fn violation(&mut self, what: String) {
+        self.report.violations.push(what);
+    }
+
+    fn judge(&mut self, crashing: &[u32]) {
+        let mut whole: Vec<bool> = self
+            .nodes
+            .iter()
+            .map(|it| !it.dead && it.lie.is_none())
+            .collect();
+        for sink in crashing {
+            whole[*sink as usize] = false;
+        }
+        let mut violations = Vec::new();
+        let mut events: Vec<_> = self.truths.iter().collect();
+        events.sort_by_key(|(id, _)| **id);
+        for (id, truth) in events {
+            let delivered = truth.delivered.iter().filter(|at| **at > 0);
+            let mut times: Vec<Duration> = delivered
+                .map(|at| Duration::from_nanos(at.saturating_sub(truth.published)))
+                .collect();
+            times.sort_unstable();
+            self.report.arrivals.push(times);
+            let Some(outcome) = &truth.outcome else {
+                violations.push(format!("{id:?} has no outcome after T"));
+                continue;
+            };
+            let left = (0..self.settings.sinks).filter(|sink| whole[*sink as usize]);
+            let left: Vec<u32> = left
+                .filter(|sink| truth.delivered[*sink as usize] == 0 || !outcome.delivered(*sink))
+                .collect();
+            if let Some(first) = left.first() {
+                violations.push(format!(
+                    "{id:?}: {} live, connected sinks are left out or not known, the first is {first}; \
+                     {} failed, {} unknown",
+                    left.len(),
+                    outcome.failed.len(),
+                    outcome.unknown.len()
+                ));
+            }
+        }
+        self.report.violations.append(&mut violations);
+        let delivered = self.report.counters.delivered;
+        let mut sum = Counters::default();
+        for tree in self.nodes.iter().filter_map(|node| node.tree.as_ref()) {
+            let of = tree.counters();
+            sum.forged += of.forged;
+            sum.misdirected += of.misdirected;
+            sum.unasked += of.unasked;
+            sum.lies += of.lies;
+            sum.overloaded += of.overloaded;
+            sum.repairs_refused += of.repairs_refused;
+            sum.spread += of.spread;
+            sum.repeated += of.repeated;
+            sum.taken_over += of.taken_over;
+            sum.late += of.late;
+            sum.old += of.old;
+        }
+        sum.delivered = delivered;
+        self.report.counters = sum;
+    }
+}

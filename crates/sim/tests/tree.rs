@@ -1,0 +1,119 @@
+//! Goal: notification trees keep their promises under loss, death, crashes and lies, and the plan
+//! decides how long they take.
+//! Method: the product's machine on each sink of a simulated network, judged against what really
+//! happened.
+
+use std::time::Duration;
+
+use chappe_notification_tree::schedule::{Cost, completion};
+use chappe_notification_tree::{Choice, Plan};
+use chappe_sim::tree::{Lie, Report, Settings, mixed, run};
+
+fn judged(settings: &Settings) -> Report {
+    let report = run(settings, &mut |_| {});
+    assert_eq!(report.violations, Vec::<String>::new(), "{settings:?}");
+    report
+}
+
+#[test]
+fn without_failures_the_machine_takes_what_the_plan_says() {
+    for sinks in [1, 2, 5, 18, 100, 1_000, 3_000] {
+        for plan in [
+            Plan::TwoHalves,
+            Plan::Binomial,
+            Plan::Kary(4),
+            Plan::measured(20, 40, 128),
+        ] {
+            let settings = Settings {
+                plan: Choice::Fixed(plan),
+                receive_buffer: 100_000,
+                ..Settings::new(1, sinks)
+            };
+            let cost = Cost {
+                send: settings.send_cost,
+                delay: settings.latency + settings.handling,
+            };
+            let report = judged(&settings);
+            assert_eq!(
+                report.completion(),
+                completion(plan, sinks, cost),
+                "{plan:?} {sinks}"
+            );
+            assert_eq!(
+                report.counters.repeated, 0,
+                "{plan:?} {sinks}: nothing is sent twice"
+            );
+            assert_eq!(report.counters.spread, u64::from(sinks), "{plan:?} {sinks}");
+        }
+    }
+}
+
+#[test]
+fn mixed_runs_keep_every_promise() {
+    let (mut lies, mut forged, mut failed, mut repeated) = (0, 0, 0, 0);
+    for seed in 0..300 {
+        let report = judged(&mixed(seed));
+        lies += report.lies;
+        forged += report.counters.forged;
+        failed += report.failed;
+        repeated += report.counters.repeated;
+    }
+    // What is to be survived must have happened.
+    assert!(lies > 0 && forged > 0 && failed > 0 && repeated > 0);
+}
+
+#[test]
+fn thousands_of_sinks_of_which_a_tenth_is_dead() {
+    for (loss, dead) in [(0.0, 0.01), (0.0, 0.1), (0.01, 0.0), (0.05, 0.1)] {
+        let settings = Settings {
+            loss,
+            dead,
+            ..Settings::new(3, 3_000)
+        };
+        let report = judged(&settings);
+        assert_eq!(report.unknown, 0);
+        assert!(dead == 0.0 || report.failed > 0);
+    }
+}
+
+#[test]
+fn every_lie_is_survived_and_never_believed() {
+    for lie in Lie::ALL {
+        let settings = Settings {
+            liars: 0.3,
+            lies: vec![lie],
+            within: Duration::from_secs(20),
+            ..Settings::new(5, 200)
+        };
+        let report = judged(&settings);
+        match lie {
+            Lie::ClaimsCoverage => assert!(report.lies > 0),
+            Lie::Alters => assert!(report.counters.forged > 0),
+            Lie::AnswersForOthers => assert!(report.counters.unasked > 0),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn several_sources_share_the_network() {
+    for sources in [1, 4, 16] {
+        let settings = Settings {
+            sources,
+            events: 3,
+            ..Settings::new(7, 100)
+        };
+        let report = judged(&settings);
+        assert_eq!(report.arrivals.len(), 3 * sources as usize);
+        assert!(report.arrivals.iter().all(|times| times.len() == 100));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [11, 12, 13] {
+        let (one, other) = (judged(&mixed(seed)), judged(&mixed(seed)));
+        assert_eq!(one.arrivals, other.arrivals);
+        assert_eq!((one.messages, one.steps), (other.messages, other.steps));
+    }
+}
