@@ -143,12 +143,13 @@ fn document() -> impl Strategy<Value = (StreamSchema, Document)> {
         LossReason::Skipped,
     ]);
     prop_oneof![
-        4 => (stream(), any::<u32>(), schema()).prop_flat_map(|(stream, version, schema)| {
+        4 => (stream(), any::<u32>(), any::<Option<u64>>(), schema()).prop_flat_map(|(stream, version, last, schema)| {
             let elements = prop::collection::vec(element(&schema), 1..4);
             (Just(schema), elements).prop_map(move |(schema, elements)| {
                 let id = SchemaId::of(&schema);
                 let (stream, names) = (stream.clone(), Vec::new());
-                let elements = Elements { stream, schema: SchemaRef { id, version }, names, elements };
+                let schema_ref = SchemaRef { id, version };
+                let elements = Elements { stream, schema: schema_ref, names, elements, last };
                 (schema, Document::Elements(elements))
             })
         }),
@@ -163,7 +164,7 @@ fn document() -> impl Strategy<Value = (StreamSchema, Document)> {
         1 => (stream(), prop::option::of(position()), position()).prop_map(|(stream, kept, next)| {
             (StreamSchema::default(), Document::Rollback(Rollback { stream, kept, next }))
         }),
-        1 => Just((StreamSchema::default(), Document::Alive)),
+        1 => prop::option::of(position()).prop_map(|after| (StreamSchema::default(), Document::Alive(after))),
     ]
 }
 
@@ -423,7 +424,7 @@ fn documents_written_by_hand_are_read() {
     };
     assert_eq!((lost.from, lost.next, lost.epoch), (6, 9, Epoch(0xa1)));
     let (document, _) = Serialization::Postcard
-        .decode(b"\x01\x04")
+        .decode(b"\x02\x04\x00")
         .expect("a document");
-    assert_eq!(document, Document::Alive);
+    assert_eq!(document, Document::Alive(None));
 }

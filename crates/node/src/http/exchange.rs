@@ -151,6 +151,9 @@ pub(crate) struct Subscription {
     id: String,
     /// Seconds that it lives without being renewed.
     lease_s: u64,
+    /// It begins behind this position, `EPOCH:N`; of a new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
 }
 
 impl From<SubscriptionAnswer> for Subscription {
@@ -158,6 +161,7 @@ impl From<SubscriptionAnswer> for Subscription {
         Self {
             id: answer.id,
             lease_s: answer.lease_s,
+            after: answer.after,
         }
     }
 }

@@ -359,10 +359,12 @@ pub(crate) struct Letters {
 pub(crate) struct Letter {
     /// Its number.
     number: u64,
-    /// The stream here that it was for.
+    /// The stream here that it was for; of `http-push`: that it is from.
     stream: String,
-    /// Its position at the origin.
+    /// Its position at the origin; of `http-push`: here.
     origin: Option<String>,
+    /// The contact point that refused it, of `http-push`.
+    contact: Option<String>,
     /// schema, too_large or unreadable.
     reason: &'static str,
     /// Why, in words.
@@ -379,6 +381,7 @@ impl Letter {
             number: letter.number,
             stream: letter.stream,
             origin: letter.origin.map(|position| position.to_string()),
+            contact: letter.contact,
             reason: letter.reason.as_str(),
             text: letter.text,
             received_at: rfc3339(Timestamp(letter.received_ns)),
@@ -458,7 +461,7 @@ pub(super) async fn act_on_letters(
     let meant: Numbers = params::json(&app, body).await?;
     let links = app.exchange()?.links().clone();
     let fail = |error: LinkError| refused(&app, error.into());
-    links.show(&name).map_err(fail)?;
+    links.dead_letters(&name, 0, 0).map_err(fail)?;
     let numbers = match meant.numbers {
         Some(numbers) => numbers,
         None => {

@@ -9,10 +9,12 @@ use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary};
 use chappe_stream::{StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
+use chappe_wrappers::links::http::KeptSubscription;
 use chappe_wrappers::links::{
     DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Reader,
 };
 
+use super::kept::Kept;
 use super::{Exchange, key_of, name_of_key};
 use crate::catalogue::{CatalogueError, Entry};
 use crate::devices::of_stream;
@@ -22,15 +24,21 @@ use crate::shared::{App, Shared};
 use crate::{catalogue, clock, register};
 
 /// The node, as its links see it; it may be gone before they are.
-pub(super) struct Host(Weak<Shared>);
+pub(super) struct Host {
+    node: Weak<Shared>,
+    subscriptions: Kept<KeptSubscription>,
+}
 
 impl Host {
-    pub(super) fn new(app: &App) -> Self {
-        Self(Arc::downgrade(app))
+    pub(super) fn new(app: &App, subscriptions: Kept<KeptSubscription>) -> Self {
+        Self {
+            node: Arc::downgrade(app),
+            subscriptions,
+        }
     }
 
     fn app(&self) -> Result<App, HostError> {
-        self.0.upgrade().ok_or_else(|| HostError {
+        self.node.upgrade().ok_or_else(|| HostError {
             text: "the node ends".to_owned(),
             transient: true,
         })
@@ -59,12 +67,12 @@ impl LinkHost for Host {
     }
 
     fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
-        let app = self.0.upgrade()?;
+        let app = self.node.upgrade()?;
         app.catalogue.get(name).map(|entry| entry.log.clone())
     }
 
     fn directory(&self, _: &Reader) -> Vec<DirectoryEntry> {
-        let Some(app) = self.0.upgrade() else {
+        let Some(app) = self.node.upgrade() else {
             return Vec::new();
         };
         let entries = app.catalogue.entries();
@@ -75,14 +83,19 @@ impl LinkHost for Host {
     }
 
     fn received(&self, stream: &str, elements: u64, newest: Timestamp) {
-        let entry = self.0.upgrade().and_then(|app| app.catalogue.get(stream));
+        let entry = self
+            .node
+            .upgrade()
+            .and_then(|app| app.catalogue.get(stream));
         if let Some(entry) = entry {
             entry.came(elements, newest);
         }
     }
 
     fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64) {
-        let Some(app) = self.0.upgrade() else { return };
+        let Some(app) = self.node.upgrade() else {
+            return;
+        };
         let labels = LostLabels {
             stream: app.metrics.stream_label(stream, &app.config.limits),
             // What is corrupt here is counted by the log under that word.
@@ -98,7 +111,7 @@ impl LinkHost for Host {
     }
 
     fn notice(&self, notice: LinkNotice) {
-        if let Some(app) = self.0.upgrade() {
+        if let Some(app) = self.node.upgrade() {
             let (link, text) = (notice.link(), notice.to_string());
             // The subject is shown beside it.
             let rest = text.strip_prefix(&format!("link {link}"));
@@ -108,13 +121,13 @@ impl LinkHost for Host {
     }
 
     fn dropped(&self, reason: &'static str, peer: &str, detail: String, hint: Option<String>) {
-        if let Some(app) = self.0.upgrade() {
+        if let Some(app) = self.node.upgrade() {
             app.drops.record(Hop::Exchange, reason, peer, detail, hint);
         }
     }
 
     fn address_policy(&self) -> AddressPolicy {
-        let app = self.0.upgrade();
+        let app = self.node.upgrade();
         app.map_or_else(AddressPolicy::default, |app| {
             crate::devices::policy(&app.config.discovery)
         })
@@ -122,9 +135,17 @@ impl LinkHost for Host {
 
     fn contact_base(&self) -> Option<String> {
         // An origin can only come to an address that is one, and trusts no certificate of ours.
-        let app = self.0.upgrade()?;
+        let app = self.node.upgrade()?;
         let reachable = app.tls.is_none() && !app.address.ip().is_unspecified();
         reachable.then(|| app.url())
+    }
+
+    fn keep_subscriptions(&self, subscriptions: &[KeptSubscription]) {
+        if let Err(error) = self.subscriptions.write(subscriptions) {
+            let hint = "make room on the disk of the data directory".to_owned();
+            let (reason, detail) = ("subscriptions not kept", error.to_string());
+            self.dropped(reason, "", detail, Some(hint));
+        }
     }
 
     fn now(&self) -> Timestamp {

@@ -25,7 +25,7 @@ use crate::{catalogue, register};
 use tokio::task::AbortHandle;
 
 use host::Host;
-use kept::Kept;
+use kept::{Kept, LINKS, SUBSCRIPTIONS};
 pub(crate) use listen::{Sockets, bind};
 
 /// The key of a link in the registry, which is the source of the streams that it brings.
@@ -45,7 +45,7 @@ pub(crate) struct Exchange {
     listening: Listening,
     /// What serves others over ZeroMQ.
     serving: Mutex<Vec<AbortHandle>>,
-    kept: Kept,
+    kept: Kept<LinkConfig>,
     /// Those added while the node runs, as they are kept; locked while the file is written.
     added: Mutex<Vec<LinkConfig>>,
 }
@@ -184,13 +184,19 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         linger: std::time::Duration::from_millis(u64::from(limits.linger_ms)),
         ..LinksConfig::default()
     };
-    let host = Arc::new(Host::new(app));
+    let subscriptions = Kept::new(&app.config.data_directory, SUBSCRIPTIONS);
+    let subscribed = subscriptions.read().unwrap_or_else(|error| {
+        let text = format!("the subscriptions made before are not there: {error}");
+        app.notices.tell(NoticeKind::Health, &app.name, text);
+        Vec::new()
+    });
+    let host = Arc::new(Host::new(app, subscriptions));
     let zeromq = ZeromqConfig {
         secret: Some(app.curve.clone()),
         ..ZeromqConfig::default()
     };
     let links = Links::new(host, app.catalogue.store(), bounds, zeromq);
-    let kept = Kept::new(&app.config.data_directory);
+    let kept = Kept::new(&app.config.data_directory, LINKS);
     let configured: Vec<String> = app
         .config
         .links
@@ -230,6 +236,7 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
             app.notices.tell(NoticeKind::Link, &name, text);
         }
     }
+    exchange.links.http_restore(subscribed);
     let statuses = exchange.links.list();
     let entities = statuses.iter().map(|link| host::entity(&link.config));
     register::publish(app, entities.collect()).await;

@@ -155,7 +155,9 @@ impl StreamLog {
         validate_body(body, &schema)
     }
 
-    fn position_of(&self, sequence: u64) -> Position {
+    /// The position of the element with this number, whether it is there or to come.
+    #[must_use]
+    pub fn position_of(&self, sequence: u64) -> Position {
         let epochs = self.stream.epochs();
         let epoch = epochs.iter().rev().find(|(_, first)| *first <= sequence);
         Position {

@@ -1,39 +1,64 @@
-//! Dead letters: what a link could not store in its stream.
+//! Dead letters: what a link could not store in its stream, and what contact points refused.
 //!
-//! They stand in the log's stream `dead-letters/LINK`, with their schema, so that they can be stored
-//! later, when the stream here has been changed; a letter that was sent again is marked by a record
-//! behind it. The newest of a stream says how far the origin was read, when nothing was stored
-//! behind it: so a letter is written once.
+//! They stand in the log's stream `dead-letters/LINK`, each with a schema of its own, so that they can
+//! be sent again later, when the cause is gone; a letter that was sent again or discarded is marked by
+//! a record behind it. The newest of a stream says how far the origin was read, when nothing was
+//! stored behind it: so a letter is written once. For the same reason they hold where a stream was
+//! begun that was to be read from its end on, or is begun anew behind what is lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chappe_log::{Appended, Error, GapReason, Level, Stream};
-use chappe_stream::{Position, StreamSchema, StreamStore, Timestamp, decode_element};
+use chappe_identity::Contact;
+use chappe_log::{Appended, Error, Level, Record, Stream};
+use chappe_stream::{
+    Field, FieldType, Position, StreamElement, StreamSchema, StreamStore, Timestamp, Value,
+    decode_element, encode_element,
+};
 use serde::{Deserialize, Serialize};
 
 use super::handle::Shared;
+use super::serialization::widen;
 use super::{DeadLetter, DeadLetterReason, LinkConfig, LinkError};
 
 /// What stands before the link's name in the log.
 const PREFIX: &str = "dead-letters/";
-/// Letters read at once.
+/// Records read at once.
 const STEP: usize = 256;
 /// Letters looked through for the newest of a stream.
 const LOOK_BACK: usize = 1_024;
+/// Letters that are let go of before the log is told; reason: each telling is a record.
+const TRIM_STEP: usize = 64;
 
 /// The dead letters of a link.
 pub(crate) struct DeadLetters {
     stream: Stream,
-    most: u64,
+    most: usize,
+    held: Mutex<Held>,
 }
 
-/// A record of the log.
+/// What is in them.
+#[derive(Default)]
+struct Held {
+    /// The numbers of the letters that are neither sent again nor discarded.
+    letters: BTreeSet<u64>,
+    /// Where streams were begun, by the name here, with the number of the record.
+    began: BTreeMap<String, (u64, Position)>,
+    /// Letters let go of since the log was told.
+    passed: usize,
+}
+
+/// A record of the log. A new kind goes to the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Entry {
-    /// A letter.
+    /// A letter of a link.
     Letter(Letter),
     /// The letter of this number was stored after all, or discarded.
     SentAgain(u64),
+    /// The stream of this name here is read from behind this position at the origin on.
+    Began(String, Position),
+    /// A letter of pushing.
+    Refused(Refused),
 }
 
 /// An element that could not be stored.
@@ -51,10 +76,19 @@ pub(crate) struct Letter {
     pub(crate) received: Timestamp,
     /// When the source says it happened.
     pub(crate) source_time: Timestamp,
-    /// The schema by which it is written.
+    /// The schema by which it is written: its own, see [`own_schema`].
     pub(crate) schema: StreamSchema,
     /// The record as it came.
     pub(crate) record: Vec<u8>,
+}
+
+/// An element of a stream here that a contact point refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    /// The element; its position at the origin is that in the stream here.
+    pub(crate) letter: Letter,
+    /// Who refused it.
+    pub(crate) contact: String,
 }
 
 /// [`DeadLetterReason`] by its place, for the log.
@@ -75,12 +109,18 @@ impl From<Reason> for DeadLetterReason {
     }
 }
 
-/// What a part of the dead letters holds.
-struct Scan {
-    /// The letters with their numbers.
-    letters: Vec<(u64, Letter)>,
-    /// Those that were sent again.
-    sent: BTreeSet<u64>,
+impl Letter {
+    /// The element, in the shape of its own schema.
+    ///
+    /// # Errors
+    /// Bytes that are none, in words.
+    pub(crate) fn element(&self) -> Result<StreamElement, String> {
+        let decoded = decode_element(&self.record, Position::default(), self.source_time);
+        let (element, _) = decoded.map_err(|error| error.to_string())?;
+        let checked = self.schema.check(&element);
+        checked.map_err(|error| error.to_string())?;
+        Ok(element)
+    }
 }
 
 impl DeadLetters {
@@ -98,138 +138,302 @@ impl DeadLetters {
                 .stream(&name, Level::Power, b"")
                 .map_err(chappe_stream::StoreError::from)?,
         };
-        let most = most.max(1);
-        Ok(Self { stream, most })
+        let letters = Self {
+            stream,
+            most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
+            held: Mutex::default(),
+        };
+        letters.count_stored()?;
+        Ok(letters)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out what is stored.
+    fn count_stored(&self) -> Result<(), LinkError> {
+        let mut next = self.stream.first();
+        loop {
+            let records = self.read(next, STEP)?;
+            let Some(last) = records.last() else {
+                return Ok(());
+            };
+            next = last.position.sequence + 1;
+            let mut held = self.held();
+            for record in &records {
+                if let Some(entry) = read(&record.payload) {
+                    held.note(record.position.sequence, &entry);
+                }
+            }
+        }
+    }
+
+    /// Records from a number on, behind what is damaged.
+    fn read(&self, from: u64, count: usize) -> Result<Vec<Record>, LinkError> {
+        let mut from = from;
+        loop {
+            match self.stream.read(from, count) {
+                Err(Error::Gap { next, .. }) => from = next,
+                other => return Ok(other.map_err(chappe_stream::StoreError::from)?),
+            }
+        }
     }
 
     /// Queues a letter; it is safe when the result resolves.
     pub(crate) fn put(&self, letter: Letter) -> Result<Appended, LinkError> {
-        let time = letter.received.0;
-        let appended = self.append(time, &Entry::Letter(letter))?;
-        let last = appended.last().sequence;
-        if last % 64 == 0 && last > self.most {
+        self.keep(letter.received, Entry::Letter(letter))
+    }
+
+    /// Queues a letter of pushing; it is safe when the result resolves.
+    pub(crate) fn put_refused(&self, refused: Refused) -> Result<Appended, LinkError> {
+        self.keep(refused.letter.received, Entry::Refused(refused))
+    }
+
+    /// Queues where a stream is begun; it is safe when the result resolves.
+    pub(crate) fn put_began(&self, stream: &str, at: Position) -> Result<Appended, LinkError> {
+        self.keep(Timestamp(0), Entry::Began(stream.to_owned(), at))
+    }
+
+    fn keep(&self, time: Timestamp, entry: Entry) -> Result<Appended, LinkError> {
+        let appended = self.append(time, &entry)?;
+        let mut held = self.held();
+        held.note(appended.last().sequence, &entry);
+        while held.letters.len() > self.most {
+            held.letters.pop_first();
+            held.passed += 1;
+        }
+        if held.passed >= TRIM_STEP {
+            held.passed = 0;
+            let first = held.letters.first().copied();
             // A log that does not take the mark says so at the next letter.
-            let _ = self.stream.trim(last - self.most);
+            let _ = self.trim(held, first.unwrap_or(appended.last().sequence));
         }
         Ok(appended)
+    }
+
+    /// Lets go of all before this number, but not of where streams were begun.
+    fn trim(&self, mut held: MutexGuard<'_, Held>, before: u64) -> Result<(), LinkError> {
+        let begun: Vec<(String, Position)> = held
+            .began
+            .iter()
+            .filter(|(_, (number, _))| *number < before)
+            .map(|(stream, (_, at))| (stream.clone(), *at))
+            .collect();
+        for (stream, at) in begun {
+            let entry = Entry::Began(stream, at);
+            let appended = self.append(Timestamp(0), &entry)?;
+            held.note(appended.last().sequence, &entry);
+        }
+        let trimmed = self.stream.trim(before);
+        trimmed.map_err(chappe_stream::StoreError::from)?;
+        Ok(())
     }
 
     /// Discards these letters, or all.
     pub(crate) fn discard(&self, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         let Some(numbers) = numbers else {
-            let trimmed = self.stream.trim(self.stream.last() + 1);
-            return trimmed
-                .map(drop)
-                .map_err(|error| chappe_stream::StoreError::from(error).into());
+            let mut held = self.held();
+            held.letters.clear();
+            return self.trim(held, self.stream.assigned() + 1);
         };
         for number in numbers {
-            drop(self.append(0, &Entry::SentAgain(*number))?);
+            if !self.held().letters.contains(number) {
+                return Err(LinkError::NoLetter(*number));
+            }
+            drop(self.mark(*number)?);
         }
         Ok(())
     }
 
-    fn append(&self, time: i64, entry: &Entry) -> Result<Appended, LinkError> {
+    /// Marks a letter as sent again, or discarded.
+    fn mark(&self, number: u64) -> Result<Appended, LinkError> {
+        let appended = self.append(Timestamp(0), &Entry::SentAgain(number))?;
+        self.held().letters.remove(&number);
+        Ok(appended)
+    }
+
+    fn append(&self, time: Timestamp, entry: &Entry) -> Result<Appended, LinkError> {
         let bytes = postcard::to_allocvec(entry).map_err(|error| {
             LinkError::Unsupported(format!("a dead letter cannot be written: {error}"))
         })?;
-        let appended = self.stream.append(vec![(time, bytes)]);
+        let appended = self.stream.append(vec![(time.0, bytes)]);
         Ok(appended.map_err(chappe_stream::StoreError::from)?)
     }
 
-    /// How many there are, those included that were sent again.
-    pub(crate) fn count(&self) -> u64 {
-        (self.stream.last() + 1).saturating_sub(self.stream.first())
+    /// The log's stream underneath.
+    pub(crate) fn log(&self) -> &Stream {
+        &self.stream
     }
 
-    /// The origin's position of the newest letter of a stream, among the newest.
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.held().letters.len() as u64
+    }
+
+    /// How far the origin of a stream was read, as far as that is told here: by the newest of its
+    /// letters, or by where it was begun.
     pub(crate) fn newest_origin(&self, stream: &str) -> Result<Option<Position>, LinkError> {
         let newest = self.stream.newest(LOOK_BACK);
         let newest = newest.map_err(chappe_stream::StoreError::from)?;
-        let entries = newest
-            .iter()
-            .rev()
-            .filter_map(|record| read(&record.payload));
-        let mut letters = entries.filter_map(|entry| match entry {
-            Entry::Letter(letter) if letter.stream == stream => letter.origin,
-            _ => None,
+        let letter = newest.iter().rev().find_map(|record| {
+            let origin = match read(&record.payload)? {
+                Entry::Letter(letter) if letter.stream == stream => letter.origin,
+                _ => None,
+            };
+            Some((record.position.sequence, origin?))
         });
-        Ok(letters.next())
+        let began = self.held().began.get(stream).copied();
+        let later = letter
+            .into_iter()
+            .chain(began)
+            .max_by_key(|(number, _)| *number);
+        Ok(later.map(|(_, at)| at))
     }
 
     pub(crate) fn list(&self, from: u64, count: usize) -> Result<Vec<DeadLetter>, LinkError> {
-        let Scan { letters, sent } = self.scan(from)?;
-        let letters = letters.into_iter().filter(|(n, _)| !sent.contains(n));
-        let shown = letters.take(count).map(|(number, letter)| DeadLetter {
-            number,
-            stream: letter.stream,
-            origin: letter.origin,
-            reason: letter.reason.into(),
-            text: letter.text,
-            received_ns: letter.received.0,
-            bytes: letter.record.len() as u64,
-        });
-        Ok(shown.collect())
+        let numbers: Vec<u64> = self
+            .held()
+            .letters
+            .range(from..)
+            .take(count)
+            .copied()
+            .collect();
+        let mut shown = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let (letter, contact) = match self.entry(number) {
+                Ok(Entry::Letter(letter)) => (letter, None),
+                Ok(Entry::Refused(refused)) => {
+                    // Not its path, in which the secret stands.
+                    let contact = Contact::parse(&refused.contact, 0).ok();
+                    (refused.letter, contact.map(|it| it.address.to_string()))
+                }
+                // It is not safe yet, or damaged: it is not shown.
+                _ => continue,
+            };
+            shown.push(DeadLetter {
+                number,
+                stream: letter.stream,
+                origin: letter.origin,
+                reason: letter.reason.into(),
+                text: letter.text,
+                contact,
+                received_ns: letter.received.0,
+                bytes: letter.record.len() as u64,
+            });
+        }
+        Ok(shown)
     }
 
-    /// All letters from a number on, and which were sent again.
-    fn scan(&self, from: u64) -> Result<Scan, LinkError> {
-        let (mut letters, mut sent) = (Vec::new(), BTreeSet::new());
-        let mut next = from.max(self.stream.first());
-        loop {
-            let records = match self.stream.read(next, STEP) {
-                Ok(records) => records,
-                Err(Error::Gap {
-                    next: after,
-                    reason,
-                    ..
-                }) => {
-                    debug_assert!(matches!(reason, GapReason::Corrupt | GapReason::Trimmed));
-                    next = after;
-                    continue;
-                }
-                Err(error) => return Err(chappe_stream::StoreError::from(error).into()),
-            };
-            let Some(last) = records.last() else { break };
-            next = last.position.sequence + 1;
-            for record in &records {
-                match read(&record.payload) {
-                    Some(Entry::Letter(letter)) => letters.push((record.position.sequence, letter)),
-                    Some(Entry::SentAgain(number)) => drop(sent.insert(number)),
-                    None => {}
-                }
+    /// The letter of this number.
+    fn entry(&self, number: u64) -> Result<Entry, LinkError> {
+        let gone = || LinkError::NoLetter(number);
+        if !self.held().letters.contains(&number) {
+            return Err(gone());
+        }
+        let records = self.read(number, 1)?;
+        let found = records
+            .first()
+            .filter(|it| it.position.sequence == number)
+            .and_then(|it| read(&it.payload));
+        found.ok_or_else(gone)
+    }
+
+    /// The letter of pushing with this number.
+    pub(crate) fn refused(&self, number: u64) -> Result<Refused, LinkError> {
+        match self.entry(number)? {
+            Entry::Refused(refused) => Ok(refused),
+            _ => {
+                let why = "it does not say whose contact point refused it".to_owned();
+                Err(LinkError::StillDead { number, why })
             }
         }
-        Ok(Scan { letters, sent })
+    }
+
+    /// A letter was sent again; it is one no more when the future is ready.
+    pub(crate) async fn sent_again(&self, number: u64) -> Result<(), LinkError> {
+        let marked = self.mark(number)?;
+        marked.await.map_err(chappe_stream::StoreError::from)?;
+        Ok(())
     }
 
     /// Stores a letter in its stream after all.
     pub(crate) async fn send_again(&self, shared: &Shared, number: u64) -> Result<(), LinkError> {
-        let Scan { letters, sent } = self.scan(number)?;
-        let found = letters.into_iter().find(|(n, _)| *n == number);
-        let Some((_, letter)) = found.filter(|_| !sent.contains(&number)) else {
-            return Err(LinkError::NoLetter(number));
+        let letter = match self.entry(number)? {
+            Entry::Letter(letter) => letter,
+            _ => return Err(LinkError::NoLetter(number)),
         };
         let still = |why: String| LinkError::StillDead { number, why };
         let log = shared.store.existing(&letter.stream)?;
         let log = log.ok_or_else(|| still(format!("there is no stream {:?}", letter.stream)))?;
-        let decoded = decode_element(&letter.record, Position::default(), letter.source_time);
-        let (mut element, _) = decoded.map_err(|error| still(error.to_string()))?;
-        letter
-            .schema
-            .check(&element)
-            .map_err(|error| still(error.to_string()))?;
+        let mut element = letter.element().map_err(still)?;
         let values = std::mem::take(&mut element.values);
-        element.values = log.schema().project(&letter.schema, values);
+        element.values = fit(&letter.schema, values, &log.schema()).map_err(still)?;
         // Not its origin: it stands behind newer elements, and the newest says where the link goes on.
         element.origin = None;
         let appended = log
             .append(&[element])
             .map_err(|error| still(error.to_string()))?;
         appended.await.map_err(chappe_stream::StoreError::from)?;
-        let marked = self.append(letter.received.0, &Entry::SentAgain(number))?;
-        marked.await.map_err(chappe_stream::StoreError::from)?;
-        Ok(())
+        self.sent_again(number).await
     }
+}
+
+impl Held {
+    fn note(&mut self, number: u64, entry: &Entry) {
+        match entry {
+            Entry::Letter(_) | Entry::Refused(_) => drop(self.letters.insert(number)),
+            Entry::SentAgain(letter) => drop(self.letters.remove(letter)),
+            Entry::Began(stream, at) => drop(self.began.insert(stream.clone(), (number, *at))),
+        }
+    }
+}
+
+/// The schema that an element has by itself, whatever its stream wants: fields of these names, with
+/// the types of its values.
+pub(crate) fn own_schema(names: &[String], values: &[Value]) -> StreamSchema {
+    let fields = names.iter().zip(values).map(|(name, value)| Field {
+        name: name.clone(),
+        field_type: value.field_type().unwrap_or(FieldType::Text),
+        unit: None,
+        observed_property: None,
+        description: None,
+    });
+    StreamSchema {
+        fields: fields.collect(),
+        key: None,
+    }
+}
+
+/// The record of an element that does not fit its stream; empty when it is too large for one.
+pub(crate) fn record_of(element: &StreamElement) -> Vec<u8> {
+    let mut element = element.clone();
+    element.origin = None;
+    encode_element(&element, 0).unwrap_or_default()
+}
+
+/// Values in the order of `to`. Unlike where a schema changes, nothing may be left behind.
+///
+/// # Errors
+/// The first that would be, in words.
+pub(crate) fn fit(
+    from: &StreamSchema,
+    values: Vec<Value>,
+    to: &StreamSchema,
+) -> Result<Vec<Value>, String> {
+    let mut fitted = vec![Value::Null; to.fields.len()];
+    for (field, mut value) in from.fields.iter().zip(values) {
+        let place = to.fields.iter().position(|known| known.name == field.name);
+        match place {
+            Some(place) => {
+                widen(to.fields[place].field_type, &mut value);
+                fitted[place] = value;
+            }
+            None if value == Value::Null => {}
+            None => return Err(format!("the stream has no field {:?}", field.name)),
+        }
+    }
+    Ok(fitted)
 }
 
 fn read(bytes: &[u8]) -> Option<Entry> {

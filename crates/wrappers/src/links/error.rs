@@ -54,7 +54,7 @@ impl LinkError {
             Self::Unknown(_) => Some("see `chappe link list`".to_owned()),
             Self::TooMany(_) => Some("remove one; a link may carry many streams".to_owned()),
             Self::StillDead { .. } => {
-                Some("make the stream's schema fit, or leave the letter".to_owned())
+                Some("remove the cause that is named, or discard the letter".to_owned())
             }
             _ => None,
         }

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::dead_letters::DeadLetters;
 use super::feed::Feeds;
-use super::http::{LETTERS_MAX, PUSH_LETTERS, Pushes};
+use super::http::{PUSH_LETTERS, Pushes};
 use super::link::Link;
 use super::peers::Peers;
 use super::session::{self, ConnectionError, FrameConnection};
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) feeds: Feeds,
     /// Subscriptions by contact point that others have here.
     pub(crate) pushes: Pushes,
+    /// What contact points refused; opened when first asked for.
+    pub(crate) push_letters: Mutex<Option<Arc<DeadLetters>>>,
     /// What ZeroMQ needs.
     pub(crate) zeromq: ZeromqConfig,
     /// Those who read.
@@ -61,6 +63,7 @@ impl Links {
             feeds: Feeds::default(),
             peers: Arc::default(),
             pushes: Pushes::default(),
+            push_letters: Mutex::default(),
             zeromq,
             running: Mutex::default(),
         }))
@@ -142,7 +145,7 @@ impl Links {
     /// There is no such link, or what the log says.
     pub fn discard(&self, name: &str, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         if name == PUSH_LETTERS {
-            return DeadLetters::named(&self.0.store, name, LETTERS_MAX)?.discard(numbers);
+            return self.0.push_letters()?.discard(numbers);
         }
         self.link(name)?.letters.discard(numbers)
     }
@@ -164,20 +167,19 @@ impl Links {
         count: usize,
     ) -> Result<Vec<DeadLetter>, LinkError> {
         if name == PUSH_LETTERS {
-            return DeadLetters::named(&self.0.store, name, LETTERS_MAX)?.list(from, count);
+            return self.0.push_letters()?.list(from, count);
         }
         self.link(name)?.letters.list(from, count)
     }
 
-    /// Tries once more to store a dead letter in its stream; returns when it is stored.
+    /// Tries once more to store a dead letter in its stream; returns when it is stored. One of
+    /// `http-push` goes to its contact point once more, which has to be subscribed.
     ///
     /// # Errors
     /// There is no such link or letter, or it still does not fit.
     pub async fn send_again(&self, name: &str, number: u64) -> Result<(), LinkError> {
         if name == PUSH_LETTERS {
-            let why =
-                "what a contact point refused is sent again when it subscribes anew from before it";
-            return Err(LinkError::Unsupported(why.to_owned()));
+            return self.push_again(number).await;
         }
         let link = self.link(name)?;
         link.send_again(number).await
@@ -210,7 +212,9 @@ impl Links {
 
     /// Ends all links, and whatever is served to others.
     pub fn close(&self) {
-        self.0.pushes.close();
+        if let Some(kept) = self.0.pushes.close() {
+            self.0.host.keep_subscriptions(&kept);
+        }
         for (_, removed) in std::mem::take(&mut *self.running()) {
             removed.link.end(LinkState::Ended);
             removed.task.abort();

@@ -8,6 +8,7 @@ use chappe_log::Level;
 use chappe_stream::{StreamLog, StreamSchema, Timestamp};
 
 use super::LossReason;
+use super::http::KeptSubscription;
 
 /// The node, as its links see it. All calls return soon; none is made for each element.
 pub trait LinkHost: Send + Sync + 'static {
@@ -49,6 +50,11 @@ pub trait LinkHost: Send + Sync + 'static {
     fn contact_base(&self) -> Option<String> {
         None
     }
+
+    /// Keeps the subscriptions by contact point that others have here over a restart, after which
+    /// they are given to [`Links::http_restore`](super::Links::http_restore). Called when they have
+    /// changed, at most every two seconds, and at the end; it may write a file.
+    fn keep_subscriptions(&self, _: &[KeptSubscription]) {}
 
     /// The wall clock.
     fn now(&self) -> Timestamp;

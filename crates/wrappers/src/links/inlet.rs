@@ -9,13 +9,13 @@ use std::time::Duration;
 use chappe_log::Appended;
 use chappe_stream::{
     CodecError, Hole, Intake, IntakeError, Position, RawRecords, StoreError, StreamElement,
-    StreamLog, StreamSchema, Timestamp, encode_element,
+    StreamLog, StreamSchema, Timestamp,
 };
 
-use super::dead_letters::{Letter, Reason};
+use super::dead_letters::{Letter, Reason, own_schema, record_of};
 use super::link::Link;
-use super::serialization::{SchemaId, SchemaRef};
-use super::{DeadLetterReason, LinkError, LinkNotice, LossReason};
+use super::serialization::{Elements, SchemaId, SchemaRef};
+use super::{DeadLetterReason, LinkError, LinkNotice, LinkStart, LossReason};
 
 /// Versions of the origin's schema that are remembered; reason: a version may be in use until what
 /// was sent under it is stored, and the origin announces each anew.
@@ -54,6 +54,28 @@ pub(crate) enum Pending {
     Letter(Position, DeadLetterReason, Appended),
 }
 
+/// An element that came.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    /// In the shape of its schema; as it came, if it is a misfit.
+    pub(crate) element: StreamElement,
+    /// The names of a misfit's values.
+    pub(crate) names: Option<Vec<String>>,
+    /// Why a misfit is one.
+    pub(crate) why: String,
+}
+
+impl Arrival {
+    /// One that fits.
+    pub(crate) fn fitting(element: StreamElement) -> Self {
+        Self {
+            element,
+            names: None,
+            why: String::new(),
+        }
+    }
+}
+
 /// Why elements were not taken.
 #[derive(Debug)]
 pub(crate) enum InletError {
@@ -61,6 +83,8 @@ pub(crate) enum InletError {
     Busy,
     /// The origin did not say what its elements look like.
     UnknownSchema(SchemaRef),
+    /// What is sent again still does not fit.
+    Misfit(String),
     /// The log, or the node, does not take them.
     Link(LinkError),
 }
@@ -88,6 +112,7 @@ impl std::fmt::Display for InletError {
                 let (id, version) = (schema.id, schema.version);
                 write!(f, "schema {id} (version {version}) was never told")
             }
+            Self::Misfit(why) => f.write_str(why),
             Self::Link(error) => error.fmt(f),
         }
     }
@@ -103,8 +128,9 @@ impl Inlet {
         let local = link.config.local_name(name);
         let log = link.shared.store.existing(&local)?;
         if let Some(log) = &log {
-            settled(log).await?;
+            settled(log.log(), &local).await?;
         }
+        settled(link.letters.log(), "dead letters").await?;
         let stored = log.as_ref().map_or(Ok(None), StreamLog::newest_origin)?;
         let letter = link.letters.newest_origin(&local)?;
         let have = match (stored, letter) {
@@ -239,30 +265,37 @@ impl Inlet {
         Ok(())
     }
 
-    /// Elements in the order of their positions at the origin, shaped by their schema. What is passed
-    /// over between them was lost.
+    /// Elements in the order of their positions at the origin, shaped by `schema`. What is passed over
+    /// between them was lost.
     ///
     /// # Errors
     /// See [`InletError`].
     pub(crate) fn take_elements(
         &mut self,
-        elements: Vec<StreamElement>,
+        schema: &StreamSchema,
+        elements: Vec<Arrival>,
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
         let log = self.log.clone();
         let log = log.ok_or(InletError::UnknownSchema(SchemaRef::default()))?;
-        let schema = log.schema();
+        let here = log.schema();
         let mut batch: Vec<StreamElement> = Vec::with_capacity(elements.len());
         let mut repeated = 0;
-        for mut element in elements {
+        for arrival in elements {
+            let Arrival {
+                mut element,
+                names,
+                why,
+            } = arrival;
             let origin = std::mem::take(&mut element.position);
             let before = batch.last().and_then(|last| last.origin).or(self.have);
             match before {
-                Some(have) if have.epoch == origin.epoch => {
-                    if origin.sequence <= have.sequence {
-                        repeated += 1;
-                        continue;
-                    }
+                Some(have) if have.epoch == origin.epoch && origin.sequence <= have.sequence => {
+                    repeated += 1;
+                    continue;
+                }
+                // Numbers go on from one epoch to the next, unless the origin went back.
+                Some(have) if origin.sequence > have.sequence => {
                     let passed = origin.sequence - have.sequence - 1;
                     if passed > 0 {
                         self.lost(LossReason::Skipped, passed);
@@ -271,20 +304,73 @@ impl Inlet {
                 Some(have) => self.rollback(have, None, origin),
                 None => {}
             }
-            element.origin = Some(origin);
-            if let Err(error) = schema.check(&element) {
+            if let Some(names) = names {
                 self.flush(&log, &mut batch, pending)?;
-                let why = CodecError::Malformed(error.to_string());
-                let record = encode_element(&element, 0).unwrap_or_default();
-                let time = element.source_time;
-                self.letter(origin, schema.clone(), time, record, &why, pending)?;
+                let own = own_schema(&names, &element.values);
+                let (time, record) = (element.source_time, record_of(&element));
+                let why = CodecError::Malformed(why);
+                self.letter(origin, own, time, record, &why, pending)?;
                 continue;
             }
+            if here.fields != schema.fields {
+                element.values = here.project(schema, element.values);
+            }
+            element.origin = Some(origin);
             batch.push(element);
         }
         self.flush(&log, &mut batch, pending)?;
         if repeated > 0 {
             self.count(|stream| stream.status.counts.repeated += repeated);
+        }
+        Ok(())
+    }
+
+    /// Elements that an operator of the origin sends again: they may stand behind newer ones, and so
+    /// do not say how far the origin was read.
+    ///
+    /// # Errors
+    /// See [`InletError`]; one that does not fit, and then none is stored.
+    pub(crate) async fn take_again(&mut self, elements: Elements) -> Result<(), InletError> {
+        let schema = self.schema(elements.schema).cloned();
+        let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
+        let log = self.log.clone();
+        let log = log.ok_or(InletError::UnknownSchema(elements.schema))?;
+        let shaped = elements.shape(&schema);
+        let mut shaped = shaped.map_err(|error| InletError::Misfit(error.to_string()))?;
+        let here = log.schema();
+        for element in &mut shaped {
+            element.values = here.project(&schema, std::mem::take(&mut element.values));
+            element.origin = None;
+        }
+        let count = shaped.len() as u64;
+        log.append(&shaped)?.await.map_err(StoreError::from)?;
+        self.count(|stream| stream.status.counts.received += count);
+        Ok(())
+    }
+
+    /// So many bytes of it are here and not stored.
+    pub(crate) fn holds(&self, bytes: u64) {
+        let window = self.link.config.limits.stream_window_bytes;
+        self.count(|stream| {
+            stream.status.held_bytes = bytes;
+            stream.status.occupation = (bytes as f64 / window as f64).min(1.0);
+        });
+    }
+
+    /// Whether it is to be read from its end on, and nothing of it is here.
+    pub(crate) fn begins_at_end(&self) -> bool {
+        self.have.is_none() && self.link.config.start == LinkStart::New
+    }
+
+    /// It was to be read from its end on, which is behind this position: from there it goes on, also
+    /// if the connection ends before the first element.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) fn begin(&mut self, at: Position) -> Result<(), InletError> {
+        if self.have.is_none() {
+            drop(self.link.letters.put_began(&self.local, at)?);
+            self.have = Some(at);
         }
         Ok(())
     }
@@ -451,7 +537,11 @@ impl Inlet {
         if next > behind {
             self.lost(reason, next - behind);
             let sequence = next - 1;
-            self.have = Some(Position { sequence, ..from });
+            let at = Position { sequence, ..from };
+            self.have = Some(at);
+            // Told and counted once, also if the connection ends before the next element. A log that
+            // does not take it says so at the next element.
+            drop(self.link.letters.put_began(&self.local, at));
         }
     }
 
@@ -503,15 +593,14 @@ impl Inlet {
 
 /// Waits until what was given to the log before is stored, or never will be: the newest element says
 /// where the link goes on only then.
-async fn settled(log: &StreamLog) -> Result<(), LinkError> {
-    let assigned = log.log().assigned();
+async fn settled(log: &chappe_log::Stream, name: &str) -> Result<(), LinkError> {
+    let assigned = log.assigned();
     for _ in 0..SETTLE_LOOKS {
-        if log.log().last() >= assigned {
+        if log.last() >= assigned {
             return Ok(());
         }
         tokio::time::sleep(SETTLE_PAUSE).await;
     }
-    let name = log.name();
     let why = format!("the log does not store what was queued for {name} before");
     Err(LinkError::Unsupported(why))
 }

@@ -129,6 +129,21 @@ impl Peer {
         state.0.refused += refused;
     }
 
+    /// So many elements are not there yet, and so many of them on the way; of a kind that has no
+    /// windows.
+    pub(crate) fn behind(&self, lag: u64, in_flight: u64) {
+        let mut state = lock(&self.state);
+        state.0.lag_elements = lag;
+        state.0.in_flight = in_flight;
+    }
+
+    /// Elements are to be sent again, since there was no room for them.
+    pub(crate) fn again(&self, elements: u64) {
+        let mut state = lock(&self.state);
+        state.0.sent_again += elements;
+        state.0.stalls += 1;
+    }
+
     /// How its session does.
     pub(crate) fn tell(
         &self,

@@ -184,14 +184,16 @@ pub struct PeerStatus {
 pub struct DeadLetter {
     /// Its number in the link's stream of dead letters.
     pub number: u64,
-    /// The stream here that it was for.
+    /// The stream here that it was for; of pushing: that it is from.
     pub stream: String,
-    /// Its position at the origin.
+    /// Its position at the origin; of pushing: here.
     pub origin: Option<Position>,
     /// Why it is here.
     pub reason: DeadLetterReason,
     /// Why, in words.
     pub text: String,
+    /// The address of the contact point that refused it, of pushing.
+    pub contact: Option<String>,
     /// When it came, nanoseconds since 1970.
     pub received_ns: i64,
     /// Its bytes.

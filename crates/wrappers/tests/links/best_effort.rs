@@ -47,8 +47,9 @@ async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
         config.serialization = Some(form);
         subscriber.links.add(config.clone()).expect("added");
         let topic = format!("ward.a {}", form.as_str());
+        let mut changes = publisher.changes();
         while !publisher.wants(topic.as_bytes()) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            changes.changed().await.expect("the publisher is there");
         }
         // The stream is published soon after that; until then elements are missed.
         let mut sent = 5;
@@ -60,17 +61,18 @@ async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
         {
             append(&log, sent..sent + 1);
             sent += 1;
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
         append(&log, sent..sent + 10);
         sent += 10;
+        let mut wanted = 10;
         let newest = loop {
-            let copy = subscriber.wait_for("ward.a", 10).await;
+            let copy = subscriber.wait_for("ward.a", wanted).await;
             let newest = copy.last().expect("some").clone();
             if newest.values[0] == Value::Integer(sent - 1) {
                 break newest;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            wanted = copy.len() + 1;
         };
         let last = log.newest(1).expect("reads").pop().expect("some");
         assert_eq!(newest.origin, Some(last.position));
@@ -91,7 +93,7 @@ async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
         while newest() == before {
             append(&log, sent..sent + 1);
             sent += 1;
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
         let status = subscriber.links.show("test").expect("there");
         let counts = &status.streams[0].counts;

@@ -1,12 +1,19 @@
 //! A node, as far as links need one.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use chappe_identity::AddressPolicy;
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
 use chappe_stream::*;
+use chappe_wrappers::links::http::KeptSubscription;
 use chappe_wrappers::links::*;
+use tokio::sync::watch;
+
+/// How long something may take that has to happen; generous, since tests share a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node with a store of its own.
 pub(crate) struct Node {
@@ -21,6 +28,12 @@ pub(crate) struct Host {
     pub(crate) notices: Mutex<Vec<LinkNotice>>,
     pub(crate) drops: Mutex<Vec<String>>,
     pub(crate) contact: Mutex<Option<String>>,
+    /// The subscriptions by contact point that are to be kept.
+    pub(crate) kept: Mutex<Vec<KeptSubscription>>,
+    /// What was lost, by stream and reason.
+    pub(crate) lost: Mutex<BTreeMap<(String, LossReason), u64>>,
+    /// Rises with all that a host is told.
+    news: watch::Sender<u64>,
     random: Mutex<u64>,
 }
 
@@ -38,6 +51,9 @@ impl Node {
             notices: Mutex::default(),
             drops: Mutex::default(),
             contact: Mutex::default(),
+            kept: Mutex::default(),
+            lost: Mutex::default(),
+            news: watch::Sender::new(0),
             random: Mutex::new(seed),
         });
         let links = Links::new(host.clone(), store.clone(), config, ZeromqConfig::default());
@@ -65,17 +81,19 @@ impl Node {
     /// Waits until the stream has `count` elements; those.
     pub(crate) async fn wait_for(&self, name: &str, count: usize) -> Vec<StreamElement> {
         let wait = async {
+            self.told(|| self.store.existing(name).expect("reads").is_some())
+                .await;
+            let log = self.store.existing(name).expect("reads").expect("there");
+            let mut follower = log.follow(log.log().last() + 1);
             loop {
-                if let Some(log) = self.store.existing(name).expect("reads") {
-                    let elements = log.newest(1_000_000).expect("reads");
-                    if elements.len() >= count {
-                        return elements;
-                    }
+                let elements = log.newest(1_000_000).expect("reads");
+                if elements.len() >= count {
+                    return elements;
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                follower.next().await.expect("reads");
             }
         };
-        let found = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+        let found = tokio::time::timeout(PATIENCE, wait).await;
         found.unwrap_or_else(|_| {
             let log = self.store.existing(name).expect("reads");
             let have = log.map(|log| log.newest(1_000_000).expect("reads").len());
@@ -88,12 +106,30 @@ impl Node {
         })
     }
 
+    /// Waits until something is so that the host is told of.
+    pub(crate) async fn told(&self, mut is_so: impl FnMut() -> bool) {
+        let mut news = self.host.news.subscribe();
+        let told = async {
+            while !is_so() {
+                news.changed().await.expect("the host is there");
+            }
+        };
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        assert!(told.is_ok(), "{:?}; {:?}", self.notices(), self.drops());
+    }
+
     pub(crate) fn notices(&self) -> Vec<LinkNotice> {
         self.host.notices.lock().unwrap().clone()
     }
 
     pub(crate) fn drops(&self) -> Vec<String> {
         self.host.drops.lock().unwrap().clone()
+    }
+}
+
+impl Host {
+    fn tell(&self) {
+        self.news.send_modify(|news| *news += 1);
     }
 }
 
@@ -113,6 +149,7 @@ impl LinkHost for Host {
         }
         let level = level.unwrap_or(Level::Power);
         let log = self.store.stream(name, level, schema, Some(link));
+        self.tell();
         log.map_err(|error| HostError {
             text: error.to_string(),
             transient: false,
@@ -136,15 +173,26 @@ impl LinkHost for Host {
 
     fn received(&self, _: &str, _: u64, _: Timestamp) {}
 
-    fn lost(&self, _: &str, _: &str, _: LossReason, _: u64) {}
+    fn lost(&self, _: &str, stream: &str, reason: LossReason, elements: u64) {
+        let key = (stream.to_owned(), reason);
+        *self.lost.lock().unwrap().entry(key).or_default() += elements;
+        self.tell();
+    }
+
+    fn keep_subscriptions(&self, subscriptions: &[KeptSubscription]) {
+        *self.kept.lock().unwrap() = subscriptions.to_vec();
+        self.tell();
+    }
 
     fn notice(&self, notice: LinkNotice) {
         self.notices.lock().unwrap().push(notice);
+        self.tell();
     }
 
     fn dropped(&self, reason: &'static str, peer: &str, detail: String, _: Option<String>) {
         let drop = format!("{reason}: {peer}: {detail}");
         self.drops.lock().unwrap().push(drop);
+        self.tell();
     }
 
     fn address_policy(&self) -> AddressPolicy {

@@ -1,10 +1,14 @@
 //! Push and pull over real HTTP on loopback, with servers that end and begin again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use chappe_stream::*;
-use chappe_wrappers::links::http::SubscriptionRequest;
+use chappe_wrappers::links::http::{KeptSubscription, PullRequest, SubscriptionRequest};
+use chappe_wrappers::links::serialization::{Document, SchemaId};
 use chappe_wrappers::links::*;
 
-use crate::host::{Node, append, assert_same, element, link, schema};
+use crate::host::{Node, PATIENCE, append, assert_same, element, link, schema};
 use crate::server::serve;
 
 const FORMS: [Serialization; 3] = [
@@ -202,7 +206,7 @@ async fn a_contact_point_takes_only_what_it_asked_for() {
 async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept() {
     let origin = Node::new(1);
     let log = origin.stream("a", 6);
-    let (foreign, address) = foreign_contact_point().await;
+    let (mut seen, address, accepts) = foreign_contact_point().await;
     let reader = Reader {
         address: Some("127.0.0.1:9".parse().expect("an address")),
         key: None,
@@ -220,40 +224,255 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
         .await
         .expect("made");
     let mut numbers = Vec::new();
-    let mut seen = foreign;
     while numbers.len() < 6 {
-        let body = seen.recv().await.expect("a request");
+        let body = next(&mut seen).await;
         if let Some(rest) = body.split("type=\"integer\">").nth(1) {
             let value = rest.split('<').next().expect("a value");
             numbers.push(value.parse::<i64>().expect("a number"));
         }
     }
-    // 2 is said to come later once; 3 is refused for ever.
+    // 2 is said to come later once; 3 is refused until the cause is removed.
     assert_eq!(numbers, [0, 1, 2, 2, 3, 4]);
     append(&log, 6..7);
-    let letters = loop {
-        let letters = origin
+    // 5, 6: what was refused before them is a letter now.
+    for value in ["5", "6"] {
+        let body = next(&mut seen).await;
+        assert!(body.contains(&format!(">{value}<")), "{body}");
+    }
+    let peer = origin.links.peers().remove(0);
+    assert_eq!((peer.refused, peer.sent_again, peer.stalls), (1, 1, 1));
+    let letters = || {
+        origin
             .links
             .dead_letters("http-push", 0, 10)
-            .expect("reads");
-        if !letters.is_empty() {
-            break letters;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            .expect("reads")
     };
-    assert_eq!(letters.len(), 1);
+    let letter = letters().remove(0);
+    assert_eq!(letters().len(), 1);
+    assert!(letter.text.contains("status 422"), "{}", letter.text);
+    assert!(!letter.text.contains("/here"), "the path is a secret");
+    assert_eq!(letter.contact, Some(address.to_string()));
+    let fourth = log.newest(4).expect("reads").remove(0).position;
+    assert_eq!(letter.origin, Some(fourth));
+    // It is still refused.
+    let again = origin.links.send_again("http-push", letter.number).await;
     assert!(
-        letters[0].text.contains("status 422"),
-        "{}",
-        letters[0].text
+        matches!(again, Err(LinkError::StillDead { .. })),
+        "{again:?}"
     );
-    origin.links.discard("http-push", None).expect("done");
+    let refused = structure_then(&mut seen).await;
+    assert!(refused.contains(">3<"), "{refused}");
+    accepts.store(true, Ordering::Relaxed);
+    let again = origin.links.send_again("http-push", letter.number).await;
+    again.expect("taken now");
+    let taken = structure_then(&mut seen).await;
+    assert!(taken.contains(">3<"), "{taken}");
+    assert!(letters().is_empty());
+    let again = origin.links.send_again("http-push", letter.number).await;
+    assert_eq!(again, Err(LinkError::NoLetter(letter.number)));
+}
+
+/// What comes behind the structure.
+async fn structure_then(seen: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> String {
+    let structure = next(seen).await;
+    assert!(structure.starts_with("<structure"), "{structure}");
+    next(seen).await
+}
+
+async fn next(seen: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> String {
+    let request = tokio::time::timeout(PATIENCE, seen.recv()).await;
+    request.expect("within the time").expect("a request")
+}
+
+#[tokio::test]
+async fn subscriptions_by_contact_point_outlive_the_origin() {
+    let origin = Node::new(1);
+    let log = origin.stream("a", 3);
+    let (mut seen, address, _) = foreign_contact_point().await;
+    let reader = Reader {
+        address: Some("127.0.0.1:9".parse().expect("an address")),
+        key: None,
+    };
+    let request = SubscriptionRequest {
+        stream: "a".into(),
+        contact_point: format!("http://{address}/here"),
+        after: None,
+        start: LinkStart::New,
+        serialization: Serialization::Xml,
+    };
+    let answer = origin.links.http_subscribe(&request, &reader).await;
+    let answer = answer.expect("made");
+    let last = log.newest(1).expect("reads").remove(0).position;
+    assert_eq!(answer.after, Some(last.to_string()));
+    assert!(next(&mut seen).await.contains("confirm"));
+    origin.links.close();
+    // What comes while it is away is not lost, although nothing was sent before.
+    append(&log, 10..12);
+    let kept = origin.host.kept.lock().unwrap().clone();
+    assert_eq!(kept.len(), 1);
+    let links = Links::new(
+        origin.host.clone(),
+        origin.store.clone(),
+        LinksConfig::default(),
+        ZeromqConfig::default(),
+    );
+    links.http_restore(kept);
+    for wanted in ["<structure", ">10<", ">11<"] {
+        let body = next(&mut seen).await;
+        assert!(body.contains(wanted), "{body}");
+    }
+    links.http_renew(&answer.id).expect("the same subscription");
+    // It is kept without the end of the links too, with how far it was read.
+    let newest = log.newest(1).expect("reads").remove(0).position;
+    let reached = || origin.host.kept.lock().unwrap().first().map(|it| it.after) == Some(newest);
+    origin.told(reached).await;
+    links.http_end(&answer.id).expect("there");
+    origin
+        .told(|| origin.host.kept.lock().unwrap().is_empty())
+        .await;
+}
+
+#[tokio::test]
+async fn a_stranger_cannot_be_restored_as_a_contact_point() {
+    let origin = Node::new(1);
+    let log = origin.stream("a", 1);
+    let kept = |contact_point: &str, stream: &str| KeptSubscription {
+        id: "0".into(),
+        stream: stream.into(),
+        contact_point: contact_point.into(),
+        reader: "127.0.0.1:9".parse().expect("an address"),
+        after: log.position_of(0),
+        serialization: Serialization::Xml,
+    };
+    let edited = vec![
+        kept("http://192.0.2.7/", "a"),
+        kept("http://127.0.0.1:9/", "b"),
+    ];
+    origin.links.http_restore(edited);
+    assert!(origin.links.peers().is_empty());
+    let drops = origin.drops();
+    assert!(
+        drops[1].starts_with("subscription not restored: "),
+        "{drops:?}"
+    );
+    assert_eq!(
+        drops.len(),
+        3,
+        "the first is counted by the policy too: {drops:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_origin_says_how_far_behind_its_reader_is() {
+    for form in FORMS {
+        let origin = Node::new(1);
+        let log = origin.stream("a", 600);
+        let reader = Reader {
+            address: Some("127.0.0.1:9".parse().expect("an address")),
+            key: None,
+        };
+        let request = PullRequest {
+            stream: "a".into(),
+            serialization: Some(form),
+            ..PullRequest::default()
+        };
+        let mut body = origin.links.http_pull(&request, &reader).expect("answered");
+        let (mut had, mut lags) = (0, Vec::new());
+        while had < 600 {
+            let bytes = body.next().await.expect("a part");
+            let (mut rest, mut told) = (&bytes[..], None);
+            while !rest.is_empty() {
+                let (document, used) = form.decode(rest).expect("a document");
+                rest = &rest[used..];
+                if let Document::Elements(elements) = document {
+                    had += elements.elements.len() as u64;
+                    told = Some(elements.last);
+                }
+            }
+            let lag = told.expect("elements").map_or(0, |last| last - had);
+            assert_eq!(origin.links.peers()[0].lag_elements, 600 - had);
+            lags.push(lag);
+        }
+        assert_eq!(lags, [344, 88, 0]);
+        drop(log);
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    origin.stream("a", 1);
+    let server = serve(&origin.links, None).await;
+    let contact = serve(&subscriber.links, None).await;
+    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+    let config = link(LinkKind::HttpPush, server.url(), &["a"]);
+    subscriber.links.add(config).expect("added");
+    subscriber.wait_for("a", 1).await;
+    origin.links.close();
+    let kept = origin.host.kept.lock().unwrap().remove(0);
+    let secret = kept.contact_point.rsplit('/').next().expect("a secret");
+    let first = origin.store.existing("a").expect("reads").expect("there");
+    let (id, epoch) = (SchemaId::of(&first.schema()), kept.after.epoch);
+    let document = |number: u64, kind: &str, value: &str| {
+        format!(
+            "<stream-element stream=\"a\" epoch=\"{epoch}\" number=\"{number}\" timestamp=\"1\" \
+             schema=\"{id}\" version=\"0\" last=\"9\">\
+             <field name=\"v\" type=\"{kind}\">{value}</field></stream-element>\n"
+        )
+    };
+    let give = |body: String| {
+        let links = subscriber.links.clone();
+        async move {
+            let body = body.as_bytes();
+            links
+                .http_take("test", secret, "application/xml", body)
+                .await
+        }
+    };
+    give(document(2, "text", "two")).await.expect("taken");
+    give(document(3, "integer", "3")).await.expect("taken");
+    give(document(2, "text", "two"))
+        .await
+        .expect("it is there already");
+    let status = subscriber.links.show("test").expect("there");
+    assert_eq!((status.dead_letters, status.lag_elements), (1, 6));
+    assert_eq!(status.streams[0].counts.refused["schema"], 1);
+    assert_eq!(status.streams[0].counts.repeated, 1);
+    assert!(status.streams[0].counts.lost.is_empty(), "it is not lost");
+    assert_eq!(status.held_bytes, 0);
+    assert!(status.bytes_received > 0);
+    let letter = subscriber
+        .links
+        .dead_letters("test", 0, 9)
+        .expect("reads")
+        .remove(0);
+    let again = || subscriber.links.send_again("test", letter.number);
+    let still = again().await.expect_err("still an integer");
+    assert!(matches!(still, LinkError::StillDead { .. }), "{still}");
+    // The origin gives the field another type; then the letter fits.
+    let text = schema("v", FieldType::Text);
+    let structure = format!(
+        "<structure stream=\"a\" schema=\"{}\" version=\"1\">\
+         <field name=\"v\" type=\"text\" unit=\"Cel\"/></structure>\n",
+        SchemaId::of(&text)
+    );
+    give(structure).await.expect("taken");
+    again().await.expect("fits now");
+    let copy = subscriber.wait_for("a", 3).await;
+    assert_eq!(copy[2].values, [Value::Text("two".into())]);
+    assert_eq!(
+        subscriber.links.show("test").expect("there").dead_letters,
+        0
+    );
+    let gone = again().await.expect_err("no letter any more");
+    assert_eq!(gone, LinkError::NoLetter(letter.number));
 }
 
 /// A contact point of another program: plain HTTP by hand.
 async fn foreign_contact_point() -> (
     tokio::sync::mpsc::UnboundedReceiver<String>,
     std::net::SocketAddr,
+    Arc<AtomicBool>,
 ) {
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -261,46 +480,50 @@ async fn foreign_contact_point() -> (
         .expect("listens");
     let address = listener.local_addr().expect("an address");
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    // Whether it takes 3 too.
+    let accepts = Arc::new(AtomicBool::new(false));
+    let accepting = accepts.clone();
     tokio::spawn(async move {
-        let mut later = true;
+        // 2 comes too early once.
+        let early = Arc::new(AtomicBool::new(true));
         while let Ok((stream, _)) = listener.accept().await {
-            let mut stream = tokio::io::BufReader::new(stream);
-            loop {
-                let (mut length, mut line) = (0, String::new());
-                while stream.read_line(&mut line).await.unwrap_or(0) > 2 {
-                    if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                        length = value.trim().parse().expect("a length");
+            let (sender, early) = (sender.clone(), early.clone());
+            let accepting = accepting.clone();
+            tokio::spawn(async move {
+                let mut stream = tokio::io::BufReader::new(stream);
+                loop {
+                    let (mut length, mut line) = (0, String::new());
+                    while stream.read_line(&mut line).await.unwrap_or(0) > 2 {
+                        let lower = line.to_ascii_lowercase();
+                        if let Some(value) = lower.strip_prefix("content-length:") {
+                            length = value.trim().parse().expect("a length");
+                        }
+                        line.clear();
                     }
-                    line.clear();
+                    if line.is_empty() {
+                        break;
+                    }
+                    let mut body = vec![0; length];
+                    stream.read_exact(&mut body).await.expect("a body");
+                    let body = String::from_utf8(body).expect("text");
+                    let answer = if body.contains("\"confirm\"") {
+                        let confirmed = body.replace("confirm", "confirmed");
+                        let length = confirmed.len();
+                        format!("200 OK\r\nContent-Length: {length}\r\n\r\n{confirmed}")
+                    } else if body.contains(">3<") && !accepting.load(Ordering::Relaxed) {
+                        "422 No\r\nContent-Length: 0\r\n\r\n".into()
+                    } else if body.contains(">2<") && early.swap(false, Ordering::Relaxed) {
+                        "503 Later\r\nContent-Length: 0\r\n\r\n".into()
+                    } else {
+                        "204 Stored\r\n\r\n".into()
+                    };
+                    let _ = sender.send(body);
+                    let answer = format!("HTTP/1.1 {answer}");
+                    let sent = stream.get_mut().write_all(answer.as_bytes()).await;
+                    sent.expect("sent");
                 }
-                if line.is_empty() {
-                    break;
-                }
-                let mut body = vec![0; length];
-                stream.read_exact(&mut body).await.expect("a body");
-                let body = String::from_utf8(body).expect("text");
-                let answer = if body.contains("\"confirm\"") {
-                    let confirmed = body.replace("confirm", "confirmed");
-                    format!(
-                        "200 OK\r\nContent-Length: {}\r\n\r\n{confirmed}",
-                        confirmed.len()
-                    )
-                } else if body.contains(">3<") {
-                    "422 No\r\nContent-Length: 0\r\n\r\n".into()
-                } else if body.contains(">2<") && std::mem::take(&mut later) {
-                    "503 Later\r\nContent-Length: 0\r\n\r\n".into()
-                } else {
-                    "204 Stored\r\n\r\n".into()
-                };
-                let _ = sender.send(body);
-                let answer = format!("HTTP/1.1 {answer}");
-                stream
-                    .get_mut()
-                    .write_all(answer.as_bytes())
-                    .await
-                    .expect("sent");
-            }
+            });
         }
     });
-    (receiver, address)
+    (receiver, address, accepts)
 }

@@ -208,20 +208,13 @@ async fn what_is_refused_or_lost_is_said() {
     subscriber.links.add_over(behind, dialler).expect("added");
     let copy = subscriber.wait_for("a", 20).await;
     assert_same(&log, &copy);
-    let refused = loop {
+    let refused = || {
         let status = subscriber.links.show("test").expect("there");
-        let refused: Vec<String> = status
-            .streams
-            .iter()
-            .filter(|stream| stream.refusal.is_some())
-            .map(|stream| stream.name.clone())
-            .collect();
-        if refused.len() == 3 {
-            break refused;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let refused = status.streams.iter().filter(|it| it.refusal.is_some());
+        refused.map(|it| it.name.clone()).collect::<Vec<String>>()
     };
-    assert_eq!(refused, ["nowhere", "secret", "taken"]);
+    subscriber.told(|| refused().len() == 3).await;
+    assert_eq!(refused(), ["nowhere", "secret", "taken"]);
 }
 
 #[tokio::test]
@@ -246,6 +239,75 @@ async fn an_origin_that_went_back_is_told_and_taken_anew() {
     assert_same(&log, &copy[30..]);
     let told = |notice: &LinkNotice| matches!(notice, LinkNotice::Rollback { .. });
     assert_eq!(subscriber.notices().iter().filter(|it| told(it)).count(), 1);
+}
+
+#[tokio::test]
+async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("a", 30);
+    let from_end = LinkConfig {
+        start: LinkStart::New,
+        ..config(&["a"])
+    };
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(from_end.clone(), dialler)
+        .expect("added");
+    // The stream is opened when the origin has said where it begins.
+    let there = || subscriber.store.existing("a").expect("reads").is_some();
+    subscriber.told(there).await;
+    subscriber.links.remove("test").expect("there");
+    append(&log, 30..50);
+    let dialler = Cutting::never(&origin.links);
+    subscriber.links.add_over(from_end, dialler).expect("added");
+    let copy = subscriber.wait_for("a", 20).await;
+    let sent = log.newest(20).expect("reads");
+    let origins: Vec<_> = copy.iter().map(|element| element.origin).collect();
+    let positions: Vec<_> = sent.iter().map(|it| Some(it.position)).collect();
+    assert_eq!(origins, positions);
+    let status = subscriber.links.show("test").expect("there");
+    assert_eq!(status.dead_letters, 0, "where it begins is no dead letter");
+}
+
+#[tokio::test]
+async fn what_is_lost_is_counted_once_however_often_the_connection_ends() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("a", 10);
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    subscriber.wait_for("a", 10).await;
+    subscriber.links.remove("test").expect("there");
+    append(&log, 10..30);
+    // All that is behind what was read, and nothing is left to be read.
+    log.log().trim(31).expect("queued").await.expect("trimmed");
+    for _ in 0..3 {
+        let dialler = Cutting::never(&origin.links);
+        let connected = subscriber.notices().len();
+        subscriber
+            .links
+            .add_over(config(&["a"]), dialler)
+            .expect("added");
+        let lost = || subscriber.host.lost.lock().unwrap().values().sum::<u64>();
+        subscriber
+            .told(|| lost() >= 20 && subscriber.notices().len() > connected)
+            .await;
+        subscriber.links.remove("test").expect("there");
+    }
+    append(&log, 30..31);
+    let dialler = Cutting::never(&origin.links);
+    subscriber
+        .links
+        .add_over(config(&["a"]), dialler)
+        .expect("added");
+    let copy = subscriber.wait_for("a", 11).await;
+    assert_eq!(copy[10].values[0], Value::Integer(30));
+    let lost = subscriber.host.lost.lock().unwrap().clone();
+    let wanted = [(("a".to_owned(), LossReason::Trimmed), 20)];
+    assert_eq!(lost.into_iter().collect::<Vec<_>>(), wanted);
 }
 
 #[tokio::test]
@@ -304,7 +366,7 @@ async fn one_peer_gets_no_more_sessions_than_its_share() {
     assert!(origin.links.serve(there).await.is_err());
     drop(held);
     while !origin.links.peers().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
     }
 }
 
@@ -323,7 +385,7 @@ async fn over_zeromq_a_link_survives_the_end_of_the_router() {
             match bound.await {
                 Ok(router) => return router,
                 // The port is free again in a moment.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(_) => tokio::task::yield_now().await,
             }
         }
     };
@@ -384,7 +446,7 @@ async fn damaged_places_are_put_back_from_the_other_node() {
             .add_over(config(&["a"]), dialler)
             .expect("added");
         while !gaps().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
         let found = log.newest(1_000).expect("reads");
         assert_eq!(found, sent);

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Confirmation, Taken};
+use chappe_stream::{StreamElement, StreamSchema};
+
+use super::{Confirmation, SENT_AGAIN, Taken};
 use crate::links::handle::Links;
-use crate::links::inlet::{Inlet, InletError, Pending};
+use crate::links::inlet::{Arrival, Inlet, InletError, Pending};
 use crate::links::link::Link;
-use crate::links::serialization::{Document, SerializationError};
-use crate::links::{DeadLetterReason, HttpRefusal, Serialization};
+use crate::links::serialization::{Document, Elements};
+use crate::links::{HttpRefusal, Serialization};
 
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
@@ -94,7 +96,8 @@ impl Links {
         let serialization = Serialization::of_media_type(content_type).ok_or_else(|| {
             HttpRefusal::new(415, "unknown media type", "xml, postcard or MessagePack")
         })?;
-        take_documents(&link, contact, serialization, body).await?;
+        let again = content_type.ends_with(SENT_AGAIN);
+        take_documents(&link, contact, serialization, body, again).await?;
         Ok(Taken {
             status: 204,
             body: None,
@@ -113,7 +116,9 @@ async fn take_documents(
     contact: &ContactPoint,
     serialization: Serialization,
     mut body: &[u8],
+    again: bool,
 ) -> Result<(), HttpRefusal> {
+    let held = body.len() as u64;
     while !body.trim_ascii().is_empty() {
         let (document, used) = serialization
             .decode(body)
@@ -134,20 +139,21 @@ async fn take_documents(
             let text = "the link was removed";
             return Err(HttpRefusal::new(404, "not subscribed", text));
         }
-        match apply(&mut inlet, document, false).await {
+        inlet.holds(held);
+        let outcome = match document {
+            Document::Elements(elements) if again => inlet.take_again(elements).await,
+            other => apply(&mut inlet, other).await,
+        };
+        inlet.holds(0);
+        match outcome {
             Ok(()) => {}
-            Err(ApplyError::Unfit(error)) => {
-                inlet.count(|stream| {
-                    let refused = &mut stream.status.counts.refused;
-                    let reason = DeadLetterReason::Schema.as_str().to_owned();
-                    *refused.entry(reason).or_default() += 1;
-                });
-                return Err(HttpRefusal::new(422, "does not fit", error.to_string()));
-            }
-            Err(ApplyError::Inlet(error @ InletError::UnknownSchema(_))) => {
+            Err(error @ InletError::UnknownSchema(_)) => {
                 return Err(HttpRefusal::new(409, "unknown schema", error.to_string()));
             }
-            Err(ApplyError::Inlet(error)) => {
+            Err(InletError::Misfit(why)) => {
+                return Err(HttpRefusal::new(422, "does not fit", why));
+            }
+            Err(error) => {
                 let host = &link.shared.host;
                 let peer = &link.config.name;
                 host.dropped("not stored", peer, error.to_string(), None);
@@ -165,45 +171,25 @@ pub(super) fn stream_of(document: &Document) -> Option<&str> {
         Document::Elements(elements) => Some(&elements.stream),
         Document::Lost(lost) => Some(&lost.stream),
         Document::Rollback(rollback) => Some(&rollback.stream),
-        Document::Alive => None,
+        Document::Alive(_) => None,
     }
 }
 
-/// Why a document was not taken.
-#[derive(Debug)]
-pub(crate) enum ApplyError {
-    /// Its elements do not fit their schema.
-    Unfit(SerializationError),
-    /// They are not stored.
-    Inlet(InletError),
-}
-
-/// Does what a document says; returns when its elements are stored. `bury`: what does not fit becomes
-/// a dead letter here.
-pub(crate) async fn apply(
-    inlet: &mut Inlet,
-    document: Document,
-    bury: bool,
-) -> Result<(), ApplyError> {
+/// Does what a document says; returns when its elements are stored. What does not fit becomes a dead
+/// letter.
+pub(crate) async fn apply(inlet: &mut Inlet, document: Document) -> Result<(), InletError> {
     match document {
-        Document::Structure(structure) => inlet
-            .structure(structure.version, &structure.schema)
-            .map_err(|error| ApplyError::Inlet(error.into())),
+        Document::Structure(structure) => {
+            Ok(inlet.structure(structure.version, &structure.schema)?)
+        }
         Document::Elements(elements) => {
             let schema = inlet.schema(elements.schema).cloned();
-            let unknown = || ApplyError::Inlet(InletError::UnknownSchema(elements.schema));
-            let schema = schema.ok_or_else(unknown)?;
-            let original = elements.elements.clone();
-            let shaped = match elements.shape(&schema) {
-                Ok(shaped) => shaped,
-                // Stored as they are, which finds those that do not fit one by one.
-                Err(_) if bury => original,
-                Err(error) => return Err(ApplyError::Unfit(error)),
-            };
+            let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
+            let (last, arrivals) = (elements.last, shaped(elements, &schema));
             let mut pending = VecDeque::new();
             let mut tries = 0;
             loop {
-                match inlet.take_elements(shaped.clone(), &mut pending) {
+                match inlet.take_elements(&schema, arrivals.clone(), &mut pending) {
                     Ok(()) => break,
                     Err(InletError::Busy) if tries < BUSY_TRIES => {
                         tries += 1;
@@ -212,11 +198,16 @@ pub(crate) async fn apply(
                     Err(error) => {
                         // What was taken before is stored all the same.
                         let _ = settle(inlet, pending).await;
-                        return Err(ApplyError::Inlet(error));
+                        return Err(error);
                     }
                 }
             }
-            settle(inlet, pending).await.map_err(ApplyError::Inlet)
+            let newest = inlet.have().map(|have| have.sequence);
+            let behind = last
+                .zip(newest)
+                .map(|(last, newest)| last.saturating_sub(newest));
+            inlet.count(|stream| stream.status.lag_elements = behind.unwrap_or(0));
+            settle(inlet, pending).await
         }
         Document::Lost(lost) => {
             let sequence = lost.from;
@@ -233,8 +224,41 @@ pub(crate) async fn apply(
             }
             Ok(())
         }
-        Document::Alive => Ok(()),
+        Document::Alive(after) => match after {
+            Some(after) => inlet.begin(after),
+            None => Ok(()),
+        },
     }
+}
+
+/// The elements of a document in the shape of their schema; those that have none are misfits, each by
+/// itself.
+fn shaped(elements: Elements, schema: &StreamSchema) -> Vec<Arrival> {
+    if let Ok(shaped) = elements.clone().shape(schema) {
+        return shaped.into_iter().map(Arrival::fitting).collect();
+    }
+    let Elements {
+        names,
+        elements: all,
+        ..
+    } = elements;
+    let known: Vec<String> = schema.fields.iter().map(|it| it.name.clone()).collect();
+    let one = |element: StreamElement| {
+        let alone = Elements {
+            names: names.clone(),
+            elements: vec![element.clone()],
+            ..Elements::default()
+        };
+        match alone.shape(schema) {
+            Ok(mut shaped) => Arrival::fitting(shaped.pop().unwrap_or(element)),
+            Err(error) => Arrival {
+                names: Some(if names.is_empty() { &known } else { &names }.clone()),
+                why: error.to_string(),
+                element,
+            },
+        }
+    };
+    all.into_iter().map(one).collect()
 }
 
 /// Waits until everything has reached the disk.

@@ -22,6 +22,8 @@
 //! **Pull**: the answer never ends. Every 15 seconds of silence it says that it lives.
 
 mod contact;
+mod delivery;
+mod kept;
 mod outflow;
 mod pull;
 mod push;
@@ -31,10 +33,12 @@ mod subscriber;
 use chappe_stream::Position;
 use serde::{Deserialize, Serialize};
 
+pub use kept::KeptSubscription;
 pub use pull::PullBody;
 
-pub(crate) use contact::{ApplyError, ContactPoint, apply};
-pub(crate) use push::{LETTERS_MAX, PUSH_LETTERS, Pushes};
+pub(crate) use contact::{ContactPoint, apply};
+pub(crate) use delivery::PUSH_LETTERS;
+pub(crate) use push::Pushes;
 pub(crate) use subscriber::{pull_link, push_link};
 
 use super::{HttpRefusal, LinkStart, Links, Reader, Serialization, directory};
@@ -47,6 +51,9 @@ pub const CONTACT_POINTS_PATH: &str = "/api/v1/exchange/contact-points";
 pub const STREAMS_PATH: &str = "/api/v1/exchange/streams";
 /// The directory.
 pub const DIRECTORY_PATH: &str = "/api/v1/directory";
+
+/// Behind the media type of what an operator sends again: it stands behind newer elements.
+pub(crate) const SENT_AGAIN: &str = "; sent-again=1";
 
 /// A subscriber wants elements at its contact point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +85,9 @@ pub struct SubscriptionAnswer {
     pub id: String,
     /// Seconds that it lives without being renewed.
     pub lease_s: u64,
+    /// It begins behind this position, `EPOCH:NUMBER`.
+    #[serde(default)]
+    pub after: Option<String>,
 }
 
 /// What a contact point is asked before the first element comes.

@@ -27,6 +27,8 @@ pub(super) struct Outflow {
     rollback: Option<Rollback>,
     /// Elements that were read and have not gone out.
     waiting: std::vec::IntoIter<StreamElement>,
+    /// Where it begins: behind this.
+    begins: Position,
 }
 
 impl Outflow {
@@ -39,15 +41,10 @@ impl Outflow {
                     epoch: chappe_stream::Epoch(it.epoch),
                     sequence: it.sequence,
                 };
-                let epochs = log.log().epochs();
-                let epoch = epochs.iter().rev().find(|(_, first)| *first <= gone.next);
                 rollback = Some(Rollback {
                     stream: name,
                     kept: gone.kept.map(position),
-                    next: Position {
-                        epoch: chappe_stream::Epoch(epoch.map_or(log.log().epoch(), |it| it.0)),
-                        sequence: gone.next,
-                    },
+                    next: log.position_of(gone.next),
                 });
                 gone.next
             }),
@@ -60,7 +57,21 @@ impl Outflow {
             told: None,
             rollback,
             waiting: Vec::new().into_iter(),
+            begins: Position {
+                sequence: next.saturating_sub(1),
+                ..log.position_of(next)
+            },
         }
+    }
+
+    /// It begins behind this position.
+    pub(super) fn begins(&self) -> Position {
+        self.begins
+    }
+
+    /// Elements that are in the log behind this number.
+    pub(super) fn behind(&self, sequence: u64) -> u64 {
+        self.log.log().last().saturating_sub(sequence)
     }
 
     pub(super) fn log(&self) -> &StreamLog {
@@ -98,7 +109,7 @@ impl Outflow {
                 })) => {
                     return Ok(self.outgoing(Document::Lost(Lost {
                         stream,
-                        epoch: chappe_stream::Epoch(self.log.log().epoch()),
+                        epoch: self.log.position_of(from).epoch,
                         from,
                         next,
                         reason: match reason {
@@ -130,6 +141,8 @@ impl Outflow {
             return Box::pin(self.next(most)).await;
         }
         let structure = (self.told != Some(schema_ref)).then(|| self.structure());
+        let newest = elements.last().map_or(0, |it| it.position.sequence);
+        let last = (self.behind(newest) > 0).then(|| self.log.log().last());
         self.told = Some(schema_ref);
         Ok(Outgoing {
             structure,
@@ -138,6 +151,7 @@ impl Outflow {
                 schema: schema_ref,
                 names: Vec::new(),
                 elements,
+                last,
             }),
             schema,
         })

@@ -10,7 +10,7 @@ use super::outflow::Outflow;
 use crate::links::handle::{Links, Shared};
 use crate::links::peers::Place;
 use crate::links::serialization::Document;
-use crate::links::{HttpRefusal, LinkKind, Reader, Serialization};
+use crate::links::{HttpRefusal, LinkKind, LinkStart, Reader, Serialization};
 
 /// Elements of one document at most; reason: small documents spread the work.
 const ELEMENTS_MAX: usize = 256;
@@ -21,6 +21,8 @@ pub struct PullBody {
     outflow: Outflow,
     serialization: Serialization,
     place: Place,
+    /// The reader wants only what is new, and was not told behind which position that is.
+    begins: bool,
 }
 
 impl Links {
@@ -49,6 +51,7 @@ impl Links {
             outflow: Outflow::new(&log, request.after, request.start),
             serialization: request.serialization.unwrap_or(Serialization::Xml),
             place,
+            begins: request.after.is_none() && request.start == LinkStart::New,
         })
     }
 }
@@ -64,8 +67,13 @@ impl PullBody {
     pub async fn next(&mut self) -> Option<Bytes> {
         let keep_alive = self.shared.config.keep_alive;
         let mut bytes = Vec::new();
+        if std::mem::take(&mut self.begins) {
+            let begins = Document::Alive(Some(self.outflow.begins()));
+            self.encode(&begins, &Default::default(), &mut bytes);
+            return Some(bytes.into());
+        }
         match tokio::time::timeout(keep_alive, self.outflow.next(ELEMENTS_MAX)).await {
-            Err(_) => self.encode(&Document::Alive, &Default::default(), &mut bytes),
+            Err(_) => self.encode(&Document::Alive(None), &Default::default(), &mut bytes),
             Ok(Ok(outgoing)) => {
                 if let Some(structure) = &outgoing.structure {
                     self.encode(structure, &outgoing.schema, &mut bytes);
@@ -73,6 +81,9 @@ impl PullBody {
                 match outgoing.document {
                     Document::Elements(mut elements) => {
                         let count = elements.elements.len() as u64;
+                        let newest = elements.elements.last();
+                        let behind =
+                            newest.map_or(0, |it| self.outflow.behind(it.position.sequence));
                         // Each in a document of its own, or all in one.
                         let each = match self.serialization {
                             Serialization::Xml => 1,
@@ -85,6 +96,7 @@ impl PullBody {
                             self.encode(&document, &outgoing.schema, &mut bytes);
                         }
                         self.place.peer.add(count, 0, 0);
+                        self.place.peer.behind(behind, 0);
                     }
                     other => self.encode(&other, &outgoing.schema, &mut bytes),
                 }

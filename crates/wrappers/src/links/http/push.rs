@@ -1,41 +1,48 @@
-//! The origin's side of pushing: subscriptions by contact point.
+//! The origin's side of pushing: subscriptions by contact point, made, renewed and ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bytes::Bytes;
-use chappe_flow::ReconnectCommand;
 use chappe_identity::Contact;
-use chappe_stream::{Position, StreamSchema, encode_element};
+use chappe_stream::{Position, StreamLog};
 use chappe_transport::http::{Client, ClientLimits};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::delivery::Push;
+use super::kept::{KeptSubscription, keeper};
 use super::outflow::Outflow;
 use super::{Confirmation, SubscriptionAnswer, SubscriptionRequest};
-use crate::links::dead_letters::{DeadLetters, Letter, Reason};
-use crate::links::dial::Again;
-use crate::links::handle::{Links, Shared};
+use crate::links::handle::Links;
 use crate::links::peers::Place;
-use crate::links::serialization::{Document, Elements};
 use crate::links::{HttpRefusal, LinkKind, Reader, Serialization};
-
-/// Whose dead letters those of pushing are; no link may have this name.
-pub(crate) const PUSH_LETTERS: &str = "http-push";
-/// Elements of one request at most, where a request takes more than one.
-const ELEMENTS_MAX: usize = 256;
 
 /// The subscriptions that others have here.
 pub(crate) struct Pushes {
-    client: Client,
+    pub(super) client: Client,
     subscriptions: Mutex<BTreeMap<String, Subscription>>,
+    /// Something is to be kept.
+    news: Arc<Notify>,
+    keeper: OnceLock<AbortHandle>,
 }
 
 struct Subscription {
     expires: Instant,
     task: AbortHandle,
+    kept: KeptSubscription,
+    contact: Contact,
+}
+
+/// A subscription that may be made.
+pub(super) struct Wanted {
+    log: StreamLog,
+    after: Option<Position>,
+    contact: Contact,
+    place: Place,
 }
 
 impl Default for Pushes {
@@ -46,6 +53,8 @@ impl Default for Pushes {
                 ..ClientLimits::default()
             }),
             subscriptions: Mutex::default(),
+            news: Arc::default(),
+            keeper: OnceLock::new(),
         }
     }
 }
@@ -56,22 +65,71 @@ impl Pushes {
         subscriptions.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expire(&self) {
+    /// Ends those whose lease is over.
+    pub(super) fn expire(&self) {
         let now = Instant::now();
-        self.lock().retain(|_, subscription| {
+        let mut subscriptions = self.lock();
+        let before = subscriptions.len();
+        subscriptions.retain(|_, subscription| {
             let lives = subscription.expires > now && !subscription.task.is_finished();
             if !lives {
                 subscription.task.abort();
             }
             lives
         });
+        if subscriptions.len() < before {
+            self.news.notify_one();
+        }
     }
 
-    /// Ends all.
-    pub(crate) fn close(&self) {
+    /// Ends all; what there is to keep is given back.
+    pub(crate) fn close(&self) -> Option<Vec<KeptSubscription>> {
+        let keeper = self.keeper.get()?;
+        keeper.abort();
+        let kept = self.kept();
         for (_, subscription) in std::mem::take(&mut *self.lock()) {
             subscription.task.abort();
         }
+        Some(kept)
+    }
+
+    /// One is over.
+    pub(super) fn remove(&self, id: &str) -> Option<AbortHandle> {
+        let removed = self.lock().remove(id);
+        self.news.notify_one();
+        removed.map(|subscription| subscription.task)
+    }
+
+    /// Everything up to this position is at the contact point, or a dead letter.
+    pub(super) fn reached(&self, id: &str, position: Position) {
+        if let Some(subscription) = self.lock().get_mut(id) {
+            subscription.kept.after = position;
+            self.news.notify_one();
+        }
+    }
+
+    /// Rings when something is to be kept.
+    pub(super) fn news(&self) -> Arc<Notify> {
+        self.news.clone()
+    }
+
+    /// What is to be kept.
+    pub(super) fn kept(&self) -> Vec<KeptSubscription> {
+        let subscriptions = self.lock();
+        subscriptions.values().map(|it| it.kept.clone()).collect()
+    }
+
+    /// The contact point of this address that wants elements of a stream, and how; if there are
+    /// several, the one of this path.
+    pub(super) fn contact(&self, stream: &str, was: &Contact) -> Option<(Contact, Serialization)> {
+        let subscriptions = self.lock();
+        let mut fits: Vec<&Subscription> = subscriptions
+            .values()
+            .filter(|it| it.kept.stream == stream && it.contact.address == was.address)
+            .collect();
+        fits.sort_by_key(|it| it.contact.path != was.path);
+        let found = fits.first()?;
+        Some((found.contact.clone(), found.kept.serialization))
     }
 }
 
@@ -87,6 +145,24 @@ impl Links {
         request: &SubscriptionRequest,
         reader: &Reader,
     ) -> Result<SubscriptionAnswer, HttpRefusal> {
+        let wanted = self.wanted(request, reader)?;
+        let source = reader.address.ok_or_else(no_address)?;
+        self.confirm(&wanted.contact).await?;
+        let host = &self.shared().host;
+        let id = format!("{:016x}{:016x}", host.random(), host.random());
+        let after = self.begin(wanted, request, source, id.clone());
+        Ok(SubscriptionAnswer {
+            after: Some(after.to_string()),
+            ..self.answer(id)
+        })
+    }
+
+    /// Whether a subscription may be made.
+    pub(super) fn wanted(
+        &self,
+        request: &SubscriptionRequest,
+        reader: &Reader,
+    ) -> Result<Wanted, HttpRefusal> {
         let shared = self.shared();
         shared.pushes.expire();
         let log = shared.host.stream(&request.stream, reader).ok_or_else(|| {
@@ -108,23 +184,65 @@ impl Links {
             .place(reader, LinkKind::HttpPush, &shared.config, now)
             .map_err(|error| HttpRefusal::new(503, "too many readers", error.to_string()))?;
         place.peer.reads(vec![request.stream.clone()]);
-        self.confirm(&contact).await?;
-        let id = format!("{:016x}{:016x}", shared.host.random(), shared.host.random());
+        Ok(Wanted {
+            log,
+            after,
+            contact,
+            place,
+        })
+    }
+
+    /// Begins to push; from behind which position.
+    pub(super) fn begin(
+        &self,
+        wanted: Wanted,
+        request: &SubscriptionRequest,
+        reader: SocketAddr,
+        id: String,
+    ) -> Position {
+        let shared = self.shared();
+        let outflow = Outflow::new(&wanted.log, wanted.after, request.start);
+        let after = outflow.begins();
+        let kept = KeptSubscription {
+            id: id.clone(),
+            stream: request.stream.clone(),
+            contact_point: request.contact_point.clone(),
+            reader,
+            after,
+            serialization: request.serialization,
+        };
+        let contact = wanted.contact.clone();
         let push = Push {
             shared: shared.clone(),
             id: id.clone(),
-            outflow: Outflow::new(&log, after, request.start),
+            outflow,
             serialization: request.serialization,
-            contact,
-            place,
+            contact: wanted.contact,
+            place: wanted.place,
         };
+        // It is there before its task looks for it.
+        let mut subscriptions = shared.pushes.lock();
         let task = tokio::spawn(push.run()).abort_handle();
-        let lease = shared.config.lease;
-        let expires = Instant::now() + lease;
-        let subscription = Subscription { expires, task };
-        shared.pushes.lock().insert(id.clone(), subscription);
-        let lease_s = lease.as_secs();
-        Ok(SubscriptionAnswer { id, lease_s })
+        let expires = Instant::now() + shared.config.lease;
+        let subscription = Subscription {
+            expires,
+            task,
+            kept,
+            contact,
+        };
+        subscriptions.insert(id, subscription);
+        drop(subscriptions);
+        shared.pushes.keeper.get_or_init(|| keeper(shared));
+        shared.pushes.news.notify_one();
+        after
+    }
+
+    fn answer(&self, id: String) -> SubscriptionAnswer {
+        SubscriptionAnswer {
+            id,
+            lease_s: self.shared().config.lease.as_secs(),
+            after: None,
+        }
     }
 
     /// Renews a subscription.
@@ -137,10 +255,7 @@ impl Links {
         let mut subscriptions = shared.pushes.lock();
         let subscription = subscriptions.get_mut(id).ok_or_else(unknown)?;
         subscription.expires = Instant::now() + shared.config.lease;
-        Ok(SubscriptionAnswer {
-            id: id.to_owned(),
-            lease_s: shared.config.lease.as_secs(),
-        })
+        Ok(self.answer(id.to_owned()))
     }
 
     /// Ends a subscription.
@@ -148,8 +263,8 @@ impl Links {
     /// # Errors
     /// There is none (any more).
     pub fn http_end(&self, id: &str) -> Result<(), HttpRefusal> {
-        let removed = self.shared().pushes.lock().remove(id);
-        removed.ok_or_else(unknown)?.task.abort();
+        let removed = self.shared().pushes.remove(id);
+        removed.ok_or_else(unknown)?.abort();
         Ok(())
     }
 
@@ -159,9 +274,7 @@ impl Links {
         reader: &Reader,
     ) -> Result<Contact, HttpRefusal> {
         let shared = self.shared();
-        let source = reader.address.ok_or_else(|| {
-            HttpRefusal::new(403, "contact point refused", "the asker has no address")
-        })?;
+        let source = reader.address.ok_or_else(no_address)?;
         let policy = shared.host.address_policy();
         policy
             .check(&request.contact_point, source)
@@ -209,12 +322,13 @@ impl Links {
             return Ok(());
         }
         let text = match answer {
-            Ok(answer) => format!("{contact} does not confirm (status {})", answer.status),
+            Ok(answer) => format!("it does not confirm (status {})", answer.status),
             Err(error) => error.to_string(),
         };
         shared.host.dropped(
             "contact point not confirmed",
-            &contact.to_string(),
+            // Not its path, in which the secret stands.
+            &contact.address.to_string(),
             text.clone(),
             None,
         );
@@ -227,188 +341,10 @@ impl Links {
     }
 }
 
+fn no_address() -> HttpRefusal {
+    HttpRefusal::new(403, "contact point refused", "the asker has no address")
+}
+
 fn unknown() -> HttpRefusal {
     HttpRefusal::new(404, "unknown subscription", "there is no such subscription")
 }
-
-/// One subscription at work.
-struct Push {
-    shared: Arc<Shared>,
-    id: String,
-    outflow: Outflow,
-    serialization: Serialization,
-    contact: Contact,
-    place: Place,
-}
-
-/// What a contact point did with a request.
-enum Outcome {
-    Stored,
-    /// It will never take this.
-    Refused(String),
-    /// It does not know the schema.
-    UnknownSchema,
-    /// It does not want anything any more.
-    Gone,
-    /// Perhaps later.
-    Later(String),
-}
-
-impl Push {
-    async fn run(mut self) {
-        let most = match self.serialization {
-            Serialization::Xml => 1,
-            _ => ELEMENTS_MAX,
-        };
-        let mut again = Again::new(self.shared.host.random());
-        again.wait(ReconnectCommand::Start).await;
-        while let Ok(outgoing) = self.outflow.next(most).await {
-            self.shared.pushes.expire();
-            if let Some(structure) = outgoing.structure {
-                let bytes = self.encode(&structure, &outgoing.schema);
-                if let Ok(bytes) = bytes
-                    && !self
-                        .deliver(bytes, None, &outgoing.schema, &mut again)
-                        .await
-                {
-                    break;
-                }
-            }
-            let bytes = match self.encode(&outgoing.document, &outgoing.schema) {
-                Ok(bytes) => bytes,
-                Err(why) => {
-                    if let Document::Elements(elements) = &outgoing.document {
-                        self.bury(elements, &outgoing.schema, &why).await;
-                    }
-                    continue;
-                }
-            };
-            let elements = match &outgoing.document {
-                Document::Elements(elements) => Some(elements),
-                _ => None,
-            };
-            if !self
-                .deliver(bytes, elements, &outgoing.schema, &mut again)
-                .await
-            {
-                break;
-            }
-        }
-        self.shared.pushes.lock().remove(&self.id);
-    }
-
-    fn encode(&self, document: &Document, schema: &StreamSchema) -> Result<Bytes, String> {
-        let mut bytes = Vec::new();
-        match self.serialization.encode(document, schema, &mut bytes) {
-            Ok(()) => Ok(bytes.into()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// Sends until it is stored or refused; false: the subscription is at its end.
-    async fn deliver(
-        &mut self,
-        bytes: Bytes,
-        elements: Option<&Elements>,
-        schema: &StreamSchema,
-        again: &mut Again,
-    ) -> bool {
-        let count = elements.map_or(0, |elements| elements.elements.len() as u64);
-        let mut structure_sent = false;
-        loop {
-            match self.send(bytes.clone()).await {
-                Outcome::Stored => {
-                    self.place.peer.add(count, count, 0);
-                    again.tell(ReconnectCommand::Worked(1));
-                    again.tell(ReconnectCommand::Connected);
-                    return true;
-                }
-                Outcome::UnknownSchema if !structure_sent => {
-                    structure_sent = true;
-                    let structure = self.outflow.structure();
-                    if let Ok(bytes) = self.encode(&structure, schema) {
-                        let _ = self.send(bytes).await;
-                    }
-                }
-                Outcome::UnknownSchema => {
-                    self.outflow.forget_structure();
-                    self.refused(elements, schema, "the schema is not known there")
-                        .await;
-                    return true;
-                }
-                Outcome::Refused(why) => {
-                    self.refused(elements, schema, &why).await;
-                    return true;
-                }
-                Outcome::Gone => return false,
-                Outcome::Later(why) => {
-                    tracing::debug!(contact = %self.contact, why, "to be sent again");
-                    again.wait(ReconnectCommand::Failed).await;
-                }
-            }
-        }
-    }
-
-    async fn send(&self, bytes: Bytes) -> Outcome {
-        let mut headers = HeaderMap::new();
-        let media_type = HeaderValue::from_static(self.serialization.media_type());
-        headers.insert(CONTENT_TYPE, media_type);
-        let client = &self.shared.pushes.client;
-        let answer = client
-            .request(&self.contact, Method::PUT, headers, bytes)
-            .await;
-        let status = match answer {
-            Err(error) => return Outcome::Later(error.to_string()),
-            Ok(answer) => answer.status,
-        };
-        match status.as_u16() {
-            200..=299 => Outcome::Stored,
-            404 | 410 => Outcome::Gone,
-            409 => Outcome::UnknownSchema,
-            401 | 403 | 408 | 425 | 429 => Outcome::Later(format!("status {status}")),
-            400..=499 => Outcome::Refused(format!("status {status}")),
-            _ => Outcome::Later(format!("status {status}")),
-        }
-    }
-
-    async fn refused(&self, elements: Option<&Elements>, schema: &StreamSchema, why: &str) {
-        if let Some(elements) = elements {
-            self.bury(elements, schema, why).await;
-        }
-    }
-
-    /// What the contact point refuses is kept among the dead letters of pushing.
-    async fn bury(&self, elements: &Elements, schema: &StreamSchema, why: &str) {
-        let count = elements.elements.len() as u64;
-        self.place.peer.add(count, 0, count);
-        for element in &elements.elements {
-            let letter = Letter {
-                stream: elements.stream.clone(),
-                origin: None,
-                reason: Reason::Schema,
-                text: format!("refused by {}: {why}", self.contact),
-                received: self.shared.host.now(),
-                source_time: element.source_time,
-                schema: schema.clone(),
-                record: encode_element(element, 0).unwrap_or_default(),
-            };
-            let put = self.letters().and_then(|letters| letters.put(letter));
-            let stored = match put {
-                Ok(appended) => appended.await.is_ok(),
-                Err(_) => false,
-            };
-            if !stored {
-                let (peer, detail) = (self.contact.to_string(), why.to_owned());
-                let host = &self.shared.host;
-                host.dropped("refused by a contact point", &peer, detail, None);
-            }
-        }
-    }
-
-    fn letters(&self) -> Result<DeadLetters, crate::links::LinkError> {
-        DeadLetters::named(&self.shared.store, PUSH_LETTERS, LETTERS_MAX)
-    }
-}
-
-/// Dead letters of pushing that are kept; as of a link.
-pub(crate) const LETTERS_MAX: u64 = 10_000;

@@ -10,7 +10,7 @@ use hyper::{Method, StatusCode};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::contact::{ApplyError, apply, stream_of};
+use super::contact::{apply, stream_of};
 use super::request::{Ask, Origin, unwanted};
 use super::{SubscriptionAnswer, SubscriptionRequest};
 use crate::links::dial::Again;
@@ -161,8 +161,11 @@ async fn pull_once(
         link.live().bytes_received += data.len() as u64;
         again.tell(ReconnectCommand::Worked(1));
         buffer.extend_from_slice(&data);
-        let used = take_ready(&mut inlet, serialization, &buffer).await?;
-        buffer.drain(..used);
+        inlet.holds(buffer.len() as u64);
+        let used = take_ready(&mut inlet, serialization, &buffer).await;
+        inlet.holds(0);
+        buffer.drain(..used?);
+        inlet.holds(buffer.len() as u64);
     }
 }
 
@@ -192,14 +195,13 @@ async fn take_ready(
         if stream_of(&document).is_some_and(|stream| stream != inlet.name()) {
             return Err(plain("the origin sends another stream than was asked for"));
         }
-        match apply(inlet, document, true).await {
+        match apply(inlet, document).await {
             Ok(()) => {}
-            Err(ApplyError::Unfit(error)) => return Err(plain(error.to_string())),
-            Err(ApplyError::Inlet(InletError::Link(error))) => {
+            Err(InletError::Link(error)) => {
                 inlet.refused(&error.to_string());
                 return Err(plain(error.to_string()));
             }
-            Err(ApplyError::Inlet(error)) => return Err(plain(error.to_string())),
+            Err(error) => return Err(plain(error.to_string())),
         }
     }
 }
@@ -324,7 +326,15 @@ async fn keep(
     }
     let answer = read_answer(&body)?;
     let renew = renew_at(&answer);
+    let begins = answer.after.as_deref().map(str::parse).transpose();
+    let begins = begins.map_err(|error| plain(format!("the origin's answer: {error}")))?;
     subscriptions.insert(name.to_owned(), (answer.id, renew));
+    if let (Some(at), Some(inlet)) = (begins, contact.inlet(name)) {
+        let mut inlet = inlet.lock().await;
+        if inlet.begins_at_end() {
+            inlet.begin(at).map_err(|error| plain(error.to_string()))?;
+        }
+    }
     Ok(())
 }
 

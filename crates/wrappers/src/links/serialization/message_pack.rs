@@ -20,13 +20,17 @@ pub(super) fn encode(document: &Document, schema: &StreamSchema, bytes: &mut Vec
     match document {
         Document::Structure(structure) => write_structure(structure, bytes),
         Document::Elements(elements) => {
-            begin("elements", 6, bytes);
+            begin("elements", 6 + usize::from(elements.last.is_some()), bytes);
             member("stream", &elements.stream, bytes);
             write_schema(elements.schema, bytes);
             pack::text("fields", bytes);
             pack::array(schema.fields.len(), bytes);
             for field in &schema.fields {
                 pack::text(&field.name, bytes);
+            }
+            if let Some(last) = elements.last {
+                pack::text("last", bytes);
+                pack::unsigned(last, bytes);
             }
             pack::text("elements", bytes);
             pack::array(elements.elements.len(), bytes);
@@ -51,7 +55,12 @@ pub(super) fn encode(document: &Document, schema: &StreamSchema, bytes: &mut Vec
             optional("kept", kept.as_deref(), bytes);
             member("next", &rollback.next.to_string(), bytes);
         }
-        Document::Alive => begin("alive", 1, bytes),
+        Document::Alive(after) => {
+            begin("alive", 1 + usize::from(after.is_some()), bytes);
+            if let Some(after) = after {
+                member("after", &after.to_string(), bytes);
+            }
+        }
     }
 }
 
@@ -155,6 +164,8 @@ struct Members<'a> {
     fields: Vec<FieldMember>,
     elements: Vec<StreamElement>,
     epoch: Option<Epoch>,
+    last: Option<u64>,
+    after: Option<Position>,
     from: Option<u64>,
     next: Option<u64>,
     next_position: Option<Position>,
@@ -182,7 +193,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
     };
     let kind = members.kind.ok_or_else(|| missing("type"))?;
     if kind == "alive" {
-        return Ok((Document::Alive, used));
+        return Ok((Document::Alive(members.after), used));
     }
     let stream = members.stream.ok_or_else(|| missing("stream"))?.to_owned();
     let document = match kind {
@@ -215,6 +226,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
                 schema: SchemaRef { id, version },
                 names,
                 elements: members.elements,
+                last: members.last,
             })
         }
         "lost" => Document::Lost(Lost {
@@ -264,6 +276,11 @@ fn read_member<'a>(
         "fields" => members.fields = read_fields(reader)?,
         "elements" => members.elements = read_elements(reader)?,
         "epoch" => members.epoch = Some(read_epoch(reader)?),
+        "last" => members.last = Some(reader.unsigned("last")?),
+        "after" => {
+            let text = reader.optional_text("after")?;
+            members.after = text.map(|text| position(reader, text)).transpose()?;
+        }
         "from" => members.from = Some(reader.unsigned("from")?),
         "next" => match reader.item()? {
             Item::Unsigned(next) => members.next = Some(next),

@@ -83,8 +83,8 @@ pub enum Document {
     Lost(Lost),
     /// The origin went back behind what the reader has.
     Rollback(Rollback),
-    /// The origin lives.
-    Alive,
+    /// The origin lives. A reader that wanted only what is new is told behind which position that is.
+    Alive(Option<Position>),
 }
 
 /// What the elements of a stream look like.
@@ -109,6 +109,8 @@ pub struct Elements {
     pub names: Vec<String>,
     /// The elements; their positions are those at the sender.
     pub elements: Vec<StreamElement>,
+    /// The number of the newest element at the origin, when that is not among these.
+    pub last: Option<u64>,
 }
 
 /// Numbers of a stream that never come.
@@ -316,7 +318,7 @@ impl Elements {
 }
 
 /// Programs in other languages write 3 for 3.0.
-fn widen(wanted: FieldType, value: &mut Value) {
+pub(crate) fn widen(wanted: FieldType, value: &mut Value) {
     if let (FieldType::Double, Value::Integer(number)) = (wanted, &*value)
         && number.unsigned_abs() <= 1 << 53
     {

@@ -16,10 +16,11 @@ enum Wire {
         stream: String,
         schema: SchemaRef,
         elements: Vec<WireElement>,
+        last: Option<u64>,
     },
     Lost(Lost),
     Rollback(Rollback),
-    Alive,
+    Alive(Option<Position>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -37,10 +38,11 @@ pub(super) fn encode(document: &Document, bytes: &mut Vec<u8>) -> Result<(), Ser
             stream: elements.stream.clone(),
             schema: elements.schema,
             elements: wire_elements(elements)?,
+            last: elements.last,
         },
         Document::Lost(lost) => Wire::Lost(lost.clone()),
         Document::Rollback(rollback) => Wire::Rollback(rollback.clone()),
-        Document::Alive => Wire::Alive,
+        Document::Alive(after) => Wire::Alive(*after),
     };
     let body = ::postcard::to_allocvec(&wire).map_err(|error| malformed(0, error.to_string()))?;
     let mut length = body.len();
@@ -83,15 +85,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
             stream,
             schema,
             elements,
+            last,
         } => Document::Elements(Elements {
             stream,
             schema,
             names: Vec::new(),
             elements: read_elements(elements, head)?,
+            last,
         }),
         Wire::Lost(lost) => Document::Lost(lost),
         Wire::Rollback(rollback) => Document::Rollback(rollback),
-        Wire::Alive => Document::Alive,
+        Wire::Alive(after) => Document::Alive(after),
     };
     Ok((document, head + length))
 }

@@ -28,15 +28,18 @@ pub(super) fn encode(document: &Document, schema: &StreamSchema, bytes: &mut Vec
     match document {
         Document::Structure(structure) => write_structure(structure, &mut text),
         Document::Elements(elements) => match elements.elements.as_slice() {
-            [element] => write_element(elements, element, schema, &mut text),
+            [element] => write_element(elements, element, elements.last, schema, &mut text),
             several => {
                 text.push_str("<stream-elements");
                 attribute(&mut text, "stream", &elements.stream);
                 attribute(&mut text, "schema", elements.schema.id);
                 attribute(&mut text, "version", elements.schema.version);
+                if let Some(last) = elements.last {
+                    attribute(&mut text, "last", last);
+                }
                 text.push('>');
                 for element in several {
-                    write_element(elements, element, schema, &mut text);
+                    write_element(elements, element, None, schema, &mut text);
                 }
                 text.push_str("</stream-elements>");
             }
@@ -59,7 +62,13 @@ pub(super) fn encode(document: &Document, schema: &StreamSchema, bytes: &mut Vec
             attribute(&mut text, "next", rollback.next);
             text.push_str("/>");
         }
-        Document::Alive => text.push_str("<alive/>"),
+        Document::Alive(after) => {
+            text.push_str("<alive");
+            if let Some(after) = after {
+                attribute(&mut text, "after", after);
+            }
+            text.push_str("/>");
+        }
     }
     text.push('\n');
     bytes.extend_from_slice(text.as_bytes());
@@ -95,6 +104,7 @@ fn write_structure(structure: &Structure, text: &mut String) {
 fn write_element(
     elements: &Elements,
     element: &StreamElement,
+    last: Option<u64>,
     schema: &StreamSchema,
     text: &mut String,
 ) {
@@ -113,6 +123,9 @@ fn write_element(
     }
     attribute(text, "schema", elements.schema.id);
     attribute(text, "version", elements.schema.version);
+    if let Some(last) = last {
+        attribute(text, "last", last);
+    }
     text.push('>');
     for (field, value) in schema.fields.iter().zip(&element.values) {
         write_field(field, value, text);
@@ -303,7 +316,7 @@ fn document(root: &Element) -> Result<Document, SerializationError> {
             next: position(root, "next")?.ok_or_else(|| malformed("no attribute next"))?,
         })
     } else if root.name == name("alive") {
-        Document::Alive
+        Document::Alive(position(root, "after")?)
     } else {
         let found: String = root.name.local.chars().take(64).collect();
         return Err(malformed(format!("{found:?} is no document of a link")));
@@ -317,6 +330,10 @@ fn read_head(element: &Element) -> Result<Elements, SerializationError> {
         schema: SchemaRef {
             id: id.ok_or_else(|| malformed("a schema that is no id"))?,
             version: number(element, "version")?,
+        },
+        last: match element.attribute(&Name::local("last")) {
+            Some(_) => Some(number(element, "last")?),
+            None => None,
         },
         ..Elements::default()
     })

@@ -245,9 +245,7 @@ impl<C: FrameConnection> Origin<C> {
                 Err(rollback) => (rollback.next, Some(rollback.kept)),
             },
         };
-        let epochs = stream.epochs();
-        let current = epochs.iter().rev().find(|(_, first)| *first <= next);
-        let epoch = current.map_or(stream.epoch(), |(epoch, _)| *epoch);
+        let epoch = log.position_of(next).epoch.0;
         let version = log.schema_version();
         let grant = Grant {
             epoch,

@@ -295,7 +295,22 @@ impl<C: FrameConnection> Subscriber<C> {
     fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Welcomed { .. } => self.link.connected(),
-            ReceiverEvent::Accepted { channel, grant } => self.schema(channel, &grant.schema),
+            ReceiverEvent::Accepted { channel, grant } => {
+                // What was to be read from its end on begins there, whatever happens next.
+                let begun =
+                    self.channels
+                        .get_mut(&channel)
+                        .map(|inlet| match inlet.begins_at_end() {
+                            true => {
+                                inlet.begin(position(grant.epoch, grant.next.saturating_sub(1)))
+                            }
+                            false => Ok(()),
+                        });
+                if let Some(Err(error)) = begun {
+                    return self.end(error.to_string(), None);
+                }
+                self.schema(channel, &grant.schema);
+            }
             ReceiverEvent::Schema { channel, schema } => self.schema(channel, &schema),
             ReceiverEvent::Refused {
                 channel,
@@ -424,7 +439,9 @@ impl<C: FrameConnection> Subscriber<C> {
         match outcome {
             Ok(()) => {}
             Err(InletError::Busy) => self.busy.push_front(waiting),
-            Err(error @ InletError::UnknownSchema(_)) => self.end(error.to_string(), None),
+            Err(error @ (InletError::UnknownSchema(_) | InletError::Misfit(_))) => {
+                self.end(error.to_string(), None);
+            }
             Err(InletError::Link(error)) => {
                 let hint = LinkError::hint(&error);
                 self.end(error.to_string(), hint);

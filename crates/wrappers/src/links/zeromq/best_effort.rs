@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::{ZeromqConfig, told};
 use crate::links::handle::Links;
-use crate::links::http::{ApplyError, apply};
+use crate::links::http::apply;
 use crate::links::inlet::{self, Inlet, InletError};
 use crate::links::link::Link;
 use crate::links::serialization::{Document, Elements, SchemaId, SchemaRef};
@@ -106,6 +106,7 @@ async fn publish(publisher: Publisher, log: StreamLog) {
                     schema: SchemaRef { id, version },
                     names: Vec::new(),
                     elements: chunk,
+                    last: None,
                 });
                 let mut bytes = Vec::new();
                 // What does not fit (the schema has just changed) is missed, as best effort may be;
@@ -243,14 +244,13 @@ impl Receiving {
         let Some(inlet) = self.inlets.get_mut(&name) else {
             return Ok(());
         };
-        match apply(inlet, Document::Elements(elements), true).await {
+        match apply(inlet, Document::Elements(elements)).await {
             Ok(()) => Ok(()),
-            Err(ApplyError::Unfit(error)) => Err(error.to_string()),
-            Err(ApplyError::Inlet(InletError::Link(error))) => {
+            Err(InletError::Link(error)) => {
                 inlet.refused(&error.to_string());
                 Err(error.to_string())
             }
-            Err(ApplyError::Inlet(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 

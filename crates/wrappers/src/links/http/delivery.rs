@@ -1,0 +1,317 @@
+//! One subscription by contact point at work: elements one after another, each until it is stored
+//! there or refused; and what was refused, sent again by hand.
+
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use chappe_flow::ReconnectCommand;
+use chappe_identity::Contact;
+use chappe_stream::{Position, StreamSchema};
+use chappe_transport::http::Client;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Method};
+
+use super::SENT_AGAIN;
+use super::outflow::Outflow;
+use crate::links::dead_letters::{DeadLetters, Letter, Reason, Refused, fit, record_of};
+use crate::links::dial::Again;
+use crate::links::handle::{Links, Shared};
+use crate::links::peers::Place;
+use crate::links::serialization::{
+    Document, Elements, SchemaId, SchemaRef, SerializationError, Structure,
+};
+use crate::links::{LinkError, Reader, Serialization};
+
+/// Whose dead letters those of pushing are; no link may have this name.
+pub(crate) const PUSH_LETTERS: &str = "http-push";
+/// Dead letters of pushing that are kept; as of a link.
+pub(crate) const LETTERS_MAX: u64 = 10_000;
+/// Elements of one request at most, where a request takes more than one.
+const ELEMENTS_MAX: usize = 256;
+
+/// One subscription at work.
+pub(super) struct Push {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: String,
+    pub(super) outflow: Outflow,
+    pub(super) serialization: Serialization,
+    pub(super) contact: Contact,
+    pub(super) place: Place,
+}
+
+/// What a contact point did with a request.
+enum Outcome {
+    Stored,
+    /// It will never take this.
+    Refused(Reason, String),
+    /// It does not know the schema.
+    UnknownSchema,
+    /// It does not want anything any more.
+    Gone,
+    /// Perhaps later.
+    Later(String),
+}
+
+impl Push {
+    pub(super) async fn run(mut self) {
+        let most = match self.serialization {
+            Serialization::Xml => 1,
+            _ => ELEMENTS_MAX,
+        };
+        let mut again = Again::new(self.shared.host.random());
+        again.wait(ReconnectCommand::Start).await;
+        while let Ok(outgoing) = self.outflow.next(most).await {
+            self.shared.pushes.expire();
+            let schema = &outgoing.schema;
+            if let Some(structure) = outgoing.structure
+                && let Ok(bytes) = encode(self.serialization, &structure, schema)
+                && !self.deliver(bytes, None, schema, &mut again).await
+            {
+                break;
+            }
+            let (elements, reached) = match &outgoing.document {
+                Document::Elements(elements) => {
+                    let last = elements.elements.last().map(|it| it.position);
+                    (Some(elements), last)
+                }
+                Document::Lost(lost) => {
+                    let sequence = lost.next.saturating_sub(1);
+                    let epoch = lost.epoch;
+                    (None, Some(Position { epoch, sequence }))
+                }
+                _ => (None, None),
+            };
+            match encode(self.serialization, &outgoing.document, schema) {
+                Ok(bytes) => {
+                    if !self.deliver(bytes, elements, schema, &mut again).await {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    let reason = match error {
+                        SerializationError::Limit { .. } => Reason::TooLarge,
+                        _ => Reason::Schema,
+                    };
+                    self.bury(elements, schema, reason, &error.to_string())
+                        .await;
+                }
+            }
+            if let Some(reached) = reached {
+                self.shared.pushes.reached(&self.id, reached);
+            }
+        }
+        self.shared.pushes.remove(&self.id);
+    }
+
+    /// Sends until it is stored or refused; false: the subscription is at its end.
+    async fn deliver(
+        &mut self,
+        bytes: Bytes,
+        elements: Option<&Elements>,
+        schema: &StreamSchema,
+        again: &mut Again,
+    ) -> bool {
+        let count = elements.map_or(0, |elements| elements.elements.len() as u64);
+        let newest = elements.and_then(|it| Some(it.elements.last()?.position.sequence));
+        let mut structure_sent = false;
+        loop {
+            if let Some(newest) = newest {
+                let lag = self.outflow.behind(newest) + count;
+                self.place.peer.behind(lag, count);
+            }
+            let outcome = self.send(bytes.clone()).await;
+            if let Some(newest) = newest {
+                self.place.peer.behind(self.outflow.behind(newest), 0);
+            }
+            match outcome {
+                Outcome::Stored => {
+                    self.place.peer.add(count, count, 0);
+                    again.tell(ReconnectCommand::Worked(1));
+                    again.tell(ReconnectCommand::Connected);
+                    return true;
+                }
+                Outcome::UnknownSchema if !structure_sent => {
+                    structure_sent = true;
+                    let structure = self.outflow.structure();
+                    if let Ok(bytes) = encode(self.serialization, &structure, schema) {
+                        let _ = self.send(bytes).await;
+                    }
+                }
+                Outcome::UnknownSchema => {
+                    self.outflow.forget_structure();
+                    let why = "the schema is not known there";
+                    self.bury(elements, schema, Reason::Schema, why).await;
+                    return true;
+                }
+                Outcome::Refused(reason, why) => {
+                    self.bury(elements, schema, reason, &why).await;
+                    return true;
+                }
+                Outcome::Gone => return false,
+                Outcome::Later(why) => {
+                    tracing::debug!(contact = %self.contact.address, why, "to be sent again");
+                    self.place.peer.again(count);
+                    again.wait(ReconnectCommand::Failed).await;
+                }
+            }
+        }
+    }
+
+    async fn send(&self, bytes: Bytes) -> Outcome {
+        let client = &self.shared.pushes.client;
+        put(
+            client,
+            &self.contact,
+            self.serialization.media_type(),
+            bytes,
+        )
+        .await
+    }
+
+    /// What the contact point refuses is kept among the dead letters of pushing.
+    async fn bury(
+        &self,
+        elements: Option<&Elements>,
+        schema: &StreamSchema,
+        reason: Reason,
+        why: &str,
+    ) {
+        let Some(elements) = elements else { return };
+        let count = elements.elements.len() as u64;
+        self.place.peer.add(count, 0, count);
+        for element in &elements.elements {
+            let letter = Letter {
+                stream: elements.stream.clone(),
+                origin: Some(element.position),
+                reason,
+                // Not the path, in which the secret stands.
+                text: format!("refused by {}: {why}", self.contact.address),
+                received: self.shared.host.now(),
+                source_time: element.source_time,
+                schema: schema.clone(),
+                record: record_of(element),
+            };
+            let contact = self.contact.to_string();
+            let refused = Refused { letter, contact };
+            let put = self.shared.push_letters();
+            let put = put.and_then(|letters| letters.put_refused(refused));
+            let stored = match put {
+                Ok(appended) => appended.await.is_ok(),
+                Err(_) => false,
+            };
+            if !stored {
+                let (peer, detail) = (self.contact.address.to_string(), why.to_owned());
+                let host = &self.shared.host;
+                host.dropped("refused by a contact point", &peer, detail, None);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The dead letters of pushing.
+    pub(crate) fn push_letters(&self) -> Result<Arc<DeadLetters>, LinkError> {
+        let mut letters = self
+            .push_letters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = &*letters {
+            return Ok(open.clone());
+        }
+        let open = DeadLetters::named(&self.store, PUSH_LETTERS, LETTERS_MAX)?;
+        Ok(letters.insert(Arc::new(open)).clone())
+    }
+}
+
+impl Links {
+    /// Sends a dead letter of pushing once more, to the subscription that its contact point has now.
+    pub(crate) async fn push_again(&self, number: u64) -> Result<(), LinkError> {
+        let shared = self.shared();
+        let letters = shared.push_letters()?;
+        let Refused { letter, contact } = letters.refused(number)?;
+        let still = |why: String| LinkError::StillDead { number, why };
+        let was = Contact::parse(&contact, 0).map_err(|error| still(error.to_string()))?;
+        shared.pushes.expire();
+        let live = shared.pushes.contact(&letter.stream, &was);
+        let (contact, serialization) = live.ok_or_else(|| {
+            let (stream, address) = (&letter.stream, was.address);
+            still(format!("nobody at {address} is subscribed to {stream:?}"))
+        })?;
+        let reader = Reader {
+            address: Some(contact.address),
+            key: None,
+        };
+        let log = shared.host.stream(&letter.stream, &reader);
+        let log = log.ok_or_else(|| still(format!("there is no stream {:?}", letter.stream)))?;
+        let schema = log.schema();
+        let mut element = letter.element().map_err(still)?;
+        let values = std::mem::take(&mut element.values);
+        element.values = fit(&letter.schema, values, &schema).map_err(still)?;
+        element.position = letter.origin.unwrap_or_default();
+        let version = log.schema_version();
+        let id = SchemaId::of(&schema);
+        let document = Document::Elements(Elements {
+            stream: letter.stream.clone(),
+            schema: SchemaRef { id, version },
+            elements: vec![element],
+            ..Elements::default()
+        });
+        let structure = Document::Structure(Structure {
+            stream: letter.stream,
+            version,
+            schema: schema.clone(),
+        });
+        let encoded = |document| {
+            let bytes = encode(serialization, document, &schema);
+            bytes.map_err(|error| still(error.to_string()))
+        };
+        let client = &shared.pushes.client;
+        let media_type = serialization.media_type();
+        // Known already, most likely; but nobody knows that here.
+        put(client, &contact, media_type, encoded(&structure)?).await;
+        let media_type = format!("{media_type}{SENT_AGAIN}");
+        match put(client, &contact, &media_type, encoded(&document)?).await {
+            Outcome::Stored => letters.sent_again(number).await,
+            Outcome::Refused(_, why) | Outcome::Later(why) => {
+                Err(still(format!("{} says: {why}", contact.address)))
+            }
+            Outcome::UnknownSchema => Err(still(format!(
+                "{} does not know the schema",
+                contact.address
+            ))),
+            Outcome::Gone => Err(still(format!("{} wants nothing any more", contact.address))),
+        }
+    }
+}
+
+fn encode(
+    serialization: Serialization,
+    document: &Document,
+    schema: &StreamSchema,
+) -> Result<Bytes, SerializationError> {
+    let mut bytes = Vec::new();
+    serialization.encode(document, schema, &mut bytes)?;
+    Ok(bytes.into())
+}
+
+async fn put(client: &Client, contact: &Contact, media_type: &str, bytes: Bytes) -> Outcome {
+    let mut headers = HeaderMap::new();
+    if let Ok(media_type) = HeaderValue::from_str(media_type) {
+        headers.insert(CONTENT_TYPE, media_type);
+    }
+    let answer = client.request(contact, Method::PUT, headers, bytes).await;
+    let status = match answer {
+        Err(error) => return Outcome::Later(error.to_string()),
+        Ok(answer) => answer.status,
+    };
+    let text = format!("status {status}");
+    match status.as_u16() {
+        200..=299 => Outcome::Stored,
+        404 | 410 => Outcome::Gone,
+        409 => Outcome::UnknownSchema,
+        401 | 403 | 408 | 425 | 429 => Outcome::Later(text),
+        413 => Outcome::Refused(Reason::TooLarge, text),
+        400..=499 => Outcome::Refused(Reason::Schema, text),
+        _ => Outcome::Later(text),
+    }
+}

@@ -1,0 +1,95 @@
+//! Subscriptions by contact point outlive restarts of the origin: the host keeps them, with how far
+//! each was read.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use chappe_stream::Position;
+use serde::{Deserialize, Serialize};
+use tokio::task::AbortHandle;
+
+use crate::links::handle::{Links, Shared};
+use crate::links::{HttpRefusal, LinkStart, Reader, Serialization};
+
+use super::SubscriptionRequest;
+
+/// How long a change waits for others before it is kept; what was sent within it may come again after
+/// a crash of the origin.
+const KEEP_PAUSE: Duration = Duration::from_secs(2);
+
+/// A subscription as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSubscription {
+    /// Its id.
+    pub id: String,
+    /// The stream.
+    pub stream: String,
+    /// Where its elements go.
+    pub contact_point: String,
+    /// Who asked for it.
+    pub reader: SocketAddr,
+    /// Everything up to here is there.
+    pub after: Position,
+    /// How elements are written.
+    pub serialization: Serialization,
+}
+
+impl Links {
+    /// Makes the subscriptions that were there before the restart; each has its whole lease again.
+    /// Those that cannot be made are dropped, and the host is told. Call it within a runtime.
+    pub fn http_restore(&self, kept: Vec<KeptSubscription>) {
+        for subscription in kept {
+            let peer = subscription.contact_point.clone();
+            if let Err(refusal) = self.restore(subscription) {
+                let (text, hint) = (refusal.text, refusal.hint);
+                let host = &self.shared().host;
+                host.dropped("subscription not restored", &peer, text, hint);
+            }
+        }
+    }
+
+    fn restore(&self, kept: KeptSubscription) -> Result<(), HttpRefusal> {
+        let reader = Reader {
+            address: Some(kept.reader),
+            key: None,
+        };
+        let request = SubscriptionRequest {
+            stream: kept.stream,
+            contact_point: kept.contact_point,
+            after: Some(kept.after.to_string()),
+            start: LinkStart::First,
+            serialization: kept.serialization,
+        };
+        let wanted = self.wanted(&request, &reader)?;
+        self.begin(wanted, &request, kept.reader, kept.id);
+        Ok(())
+    }
+}
+
+/// Hands changes to the host until the links are gone.
+pub(super) fn keeper(shared: &Arc<Shared>) -> AbortHandle {
+    let (news, shared) = (shared.pushes.news(), Arc::downgrade(shared));
+    let task = tokio::spawn(async move {
+        loop {
+            news.notified().await;
+            tokio::time::sleep(KEEP_PAUSE).await;
+            let keeping = shared.clone();
+            // It writes a file.
+            let kept = tokio::task::spawn_blocking(move || keep(&keeping)).await;
+            if !kept.unwrap_or(true) {
+                return;
+            }
+        }
+    });
+    task.abort_handle()
+}
+
+/// Whether there is still somebody to keep them.
+fn keep(shared: &Weak<Shared>) -> bool {
+    let Some(shared) = shared.upgrade() else {
+        return false;
+    };
+    shared.host.keep_subscriptions(&shared.pushes.kept());
+    true
+}
