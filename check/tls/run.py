@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 CONFIGURATION = """
 [http]
@@ -37,6 +38,32 @@ def main(chappe: str, work: pathlib.Path) -> None:
     try:
         ready = json.loads(node.stdout.readline())
         check(chappe, ready, configuration, work / "chappe-data" / "http.pem")
+    finally:
+        node.terminate()
+        node.wait(20)
+    ending(chappe, work)
+
+
+def ending(chappe: str, work: pathlib.Path) -> None:
+    """A certificate that ends in five days is told of."""
+    made = run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+               "-days", "5", "-subj", "/CN=ending", "-addext", "subjectAltName=IP:127.0.0.1",
+               "-keyout", str(work / "key.pem"), "-out", str(work / "certificate.pem"))
+    expect(made.returncode == 0, "openssl makes a certificate for five days")
+    (work / "key.pem").chmod(0o600)
+    configuration = work / "ending.toml"
+    configuration.write_text(CONFIGURATION.replace(
+        "self_signed = true", f'certificate = "{work}/certificate.pem"\nkey = "{work}/key.pem"'))
+    node = subprocess.Popen([chappe, "serve", str(configuration), "--json"], stdout=subprocess.PIPE, text=True)
+    try:
+        url = json.loads(node.stdout.readline())["address"]
+        trust = ("--cacert", str(work / "certificate.pem"))
+        notices = run("curl", "-sS", *trust, url + "/api/v1/notices").stdout
+        expect("ends within 7 days" in notices, "a notice tells that it ends within 7 days")
+        metrics = run("curl", "-sS", *trust, url + "/metrics").stdout
+        line = next(line for line in metrics.splitlines() if line.startswith("chappe_certificate_end_seconds"))
+        days = (float(line.split()[-1]) - time.time()) / 86_400
+        expect(4.9 < days < 5.1, f"and the metric when: in {days:.2f} days")
     finally:
         node.terminate()
         node.wait(20)

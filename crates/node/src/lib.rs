@@ -17,6 +17,7 @@
 )]
 
 mod catalogue;
+mod certificate;
 mod clock;
 pub mod config;
 #[path = "../console/mod.rs"]

@@ -214,6 +214,8 @@ pub(crate) struct Metrics {
     pub(crate) resident: Gauge,
     /// Start of the process, seconds since 1970.
     pub(crate) start_time: Gauge<f64, AtomicU64>,
+    /// When the certificate of HTTP ends; 0: never, or there is none.
+    pub(crate) certificate_ends: Gauge,
 }
 
 impl Default for Metrics {
@@ -244,6 +246,7 @@ impl Default for Metrics {
             disk_free: Gauge::default(),
             resident: Gauge::default(),
             start_time: Gauge::default(),
+            certificate_ends: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -352,6 +355,12 @@ impl Metrics {
             "Start of the process since 1970",
             Unit::Seconds,
             self.start_time.clone(),
+        );
+        r.register_with_unit(
+            "certificate_end",
+            "End of the certificate of HTTP since 1970; 0: never",
+            Unit::Seconds,
+            self.certificate_ends.clone(),
         );
     }
 

@@ -126,6 +126,7 @@ impl Node {
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::scrub::watch(app.clone()));
+        tasks.spawn(crate::certificate::watch(app.clone()));
         Ok(Self {
             app,
             token: new_token.map(|token| token.reveal()),

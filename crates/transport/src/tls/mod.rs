@@ -14,6 +14,7 @@ mod error;
 mod fingerprint;
 mod server;
 mod stream;
+mod validity;
 
 pub use client::Client;
 pub use error::{Error, FileError};

@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider};
+use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider, validity};
 use crate::key_file;
 
 /// Bytes of a file of certificates that are read; reason: a chain has below 20 kB.
@@ -31,6 +31,7 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; cha
 pub struct Server {
     acceptor: TlsAcceptor,
     fingerprint: Fingerprint,
+    ends: Option<i64>,
 }
 
 impl Server {
@@ -87,6 +88,8 @@ impl Server {
         };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
         let chain = chain.map_err(|error| wrong(certificate, error.to_string()))?;
+        // A chain holds until its first certificate ends.
+        let ends = chain.iter().filter_map(|it| validity::end_of(it)).min();
         let first = chain.first();
         let fingerprint = first
             .map(Fingerprint::of)
@@ -111,6 +114,7 @@ impl Server {
         Ok(Self {
             acceptor: Arc::new(config).into(),
             fingerprint,
+            ends,
         })
     }
 
@@ -118,6 +122,12 @@ impl Server {
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// When its certificate ends, or the first of its chain: seconds since 1970. None: it does not end.
+    #[must_use]
+    pub fn ends_s(&self) -> Option<i64> {
+        self.ends
     }
 
     /// Makes the handshake on a connection that was accepted, within `deadline`. Who speaks plain
