@@ -8,35 +8,15 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use chappe_node::Node;
-use chappe_node::config::Config;
 use chappe_stream::{
     Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
-use chappe_wrappers::links::{LinkConfig, LinkState};
+use chappe_wrappers::links::LinkState;
+use common::linked::{block, fix, link, origin_config, stored, until};
 use common::{config, get, send};
 use serde_json::{Value as Json, json};
-
-/// How long something may take that has to happen; generous, since tests share a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
-
-fn block<T>(future: impl Future<Output = T>) -> T {
-    chappe_node::runtime().unwrap().block_on(future)
-}
-
-/// Waits until something is so.
-async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
-    let all = async {
-        while !is_so().await {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    let done = tokio::time::timeout(PATIENCE, all).await;
-    assert!(done.is_ok(), "{what}: not within {PATIENCE:?}");
-}
 
 fn schema() -> StreamSchema {
     StreamSchema {
@@ -82,54 +62,14 @@ async fn values(node: &Node, stream: &str) -> Vec<f64> {
         .collect()
 }
 
+/// Waits until a stream holds these values, and nothing else.
+async fn has(node: &Node, stream: &str, wanted: &[f64]) {
+    stored(node, stream, |elements| elements.len() >= wanted.len()).await;
+    assert_eq!(values(node, stream).await, wanted);
+}
+
 fn wanted(numbers: std::ops::Range<u32>) -> Vec<f64> {
     numbers.map(f64::from).collect()
-}
-
-/// The origin listens at the same addresses after a restart.
-fn origin_config(directory: &Path) -> Config {
-    let mut config = config(directory);
-    config.name = "origin".into();
-    config.exchange.listen = "127.0.0.1:0".into();
-    config.exchange.publish = "127.0.0.1:0".into();
-    config.exchange.directory = "127.0.0.1:0".into();
-    config
-}
-
-/// Fixes the addresses that a node took, for its next start.
-fn fix(config: &mut Config, node: &Node) {
-    config.http.listen = node.address();
-    let address = |what: &str| {
-        let listening = node.listening();
-        let (_, address) = listening
-            .into_iter()
-            .find(|(name, _)| *name == what)
-            .unwrap();
-        address.strip_prefix("tcp://").unwrap().to_owned()
-    };
-    config.exchange.listen = address("sessions");
-    config.exchange.publish = address("publish");
-    config.exchange.directory = address("directory");
-}
-
-fn link(kind: &str, origin: &Node) -> LinkConfig {
-    let listening = |what: &str| {
-        let found = origin
-            .listening()
-            .into_iter()
-            .find(|(name, _)| *name == what);
-        found.unwrap().1
-    };
-    let mut link = json!({ "name": "origin", "kind": kind, "streams": ["ward.*"] });
-    link["address"] = match kind {
-        "zeromq" => json!(listening("sessions")),
-        "zeromq_best_effort" => json!(listening("publish")),
-        _ => json!(origin.url()),
-    };
-    if kind == "zeromq_best_effort" {
-        link["directory"] = json!(listening("directory"));
-    }
-    serde_json::from_value(link).unwrap()
 }
 
 async fn state(node: &Node, name: &str) -> Json {
@@ -156,10 +96,7 @@ fn each_element_once(kind: &'static str) {
         let subscriber = Node::start(at_subscriber.clone()).await.unwrap();
         // The contact point is the same after the restart.
         at_subscriber.http.listen = subscriber.address();
-        until("what was there before", || async {
-            values(&subscriber, "ward.bed1").await == wanted(0..300)
-        })
-        .await;
+        has(&subscriber, "ward.bed1", &wanted(0..300)).await;
         produce(&origin, "ward.bed1", 300..400).await;
         produce(&origin, "ward.bed2", 0..50).await;
         until("what came live, and a new stream", || async {
@@ -178,10 +115,7 @@ fn each_element_once(kind: &'static str) {
         subscriber.shutdown().await.unwrap();
         produce(&origin, "ward.bed1", 400..500).await;
         let subscriber = Node::start(at_subscriber).await.unwrap();
-        until("what came while the subscriber was away", || async {
-            values(&subscriber, "ward.bed1").await == wanted(0..500)
-        })
-        .await;
+        has(&subscriber, "ward.bed1", &wanted(0..500)).await;
 
         origin.shutdown().await.unwrap();
         until("a link that is told to be down", || async {
@@ -191,10 +125,7 @@ fn each_element_once(kind: &'static str) {
         .await;
         let origin = Node::start(at_origin).await.unwrap();
         produce(&origin, "ward.bed1", 500..600).await;
-        until("what came after the origin's restart", || async {
-            values(&subscriber, "ward.bed1").await == wanted(0..600)
-        })
-        .await;
+        has(&subscriber, "ward.bed1", &wanted(0..600)).await;
         let link = state(&subscriber, "origin").await;
         assert_eq!(link["lost"], json!({}), "{link}");
         assert!(link["reconnects"].as_u64().unwrap() > 0, "{link}");
@@ -234,7 +165,7 @@ fn best_effort_brings_what_comes_and_counts_what_it_misses() {
         while values(&subscriber, "ward.bed1").await.is_empty() {
             produce(&origin, "ward.bed1", next..next + 1).await;
             next += 1;
-            tokio::time::sleep(LOOK).await;
+            tokio::task::yield_now().await;
             assert!(next < 5_000, "nothing arrives");
         }
         produce(&origin, "ward.bed1", next..next + 100).await;
@@ -326,10 +257,7 @@ fn a_sensor_binds_to_what_a_link_brings_and_a_link_is_removed_while_it_runs() {
         assert_eq!(added.status, 201, "{added:?}");
         produce(&origin, "ward.bed1", next + 1..next + 2).await;
         let all = values(&origin, "ward.bed1").await;
-        until("all elements, once", || async {
-            values(&subscriber, "far.ward.bed1").await == all
-        })
-        .await;
+        has(&subscriber, "far.ward.bed1", &all).await;
         subscriber.shutdown().await.unwrap();
         origin.shutdown().await.unwrap();
     });
@@ -366,10 +294,7 @@ fn only_named_keys_read_with_curve() {
             Node::start(config)
         };
         let subscriber = run(here.path()).await.unwrap();
-        until("what the named key reads", || async {
-            values(&subscriber, "ward.bed1").await == wanted(0..20)
-        })
-        .await;
+        has(&subscriber, "ward.bed1", &wanted(0..20)).await;
         let other = run(stranger.path()).await.unwrap();
         until("an error", || async {
             state(&other, "origin").await["last_error"].is_string()
@@ -407,10 +332,7 @@ fn a_pull_over_tls_trusts_one_fingerprint_and_needs_the_token() {
             Node::start(config)
         };
         let subscriber = run("right", &fingerprint, &token).await.unwrap();
-        until("what is read", || async {
-            values(&subscriber, "ward.bed1").await == wanted(0..20)
-        })
-        .await;
+        has(&subscriber, "ward.bed1", &wanted(0..20)).await;
         let strange = "ab".repeat(32);
         for (name, fingerprint, token, says) in [
             (

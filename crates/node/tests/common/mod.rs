@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod linked;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;

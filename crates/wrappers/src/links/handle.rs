@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// What is new in the streams that others read.
     pub(crate) feeds: Feeds,
     /// Subscriptions by contact point that others have here.
-    pub(crate) pushes: Pushes,
+    pub(crate) pushes: Arc<Pushes>,
     /// What contact points refused; opened when first asked for.
     pub(crate) push_letters: Mutex<Option<Arc<DeadLetters>>>,
     /// What ZeroMQ needs.
@@ -62,7 +62,7 @@ impl Links {
             config,
             feeds: Feeds::default(),
             peers: Arc::default(),
-            pushes: Pushes::default(),
+            pushes: Arc::default(),
             push_letters: Mutex::default(),
             zeromq,
             running: Mutex::default(),
@@ -212,9 +212,7 @@ impl Links {
 
     /// Ends all links, and whatever is served to others.
     pub fn close(&self) {
-        if let Some(kept) = self.0.pushes.close() {
-            self.0.host.keep_subscriptions(&kept);
-        }
+        self.0.pushes.close(&*self.0.host);
         for (_, removed) in std::mem::take(&mut *self.running()) {
             removed.link.end(LinkState::Ended);
             removed.task.abort();

@@ -4,6 +4,7 @@
 
 mod best_effort;
 mod host;
+mod hostile;
 mod http;
 mod server;
 mod session;

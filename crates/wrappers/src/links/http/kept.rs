@@ -2,7 +2,7 @@
 //! each was read.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use chappe_stream::Position;
@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use tokio::task::AbortHandle;
 
 use crate::links::handle::{Links, Shared};
-use crate::links::{HttpRefusal, LinkStart, Reader, Serialization};
+use crate::links::{HttpRefusal, LinkHost, LinkStart, Reader, Serialization};
 
 use super::SubscriptionRequest;
+use super::push::Pushes;
 
 /// How long a change waits for others before it is kept; what was sent within it may come again after
 /// a crash of the origin.
@@ -67,17 +68,17 @@ impl Links {
     }
 }
 
-/// Hands changes to the host until the links are gone.
+/// Hands changes to the host until the links end. It holds nothing but what is to be kept.
 pub(super) fn keeper(shared: &Arc<Shared>) -> AbortHandle {
-    let (news, shared) = (shared.pushes.news(), Arc::downgrade(shared));
+    let (pushes, host) = (shared.pushes.clone(), shared.host.clone());
     let task = tokio::spawn(async move {
         loop {
-            news.notified().await;
+            pushes.news.notified().await;
             tokio::time::sleep(KEEP_PAUSE).await;
-            let keeping = shared.clone();
+            let (pushes, host) = (pushes.clone(), host.clone());
             // It writes a file.
-            let kept = tokio::task::spawn_blocking(move || keep(&keeping)).await;
-            if !kept.unwrap_or(true) {
+            let kept = tokio::task::spawn_blocking(move || pushes.keep(&*host, false));
+            if kept.await.is_err() {
                 return;
             }
         }
@@ -85,11 +86,13 @@ pub(super) fn keeper(shared: &Arc<Shared>) -> AbortHandle {
     task.abort_handle()
 }
 
-/// Whether there is still somebody to keep them.
-fn keep(shared: &Weak<Shared>) -> bool {
-    let Some(shared) = shared.upgrade() else {
-        return false;
-    };
-    shared.host.keep_subscriptions(&shared.pushes.kept());
-    true
+impl Pushes {
+    /// Hands what is to be kept to the host; nothing more after the last time.
+    pub(super) fn keep(&self, host: &dyn LinkHost, last: bool) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*ended {
+            *ended = last;
+            host.keep_subscriptions(&self.kept());
+        }
+    }
 }

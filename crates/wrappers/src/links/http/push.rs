@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chappe_identity::Contact;
 use chappe_stream::{Position, StreamLog};
@@ -19,15 +19,17 @@ use super::outflow::Outflow;
 use super::{Confirmation, SubscriptionAnswer, SubscriptionRequest};
 use crate::links::handle::Links;
 use crate::links::peers::Place;
-use crate::links::{HttpRefusal, LinkKind, Reader, Serialization};
+use crate::links::{HttpRefusal, LinkHost, LinkKind, Reader, Serialization};
 
 /// The subscriptions that others have here.
 pub(crate) struct Pushes {
     pub(super) client: Client,
     subscriptions: Mutex<BTreeMap<String, Subscription>>,
     /// Something is to be kept.
-    news: Arc<Notify>,
+    pub(super) news: Notify,
     keeper: OnceLock<AbortHandle>,
+    /// Whether it was kept for the last time; locked while it is.
+    pub(super) ended: Mutex<bool>,
 }
 
 struct Subscription {
@@ -53,8 +55,9 @@ impl Default for Pushes {
                 ..ClientLimits::default()
             }),
             subscriptions: Mutex::default(),
-            news: Arc::default(),
+            news: Notify::new(),
             keeper: OnceLock::new(),
+            ended: Mutex::default(),
         }
     }
 }
@@ -82,15 +85,16 @@ impl Pushes {
         }
     }
 
-    /// Ends all; what there is to keep is given back.
-    pub(crate) fn close(&self) -> Option<Vec<KeptSubscription>> {
-        let keeper = self.keeper.get()?;
+    /// Ends all, and keeps what there is to keep.
+    pub(crate) fn close(&self, host: &dyn LinkHost) {
+        let Some(keeper) = self.keeper.get() else {
+            return;
+        };
         keeper.abort();
-        let kept = self.kept();
+        self.keep(host, true);
         for (_, subscription) in std::mem::take(&mut *self.lock()) {
             subscription.task.abort();
         }
-        Some(kept)
     }
 
     /// One is over.
@@ -106,11 +110,6 @@ impl Pushes {
             subscription.kept.after = position;
             self.news.notify_one();
         }
-    }
-
-    /// Rings when something is to be kept.
-    pub(super) fn news(&self) -> Arc<Notify> {
-        self.news.clone()
     }
 
     /// What is to be kept.

@@ -1,0 +1,101 @@
+//! Two nodes that are linked, and waiting for what has to happen.
+
+use std::path::Path;
+use std::time::Duration;
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use chappe_stream::StreamElement;
+use chappe_wrappers::links::LinkConfig;
+use serde_json::json;
+
+use super::config;
+
+/// How long something may take that has to happen; generous, since tests share a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
+    chappe_node::runtime().unwrap().block_on(future)
+}
+
+/// Asks until something is so.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let all = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, all).await;
+    assert!(done.is_ok(), "{what}: not within {PATIENCE:?}");
+}
+
+/// Waits until a stream holds what it is to hold; what it holds.
+pub(crate) async fn stored(
+    node: &Node,
+    stream: &str,
+    mut is_so: impl FnMut(&[StreamElement]) -> bool,
+) -> Vec<StreamElement> {
+    until(stream, || async { node.stream(stream).is_some() }).await;
+    let log = node.stream(stream).expect("there");
+    let mut follower = log.follow(log.log().last() + 1);
+    let all = async {
+        loop {
+            let elements = log.newest(1_000_000).expect("reads");
+            if is_so(&elements) {
+                return elements;
+            }
+            follower.next().await.expect("reads");
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, all).await;
+    done.unwrap_or_else(|_| {
+        let held = log.newest(1_000_000).expect("reads").len();
+        panic!("{stream} has {held} elements after {PATIENCE:?}")
+    })
+}
+
+/// The origin listens at the same addresses after a restart.
+pub(crate) fn origin_config(directory: &Path) -> Config {
+    let mut config = config(directory);
+    config.name = "origin".into();
+    config.exchange.listen = "127.0.0.1:0".into();
+    config.exchange.publish = "127.0.0.1:0".into();
+    config.exchange.directory = "127.0.0.1:0".into();
+    config
+}
+
+/// Fixes the addresses that a node took, for its next start.
+pub(crate) fn fix(config: &mut Config, node: &Node) {
+    config.http.listen = node.address();
+    let address = |what: &str| {
+        let listening = node.listening();
+        let (_, address) = listening
+            .into_iter()
+            .find(|(name, _)| *name == what)
+            .unwrap();
+        address.strip_prefix("tcp://").unwrap().to_owned()
+    };
+    config.exchange.listen = address("sessions");
+    config.exchange.publish = address("publish");
+    config.exchange.directory = address("directory");
+}
+
+pub(crate) fn link(kind: &str, origin: &Node) -> LinkConfig {
+    let listening = |what: &str| {
+        let found = origin
+            .listening()
+            .into_iter()
+            .find(|(name, _)| *name == what);
+        found.unwrap().1
+    };
+    let mut link = json!({ "name": "origin", "kind": kind, "streams": ["ward.*"] });
+    link["address"] = match kind {
+        "zeromq" => json!(listening("sessions")),
+        "zeromq_best_effort" => json!(listening("publish")),
+        _ => json!(origin.url()),
+    };
+    if kind == "zeromq_best_effort" {
+        link["directory"] = json!(listening("directory"));
+    }
+    serde_json::from_value(link).unwrap()
+}
