@@ -12,8 +12,8 @@ use std::time::Duration;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
     Body, Command, Config, Contact, Coverage, DATAGRAM_BYTES_MAX, Event, EventId, Happened,
-    Membership, Message, Piece, Plan, Pull, Response, SOURCE, Source, Spread, Suspects, Transmit,
-    Tree, TrustedNetwork, Window,
+    Membership, Message, Piece, Plan, Pull, Response, SOURCE, Spread, Suspects, Transmit, Tree,
+    TrustedNetwork, Window,
 };
 
 /// Steps of one program.
@@ -161,14 +161,10 @@ pub fn check(data: &[u8]) {
     };
     source.input(now, Input::Command(publisher));
     for topic in [0, 2] {
-        let at = Source {
-            contact: contact(1_000),
-            verify: [0; 32],
-        };
         let window = Window::default();
         let subscribe = Command::Subscribe {
             topic,
-            source: at,
+            source: contact(1_000),
             window,
         };
         sink.input(now, Input::Command(subscribe));

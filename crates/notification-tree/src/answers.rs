@@ -13,14 +13,14 @@ use crate::tree::Tree;
 impl<G: Guard> Tree<G> {
     /// This node's own receipt, once the event is verified.
     fn own_piece(&mut self, id: JobId) -> Option<Piece> {
-        let source = self.topics[id.topic as usize].source.contact.key;
+        let source = self.topics[id.topic as usize].source.key;
         let record = self.record(id)?;
         let (number, event) = (record.number?, record.event.id());
         Some(Piece {
             first: number,
             end: number + 1,
             failed: Vec::new(),
-            receipts: self.guard.receipt(&source, event, number),
+            receipts: self.guard.receipt(&source, event, number)?,
         })
     }
 
@@ -315,7 +315,10 @@ impl<G: Guard> Tree<G> {
             let Some(contact) = membership.sink(sink) else {
                 return false;
             };
-            expected ^= self.guard.receipt(&contact.key, event, sink);
+            let Some(receipt) = self.guard.receipt(&contact.key, event, sink) else {
+                return false;
+            };
+            expected ^= receipt;
         }
         let fits = expected == piece.receipts;
         if !fits {

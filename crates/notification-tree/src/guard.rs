@@ -1,19 +1,17 @@
 //! Who may say what: signatures of events, authentication of hops, receipts of sinks.
 //!
 //! - A **signature** (Ed25519) is the source's and goes with the event to its end.
-//! - A **hop tag** (HMAC-SHA256, first 16 bytes) is of sender and receiver, by a key that both compute
-//!   from their X25519 keys without exchanging anything.
+//! - A **hop tag** (HMAC-SHA256, first 16 bytes) is of sender and receiver, by a secret that both compute
+//!   from their keys (`identity::Key::agree`) without exchanging anything.
 //! - A **receipt** is the same between sink and source, over the event: only a sink that verified and
 //!   delivered the event makes it. Receipts are added up by exclusive or on their way (an aggregate
 //!   authentication code, Katz and Lindell 2008), so that a source verifies what a forwarder claims
 //!   about thousands of sinks with 16 bytes, and nobody can claim for another.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use core::fmt;
 
-use curve25519_dalek::MontgomeryPoint;
-use ring::{digest, hmac, signature};
+use chappe_identity::{Key, PublicKey};
+use ring::hmac;
 
 use crate::event::EventId;
 
@@ -21,7 +19,9 @@ use crate::event::EventId;
 pub const SIGNATURE_BYTES: usize = 64;
 /// Bytes of a hop tag and of a receipt.
 pub const TAG_BYTES: usize = 16;
-/// Peers whose keys are remembered, unless set otherwise: about 400 bytes and 50 µs each.
+/// What the secrets are for.
+const PURPOSE: &str = "chappe notification tree 1";
+/// Peers whose secrets are remembered, unless set otherwise: about 400 bytes and 100 µs each.
 pub const PAIRS_MAX: usize = 131_072;
 
 /// Signs, verifies and authenticates for one node.
@@ -30,12 +30,13 @@ pub trait Guard {
     fn authenticates(&self) -> bool;
     /// This node's signature.
     fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE_BYTES];
-    /// Whether `signature` is of `source`, an Ed25519 key.
+    /// Whether `signature` is of `source`.
     fn verify(&mut self, source: &[u8; 32], bytes: &[u8], signature: &[u8; 64]) -> bool;
-    /// The tag of a hop message between this node and `peer`, an X25519 key.
-    fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> u128;
+    /// The tag of a hop message between this node and `peer`; `None` when `peer` is no key.
+    fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> Option<u128>;
     /// The receipt of sink number `sink` for an event: `peer` is the other of source and sink.
-    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> u128;
+    /// `None` when `peer` is no key.
+    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> Option<u128>;
 }
 
 /// A trusted network: no signatures, no tags, no receipts. Whoever can send a datagram can forge
@@ -53,88 +54,62 @@ impl Guard for TrustedNetwork {
     fn verify(&mut self, _: &[u8; 32], _: &[u8], _: &[u8; 64]) -> bool {
         true
     }
-    fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> u128 {
-        0
+    fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> Option<u128> {
+        Some(0)
     }
-    fn receipt(&mut self, _: &[u8; 32], _: EventId, _: u32) -> u128 {
-        0
+    fn receipt(&mut self, _: &[u8; 32], _: EventId, _: u32) -> Option<u128> {
+        Some(0)
     }
 }
 
-/// How a node signs.
-type Sign = dyn Fn(&[u8]) -> [u8; SIGNATURE_BYTES] + Send + Sync;
-
-/// The keys of one node.
+/// The one key of a node, and the secrets it shares with others.
+#[derive(Debug)]
 pub struct Keys {
-    sign: Box<Sign>,
-    secret: [u8; 32],
-    public: [u8; 32],
+    key: Key,
     pairs: BTreeMap<[u8; 32], hmac::Key>,
     pairs_max: usize,
 }
 
 impl Keys {
-    /// The keys of a node: how it signs (`identity::Key::sign`) and its secret X25519 key
-    /// (`identity::Key::curve`).
+    /// The keys of a node.
     #[must_use]
-    pub fn new(
-        sign: impl Fn(&[u8]) -> [u8; SIGNATURE_BYTES] + Send + Sync + 'static,
-        secret: [u8; 32],
-    ) -> Self {
+    pub fn new(key: Key) -> Self {
         Self {
-            sign: Box::new(sign),
-            secret,
-            public: MontgomeryPoint::mul_base_clamped(secret).0,
+            key,
             pairs: BTreeMap::new(),
             pairs_max: PAIRS_MAX,
         }
     }
 
-    /// Remembers the keys of at most so many peers.
+    /// Remembers the secrets of at most so many peers.
     #[must_use]
     pub fn with_pairs_max(mut self, pairs_max: usize) -> Self {
         self.pairs_max = pairs_max.max(1);
         self
     }
 
-    /// The public X25519 key, for this node's [`Contact`](crate::Contact).
+    /// The public key, for this node's [`Contact`](crate::Contact).
     #[must_use]
     pub fn public(&self) -> [u8; 32] {
-        self.public
+        *self.key.public().as_bytes()
     }
 
-    fn tag(&mut self, peer: &[u8; 32], purpose: u8, bytes: &[u8]) -> u128 {
+    fn tag(&mut self, peer: &[u8; 32], purpose: u8, bytes: &[u8]) -> Option<u128> {
         if !self.pairs.contains_key(peer) {
+            let secret = self.key.agree(&PublicKey::new(*peer), PURPOSE).ok()?;
             if self.pairs.len() >= self.pairs_max {
                 // Peers come and go with memberships; the smallest key is as good as any to forget.
                 self.pairs.pop_first();
             }
-            let shared = MontgomeryPoint(*peer).mul_clamped(self.secret).0;
-            let mut context = digest::Context::new(&digest::SHA256);
-            context.update(b"chappe notification pair 1");
-            context.update(&shared);
-            let (first, second) = (self.public.min(*peer), self.public.max(*peer));
-            context.update(&first);
-            context.update(&second);
-            let key = hmac::Key::new(hmac::HMAC_SHA256, context.finish().as_ref());
+            let key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
             self.pairs.insert(*peer, key);
         }
-        let Some(key) = self.pairs.get(peer) else {
-            unreachable!("inserted above when absent");
-        };
-        let mut context = hmac::Context::with_key(key);
+        let mut context = hmac::Context::with_key(self.pairs.get(peer)?);
         context.update(&[purpose]);
         context.update(bytes);
-        let mut tag = [0; TAG_BYTES];
-        tag.copy_from_slice(&context.sign().as_ref()[..TAG_BYTES]);
-        u128::from_be_bytes(tag)
-    }
-}
-
-/// Shows the public key only.
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys(secret withheld)")
+        let tag = context.sign();
+        let (tag, _) = tag.as_ref().split_first_chunk::<TAG_BYTES>()?;
+        Some(u128::from_be_bytes(*tag))
     }
 }
 
@@ -144,20 +119,18 @@ impl Guard for Keys {
     }
 
     fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        (self.sign)(bytes)
+        self.key.sign(bytes)
     }
 
     fn verify(&mut self, source: &[u8; 32], bytes: &[u8], signed: &[u8; 64]) -> bool {
-        signature::UnparsedPublicKey::new(&signature::ED25519, source)
-            .verify(bytes, signed)
-            .is_ok()
+        PublicKey::new(*source).verify(bytes, signed).is_ok()
     }
 
-    fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> u128 {
+    fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> Option<u128> {
         self.tag(peer, 0, bytes)
     }
 
-    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> u128 {
+    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> Option<u128> {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&id.topic.to_be_bytes());
         bytes[8..12].copy_from_slice(&id.boot.to_be_bytes());
@@ -172,7 +145,7 @@ mod tests {
     use super::*;
 
     fn keys(byte: u8) -> Keys {
-        Keys::new(|_| [0; 64], [byte; 32])
+        Keys::new(Key::from_seed([byte; 32]))
     }
 
     #[test]
@@ -197,5 +170,8 @@ mod tests {
             "forgotten and computed again"
         );
         assert_eq!(c.pairs.len(), 1);
+        // Points with which everybody agrees on the same are nobody's key.
+        assert_eq!(c.hop_tag(&[0; 32], b"x"), None);
+        assert_eq!(c.receipt(&[0; 32], id, 1), None);
     }
 }

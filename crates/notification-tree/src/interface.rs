@@ -10,15 +10,6 @@ use crate::event::{Event, EventId};
 use crate::membership::{Contact, Membership};
 use crate::window::Window;
 
-/// Where an event source is, and its keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
-    /// Its address and X25519 key.
-    pub contact: Contact,
-    /// The Ed25519 key that it signs with.
-    pub verify: [u8; 32],
-}
-
 /// What the application may ask.
 #[derive(Debug, Clone)]
 pub enum Command {
@@ -35,7 +26,7 @@ pub enum Command {
         /// The topic.
         topic: u64,
         /// Its source.
-        source: Source,
+        source: Contact,
         /// What was seen before a restart.
         window: Window,
     },

@@ -55,8 +55,7 @@
 //! let membership = Arc::new(Membership::new(7, 1, vec![contact(2)])?);
 //! let publisher = Command::Publisher { membership, boot: 1 };
 //! drain(&mut source, now, Input::Command(publisher), |_| {});
-//! let at = Source { contact: contact(1), verify: [0; 32] };
-//! let subscribe = Command::Subscribe { topic: 7, source: at, window: Window::default() };
+//! let subscribe = Command::Subscribe { topic: 7, source: contact(1), window: Window::default() };
 //! drain(&mut sink, now, Input::Command(subscribe), |_| {});
 //!
 //! let publish = Command::Publish { topic: 7, body: b"21.5".to_vec(), deadline: None };
@@ -110,7 +109,7 @@ pub use coverage::{FAILED_MAX, Piece};
 pub use error::{Error, Malformed};
 pub use event::{Event, EventId};
 pub use guard::{Guard, Keys, PAIRS_MAX, SIGNATURE_BYTES, TAG_BYTES, TrustedNetwork};
-pub use interface::{Command, Counters, Happened, Outcome, Source};
+pub use interface::{Command, Counters, Happened, Outcome};
 pub use membership::{Contact, Membership, SINKS_MAX};
 pub use message::{
     Body, Coverage, DATAGRAM_BYTES_MAX, Message, Pull, Response, SOURCE, SUSPECTS_MAX, Spread,

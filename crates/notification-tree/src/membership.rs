@@ -20,8 +20,8 @@ const PURPOSE: &[u8] = b"chappe notification membership 1";
 pub struct Contact {
     /// Where it takes datagrams.
     pub address: SocketAddr,
-    /// Its public X25519 key, with which hop messages to and from it are authenticated; zeros on a
-    /// trusted network.
+    /// Its public key (Ed25519), by which it signs as a source and its hop messages are
+    /// authenticated; zeros on a trusted network.
     pub key: [u8; 32],
 }
 

@@ -72,7 +72,7 @@ impl<G: Guard> Tree<G> {
             && id.sequence <= topic.window.newest.saturating_add(AHEAD_MAX);
         let trusted = forward_first && known && near && !topic.distrusted.contains(&from);
         if !trusted {
-            let source = topic.source.verify;
+            let source = topic.source.key;
             if !spread.event.verify(&source, &mut self.guard) {
                 self.forged(at, from);
                 return;
@@ -151,7 +151,7 @@ impl<G: Guard> Tree<G> {
 
     /// Looks at the signature of what was sent on.
     pub(crate) fn verify(&mut self, id: JobId) {
-        let source = self.topics[id.topic as usize].source.verify;
+        let source = self.topics[id.topic as usize].source.key;
         let Some(event) = self.record(id).map(|record| Arc::clone(&record.event)) else {
             return;
         };

@@ -19,7 +19,7 @@ use crate::coverage::{Piece, Pieces};
 use crate::error::Error;
 use crate::event::{Event, EventId};
 use crate::guard::Guard;
-use crate::interface::{Happened, Outcome, Source};
+use crate::interface::{Happened, Outcome};
 use crate::job::{Hop, Job, Part, cut, divide};
 use crate::membership::{Membership, contact_bytes};
 use crate::message::{SPREAD_HEAD_BYTES, Suspects};
@@ -125,18 +125,13 @@ impl<G: Guard> Tree<G> {
     ) -> Result<(), Error> {
         let topic = membership.topic();
         let contact = self.contact;
-        // A source asks nobody for its own key.
-        let source = Source {
-            contact,
-            verify: [0; 32],
-        };
         if self
             .topic_index(topic)
             .is_some_and(|at| self.topics[at].own.is_none())
         {
             return Err(Error::Membership("this node is a sink of the topic"));
         }
-        self.subscribe(topic, source, Some((boot, 0)), Window::default())?;
+        self.subscribe(topic, contact, Some((boot, 0)), Window::default())?;
         // The source is no sink: its own address in the list is a sink beside it.
         self.adopt(membership, Some(crate::SOURCE))
     }

@@ -9,9 +9,8 @@ use core::time::Duration;
 use chappe_machine::Instant;
 
 use crate::event::{Event, EventId};
-use crate::interface::Source;
 use crate::job::Job;
-use crate::membership::Membership;
+use crate::membership::{Contact, Membership};
 use crate::message::Response;
 use crate::source::Tally;
 use crate::window::Window;
@@ -47,7 +46,7 @@ pub(crate) struct Version {
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) id: u64,
-    pub(crate) source: Source,
+    pub(crate) source: Contact,
     /// Not a topic of this node any more.
     pub(crate) left: bool,
     /// This node is the source: its boot, and the last sequence number.

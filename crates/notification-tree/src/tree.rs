@@ -15,7 +15,7 @@ use chappe_machine::{Input, Instant, Machine, Output};
 use crate::config::Config;
 use crate::error::{Error, Malformed};
 use crate::guard::Guard;
-use crate::interface::{Command, Counters, Happened, Source};
+use crate::interface::{Command, Counters, Happened};
 use crate::job::Job;
 use crate::membership::{Contact, Membership};
 use crate::message::{Body, DATAGRAM_BYTES_MAX, Message, SOURCE, Tag, Transmit};
@@ -118,7 +118,7 @@ impl<G: Guard> Tree<G> {
         };
         let version = topic.version(message.version());
         let peer = match (message.from, version, &message.body) {
-            (SOURCE, _, _) => topic.source.contact.key,
+            (SOURCE, _, _) => topic.source.key,
             (from, Some(version), _) => match version.membership.sink(from) {
                 Some(sink) => sink.key,
                 None => return self.refuse(),
@@ -134,7 +134,7 @@ impl<G: Guard> Tree<G> {
             (_, None, _) => return self.refuse(),
         };
         match tag {
-            Some(Tag { over, tag }) if self.guard.hop_tag(&peer, over) == tag => Ok(message),
+            Some(Tag { over, tag }) if self.guard.hop_tag(&peer, over) == Some(tag) => Ok(message),
             _ => self.refuse(),
         }
     }
@@ -150,7 +150,11 @@ impl<G: Guard> Tree<G> {
         let authenticated = self.guard.authenticates();
         transmit.message.encode(authenticated, datagram);
         if authenticated {
-            let tag = self.guard.hop_tag(&transmit.key, datagram);
+            // A peer that is no key cannot check it either.
+            let tag = self
+                .guard
+                .hop_tag(&transmit.key, datagram)
+                .unwrap_or_default();
             datagram.extend_from_slice(&tag.to_be_bytes());
         }
         debug_assert!(datagram.len() <= DATAGRAM_BYTES_MAX);
@@ -197,7 +201,7 @@ impl<G: Guard> Tree<G> {
             None => record.number.unwrap_or(SOURCE - 1),
         };
         let contact = match to {
-            SOURCE => Some(topic.source.contact),
+            SOURCE => Some(topic.source),
             _ => record
                 .membership
                 .as_ref()
@@ -257,7 +261,7 @@ impl<G: Guard> Tree<G> {
     pub(crate) fn subscribe(
         &mut self,
         topic: u64,
-        source: Source,
+        source: Contact,
         own: Option<(u32, u64)>,
         window: Window,
     ) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chappe_machine::{Input, Instant, Machine};
 use chappe_notification_tree::{
     Command, Config, Contact, Event, EventId, Happened, Malformed, Membership, Message, Plan,
-    Source, TrustedNetwork, Window,
+    TrustedNetwork, Window,
 };
 use net::{TOPIC, keyed, keys};
 
@@ -122,10 +122,7 @@ fn a_restarted_sink_with_its_window_delivers_nothing_twice() {
         });
     let stored = stored.expect("the window is given before the event");
     let fresh = keyed(3, two_halves(), false);
-    let source = Source {
-        contact: net.contacts[3],
-        verify: keys(4).1,
-    };
+    let source = net.contacts[3];
     net.nodes[0] = fresh.nodes.into_iter().next().expect("a sink");
     net.command(0, Command::Leave { topic: TOPIC });
     net.command(
@@ -172,7 +169,7 @@ fn only_the_source_makes_events() {
             boot: 1,
             sequence,
         };
-        let event = Event::new(&keys(3).0, id, &membership, false, None, body, 1_000);
+        let event = Event::new(&keys(3), id, &membership, false, None, body, 1_000);
         Arc::new(event.expect("fits"))
     };
     let taken = std::rc::Rc::new(std::cell::RefCell::new(None));
@@ -247,15 +244,16 @@ impl Tree {
 
 #[test]
 fn a_membership_is_the_sources_or_none() {
-    let (guard, verify) = keys(1);
-    let (_, other) = keys(2);
+    let guard = keys(1);
+    let verify = guard.public();
+    let other = keys(2).public();
     let contact = |port| Contact {
         address: ([10, 0, 0, 1], port).into(),
         key: [7; 32],
     };
     let membership = Membership::new(TOPIC, 3, (1..200).map(contact).collect()).expect("apart");
     let bytes = membership.encode(&guard);
-    let mut reader = keys(3).0;
+    let mut reader = keys(3);
     assert_eq!(
         Membership::decode(&bytes, &verify, &mut reader),
         Ok(Some(membership))
@@ -279,10 +277,7 @@ fn a_membership_is_the_sources_or_none() {
 fn a_sink_that_does_not_know_the_list_delivers_and_says_so() {
     let mut net = keyed(4, two_halves(), false);
     net.command(1, Command::Leave { topic: TOPIC });
-    let source = Source {
-        contact: net.contacts[4],
-        verify: keys(5).1,
-    };
+    let source = net.contacts[4];
     let window = Window::default();
     net.command(
         1,

@@ -1,6 +1,6 @@
 //! Real datagrams between real sockets of one process, with keys, on links emulated in user space.
 //!
-//! Each node has a UDP socket on loopback and the product's machine with Ed25519, X25519 and HMAC. A
+//! Each node has a UDP socket on loopback and the product's machine with all its keys. A
 //! message is held back for the send cost of a small device (one after the other for each node) and
 //! the latency, then goes through the kernel to the other socket. With a latency of 5 ms and more the
 //! two processors of a machine have time for all nodes.
@@ -16,7 +16,7 @@ use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::schedule::{Cost, completion};
 use chappe_notification_tree::{
     Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Message,
-    Outcome, Plan, Source, Tree, Window,
+    Outcome, Plan, Tree, Window,
 };
 
 use crate::{Bound, Error, Report, Settings};
@@ -96,9 +96,7 @@ impl Network {
             socket
                 .set_nonblocking(true)
                 .map_err(Error::io("a socket that does not block"))?;
-            let own = key(number);
-            let secret = *own.curve().as_bytes();
-            let keys = Keys::new(move |bytes| own.sign(bytes), secret);
+            let keys = Keys::new(key(number));
             let at = contact(&socket, &keys)?;
             places.insert(at.address, number);
             contacts.push(at);
@@ -110,10 +108,7 @@ impl Network {
                 timer: None,
             });
         }
-        let source = Source {
-            contact: contacts[sinks],
-            verify: *key(sinks).public().as_bytes(),
-        };
+        let source = contacts[sinks];
         let list = contacts[..sinks].to_vec();
         let membership = Membership::new(TOPIC, 1, list).map_err(Error::failed("the list"))?;
         let membership = Arc::new(membership);

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chappe_identity::Key;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
-    Command, Config, Contact, Guard, Happened, Keys, Membership, Outcome, Source, Tree, Window,
+    Command, Config, Contact, Guard, Happened, Keys, Membership, Outcome, Tree, Window,
 };
-use ring::signature::{Ed25519KeyPair, KeyPair};
 
 /// The topic of all tests.
 pub const TOPIC: u64 = 0xC0FFEE;
@@ -31,17 +31,9 @@ pub struct Net<G> {
     way: VecDeque<(Instant, usize, usize, Vec<u8>)>,
 }
 
-/// The keys of a node of a test, and its Ed25519 key.
-pub fn keys(number: u8) -> (Keys, [u8; 32]) {
-    let pair = Ed25519KeyPair::from_seed_unchecked(&[number; 32]).expect("a seed");
-    let mut verify = [0; 32];
-    verify.copy_from_slice(pair.public_key().as_ref());
-    let sign = move |bytes: &[u8]| {
-        let mut signature = [0; 64];
-        signature.copy_from_slice(pair.sign(bytes).as_ref());
-        signature
-    };
-    (Keys::new(sign, [number; 32]), verify)
+/// The keys of a node of a test.
+pub fn keys(number: u8) -> Keys {
+    Keys::new(Key::from_seed([number; 32]))
 }
 
 /// `sinks` sinks and a source with real keys; the list travels inside events when `inline`.
@@ -49,7 +41,7 @@ pub fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
     let config = Arc::new(Config { inline, ..config });
     let contact = |number: u8| Contact {
         address: ([127, 0, 0, 1], 5_000 + u16::from(number)).into(),
-        key: keys(number + 1).0.public(),
+        key: keys(number + 1).public(),
     };
     let contacts: Vec<Contact> = (0..=sinks).map(contact).collect();
     let node = |number: u8| {
@@ -57,7 +49,7 @@ pub fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
         Tree::new(
             Arc::clone(&config),
             contact,
-            keys(number + 1).0,
+            keys(number + 1),
             u64::from(number),
         )
     };
@@ -77,10 +69,7 @@ pub fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
     let list = contacts[..usize::from(sinks)].to_vec();
     let membership = Arc::new(Membership::new(TOPIC, 1, list).expect("apart"));
     let source = usize::from(sinks);
-    let at = Source {
-        contact: contacts[source],
-        verify: keys(sinks + 1).1,
-    };
+    let at = contacts[source];
     for sink in 0..source {
         let window = Window::default();
         net.command(

@@ -59,15 +59,15 @@ impl Guard for SimGuard {
         signature[..8] == sum.to_le_bytes()
     }
 
-    fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> u128 {
+    fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> Option<u128> {
         // The world knows who sends: nobody can take another's place.
-        0
+        Some(0)
     }
 
-    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> u128 {
+    fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> Option<u128> {
         let pair = u64::from(self.node) ^ u64::from(node(peer));
         let event = mix(id.topic ^ mix(id.sequence ^ u64::from(id.boot) << 40));
         let low = mix(self.secret ^ mix(pair ^ event) ^ u64::from(sink) << 20);
-        u128::from(low) << 64 | u128::from(mix(low))
+        Some(u128::from(low) << 64 | u128::from(mix(low)))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
     Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message, Outcome,
-    SOURCE, Source, Transmit, Tree, Window,
+    SOURCE, Transmit, Tree, Window,
 };
 
 use super::guard::{SimGuard, key, node};
@@ -367,10 +367,7 @@ impl<'a> World<'a> {
                 let at = sinks + source as u32;
                 commands.push(Command::Subscribe {
                     topic: membership.topic(),
-                    source: Source {
-                        contact: contact(at),
-                        verify: key(at),
-                    },
+                    source: contact(at),
                     window: Window::default(),
                 });
                 commands.push(Command::Membership {
