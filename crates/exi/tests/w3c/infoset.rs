@@ -112,6 +112,22 @@ impl Content {
 }
 
 impl Item {
+    /// As text XML says it: without types.
+    pub(crate) fn untyped(&self) -> Self {
+        let plain = |content: &Content| Content {
+            kind: Kind::Text,
+            ..content.clone()
+        };
+        match self {
+            Self::Text(content) => Self::Text(plain(content)),
+            Self::Attribute { name, value } => Self::Attribute {
+                name: name.clone(),
+                value: plain(value),
+            },
+            item => item.clone(),
+        }
+    }
+
     pub(crate) fn of(event: &Event<'_>) -> Self {
         match event {
             Event::StartElement(name) => Self::Start {

@@ -15,6 +15,7 @@ use chappe_exi::{
 
 use crate::case::{Case, Schemas, trimmed};
 use crate::infoset::{self, Item};
+use crate::own;
 
 /// Where the streams of a case are.
 struct Place {
@@ -61,6 +62,7 @@ pub(crate) fn jobs(cases: &[Case], work: &Path) {
         }
     }
     profile_jobs(work, &mut list);
+    own::jobs(work, &mut list);
     std::fs::write(work.join("jobs"), list).expect("the work directory can be written");
 }
 
@@ -138,7 +140,7 @@ pub(crate) fn profiles(work: &Path) -> (usize, usize, Vec<String>) {
         let text = std::fs::read_to_string(work.join(format!("limited-{number}.txt")));
         let compared = text
             .map_err(|error| error.to_string())
-            .and_then(|text| items(&text))
+            .and_then(|text| items(&text, true))
             .and_then(|wanted| infoset::compare(&wanted, &found, &options));
         match compared {
             Ok(()) => read += 1,
@@ -183,7 +185,7 @@ pub(crate) fn results(cases: &[Case], work: &Path) -> Results {
             let ours = std::fs::read(&place.ours).map_err(|error| error.to_string())?;
             let (found, options) = case.decoded(&mut schemas, &ours)?;
             let text = std::fs::read_to_string(&place.events);
-            let wanted = items(&text.map_err(|error| error.to_string())?)?;
+            let wanted = items(&text.map_err(|error| error.to_string())?, true)?;
             infoset::compare(&wanted, &without_subset(found), &options)
         });
         match read {
@@ -237,8 +239,8 @@ fn without_space(items: Vec<Item>) -> Vec<Item> {
     trimmed.collect()
 }
 
-/// The events that EXIficient wrote.
-fn items(lines: &str) -> Result<Vec<Item>, String> {
+/// The events that EXIficient wrote, perhaps without white space around texts.
+pub(crate) fn items(lines: &str, trim: bool) -> Result<Vec<Item>, String> {
     let mut items = vec![Item::of(&Event::StartDocument)];
     for line in lines.split('\n').filter(|line| !line.is_empty()) {
         let fields: Vec<String> = line.split('\t').map(unescaped).collect();
@@ -273,7 +275,8 @@ fn items(lines: &str) -> Result<Vec<Item>, String> {
             "end" => Event::EndDocument,
             other => return Err(format!("{other:?} is no event")),
         };
-        items.extend(trimmed(event).map(|event| Item::of(&event)));
+        let kept = if trim { trimmed(event) } else { Some(event) };
+        items.extend(kept.map(|event| Item::of(&event)));
     }
     Ok(items)
 }
