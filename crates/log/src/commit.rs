@@ -275,7 +275,7 @@ impl Writer {
             Kind::Definition => {
                 let defined = Defined {
                     epoch: draft.epoch,
-                    body: draft.body.bytes.clone(),
+                    body: draft.body.bytes.to_vec(),
                 };
                 self.definitions.insert(draft.stream, defined);
             }
@@ -379,7 +379,7 @@ impl Writer {
         self.buffer.extend_from_slice(&bytes);
         self.buffer.extend_from_slice(&body.bytes);
         let kept = match draft.kind {
-            Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.clone(),
+            Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.to_vec(),
             Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
         };
         self.laid.push(Laid(header, offset, crc, kept));

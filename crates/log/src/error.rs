@@ -96,6 +96,12 @@ pub enum Error {
         /// The last number given out.
         last: u64,
     },
+    /// Records that an eager follower had seen were refused, and their numbers are given out anew.
+    #[error("records of a full disk were taken back from those that {stream} was derived from")]
+    TakenBack {
+        /// The stream's name.
+        stream: String,
+    },
     /// Records were to be put back whose numbers are not all missing.
     #[error("records {from} to {} of stream {stream} are not all missing", next - 1)]
     NotMissing {

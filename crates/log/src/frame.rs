@@ -20,6 +20,7 @@
 //! number that is kept, u64, that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
 
 use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
+use std::sync::Arc;
 
 /// Bytes of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 72;
@@ -184,7 +185,8 @@ pub(crate) fn reseal(header: &mut [u8], body: &[u8], salt: u64, offset: u32) -> 
 /// A batch laid out as a body.
 #[derive(Debug)]
 pub(crate) struct Body {
-    pub(crate) bytes: Vec<u8>,
+    /// Shared with who reads it before it is written.
+    pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) crc: u32,
     pub(crate) count: u32,
     pub(crate) time_min: i64,
@@ -213,7 +215,7 @@ impl Body {
         }
         let crc = crc32fast::hash(&bytes);
         Body {
-            bytes,
+            bytes: Arc::new(bytes),
             crc,
             count: batch.len() as u32,
             time_min,
@@ -242,7 +244,7 @@ impl Body {
         }
         let crc = crc32fast::hash(&bytes);
         Ok(Body {
-            bytes,
+            bytes: Arc::new(bytes),
             crc,
             count,
             time_min,
@@ -254,7 +256,7 @@ impl Body {
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Body {
         let crc = crc32fast::hash(&bytes);
         Body {
-            bytes,
+            bytes: Arc::new(bytes),
             crc,
             count: 0,
             time_min: 0,

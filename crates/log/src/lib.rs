@@ -51,6 +51,7 @@ mod ack;
 mod backup;
 mod commit;
 mod disk;
+mod eager;
 mod error;
 mod follower;
 mod frame;
@@ -76,6 +77,7 @@ mod store;
 mod stream;
 
 pub use disk::{Disk, File};
+pub use eager::EagerFollower;
 pub use error::{Error, GapReason, Rollback};
 pub use follower::Follower;
 pub use fuzz::fuzz_recover;

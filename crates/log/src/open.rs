@@ -80,7 +80,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         let draft = Draft::definition(id, &stream.definition);
         let defined = Defined {
             epoch: draft.epoch,
-            body: draft.body.bytes,
+            body: draft.body.bytes.to_vec(),
         };
         writer.definitions.insert(id, defined);
         if stream.trimmed > 0 {

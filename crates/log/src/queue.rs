@@ -57,6 +57,8 @@ pub(crate) struct Queue {
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
     pub(crate) counters: Counters,
+    /// How often numbers were taken back from records that were refused.
+    pub(crate) taken_back: u64,
     /// How the commit thread ended.
     pub(crate) ended: Option<Result<(), Error>>,
 }
@@ -108,6 +110,7 @@ impl Shared {
                 streams: BTreeMap::new(),
                 next_id: 1,
                 counters: Counters::default(),
+                taken_back: 0,
                 ended: None,
             }),
             work: Condvar::new(),
@@ -213,17 +216,17 @@ impl Shared {
         placed: Vec<FrameRef>,
         group: &mut VecDeque<Pending>,
     ) {
-        let mut done: Vec<Pending> = group.drain(..placed.len()).collect();
+        let done: Vec<Pending> = group.drain(..placed.len()).collect();
         let (mut bytes, mut records, mut reviewed) = (0, 0, false);
         let mut wakers = Vec::new();
-        for (pending, frame) in done.iter_mut().zip(placed) {
+        for (pending, frame) in done.iter().zip(placed) {
             bytes += pending.draft.body.bytes.len();
             writer.define(&pending.draft);
             reviewed |= matches!(pending.draft.kind, Kind::Trim | Kind::Fill | Kind::Lost);
             match pending.draft.kind {
                 Kind::Records => {
                     records += u64::from(frame.count);
-                    let recent = Recent::new(&mut pending.draft);
+                    let recent = Recent::new(&pending.draft);
                     let recent = self.recents.keep(&pending.core, recent);
                     let core = &pending.core;
                     if core.committed(writer.segment, frame, recent, &mut wakers) {
@@ -275,6 +278,7 @@ impl Shared {
         let waiting = group.into_iter().chain(std::mem::take(&mut queue.pending));
         let (mut kept, mut refused) = (VecDeque::new(), Vec::new());
         let mut acknowledged = BTreeSet::new();
+        let mut wakers = Vec::new();
         for pending in waiting.collect::<Vec<_>>().into_iter().rev() {
             let draft = &pending.draft;
             if draft.kind == Kind::Records && draft.level == Level::Memory {
@@ -293,11 +297,14 @@ impl Shared {
                     .store(draft.first - 1, Ordering::Relaxed);
                 let count = u64::from(draft.body.count);
                 pending.core.refused.fetch_add(count, Ordering::Relaxed);
+                pending.core.take_back(draft.first, &mut wakers);
+                queue.taken_back += 1;
             }
             refused.push(pending);
         }
         queue.counters.refused += refused.len() as u64;
         drop(queue);
+        wake(wakers);
         let reserve = self.options.reserve_bytes;
         for pending in refused.into_iter().rev() {
             pending.ack.resolve(Err(Error::Full { free, reserve }));

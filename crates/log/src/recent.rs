@@ -18,13 +18,13 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Takes the body of a draft that is written.
-    pub(crate) fn new(draft: &mut Draft) -> Recent {
+    /// The body of a draft, shared with it.
+    pub(crate) fn new(draft: &Draft) -> Recent {
         Recent {
             epoch: draft.epoch,
             first: draft.first,
             count: draft.body.count,
-            body: Arc::new(std::mem::take(&mut draft.body.bytes)),
+            body: Arc::clone(&draft.body.bytes),
         }
     }
 

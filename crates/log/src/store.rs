@@ -373,6 +373,12 @@ impl Store {
         self.owner.shared.lock().health.clone()
     }
 
+    /// How often numbers were taken back from records that were refused while they waited for room
+    /// on the disk; see [`Stream::append_derived`].
+    pub fn taken_back(&self) -> u64 {
+        self.owner.shared.lock().taken_back
+    }
+
     /// What each stream has lost, by name.
     pub fn lost(&self) -> Vec<Lost> {
         let cores: Vec<Arc<Core>> = self.owner.shared.lock().streams.values().cloned().collect();

@@ -2,6 +2,7 @@
 
 use crate::ack::{Ack, Appended, Trimmed};
 use crate::commit::Draft;
+use crate::eager::{Eager, EagerFollower};
 use crate::frame::{Body, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
 use crate::index::{FrameRef, Index, Plan};
 use crate::queue::Pending;
@@ -25,6 +26,11 @@ pub(crate) struct View {
     pub(crate) stopped: Option<Error>,
     /// The newest frames, without a gap, as long as there is room for them in memory.
     pub(crate) recent: VecDeque<Recent>,
+    /// Frames that have their numbers and are on their way to the disk, without a gap behind the
+    /// index.
+    pub(crate) accepted: VecDeque<Recent>,
+    /// Who reads those, by the follower's number.
+    pub(crate) eager: BTreeMap<u64, Eager>,
     next_follower: u64,
 }
 
@@ -72,6 +78,8 @@ impl Core {
                 wakers: BTreeMap::new(),
                 stopped: None,
                 recent: VecDeque::new(),
+                accepted: VecDeque::new(),
+                eager: BTreeMap::new(),
                 next_follower: 0,
             }),
         }
@@ -93,6 +101,11 @@ impl Core {
         let mut view = self.view();
         let entered = view.index.push(segment, frame);
         view.recent.extend(recent);
+        while let Some(accepted) = view.accepted.front()
+            && accepted.first < frame.next()
+        {
+            view.accepted.pop_front();
+        }
         wakers.extend(std::mem::take(&mut view.wakers).into_values());
         entered
     }
@@ -107,9 +120,23 @@ impl Core {
         let wakers: Vec<Waker> = {
             let mut view = self.view();
             view.stopped = Some(reason.clone());
-            std::mem::take(&mut view.wakers).into_values().collect()
+            let eager = view.eager.values_mut();
+            let mut wakers: Vec<Waker> = eager.filter_map(|eager| eager.waker.take()).collect();
+            wakers.extend(std::mem::take(&mut view.wakers).into_values());
+            wakers
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The numbers from `from` on are given out anew: their records were refused.
+    pub(crate) fn take_back(&self, from: u64, wakers: &mut Vec<Waker>) {
+        let mut view = self.view();
+        while view.accepted.back().is_some_and(|it| it.first >= from) {
+            view.accepted.pop_back();
+        }
+        for eager in view.eager.values_mut() {
+            eager.take_back(from, wakers);
+        }
     }
 
     pub(crate) fn trim(&self, segment: u32) -> Vec<u32> {
@@ -121,6 +148,15 @@ impl Core {
     pub(crate) fn filled(&self, segment: u32, frame: FrameRef) -> bool {
         self.view().index.fill(segment, frame)
     }
+}
+
+/// On what terms a batch is taken.
+#[derive(Default)]
+struct Terms {
+    /// If this is the last number given out.
+    expected_last: Option<u64>,
+    /// If numbers were taken back so often.
+    taken_back: Option<u64>,
 }
 
 /// A stream of records. Clones share it.
@@ -135,7 +171,7 @@ impl Stream {
     /// acknowledged, and then all of it is.
     pub fn append(&self, batch: Vec<(i64, Vec<u8>)>) -> Result<Appended, Error> {
         self.check_batch(&batch)?;
-        self.append_body(None, Body::of_records(&batch))
+        self.append_body(Terms::default(), Body::of_records(&batch))
     }
 
     /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
@@ -145,7 +181,30 @@ impl Stream {
         batch: Vec<(i64, Vec<u8>)>,
     ) -> Result<Appended, Error> {
         self.check_batch(&batch)?;
-        self.append_body(Some(expected_last), Body::of_records(&batch))
+        let terms = Terms {
+            expected_last: Some(expected_last),
+            ..Terms::default()
+        };
+        self.append_body(terms, Body::of_records(&batch))
+    }
+
+    /// As [`Stream::append`], for records derived from those of an [`EagerFollower`], as long as no
+    /// numbers were taken back since [`crate::Store::taken_back`] said `taken_back`: what they were
+    /// derived from comes before them in the log, or both are refused.
+    ///
+    /// # Errors
+    /// [`Error::TakenBack`]; those of [`Stream::append`].
+    pub fn append_derived(
+        &self,
+        taken_back: u64,
+        batch: Vec<(i64, Vec<u8>)>,
+    ) -> Result<Appended, Error> {
+        self.check_batch(&batch)?;
+        let terms = Terms {
+            taken_back: Some(taken_back),
+            ..Terms::default()
+        };
+        self.append_body(terms, Body::of_records(&batch))
     }
 
     /// As [`Stream::append`], for records that lie elsewhere: each is copied once, to where it is
@@ -163,10 +222,10 @@ impl Stream {
         if body.count == 0 {
             return Err(Error::EmptyBatch);
         }
-        self.append_body(None, body)
+        self.append_body(Terms::default(), body)
     }
 
-    fn append_body(&self, expected: Option<u64>, body: Body) -> Result<Appended, Error> {
+    fn append_body(&self, terms: Terms, body: Body) -> Result<Appended, Error> {
         let bytes = body.bytes.len();
         let queue = self.owner.shared.room_for(bytes).inspect_err(|error| {
             if matches!(error, Error::Full { .. } | Error::QueueFull { .. }) {
@@ -175,8 +234,15 @@ impl Stream {
             }
         })?;
         let last = self.core.assigned.load(Ordering::Relaxed);
-        if let Some(expected) = expected.filter(|expected| *expected != last) {
+        if let Some(expected) = terms.expected_last.filter(|expected| *expected != last) {
             return Err(Error::Conflict { expected, last });
+        }
+        if terms
+            .taken_back
+            .is_some_and(|taken_back| taken_back != queue.taken_back)
+        {
+            let stream = self.name();
+            return Err(Error::TakenBack { stream });
         }
         if last + 1 >= MAX_SEQUENCE {
             let reason = format!("the numbers of stream {} are used up", self.name());
@@ -199,12 +265,20 @@ impl Stream {
             body,
             level,
         };
+        let mut wakers = Vec::new();
+        {
+            let mut view = self.core.view();
+            view.accepted.push_back(Recent::new(&draft));
+            let eager = view.eager.values_mut();
+            wakers.extend(eager.filter_map(|eager| eager.waker.take()));
+        }
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
         };
         self.owner.shared.enqueue(queue, pending);
+        wakers.into_iter().for_each(Waker::wake);
         Ok(Appended {
             first: Position {
                 epoch,
@@ -636,6 +710,20 @@ impl Stream {
             from_sequence
         };
         Follower::new(self.clone(), id, next)
+    }
+
+    /// Follows from a number on (0: from the first kept), without waiting until records are safe.
+    pub fn follow_eagerly(&self, from_sequence: u64) -> EagerFollower {
+        let next = match from_sequence {
+            0 => self.first(),
+            from => from,
+        };
+        let mut view = self.core.view();
+        view.next_follower += 1;
+        let id = view.next_follower;
+        view.eager.insert(id, Eager::new(next));
+        drop(view);
+        EagerFollower::new(self.clone(), id)
     }
 
     /// Where a client that has everything up to `position` goes on; sequence 0 of a known epoch

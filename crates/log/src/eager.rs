@@ -1,0 +1,185 @@
+//! Following a stream ahead of the disk: records as soon as they have their numbers.
+//!
+//! For whoever derives records from records of the same store. The log is one order: what is derived
+//! is written behind what it was derived from, mostly by the same group commit, and never alone. One
+//! wait for the disk instead of two, and nobody outside has seen either before both are safe.
+//!
+//! The price: while the disk is full the store refuses what waits and gives the numbers out anew.
+//! An eager follower that has seen such records is told ([`Error::TakenBack`]), and what it derived
+//! from them was refused too, or is by [`Stream::append_derived`]. It goes on from what is stored.
+
+use crate::read::Take;
+use crate::recent::Recent;
+use crate::{Error, Position, Rollback, Stream};
+use std::task::{Context, Poll, Waker};
+
+/// Most bytes that are handed out at once of what is not safe yet.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Where an eager follower is; kept by the stream, which may take it back.
+#[derive(Default)]
+pub(crate) struct Eager {
+    next: u64,
+    taken_back: bool,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Eager {
+    pub(crate) fn new(next: u64) -> Eager {
+        Eager {
+            next,
+            ..Eager::default()
+        }
+    }
+
+    /// The numbers from `from` on are given out anew.
+    pub(crate) fn take_back(&mut self, from: u64, wakers: &mut Vec<Waker>) {
+        if self.next > from {
+            self.next = from;
+            self.taken_back = true;
+            wakers.extend(self.waker.take());
+        }
+    }
+}
+
+/// Hands out a stream's records in order, without gaps, as soon as they are accepted: before they
+/// are safe.
+pub struct EagerFollower {
+    stream: Stream,
+    id: u64,
+}
+
+/// What there is to hand out.
+enum Next {
+    /// These, from this number on.
+    Accepted(u64, Vec<Recent>),
+    /// What is in the log, from this number on.
+    Stored(u64),
+    Nothing,
+}
+
+impl EagerFollower {
+    pub(crate) fn new(stream: Stream, id: u64) -> EagerFollower {
+        EagerFollower { stream, id }
+    }
+
+    /// Hands the next records (position, time, payload) to `take`, at least one. After
+    /// [`Error::Gap`] it goes on behind the gap, after [`Error::Rollback`] (it was asked to begin
+    /// behind the end) with the next record, after [`Error::TakenBack`] with the numbers that were
+    /// taken back, when they are given out anew. When the store has stopped, everything that is
+    /// safe is still handed out, then the reason.
+    pub fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        take: &mut dyn FnMut(Position, i64, &[u8]),
+    ) -> Poll<Result<(), Error>> {
+        match self.try_next(take, Some(context)) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// As [`EagerFollower::poll_next`], as a future.
+    pub async fn next(
+        &mut self,
+        take: &mut (dyn FnMut(Position, i64, &[u8]) + Send),
+    ) -> Result<(), Error> {
+        std::future::poll_fn(|context| self.poll_next(context, take)).await
+    }
+
+    fn try_next(
+        &mut self,
+        take: &mut dyn FnMut(Position, i64, &[u8]),
+        context: Option<&mut Context<'_>>,
+    ) -> Result<bool, Error> {
+        match self.look(context)? {
+            Next::Nothing => Ok(false),
+            Next::Accepted(from, frames) => {
+                for frame in frames {
+                    let take: &mut Take<'_> = &mut |epoch, sequence, time, payload| {
+                        if sequence >= from {
+                            take(Position { epoch, sequence }, time, payload);
+                        }
+                        true
+                    };
+                    frame.each(take);
+                }
+                Ok(true)
+            }
+            Next::Stored(from) => {
+                let records = self.stream.owner.shared.options.follow_records;
+                let outcome = self.stream.visit(from, records, usize::MAX, take);
+                let next = match &outcome {
+                    Ok(next) => *next,
+                    Err(Error::Gap { next, .. }) => *next,
+                    Err(_) => from,
+                };
+                if let Some(eager) = self.stream.core.view().eager.get_mut(&self.id) {
+                    eager.next = next;
+                }
+                outcome.map(|next| next > from)
+            }
+        }
+    }
+
+    /// What comes next; leaves the waker when that is nothing.
+    fn look(&self, context: Option<&mut Context<'_>>) -> Result<Next, Error> {
+        let mut view = self.stream.core.view();
+        let view = &mut *view;
+        let Some(eager) = view.eager.get_mut(&self.id) else {
+            return Ok(Next::Nothing);
+        };
+        if std::mem::take(&mut eager.taken_back) {
+            let stream = view.definition.name.clone();
+            return Err(Error::TakenBack { stream });
+        }
+        let next = eager.next;
+        if next < view.index.next() {
+            return Ok(Next::Stored(next));
+        }
+        if let Some(error) = &view.stopped {
+            return Err(error.clone());
+        }
+        let end = view.accepted.back().map_or(view.index.next(), Recent::next);
+        if next > end {
+            let epoch = self.stream.core.epoch;
+            let position = |next: u64| Position {
+                epoch,
+                sequence: next - 1,
+            };
+            eager.next = end;
+            return Err(Error::Rollback(Rollback {
+                have: position(next),
+                kept: Some(position(end)),
+                next: end,
+            }));
+        }
+        let at = view.accepted.partition_point(|it| it.next() <= next);
+        let mut bytes = 0;
+        let frames = view.accepted.range(at..).take_while(|frame| {
+            let fits = bytes < BYTES_MAX;
+            bytes += frame.body.len();
+            fits
+        });
+        let frames: Vec<Recent> = frames.cloned().collect();
+        if let Some(last) = frames.last() {
+            eager.next = last.next();
+            return Ok(Next::Accepted(next, frames));
+        }
+        eager.waker = context.map(|context| context.waker().clone());
+        Ok(Next::Nothing)
+    }
+
+    /// The number that it hands out next.
+    pub fn next_sequence(&self) -> u64 {
+        let view = self.stream.core.view();
+        view.eager.get(&self.id).map_or(0, |eager| eager.next)
+    }
+}
+
+impl Drop for EagerFollower {
+    fn drop(&mut self) {
+        self.stream.core.view().eager.remove(&self.id);
+    }
+}
