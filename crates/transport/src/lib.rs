@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod clock;
 mod disk;
 mod drops;
@@ -21,6 +22,7 @@ pub mod tls;
 pub mod udp;
 pub mod zeromq;
 
+pub use alarm::{Alarm, Every};
 pub use clock::Clock;
 pub use disk::FileDisk;
 pub use drops::{DROPS_MAX, Dropped, Drops, Hop};

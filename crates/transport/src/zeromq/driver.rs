@@ -1,4 +1,4 @@
-//! The task of one connection: runs the machine on the socket.
+//! One connection: runs the machine on the socket, for whoever awaits it or in a task of its own.
 //!
 //! A wake-up reads up to `READ_BYTES` and writes all that is queued in one vectored write. While
 //! the owner does not take what came, nothing is read, so that TCP holds the peer back: that is the
@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use chappe_machine::{Input, Output, drain};
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use super::queue::{Cost, Queue};
 use super::{Error, Limits, Peer, Security};
-use crate::Clock;
+use crate::{Alarm, Clock};
 
 /// Bytes read at once: some hundred messages of the usual size. Messages without content cost about
 /// forty times their bytes until they are taken, so more is no gain.
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    fn end(&self, error: Error) {
+    pub(super) fn end(&self, error: Error) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.get_or_insert(error);
         drop(ended);
@@ -131,7 +131,10 @@ pub(super) struct Driver {
     read_bytes: usize,
     write: VecDeque<Bytes>,
     events: VecDeque<Event>,
+    /// Messages to be encoded.
+    fed: Vec<Message>,
     deadline: Option<chappe_machine::Instant>,
+    alarm: Alarm,
 }
 
 impl Driver {
@@ -155,7 +158,9 @@ impl Driver {
             read_bytes: HANDSHAKE_READ_BYTES,
             write: VecDeque::new(),
             events: VecDeque::new(),
+            fed: Vec::new(),
             deadline: None,
+            alarm: Alarm::new(),
         };
         driver.input(Input::Timeout);
         loop {
@@ -192,6 +197,94 @@ impl Driver {
             }
         }
     }
+
+    // -- run by whoever awaits it --
+
+    /// The next message; writes meanwhile what is queued.
+    pub(super) fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Message, Error>> {
+        let address = self.address;
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                match event {
+                    Event::Message(message) => return Poll::Ready(Ok(message)),
+                    Event::Failed(source) => {
+                        // The reason, as far as it goes at once.
+                        let _ = self.try_write();
+                        let peer = address;
+                        return Poll::Ready(Err(Error::Protocol { peer, source }));
+                    }
+                    _ => {}
+                }
+            }
+            if let Poll::Ready(written) = self.poll_flush(context) {
+                written?;
+            }
+            self.read.reserve(self.read_bytes);
+            let reading = pin!(self.stream.read_buf(&mut self.read));
+            if let Poll::Ready(read) = reading.poll(context) {
+                let bytes = read.map_err(|source| broken(address, source))?;
+                if !self.take_read(bytes) {
+                    let handshake = false;
+                    let peer = address;
+                    return Poll::Ready(Err(Error::Ended { peer, handshake }));
+                }
+                continue;
+            }
+            if !self.is_due(context) {
+                return Poll::Pending;
+            }
+            self.input(Input::Timeout);
+        }
+    }
+
+    /// Ready when all that is queued is written.
+    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let address = self.address;
+        self.encode_fed();
+        loop {
+            self.try_write().map_err(|source| broken(address, source))?;
+            if self.write.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            match self.stream.poll_write_ready(context) {
+                Poll::Ready(ready) => ready.map_err(|source| broken(address, source))?,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Queues a message; those of one turn are encoded together.
+    pub(super) fn feed(&mut self, message: Message) {
+        self.fed.push(message);
+    }
+
+    /// Writes what the system takes now.
+    pub(super) fn flush_now(&mut self) {
+        self.encode_fed();
+        // It ends in any case.
+        let _ = self.try_write();
+    }
+
+    fn encode_fed(&mut self) {
+        if !self.fed.is_empty() {
+            let fed = std::mem::take(&mut self.fed);
+            self.input(Input::Command(Command::Send(fed)));
+        }
+    }
+
+    /// Whether the machine's deadline is there; else the task is woken at it.
+    fn is_due(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.deadline else {
+            return false;
+        };
+        self.alarm.at_latest(self.clock.at(deadline));
+        self.alarm.poll(context).is_ready()
+    }
+
+    // -- run by a task of its own --
 
     /// Runs until the connection ends or its owner closes it; says why.
     pub(super) async fn run(

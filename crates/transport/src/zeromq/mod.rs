@@ -32,6 +32,7 @@
 //! ```
 
 mod config;
+mod connection;
 mod driver;
 mod error;
 mod listener;
@@ -45,10 +46,11 @@ mod subscriber;
 pub use chappe_identity::{CurvePublic, CurveSecret};
 pub use chappe_zmtp::{Fault, Heartbeat, Message, SocketType};
 pub use config::{Allowed, Endpoint, Limits, Security};
+pub use connection::{Connection, ConnectionReceiver, ConnectionSender};
 pub use error::Error;
 pub use proxy::Proxy;
 pub use publisher::{LocalSubscriber, Publisher, SubscriberState};
 pub use queue::Dropping;
 pub use reply::{Asked, Reply, Request};
-pub use router::{Connection, ConnectionReceiver, ConnectionSender, Dealer, Peer, Router};
+pub use router::{Dealer, Peer, Router};
 pub use subscriber::{Subscriber, SubscriberLink};

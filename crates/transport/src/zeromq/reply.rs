@@ -7,9 +7,10 @@ use bytes::Bytes;
 use chappe_zmtp::{Message, SocketType};
 use tokio::sync::{mpsc, oneshot};
 
+use super::connection::{ConnectionReceiver, ConnectionSender, halves};
 use super::driver::{Driver, Shared};
 use super::listener::{Listener, Serve};
-use super::router::connect;
+use super::router::dial;
 use super::{Connection, Endpoint, Error, Limits, Peer, Security};
 use crate::{Drops, Hop};
 
@@ -88,14 +89,14 @@ struct Questions {
 impl Serve for Questions {
     async fn serve(&self, driver: Driver, peer: Peer) -> Error {
         let shared = Shared::new(&self.limits);
-        let mut connection = Connection::new(Arc::clone(&shared), peer, &self.limits);
+        let (mut sender, mut receiver) = halves(&shared, &Arc::new(peer), &self.limits);
         let answering = async {
             loop {
-                let message = match connection.recv().await {
+                let message = match receiver.recv().await {
                     Ok(message) => message,
                     Err(error) => return error,
                 };
-                let peer = connection.peer().clone();
+                let peer = receiver.peer().clone();
                 let Some((envelope, question)) = open(message) else {
                     let hint = Some("a DEALER has to send an empty frame first".to_owned());
                     let reason = "question without an envelope";
@@ -117,7 +118,7 @@ impl Serve for Questions {
                 };
                 let frames = envelope.into_iter().chain(answer.into_frames());
                 if let Some(message) = Message::from_frames(frames)
-                    && let Err(error) = connection.send(message).await
+                    && let Err(error) = sender.send(message).await
                 {
                     return error;
                 }
@@ -152,7 +153,7 @@ pub struct Request {
     limits: Limits,
     /// Kept only while no answer is awaited: an answer that comes late is never taken for that to
     /// the next question.
-    idle: Option<Connection>,
+    idle: Option<(ConnectionSender, ConnectionReceiver)>,
 }
 
 impl Request {
@@ -175,9 +176,11 @@ impl Request {
         Ok(request)
     }
 
-    async fn dial(&self) -> Result<Connection, Error> {
-        let limits = self.limits.clone();
-        connect(&self.endpoint, SocketType::Req, &self.security, limits).await
+    /// A connection with a task of its own, for nobody awaits it between two questions.
+    async fn dial(&self) -> Result<(ConnectionSender, ConnectionReceiver), Error> {
+        let (security, limits) = (&self.security, Arc::new(self.limits.clone()));
+        let (driver, peer) = dial(&self.endpoint, SocketType::Req, security, &limits).await?;
+        Ok(Connection::new(driver, peer, limits, None).split())
     }
 
     /// Asks, and waits so long for the answer. Nothing is asked twice by itself.
@@ -189,7 +192,7 @@ impl Request {
         question: impl Into<Message>,
         patience: Duration,
     ) -> Result<Message, Error> {
-        let mut connection = match self.idle.take() {
+        let (mut sender, mut receiver) = match self.idle.take() {
             Some(connection) => connection,
             None => self.dial().await?,
         };
@@ -198,10 +201,10 @@ impl Request {
             return Err(Error::Closed);
         };
         let asking = async {
-            connection.send(question).await?;
+            sender.send(question).await?;
             loop {
                 // What is no answer is passed over (28/REQREP, The REQ Socket Type).
-                if let Some((envelope, answer)) = open(connection.recv().await?)
+                if let Some((envelope, answer)) = open(receiver.recv().await?)
                     && envelope.len() == 1
                 {
                     return Ok(answer);
@@ -215,7 +218,7 @@ impl Request {
                 return Err(Error::Late { endpoint });
             }
         };
-        self.idle = Some(connection);
+        self.idle = Some((sender, receiver));
         Ok(answer)
     }
 }

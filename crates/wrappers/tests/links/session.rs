@@ -1,7 +1,9 @@
 //! Reliable sessions, over queues that are cut at random and over ZeroMQ on loopback.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,9 +11,7 @@ use chappe_stream::*;
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{Limits, Router, Security};
 use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
-use chappe_wrappers::links::session::{
-    ConnectionError, FrameConnection, FrameReceiver, FrameSender, LinkFrame,
-};
+use chappe_wrappers::links::session::{ConnectionError, FrameConnection, LinkFrame};
 use chappe_wrappers::links::*;
 
 use crate::host::{Node, append, assert_same, element, link, schema};
@@ -53,31 +53,31 @@ struct Cut<C> {
 }
 
 impl<C: FrameConnection> FrameConnection for Cut<C> {
-    type Sender = C::Sender;
-    type Receiver = Cut<C::Receiver>;
-
     fn peer(&self) -> Reader {
         self.inner.peer()
     }
 
-    fn split(self) -> (Self::Sender, Self::Receiver) {
-        let (sender, inner) = self.inner.split();
-        let left = self.left;
-        (sender, Cut { inner, left })
+    fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError> {
+        self.inner.push(frame)
     }
-}
 
-impl<R: FrameReceiver> FrameReceiver for Cut<R> {
-    async fn receive(&mut self) -> Result<LinkFrame, ConnectionError> {
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<LinkFrame, ConnectionError>> {
         if self.left == 0 {
-            return Err(ConnectionError {
+            return Poll::Ready(Err(ConnectionError {
                 text: "cut".into(),
                 hint: None,
-            });
+            }));
         }
-        let frame = self.inner.receive().await?;
+        let frame = ready!(self.inner.poll_receive(context))?;
         self.left -= 1;
-        Ok(frame)
+        Poll::Ready(Ok(frame))
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        self.inner.poll_flush(context)
     }
 }
 
@@ -315,23 +315,16 @@ async fn hostile_frames_end_their_session_only() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 100);
     for garbage in [&b""[..], b"\xff", b"hello, is this a session?", &[0; 4_096]] {
-        let (here, there) = pair(16);
+        let (mut here, there) = pair(16);
         let links = origin.links.clone();
         let served = tokio::spawn(async move { links.serve(there).await });
-        let (mut sender, mut receiver) = here.split();
-        let frame = LinkFrame::Session(Bytes::copy_from_slice(garbage));
         for _ in 0..100 {
-            if FrameSender::send(&mut sender, vec![frame.clone()])
-                .await
-                .is_err()
-            {
-                break;
-            }
+            let frame = LinkFrame::Session(Bytes::copy_from_slice(garbage));
+            here.push(frame).expect("room");
         }
         let question = LinkFrame::Directory(Bytes::from_static(b"\xff"));
-        let _ = FrameSender::send(&mut sender, vec![question]).await;
-        drop(sender);
-        while receiver.recv().await.is_some() {}
+        here.push(question).expect("room");
+        while poll_fn(|context| here.poll_receive(context)).await.is_ok() {}
         let ended = tokio::time::timeout(Duration::from_secs(30), served).await;
         assert!(ended.expect("ends").expect("no panic").is_err());
     }

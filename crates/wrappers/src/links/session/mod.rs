@@ -1,18 +1,17 @@
 //! Reliable sessions: the machines of `chappe-flow` over a connection that keeps frame boundaries.
 //!
 //! `serve` is the origin's end, `subscribe` the subscriber's. One session is
-//! one task; what is ready is done at once: frames that have come, new elements, what has reached the
-//! disk, and then all that is to be sent in one go. Beside the frames of the session a connection
+//! one task, which runs the connection too; what is ready is done at once: frames that have come, new
+//! elements, what has reached the disk, and then all that is to be sent in one go. Beside the frames of the session a connection
 //! carries questions to the origin's directory, so that a link can ask for beginnings of names over
 //! the same connection and its proven key.
 
-mod alarm;
 pub mod memory;
 mod serve;
 mod subscribe;
 mod wire;
 
-use std::future::Future;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
@@ -51,30 +50,25 @@ pub struct ConnectionError {
 }
 
 /// A connection to one peer that keeps frame boundaries. When it is dropped, the peer's end ends too.
+///
+/// The session's task runs it: what it does, it does when it is polled.
 pub trait FrameConnection: Send + 'static {
-    /// Its sending half.
-    type Sender: FrameSender;
-    /// Its receiving half.
-    type Receiver: FrameReceiver;
-
     /// Who is at the other end.
     fn peer(&self) -> Reader;
 
-    /// Both halves.
-    fn split(self) -> (Self::Sender, Self::Receiver);
-}
+    /// Queues a frame, which goes out when one of the others is polled. The session's windows bound
+    /// how many there are.
+    ///
+    /// # Errors
+    /// When the connection is at its end, or can never send such a frame.
+    fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError>;
 
-/// The sending half of a connection.
-pub trait FrameSender: Send + 'static {
-    /// Sends frames in order; returns when there is room for more.
-    fn send(
+    /// The next frame; sends meanwhile what is queued.
+    fn poll_receive(
         &mut self,
-        frames: Vec<LinkFrame>,
-    ) -> impl Future<Output = Result<(), ConnectionError>> + Send;
-}
+        context: &mut Context<'_>,
+    ) -> Poll<Result<LinkFrame, ConnectionError>>;
 
-/// The receiving half of a connection.
-pub trait FrameReceiver: Send + 'static {
-    /// The next frame. Nothing is lost when the future is dropped before it is ready.
-    fn receive(&mut self) -> impl Future<Output = Result<LinkFrame, ConnectionError>> + Send;
+    /// Ready when what was queued is on its way.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>>;
 }

@@ -12,10 +12,9 @@ use chappe_flow::{
 use chappe_log::GapReason;
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StoreError, StreamLog};
-use chappe_transport::Clock;
+use chappe_transport::{Alarm, Clock, Every};
 use tokio::time::Instant;
 
-use super::alarm::{Alarm, Every};
 use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::directory;
@@ -103,7 +102,7 @@ impl<C: FrameConnection> Origin<C> {
             let mut rung = false;
             tokio::select! {
                 biased;
-                frame = self.wire.receive() => frames.extend(frame?),
+                frame = self.wire.receive() => frames.push(frame?),
                 () = mailbox.wait() => {}
                 () = alarm.rings() => rung = true,
             }

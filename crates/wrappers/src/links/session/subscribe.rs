@@ -13,10 +13,9 @@ use chappe_flow::{
 };
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StreamSchema};
-use chappe_transport::Clock;
+use chappe_transport::{Alarm, Clock, Every};
 use tokio::time::Instant;
 
-use super::alarm::{Alarm, Every};
 use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::directory;
@@ -35,6 +34,13 @@ const REPAIR_FIRST: Duration = Duration::from_millis(500);
 const REPAIRS_MAX: usize = 4;
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
+/// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
+const STORED_PAUSE: Duration = Duration::from_millis(100);
+/// Batches on their way to the disk with which the session is woken by the disk itself.
+const STORED_WAKES: usize = 32;
+/// The same, for so long after the origin was ahead; reason: then it waits for acknowledgements.
+const CATCHING_UP: Duration = Duration::from_secs(1);
 
 /// Reads from one origin until the connection or the session ends.
 ///
@@ -63,6 +69,8 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         next_channel: 0,
         wanted: Vec::new(),
         pending: VecDeque::new(),
+        stored_look: None,
+        caught_up: Instant::now(),
         busy: VecDeque::new(),
         events: VecDeque::new(),
         commands: VecDeque::new(),
@@ -89,6 +97,10 @@ struct Subscriber<C: FrameConnection> {
     wanted: Vec<String>,
     /// What is on its way to the disk, in the order of the log.
     pending: VecDeque<(Channel, Pending)>,
+    /// When it is looked whether some of it is there.
+    stored_look: Option<Instant>,
+    /// Until then the disk itself wakes the session.
+    caught_up: Instant,
     /// What the log's queue had no room for, and all that came after it.
     busy: VecDeque<Waiting>,
     events: VecDeque<ReceiverEvent>,
@@ -123,17 +135,23 @@ impl<C: FrameConnection> Subscriber<C> {
             if !self.busy.is_empty() {
                 alarm.at_latest(Instant::now() + BUSY_PAUSE);
             }
+            if let Some(look) = self.stored_look {
+                alarm.at_latest(look);
+            }
+            let wakes = self.pending.len() >= STORED_WAKES || self.caught_up > Instant::now();
             let pending = &mut self.pending;
             let stored = std::future::poll_fn(|context| match pending.front_mut() {
-                Some((_, Pending::Stored(_, appended) | Pending::Letter(_, _, appended))) => {
+                Some((_, Pending::Stored(_, appended) | Pending::Letter(_, _, appended)))
+                    if wakes =>
+                {
                     Pin::new(appended).poll(context).map(drop)
                 }
-                None => Poll::Pending,
+                _ => Poll::Pending,
             });
             let mut rung = false;
             tokio::select! {
                 biased;
-                frame = self.wire.receive() => frames.extend(frame?),
+                frame = self.wire.receive() => frames.push(frame?),
                 () = stored => {}
                 () = alarm.rings() => rung = true,
             }
@@ -332,6 +350,9 @@ impl<C: FrameConnection> Subscriber<C> {
                 if let Some(inlet) = self.channels.get(&channel) {
                     inlet.count(|stream| stream.status.lag_elements = behind);
                 }
+                if behind > 0 {
+                    self.caught_up = Instant::now() + CATCHING_UP;
+                }
                 let waiting = Waiting {
                     channel,
                     first: position(epoch, first),
@@ -499,6 +520,13 @@ impl<C: FrameConnection> Subscriber<C> {
             }
         }
         self.tell_stored(&mut stored);
+        if self.pending.is_empty() {
+            self.stored_look = None;
+        } else {
+            let now = Instant::now();
+            let ahead = self.stored_look.filter(|look| *look > now);
+            self.stored_look = Some(ahead.unwrap_or(now + STORED_PAUSE));
+        }
     }
 
     fn tell_stored(&mut self, stored: &mut Vec<(Channel, Position, u64)>) {

@@ -1,25 +1,20 @@
 //! Sessions over DEALER and ROUTER.
 
+use std::task::{Context, Poll, ready};
+
 use bytes::Bytes;
-use chappe_transport::zeromq::{
-    Connection, ConnectionReceiver, ConnectionSender, Dealer, Message, Router,
-};
+use chappe_transport::zeromq::{Connection, Dealer, Message, Router};
 
 use super::{ZeromqConfig, told};
 use crate::links::dial::Dialler;
 use crate::links::handle::Links;
-use crate::links::session::{
-    ConnectionError, FrameConnection, FrameReceiver, FrameSender, LinkFrame,
-};
+use crate::links::session::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::{LinkConfig, LinkError, Reader};
 
 /// The first frame of what is for the directory.
 const DIRECTORY: &[u8] = b"D";
 
 impl FrameConnection for Connection {
-    type Sender = ConnectionSender;
-    type Receiver = ConnectionReceiver;
-
     fn peer(&self) -> Reader {
         let peer = Connection::peer(self);
         Reader {
@@ -28,43 +23,38 @@ impl FrameConnection for Connection {
         }
     }
 
-    fn split(self) -> (Self::Sender, Self::Receiver) {
-        Connection::split(self)
+    fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError> {
+        let message = match frame {
+            LinkFrame::Session(frame) => Message::new(frame),
+            LinkFrame::Directory(frame) => {
+                let mut message = Message::new(Bytes::from_static(DIRECTORY));
+                message.push(frame);
+                message
+            }
+        };
+        self.feed(message).map_err(|error| told(&error))
     }
-}
 
-impl FrameSender for ConnectionSender {
-    async fn send(&mut self, frames: Vec<LinkFrame>) -> Result<(), ConnectionError> {
-        for frame in frames {
-            let message = match frame {
-                LinkFrame::Session(frame) => Message::new(frame),
-                LinkFrame::Directory(frame) => {
-                    let mut message = Message::new(Bytes::from_static(DIRECTORY));
-                    message.push(frame);
-                    message
-                }
-            };
-            self.feed(message).await.map_err(|error| told(&error))?;
-        }
-        self.flush();
-        Ok(())
-    }
-}
-
-impl FrameReceiver for ConnectionReceiver {
-    async fn receive(&mut self) -> Result<LinkFrame, ConnectionError> {
-        let message = self.recv().await.map_err(|error| told(&error))?;
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<LinkFrame, ConnectionError>> {
+        let message = ready!(self.poll_recv(context)).map_err(|error| told(&error))?;
         let unknown = || ConnectionError {
             text: "the peer sends messages that are no session's".to_owned(),
             hint: Some("look whether a node, and not another program, is there".to_owned()),
         };
-        match message.len() {
+        Poll::Ready(match message.len() {
             1 => Ok(LinkFrame::Session(message.last().clone())),
             2 if message.frame(0).is_some_and(|first| first == DIRECTORY) => {
                 Ok(LinkFrame::Directory(message.last().clone()))
             }
             _ => Err(unknown()),
-        }
+        })
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        Connection::poll_flush(self, context).map_err(|error| told(&error))
     }
 }
 
