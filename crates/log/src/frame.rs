@@ -19,6 +19,7 @@
 //! records is (time i64, length u32, payload) repeated; that of a trim mark is the first
 //! number that is kept, u64, that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
 
+use crate::batch::Batch;
 use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
 use std::sync::Arc;
 
@@ -194,62 +195,16 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Bytes that a batch takes as a body.
-    pub(crate) fn size(batch: &[(i64, Vec<u8>)]) -> usize {
-        batch
-            .iter()
-            .map(|(_, payload)| payload.len() + RECORD_BYTES)
-            .sum()
-    }
-
-    /// Lays a batch out; the caller has checked that its size and count fit 32 bits.
-    pub(crate) fn of_records(batch: &[(i64, Vec<u8>)]) -> Body {
-        let mut bytes = Vec::with_capacity(Body::size(batch));
-        let (mut time_min, mut time_max) = (i64::MAX, i64::MIN);
-        for (time, payload) in batch {
-            bytes.extend_from_slice(&time.to_le_bytes());
-            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(payload);
-            time_min = time_min.min(*time);
-            time_max = time_max.max(*time);
-        }
-        let crc = crc32fast::hash(&bytes);
+    /// Of a batch; the caller has checked that its size and count fit 32 bits.
+    pub(crate) fn of_batch(batch: Batch) -> Body {
+        let crc = crc32fast::hash(&batch.bytes);
         Body {
-            bytes: Arc::new(bytes),
             crc,
-            count: batch.len() as u32,
-            time_min,
-            time_max,
+            count: batch.count,
+            time_min: batch.time_min,
+            time_max: batch.time_max,
+            bytes: Arc::new(batch.bytes),
         }
-    }
-
-    /// Lays records out that lie elsewhere; how many bytes there are when they are above the limit.
-    pub(crate) fn of_each<'a>(
-        records: impl IntoIterator<Item = (i64, &'a [u8])>,
-        limit: usize,
-    ) -> Result<Body, usize> {
-        let mut bytes = Vec::new();
-        let (mut count, mut time_min, mut time_max) = (0, i64::MAX, i64::MIN);
-        for (time, payload) in records {
-            let all = bytes.len() + RECORD_BYTES + payload.len();
-            if all > limit {
-                return Err(all);
-            }
-            bytes.extend_from_slice(&time.to_le_bytes());
-            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(payload);
-            count += 1;
-            time_min = time_min.min(time);
-            time_max = time_max.max(time);
-        }
-        let crc = crc32fast::hash(&bytes);
-        Ok(Body {
-            bytes: Arc::new(bytes),
-            crc,
-            count,
-            time_min,
-            time_max,
-        })
     }
 
     /// A body that is not records.
@@ -413,7 +368,7 @@ mod tests {
                 (any::<i64>(), prop::collection::vec(any::<u8>(), 0..40)), 1..20),
             first in 1u64..1 << 60, salt: u64, offset: u32,
         ) {
-            let body = Body::of_records(&batch);
+            let body = Body::of_batch(batch.clone().into());
             let header = header(batch.len() as u32, first, &body);
             let (bytes, crc) = header.encode(salt, offset);
             prop_assert_eq!(Header::decode(&bytes, salt, offset), Some((header, crc)));

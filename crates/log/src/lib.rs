@@ -49,6 +49,7 @@
 
 mod ack;
 mod backup;
+mod batch;
 mod commit;
 mod disk;
 mod eager;
@@ -76,6 +77,7 @@ mod step;
 mod store;
 mod stream;
 
+pub use batch::Batch;
 pub use disk::{Disk, File};
 pub use eager::EagerFollower;
 pub use error::{Error, GapReason, Rollback};

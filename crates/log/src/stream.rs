@@ -1,6 +1,7 @@
 //! One stream of the store: appending, reading, resuming.
 
 use crate::ack::{Ack, Appended, Trimmed};
+use crate::batch::Batch;
 use crate::commit::Draft;
 use crate::eager::{Eager, EagerFollower};
 use crate::frame::{Body, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
@@ -169,23 +170,21 @@ pub struct Stream {
 impl Stream {
     /// Queues a batch of (time in nanoseconds, payload). Nothing of it is visible before it is
     /// acknowledged, and then all of it is.
-    pub fn append(&self, batch: Vec<(i64, Vec<u8>)>) -> Result<Appended, Error> {
-        self.check_batch(&batch)?;
-        self.append_body(Terms::default(), Body::of_records(&batch))
+    pub fn append(&self, batch: impl Into<Batch>) -> Result<Appended, Error> {
+        self.append_on(Terms::default(), batch.into())
     }
 
     /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
     pub fn append_if(
         &self,
         expected_last: u64,
-        batch: Vec<(i64, Vec<u8>)>,
+        batch: impl Into<Batch>,
     ) -> Result<Appended, Error> {
-        self.check_batch(&batch)?;
         let terms = Terms {
             expected_last: Some(expected_last),
             ..Terms::default()
         };
-        self.append_body(terms, Body::of_records(&batch))
+        self.append_on(terms, batch.into())
     }
 
     /// As [`Stream::append`], for records derived from those of an [`EagerFollower`], as long as no
@@ -197,32 +196,18 @@ impl Stream {
     pub fn append_derived(
         &self,
         taken_back: u64,
-        batch: Vec<(i64, Vec<u8>)>,
+        batch: impl Into<Batch>,
     ) -> Result<Appended, Error> {
-        self.check_batch(&batch)?;
         let terms = Terms {
             taken_back: Some(taken_back),
             ..Terms::default()
         };
-        self.append_body(terms, Body::of_records(&batch))
+        self.append_on(terms, batch.into())
     }
 
-    /// As [`Stream::append`], for records that lie elsewhere: each is copied once, to where it is
-    /// written from.
-    pub fn append_each<'a>(
-        &self,
-        records: impl IntoIterator<Item = (i64, &'a [u8])>,
-    ) -> Result<Appended, Error> {
-        let limit = self.owner.shared.options.batch_bytes;
-        let body = Body::of_each(records, limit).map_err(|bytes| Error::TooLarge {
-            what: "the batch",
-            bytes,
-            limit,
-        })?;
-        if body.count == 0 {
-            return Err(Error::EmptyBatch);
-        }
-        self.append_body(Terms::default(), body)
+    fn append_on(&self, terms: Terms, batch: Batch) -> Result<Appended, Error> {
+        self.check_batch(&batch)?;
+        self.append_body(terms, Body::of_batch(batch))
     }
 
     fn append_body(&self, terms: Terms, body: Body) -> Result<Appended, Error> {
@@ -299,9 +284,10 @@ impl Stream {
     /// [`Error::NotMissing`] when one of the numbers is there, was trimmed or was never given out;
     /// [`Error::OtherEpoch`] when the numbers were given out in another epoch; those of
     /// [`Stream::append`].
-    pub fn fill(&self, first: Position, batch: Vec<(i64, Vec<u8>)>) -> Result<Appended, Error> {
+    pub fn fill(&self, first: Position, batch: impl Into<Batch>) -> Result<Appended, Error> {
+        let batch = batch.into();
         self.check_batch(&batch)?;
-        let body = Body::of_records(&batch);
+        let body = Body::of_batch(batch);
         let next = first.sequence.saturating_add(u64::from(body.count));
         {
             let view = self.core.view();
@@ -348,10 +334,9 @@ impl Stream {
         })
     }
 
-    /// Whether a batch may be stored; its bytes.
-    fn check_batch(&self, batch: &[(i64, Vec<u8>)]) -> Result<usize, Error> {
-        let limit = self.owner.shared.options.batch_bytes;
-        let bytes = Body::size(batch);
+    /// Whether a batch may be stored.
+    fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
+        let (bytes, limit) = (batch.bytes.len(), self.owner.shared.options.batch_bytes);
         if batch.is_empty() {
             return Err(Error::EmptyBatch);
         }
@@ -366,7 +351,7 @@ impl Stream {
             batch.len() <= bytes / RECORD_BYTES,
             "the count fits 32 bits"
         );
-        Ok(bytes)
+        Ok(())
     }
 
     /// Lets go of the records before a number (at most those that are acknowledged): from the

@@ -210,7 +210,7 @@ fn mending_keeps_what_is_damaged_aside_and_ends_the_waiting() {
         epoch: stream.epochs()[0].0,
         sequence: from,
     };
-    let batch = (from..=last).map(|n| (n as i64, payload(n))).collect();
+    let batch: Vec<_> = (from..=last).map(|n| (n as i64, payload(n))).collect();
     stream.fill(first, batch).unwrap().wait().unwrap();
     assert_eq!(stream.read(from, 1).unwrap()[0].payload, payload(from));
     assert!(stream.given_up().iter().all(|range| range.0 > last));

@@ -72,7 +72,7 @@ fn every_record_once_and_in_order() {
             let mut next = 1;
             while next <= LAST {
                 let end = (next + 1 + next % 5).min(LAST + 1);
-                let batch = (next..end)
+                let batch: Vec<_> = (next..end)
                     .map(|n| (n as i64, n.to_le_bytes().to_vec()))
                     .collect();
                 let appended = stream.append(batch).unwrap();

@@ -4,7 +4,7 @@
 //! followers of a live stream are counted by the reads of a simulated disk; records are appended
 //! from where they lie.
 
-use chappe_log::{Commit, Error, Follower, Level, Options, Store, Stream};
+use chappe_log::{Batch, Commit, Error, Follower, Level, Options, Store, Stream};
 use chappe_sim::{Operation, SimDisk};
 
 fn open(disk: &SimDisk, recent_bytes: usize) -> (Store, Stream) {
@@ -32,10 +32,7 @@ fn append(stream: &Stream, count: u64) {
     let batch: Vec<_> = (from..from + count)
         .map(|n| (n as i64, payload(n)))
         .collect();
-    let slices = batch
-        .iter()
-        .map(|(time, payload)| (*time, payload.as_slice()));
-    stream.append_each(slices).unwrap().wait().unwrap();
+    stream.append(batch).unwrap().wait().unwrap();
 }
 
 #[test]
@@ -97,14 +94,24 @@ fn followers_of_live_data_share_what_is_in_memory() {
 }
 
 #[test]
-fn batches_from_elsewhere_have_the_same_limits() {
+fn batches_are_bounded_and_what_fails_is_not_in_them() {
     let (_, stream) = open(&SimDisk::new(1), 0);
-    assert_eq!(stream.append_each([]).err(), Some(Error::EmptyBatch));
-    let large = vec![0; 5 << 20];
-    let refused = stream.append_each([(0, large.as_slice())]);
-    assert!(matches!(refused, Err(Error::TooLarge { .. })));
     assert_eq!(
-        stream.append_each([(0, &b"x"[..])]).unwrap().first.sequence,
-        1
+        stream.append(Batch::default()).err(),
+        Some(Error::EmptyBatch)
     );
+    let refused = stream.append(vec![(0, vec![0; 5 << 20])]);
+    assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    let mut batch = Batch::default();
+    batch.push(1, b"one");
+    let failed = batch.push_with(2, |bytes| {
+        bytes.extend_from_slice(b"half");
+        Err("no more")
+    });
+    assert_eq!((failed, batch.len()), (Err("no more"), 1));
+    batch.push(3, b"three");
+    stream.append(batch).unwrap().wait().unwrap();
+    let read = stream.read(1, 10).unwrap();
+    let read: Vec<_> = read.iter().map(|it| (it.time, &it.payload[..])).collect();
+    assert_eq!(read, [(1, &b"one"[..]), (3, b"three")]);
 }

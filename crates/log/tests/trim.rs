@@ -223,7 +223,7 @@ fn beginning_comes_back(disk: &SimDisk, last: u64) {
         epoch: stream.epochs()[0].0,
         sequence: 1,
     };
-    let filled = stream.fill(first, batch.collect()).unwrap();
+    let filled = stream.fill(first, batch.collect::<Vec<_>>()).unwrap();
     filled.wait().unwrap();
     holds(&stream, 1, 60);
     drop(stream);

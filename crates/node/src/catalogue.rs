@@ -81,8 +81,28 @@ impl Entry {
 
     /// Hands a batch to the log; waits while the log's queue is full.
     pub(crate) async fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
+        self.append_with(|| self.log.append(elements), elements)
+            .await
+    }
+
+    /// As [`Entry::append`], for elements derived from what was followed eagerly; see
+    /// [`StreamLog::append_derived`].
+    pub(crate) async fn append_derived(
+        &self,
+        taken_back: u64,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
+        let append = || self.log.append_derived(taken_back, elements);
+        self.append_with(append, elements).await
+    }
+
+    async fn append_with(
+        &self,
+        append: impl Fn() -> Result<Appended, StoreError>,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
         loop {
-            match self.log.append(elements) {
+            match append() {
                 Err(StoreError::Log(chappe_log::Error::QueueFull { .. })) => {
                     tokio::time::sleep(QUEUE_PAUSE).await;
                 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use chappe_log::{CorruptRange, Level, Options, QueueFull, Recovery, Store};
 use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
-use chappe_stream::{StreamElement, StreamLog, StreamSchema};
+use chappe_stream::{StoreError, StreamElement, StreamLog, StreamSchema};
 use chappe_transport::{Drops, FileDisk, key_file};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Entry};
 use crate::config::{Config, DurabilityLevel};
 use crate::data::{self, Lock, log_directory, registry_directory};
 use crate::devices::Devices;
@@ -210,19 +210,22 @@ impl Node {
         elements: &[StreamElement],
     ) -> Result<(), StoreFailure> {
         let source = format!("urn:chappe:node:{}", self.app.key);
+        let key = crate::catalogue::key(name);
+        let registered = self.app.registrations.of(&key) != u64::MAX;
+        if registered
+            && let Some(entry) = self.app.catalogue.get(name)
+            && entry.log.is_as(schema, &source)
+        {
+            return acknowledged(&entry, elements).await;
+        }
         let known = self.app.catalogue.get(name).map(|entry| entry.log.schema());
-        let registered = self.app.registrations.of(&crate::catalogue::key(name)) != u64::MAX;
         let made = self.app.catalogue.create(name, schema, &source, None);
         let entry = made.map_err(|error| StoreFailure(error.to_string()))?;
         if !registered || known.as_ref() != Some(schema) {
             let entity = crate::devices::of_stream(name, schema, &source, None);
             crate::register::publish(&self.app, vec![entity]).await;
         }
-        let appended = entry.append(elements).await;
-        let appended = appended.map_err(|error| StoreFailure(error.to_string()))?;
-        appended
-            .await
-            .map_err(|error| StoreFailure(error.to_string()))
+        acknowledged(&entry, elements).await
     }
 
     /// A stream of the node by its name, to be read and followed.
@@ -257,6 +260,13 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// Stores elements; returns when they are acknowledged.
+async fn acknowledged(entry: &Entry, elements: &[StreamElement]) -> Result<(), StoreFailure> {
+    let failed = |error: StoreError| StoreFailure(error.to_string());
+    let appended = entry.append(elements).await.map_err(failed)?;
+    appended.await.map_err(|error| failed(error.into()))
 }
 
 /// Why elements were not stored, in words.

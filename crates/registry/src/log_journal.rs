@@ -40,7 +40,7 @@ impl Journal for LogJournal {
         records: Vec<Vec<u8>>,
     ) -> Result<Receipt, JournalError> {
         let time = (self.now)();
-        let batch = records.into_iter().map(|record| (time, record)).collect();
+        let batch: Vec<_> = records.into_iter().map(|record| (time, record)).collect();
         let appended = self
             .stream
             .append_if(expected_last, batch)

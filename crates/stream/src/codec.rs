@@ -122,6 +122,26 @@ pub fn record_version(bytes: &[u8]) -> Result<u32, CodecError> {
 /// # Errors
 /// An element that is too large, or a version beyond the limit.
 pub fn encode_element(element: &StreamElement, schema_version: u32) -> Result<Vec<u8>, CodecError> {
+    let mut bytes = Vec::with_capacity(64);
+    write_element(element, schema_version, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Bytes that are written to behind what is there.
+struct Behind<'a>(&'a mut Vec<u8>);
+
+impl Extend<u8> for Behind<'_> {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        self.0.extend(bytes);
+    }
+}
+
+/// As [`encode_element`], behind what is in `bytes`; after an error there is more or less of it.
+pub(crate) fn write_element(
+    element: &StreamElement,
+    schema_version: u32,
+    bytes: &mut Vec<u8>,
+) -> Result<(), CodecError> {
     let body = BodyRef {
         delay_ns: element.receive_time.0.wrapping_sub(element.source_time.0),
         quality: element.quality,
@@ -132,15 +152,15 @@ pub fn encode_element(element: &StreamElement, schema_version: u32) -> Result<Ve
         schema_version,
         origin: element.origin,
     };
-    let mut bytes = Vec::with_capacity(64);
-    head.encode(&mut bytes)?;
+    head.encode(bytes)?;
     let head_bytes = bytes.len();
-    let bytes = postcard::to_extend(&body, bytes)
+    postcard::to_extend(&body, Behind(bytes))
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
-    if bytes.len() - head_bytes >= RECORD_BYTES_MAX {
-        return Err(CodecError::TooLarge(bytes.len()));
+    let body_bytes = bytes.len() - head_bytes;
+    match body_bytes >= RECORD_BYTES_MAX {
+        true => Err(CodecError::TooLarge(body_bytes)),
+        false => Ok(()),
     }
-    Ok(bytes)
 }
 
 /// The element of a record that the log keeps at `position` with time `source_time`, and the

@@ -7,7 +7,9 @@
 //! - *source time*: the row's column `source_time`, else the newest source time in the windows;
 //! - *receive time*: the newest receive time of the inputs since the last evaluation that had any;
 //! - *quality*: the row's column `quality`, else the worst in the windows;
-//! - *key*: the row's column `key`.
+//! - *key*: the row's column `key`;
+//! - *origin*: the position of the newest input, as long as one stream alone is bound, so that the
+//!   newest stored output says where to go on after a restart; see [`VirtualSensor::progress`].
 //!
 //! A slide of time runs on the source's clock, so that the same elements give the same results. A
 //! source that falls silent within a slide is looked at once more, after twice the slide on the
@@ -16,7 +18,7 @@
 //! An evaluation that fails is counted and told; the sensor goes on with the next one. It
 //! deliberately does not know where elements come from and where they go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
@@ -55,6 +57,14 @@ pub enum SensorCommand {
         alias: String,
         /// The stream.
         stream: Arc<str>,
+    },
+    /// Elements of a bound stream that were evaluated before, by an earlier run: they fill the
+    /// windows, and bring forth nothing.
+    Recall {
+        /// The stream.
+        stream: Arc<str>,
+        /// The elements, oldest first.
+        elements: Vec<Arc<StreamElement>>,
     },
     /// The sensor forgets everything and takes nothing more.
     Stop,
@@ -143,6 +153,10 @@ pub struct VirtualSensor {
     outputs: VecDeque<SensorEvent>,
     stalled: Timers<usize>,
     received: Timestamp,
+    /// The position of the newest input, if one stream alone is bound.
+    newest: Option<Position>,
+    /// Whether one stream alone is bound.
+    follows_one: bool,
     last_failure: Option<String>,
 }
 
@@ -162,6 +176,9 @@ struct BoundSchema {
     offered: Result<StreamSchema, String>,
     /// Whether its elements have the shape of the source's schema as they are.
     fits: bool,
+    /// The position of the newest element that came, and of the newest that was evaluated.
+    came: Option<Position>,
+    evaluated: Option<Position>,
 }
 
 impl VirtualSensor {
@@ -185,6 +202,8 @@ impl VirtualSensor {
             outputs: VecDeque::new(),
             stalled: Timers::default(),
             received: Timestamp(i64::MIN),
+            newest: None,
+            follows_one: false,
             last_failure: None,
         };
         sensor.state = SensorState::Waiting(sensor.unbound());
@@ -214,6 +233,20 @@ impl VirtualSensor {
     pub fn window_counters(&self, alias: &str) -> Option<WindowCounters> {
         let index = self.index(alias)?;
         Some(self.sources[index].window.counters())
+    }
+
+    /// How far each bound stream is evaluated. An element that came later has to come again after a
+    /// restart; those of before are told by [`SensorCommand::Recall`], as far back as its windows
+    /// reach.
+    pub fn progress(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
+        let bound = self.sources.iter().flat_map(|source| &source.bound);
+        bound.filter_map(|(stream, bound)| Some((stream, bound.evaluated?)))
+    }
+
+    /// Whether one stream alone is bound, so that each output's origin says how far it is evaluated.
+    #[must_use]
+    pub fn follows_one(&self) -> bool {
+        self.follows_one
     }
 
     /// How its statement is evaluated; `None` while it does not run.
@@ -299,6 +332,8 @@ impl VirtualSensor {
                 given,
                 offered,
                 fits: false,
+                came: None,
+                evaluated: None,
             },
         );
         self.rebuild();
@@ -323,6 +358,9 @@ impl VirtualSensor {
     /// Makes the statement anew for what the sources are bound to.
     fn rebuild(&mut self) {
         self.query = None;
+        let bound = self.sources.iter().flat_map(|source| source.bound.keys());
+        let streams: BTreeSet<&Arc<str>> = bound.collect();
+        self.follows_one = streams.len() == 1;
         let unbound = self.unbound();
         if !unbound.is_empty() {
             self.compare_shapes();
@@ -390,10 +428,11 @@ impl VirtualSensor {
         let mut due = false;
         for index in 0..self.sources.len() {
             let source = &mut self.sources[index];
-            let Some(bound) = source.bound.get(&input.stream) else {
+            let Some(bound) = source.bound.get_mut(&input.stream) else {
                 continue;
             };
             taken = true;
+            bound.came = Some(input.element.position);
             let fits = bound.given.check(&input.element).is_ok()
                 && input.element.size_bytes() <= bytes_max;
             let Some(offered) = bound.offered.as_ref().ok().filter(|_| fits) else {
@@ -415,9 +454,36 @@ impl VirtualSensor {
         self.counters.strangers += u64::from(!taken);
         if taken {
             self.received = self.received.max(input.element.receive_time);
+            self.newest = Some(input.element.position);
         }
         if due {
             self.evaluate();
+        }
+    }
+
+    /// Fills the windows with what an earlier run evaluated.
+    fn recall(&mut self, stream: &Arc<str>, elements: &[Arc<StreamElement>]) {
+        for source in &mut self.sources {
+            let Some(bound) = source.bound.get_mut(stream) else {
+                continue;
+            };
+            let newest = elements.last().map(|element| element.position);
+            (bound.came, bound.evaluated) = (newest, newest);
+            let Ok(offered) = &bound.offered else {
+                continue;
+            };
+            for element in elements {
+                if bound.given.check(element).is_ok() {
+                    let element = match bound.fits {
+                        true => element.clone(),
+                        false => shaped(element, offered, &source.schema),
+                    };
+                    source.window.push(stream.clone(), element);
+                }
+            }
+            if let Some(newest) = source.window.newest() {
+                source.slide.looked(newest);
+            }
         }
     }
 
@@ -458,6 +524,11 @@ impl VirtualSensor {
             source.window.take_change_into(change);
         }
         self.counters.evaluations += 1;
+        for source in &mut self.sources {
+            for bound in source.bound.values_mut() {
+                bound.evaluated = bound.came;
+            }
+        }
         match query.evaluate(&self.changes) {
             Ok(rows) => {
                 self.last_failure = None;
@@ -503,7 +574,7 @@ impl VirtualSensor {
             key: row.key,
             values: row.values,
             quality: row.quality.unwrap_or(worst),
-            origin: None,
+            origin: self.newest.filter(|_| self.follows_one),
         }
     }
 
@@ -536,6 +607,9 @@ impl Machine for VirtualSensor {
                 schema,
             }) => self.bind(&alias, stream, schema),
             Input::Command(SensorCommand::Unbind { alias, stream }) => self.unbind(&alias, &stream),
+            Input::Command(SensorCommand::Recall { stream, elements }) => {
+                self.recall(&stream, &elements);
+            }
             Input::Command(SensorCommand::Stop) => self.stop(),
             Input::Timeout => self.timeout(now),
         }

@@ -14,18 +14,21 @@ mod repair;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords};
 pub use repair::Hole;
 
-use chappe_log::{Appended, Follower, Level, Record, Rollback, Store, Stream};
+use chappe_log::{
+    Appended, Batch, EagerFollower, Follower, Level, Record, Rollback, Store, Stream,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::codec::write_element;
 use crate::retention::Keeper;
 use crate::{
     CodecError, Epoch, NameError, Position, Retention, SchemaError, StreamElement, StreamSchema,
-    Timestamp, Value, check_name, decode_element, encode_element, sqlite,
+    Timestamp, Value, check_name, decode_element, sqlite,
 };
 
 /// Most versions of a stream's schema. 256: one a day would last most of a year, and the log takes
@@ -243,6 +246,13 @@ impl StreamLog {
         self.snapshot().newest_version()
     }
 
+    /// Whether this is its schema, and this what brings its elements forth.
+    #[must_use]
+    pub fn is_as(&self, schema: &StreamSchema, origin: &str) -> bool {
+        let metadata = self.snapshot();
+        metadata.newest() == schema && metadata.origin.as_deref() == Some(origin)
+    }
+
     /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
     #[must_use]
     pub fn origin(&self) -> Option<String> {
@@ -299,29 +309,51 @@ impl StreamLog {
     /// # Errors
     /// The first element that does not fit the schema, or what the log says; then none is queued.
     pub fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
+        self.append_if(None, elements)
+    }
+
+    /// As [`StreamLog::append`], for elements derived from what [`StreamLog::follow_eagerly`] handed
+    /// out since [`Store::taken_back`] said `taken_back`.
+    ///
+    /// # Errors
+    /// [`chappe_log::Error::TakenBack`]; those of [`StreamLog::append`].
+    pub fn append_derived(
+        &self,
+        taken_back: u64,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
+        self.append_if(Some(taken_back), elements)
+    }
+
+    fn append_if(
+        &self,
+        taken_back: Option<u64>,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
         let metadata = self.snapshot();
         let version = metadata.newest_version();
-        let mut batch = Vec::with_capacity(elements.len());
+        let mut batch = Batch::with_capacity(elements.len(), 64 * elements.len());
         for (index, element) in elements.iter().enumerate() {
             metadata
                 .newest()
                 .check(element)
                 .map_err(|error| StoreError::Element { index, error })?;
-            batch.push((element.source_time.0, encode_element(element, version)?));
+            let write = |bytes: &mut Vec<u8>| write_element(element, version, bytes);
+            batch.push_with(element.source_time.0, write)?;
         }
-        self.queue(batch, &metadata)
+        let appended = match taken_back {
+            None => self.stream.append(batch)?,
+            Some(taken_back) => self.stream.append_derived(taken_back, batch)?,
+        };
+        Ok(self.queued(appended, &metadata))
     }
 
-    fn queue(
-        &self,
-        batch: Vec<(i64, Vec<u8>)>,
-        metadata: &Metadata,
-    ) -> Result<Appended, StoreError> {
-        let appended = self.stream.append(batch)?;
+    /// Lets go of what a queued batch makes too much.
+    fn queued(&self, appended: Appended, metadata: &Metadata) -> Appended {
         let retention = metadata.retention.unwrap_or(self.default_retention);
         let last = appended.last().sequence;
         self.keeper.appended(&self.stream, last, retention);
-        Ok(appended)
+        appended
     }
 
     /// At most `count` elements from number `from` on (0: from the first kept).
@@ -368,7 +400,17 @@ impl StreamLog {
     #[must_use]
     pub fn follow(&self, from: u64) -> StreamFollower {
         StreamFollower {
-            follower: self.stream.follow(from),
+            following: Following::Safe(self.stream.follow(from)),
+            log: self.clone(),
+        }
+    }
+
+    /// Follows from number `from` on (0: from the first kept), without waiting until elements have
+    /// reached their level; what is derived from them is stored by [`StreamLog::append_derived`].
+    #[must_use]
+    pub fn follow_eagerly(&self, from: u64) -> StreamFollower {
+        StreamFollower {
+            following: Following::Eager(self.stream.follow_eagerly(from)),
             log: self.clone(),
         }
     }
@@ -413,7 +455,9 @@ impl StreamLog {
 
     fn decode(&self, records: Vec<Record>) -> Result<Vec<StreamElement>, StoreError> {
         let metadata = self.snapshot();
-        let element = |record| decode_record(&metadata, record);
+        let element = |record: Record| {
+            decode_record(&metadata, record.position, record.time, &record.payload)
+        };
         records.into_iter().map(element).collect()
     }
 }
@@ -435,10 +479,15 @@ impl sqlite::History for StreamLog {
     }
 }
 
-/// Hands out a stream's elements in order, as they are stored.
+/// Hands out a stream's elements in order, as they are stored, or before.
 pub struct StreamFollower {
-    follower: Follower,
+    following: Following,
     log: StreamLog,
+}
+
+enum Following {
+    Safe(Follower),
+    Eager(EagerFollower),
 }
 
 impl StreamFollower {
@@ -450,12 +499,26 @@ impl StreamFollower {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Vec<StreamElement>, StoreError>> {
-        let records = ready!(self.follower.poll_next(context));
-        Poll::Ready(
-            records
-                .map_err(StoreError::Log)
-                .and_then(|r| self.log.decode(r)),
-        )
+        let follower = match &mut self.following {
+            Following::Safe(follower) => {
+                let records = ready!(follower.poll_next(context));
+                let records = records.map_err(StoreError::Log);
+                return Poll::Ready(records.and_then(|records| self.log.decode(records)));
+            }
+            Following::Eager(follower) => follower,
+        };
+        let metadata = self.log.snapshot();
+        let mut elements = Ok(Vec::new());
+        let mut take = |position, time, payload: &[u8]| {
+            if let Ok(so_far) = &mut elements {
+                match decode_record(&metadata, position, time, payload) {
+                    Ok(element) => so_far.push(element),
+                    Err(error) => elements = Err(error),
+                }
+            }
+        };
+        ready!(follower.poll_next(context, &mut take))?;
+        Poll::Ready(elements)
     }
 
     /// The next batch; never empty. After a gap it goes on behind the gap.
@@ -471,16 +534,24 @@ impl StreamFollower {
     /// # Errors
     /// A gap, or elements that do not decode.
     pub fn try_next(&mut self) -> Result<Option<Vec<StreamElement>>, StoreError> {
-        match self.follower.try_next()? {
-            Some(records) => self.log.decode(records).map(Some),
-            None => Ok(None),
+        if let Following::Safe(follower) = &mut self.following {
+            let records = follower.try_next()?;
+            return records.map(|records| self.log.decode(records)).transpose();
+        }
+        let mut nobody = Context::from_waker(Waker::noop());
+        match self.poll_next(&mut nobody) {
+            Poll::Ready(elements) => elements.map(Some),
+            Poll::Pending => Ok(None),
         }
     }
 
     /// The number that it will hand out next.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
-        self.follower.next_sequence()
+        match &self.following {
+            Following::Safe(follower) => follower.next_sequence(),
+            Following::Eager(follower) => follower.next_sequence(),
+        }
     }
 }
 
@@ -555,12 +626,17 @@ impl StreamSchema {
     }
 }
 
-fn decode_record(metadata: &Metadata, record: Record) -> Result<StreamElement, StoreError> {
+fn decode_record(
+    metadata: &Metadata,
+    position: chappe_log::Position,
+    time: i64,
+    payload: &[u8],
+) -> Result<StreamElement, StoreError> {
     let position = Position {
-        epoch: Epoch(record.position.epoch),
-        sequence: record.position.sequence,
+        epoch: Epoch(position.epoch),
+        sequence: position.sequence,
     };
-    let (mut element, version) = decode_element(&record.payload, position, Timestamp(record.time))?;
+    let (mut element, version) = decode_element(payload, position, Timestamp(time))?;
     let schema = usize::try_from(version)
         .ok()
         .and_then(|version| metadata.versions.get(version))

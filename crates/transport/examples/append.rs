@@ -34,7 +34,7 @@ impl Writer {
     fn offer(&mut self, stream: usize, payloads: Vec<String>) -> Result<(), Error> {
         loop {
             let batch = payloads.iter().map(|text| (0, text.clone().into_bytes()));
-            match self.streams[stream].append(batch.collect()) {
+            match self.streams[stream].append(batch.collect::<Vec<_>>()) {
                 Ok(appended) => {
                     self.waiting.push_back((stream, payloads, appended));
                     return Ok(());

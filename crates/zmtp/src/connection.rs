@@ -186,9 +186,13 @@ impl Connection {
         loop {
             match self.step(now) {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => break,
                 Err(error) => return self.refuse(error),
             }
+        }
+        if self.buffer.is_empty() {
+            // A connection that waits holds no memory.
+            self.buffer = BytesMut::new();
         }
     }
 

@@ -30,7 +30,7 @@ const PRODUCER: &str = "p";
 /// Least time between two commits, and how long an element waits at its origin for others. Measured
 /// with 24 nodes: 8 and 12 gave a median of 99 ms where 3 and 3 gave 117.
 const COMMIT_PAUSE_MS: u32 = 8;
-const LINGER_MS: u32 = 12;
+const LINGER_MS: u32 = 20;
 /// What the backlog is called where it is stored.
 const BACKLOG: &str = "backlog";
 /// Elements that are read at once when all is counted.

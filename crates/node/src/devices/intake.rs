@@ -12,7 +12,7 @@ use crate::metrics::LostLabels;
 use crate::shared::App;
 
 /// Pause before a full disk is tried again; meanwhile whoever sends waits.
-const FULL_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(500);
 
 /// Stores batches of several streams and waits until all are acknowledged.
 ///
@@ -29,7 +29,7 @@ pub(crate) async fn store(app: &App, batches: Vec<(Arc<Entry>, Vec<StreamElement
 }
 
 /// A batch on its way into the log.
-pub(crate) struct Offered {
+struct Offered {
     entry: Arc<Entry>,
     elements: Vec<StreamElement>,
     appended: chappe_log::Appended,
@@ -37,11 +37,7 @@ pub(crate) struct Offered {
 
 /// Hands a batch to the log; waits only where [`store`] would before it. The next batch of the same
 /// stream is offered when this one has settled, so that their order stays.
-pub(crate) async fn offer(
-    app: &App,
-    entry: Arc<Entry>,
-    mut elements: Vec<StreamElement>,
-) -> Option<Offered> {
+async fn offer(app: &App, entry: Arc<Entry>, mut elements: Vec<StreamElement>) -> Option<Offered> {
     let appended = append(app, &entry, &mut elements).await?;
     Some(Offered {
         entry,
@@ -52,7 +48,7 @@ pub(crate) async fn offer(
 
 impl Offered {
     /// Waits until it is acknowledged, or lost and counted.
-    pub(crate) async fn settle(mut self, app: &App) {
+    async fn settle(mut self, app: &App) {
         let mut appended = Some(self.appended);
         while let Some(pending) = appended.take() {
             match pending.await {
@@ -96,7 +92,8 @@ async fn append(
     None
 }
 
-fn lost(app: &App, entry: &Entry, count: u64, reason: &'static str, detail: &str) {
+/// Counts elements that will never be stored.
+pub(crate) fn lost(app: &App, entry: &Entry, count: u64, reason: &'static str, detail: &str) {
     let stream = app.metrics.stream_label(&entry.name, &app.config.limits);
     let labels = LostLabels { stream, reason };
     app.metrics.lost.get_or_create(&labels).inc_by(count);

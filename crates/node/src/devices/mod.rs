@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 pub(crate) use entities::of_stream;
-pub(crate) use intake::{Offered, offer};
+pub(crate) use intake::{FULL_PAUSE, lost};
 pub(crate) use table::{Device, Devices};
 use task::Order;
 

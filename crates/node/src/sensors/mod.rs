@@ -5,6 +5,9 @@
 
 mod candidates;
 mod files;
+mod follow;
+mod output;
+mod progress;
 mod run;
 mod table;
 

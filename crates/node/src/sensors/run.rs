@@ -2,29 +2,38 @@
 //!
 //! A compiled statement is evaluated where the elements come in, since another thread would cost more
 //! than the evaluation; what may take long (SQLite, a large window, binding) is computed on another
-//! thread. Elements come from the log, so that what a sensor has seen is durable before it.
+//! thread.
+//!
+//! Elements come from the log as soon as they have their places there, and what they bring forth is
+//! stored behind them: what a sensor says is durable only together with what it has seen. After a
+//! restart, and when a full disk has taken back what it saw, it goes on behind what it has evaluated,
+//! with its windows as they were.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use chappe_log::{Appended, Error, Level};
 use chappe_machine::{Input, Output, drain};
 use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Descriptor, Extent, Selection, SensorCommand, SensorEvent, SensorInput, SensorLimits,
-    StoreError, StreamElement, StreamFollower, VirtualSensor,
+    Binding, Descriptor, Epoch, Extent, Position, Selection, SensorCommand, SensorEvent,
+    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, StreamLog, VirtualSensor,
 };
 use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;
 
 use super::candidates::{self, candidates, sensor_entity, sensor_key};
+use super::follow::next_batch;
+use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry};
 use crate::clock::{self, rfc3339};
-use crate::devices::{Offered, of_stream, offer};
+use crate::devices::{FULL_PAUSE, lost, of_stream};
 use crate::http::FieldView;
 use crate::notices::NoticeKind;
 use crate::register;
@@ -41,7 +50,7 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Events of a sensor's history that are shown.
 const HISTORY_MAX: usize = 100;
 
-type Given = Input<SensorInput, SensorCommand>;
+pub(super) type Given = Input<SensorInput, SensorCommand>;
 
 /// How a sensor is shown before it runs.
 pub(super) fn shown(descriptor: &Descriptor, file: &str, toml: &str) -> Sensor {
@@ -117,14 +126,24 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         let limits = BindingLimits::default();
         Binding::new(source.alias.clone(), source.policy, limits)
     });
+    let level = entry.log.log().level();
+    let progress = match Progress::open(&app.store, &name, level) {
+        Ok(progress) => progress,
+        Err(error) => return fail(&app, &name, error.to_string()),
+    };
     let running = Running {
+        eager: level != Level::Memory,
+        progress,
+        taken_back: 0,
+        said: None,
+        anew: false,
         bindings: bindings.collect(),
         machine: Some(VirtualSensor::new(
             descriptor.clone(),
             SensorLimits::default(),
         )),
         slow: 0,
-        offered: None,
+        offered: VecDeque::new(),
         followers: BTreeMap::new(),
         last: String::new(),
         history: VecDeque::new(),
@@ -150,23 +169,32 @@ fn fail(app: &App, name: &str, message: String) {
     });
 }
 
-struct Running {
-    app: App,
-    name: String,
-    descriptor: Descriptor,
-    output: Arc<Entry>,
-    bindings: Vec<Binding>,
+pub(super) struct Running {
+    pub(super) app: App,
+    pub(super) name: String,
+    pub(super) descriptor: Descriptor,
+    pub(super) output: Arc<Entry>,
+    pub(super) bindings: Vec<Binding>,
     /// Away while it computes.
-    machine: Option<VirtualSensor>,
+    pub(super) machine: Option<VirtualSensor>,
     /// Evaluations one after another that took long although they are compiled.
-    slow: u32,
-    /// The last batch of the output, on its way into the log: the next elements are evaluated
-    /// meanwhile.
-    offered: Option<Offered>,
-    followers: BTreeMap<String, StreamFollower>,
+    pub(super) slow: u32,
+    /// Whether it need not wait until what it sees is stored; not for an output that is acknowledged
+    /// before it is stored.
+    pub(super) eager: bool,
+    /// Batches of the output on their way into the log: the next elements are evaluated meanwhile.
+    pub(super) offered: VecDeque<Appended>,
+    pub(super) progress: Progress,
+    /// How often the log had taken numbers back before the last elements were read.
+    pub(super) taken_back: u64,
+    /// What the last output says of how far it is.
+    pub(super) said: Option<Position>,
+    /// What it has seen or said was taken back: it begins anew from what is stored.
+    pub(super) anew: bool,
+    pub(super) followers: BTreeMap<String, StreamFollower>,
     /// The stream that was read last.
-    last: String,
-    history: VecDeque<Event>,
+    pub(super) last: String,
+    pub(super) history: VecDeque<Event>,
 }
 
 impl Running {
@@ -176,6 +204,10 @@ impl Running {
         let mut look_after = tokio::time::interval(LOOK_AFTER);
         look_after.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            if self.anew {
+                self.begin_anew().await;
+            }
+            self.taken_back = self.app.store.taken_back();
             let deadline = self
                 .machine
                 .as_ref()
@@ -199,7 +231,7 @@ impl Running {
                 (stream, batch) = next_batch(&mut self.followers, &mut self.last) => {
                     self.feed(stream, batch).await;
                 }
-                _ = look_after.tick() => self.settle().await,
+                _ = look_after.tick() => self.look_after(),
             }
         }
     }
@@ -215,9 +247,10 @@ impl Running {
                 });
                 self.step(inputs.collect()).await;
             }
-            Err(StoreError::Log(error @ chappe_log::Error::Gap { .. })) => {
+            Err(StoreError::Log(error @ Error::Gap { .. })) => {
                 self.drop("gap", error.to_string());
             }
+            Err(StoreError::Log(Error::TakenBack { .. })) => self.anew = true,
             Err(error) => {
                 self.drop("not readable", error.to_string());
                 self.followers.remove(&stream);
@@ -228,6 +261,8 @@ impl Running {
     /// Brings the bindings up to what the registry says now.
     async fn bind(&mut self) {
         let now = clock::now();
+        // What is let go is taken up again where it was.
+        self.tell_progress();
         let mut commands: Vec<Given> = Vec::new();
         for index in 0..self.bindings.len() {
             let source = self.descriptor.sources[index].clone();
@@ -267,27 +302,35 @@ impl Running {
                 }));
             }
         }
-        self.follow_bound();
+        commands.extend(self.follow_bound().await);
         self.step(commands).await;
         self.show_bindings();
     }
 
-    /// Follows the streams that a source is bound to, and no others; from now on.
-    fn follow_bound(&mut self) {
-        let mut wanted: Vec<String> = Vec::new();
-        for binding in &self.bindings {
-            wanted.extend(binding.bound().map(|bound| bound.candidate.stream.clone()));
+    /// Begins anew from what is stored, after the log has refused for lack of room.
+    async fn begin_anew(&mut self) {
+        tokio::time::sleep(FULL_PAUSE).await;
+        for offered in std::mem::take(&mut self.offered) {
+            // Stored or refused, it is settled.
+            let _ = offered.await;
         }
-        self.followers.retain(|stream, _| wanted.contains(stream));
-        for stream in wanted {
-            if self.followers.contains_key(&stream) {
-                continue;
-            }
-            if let Some(entry) = self.app.catalogue.get(&stream) {
-                let follower = entry.log.follow(entry.log.log().last() + 1);
-                self.followers.insert(stream, follower);
-            }
+        self.progress.take_back();
+        self.anew = false;
+        self.followers.clear();
+        let limits = SensorLimits::default();
+        self.machine = Some(VirtualSensor::new(self.descriptor.clone(), limits));
+        let mut commands = Vec::new();
+        for (source, binding) in self.descriptor.sources.iter().zip(&self.bindings) {
+            commands.extend(binding.bound().map(|bound| {
+                Input::Command(SensorCommand::Bind {
+                    alias: source.alias.clone(),
+                    stream: bound.candidate.stream.as_str().into(),
+                    schema: bound.candidate.schema.clone(),
+                })
+            }));
         }
+        commands.extend(self.follow_bound().await);
+        self.step(commands).await;
     }
 
     /// Runs the machine, here as long as that is cheap, and stores what it says.
@@ -371,15 +414,7 @@ impl Running {
             }
         }
         if !outputs.is_empty() {
-            self.settle().await;
-            self.offered = offer(&self.app, self.output.clone(), outputs).await;
-        }
-    }
-
-    /// Waits until the last batch of the output is stored.
-    async fn settle(&mut self) {
-        if let Some(offered) = self.offered.take() {
-            offered.settle(&self.app).await;
+            self.offer(outputs).await;
         }
     }
 
@@ -394,7 +429,7 @@ impl Running {
         });
     }
 
-    fn drop(&self, reason: &'static str, detail: String) {
+    pub(super) fn drop(&self, reason: &'static str, detail: String) {
         self.app
             .drops
             .record(Hop::Element, reason, &self.name, detail, None);
@@ -449,25 +484,4 @@ fn concerns_streams(item: &FeedItem) -> bool {
         },
         FeedItem::Resync { .. } => true,
     }
-}
-
-/// The elements that come next in any stream; the search begins behind the one that was `last`.
-async fn next_batch(
-    followers: &mut BTreeMap<String, StreamFollower>,
-    last: &mut String,
-) -> (String, Result<Vec<StreamElement>, StoreError>) {
-    poll_fn(|context| {
-        for round in [true, false] {
-            for (name, follower) in followers.iter_mut() {
-                if (*name > *last) == round
-                    && let Poll::Ready(result) = follower.poll_next(context)
-                {
-                    name.clone_into(last);
-                    return Poll::Ready((name.clone(), result));
-                }
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }

@@ -211,7 +211,7 @@ impl Origin {
             (time, record::payload(*content, bytes))
         });
         // A full queue refuses; what is refused was never accepted.
-        let Ok(appended) = stream.append(payloads.collect()) else {
+        let Ok(appended) = stream.append(payloads.collect::<Vec<_>>()) else {
             return false;
         };
         let first = At {

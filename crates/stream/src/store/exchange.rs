@@ -4,7 +4,7 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use chappe_log::{Appended, Follower, Record};
+use chappe_log::{Appended, Batch, Follower, Record};
 
 use super::{Metadata, StoreError, StreamLog, decode_record};
 use crate::codec::{RecordHead, validate_body};
@@ -13,6 +13,11 @@ use crate::{CodecError, Epoch, Position, StreamSchema, Timestamp, encode_element
 /// How many records are read at once at most; reason: what does not fit the bytes asked for is read
 /// again.
 const READ_RECORDS_MAX: usize = 1024;
+
+/// Bytes that a record's head takes at most: version, epoch, number.
+const HEAD_BYTES: usize = 24;
+/// Bytes of a record of the usual size, for which there is room from the beginning.
+const RECORD_BYTES_USUAL: usize = 96;
 
 /// How many records are looked through for one with an origin.
 const LOOK_BACK: [usize; 3] = [1, 1024, 65_536];
@@ -113,7 +118,8 @@ impl StreamLog {
             let time = Timestamp(record.time);
             let (head, body) = RecordHead::decode(&record.payload)?;
             let payload = if head.schema_version != schema_version {
-                let mut element = decode_record(&metadata, record)?;
+                let mut element =
+                    decode_record(&metadata, record.position, record.time, &record.payload)?;
                 element.origin = None;
                 encode_element(&element, schema_version)?
             } else if head.origin.is_some() {
@@ -216,6 +222,19 @@ impl Intake {
         sent_version: u32,
         record: &[u8],
     ) -> Result<Vec<u8>, CodecError> {
+        let mut bytes = Vec::with_capacity(record.len() + HEAD_BYTES);
+        self.write(origin, sent_version, record, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Intake::check`], behind what is in `bytes`.
+    fn write(
+        &self,
+        origin: Position,
+        sent_version: u32,
+        record: &[u8],
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
         if record.len() > crate::RECORD_BYTES_MAX {
             return Err(CodecError::TooLarge(record.len()));
         }
@@ -226,7 +245,13 @@ impl Intake {
             return Err(CodecError::Malformed(why));
         }
         validate_body(body, self.schema())?;
-        with_head(self.version, Some(origin), body)
+        let head = RecordHead {
+            schema_version: self.version,
+            origin: Some(origin),
+        };
+        head.encode(bytes)?;
+        bytes.extend_from_slice(body);
+        Ok(())
     }
 
     /// Queues consecutive records whose first one stands at `origin` at the sender. Storing them and
@@ -241,16 +266,17 @@ impl Intake {
         sent_version: u32,
         records: impl ExactSizeIterator<Item = (Timestamp, T)>,
     ) -> Result<Appended, StoreError> {
-        let mut batch = Vec::with_capacity(records.len());
+        let mut batch = Batch::with_capacity(records.len(), RECORD_BYTES_USUAL * records.len());
         for (index, (time, record)) in records.enumerate() {
             let sequence = origin.sequence + index as u64;
             let at = Position { sequence, ..origin };
-            let stored = self
-                .check(at, sent_version, record.as_ref())
+            let write = |bytes: &mut Vec<u8>| self.write(at, sent_version, record.as_ref(), bytes);
+            batch
+                .push_with(time.0, write)
                 .map_err(|error| IntakeError { index, error })?;
-            batch.push((time.0, stored));
         }
-        self.log.queue(batch, &self.metadata)
+        let appended = self.log.stream.append(batch)?;
+        Ok(self.log.queued(appended, &self.metadata))
     }
 }
 
@@ -290,7 +316,7 @@ fn with_head(
         schema_version,
         origin,
     };
-    let mut bytes = Vec::with_capacity(body.len() + 24);
+    let mut bytes = Vec::with_capacity(body.len() + HEAD_BYTES);
     head.encode(&mut bytes)?;
     bytes.extend_from_slice(body);
     Ok(bytes)

@@ -65,10 +65,8 @@ impl Connection {
     /// When the connection has ended, and everything that came was taken: why it ended, which is
     /// [`Error::Ended`] when the peer just closed it.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Message, Error>> {
-        match self.open(context)?.poll_message(context) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.end(error))),
-            other => other,
-        }
+        let polled = self.open()?.poll_message(context);
+        self.polled(polled, context)
     }
 
     /// As [`Connection::poll_recv`]. Giving the wait up loses nothing.
@@ -99,10 +97,8 @@ impl Connection {
     /// # Errors
     /// When the connection has ended, and why.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        match self.open(context)?.poll_flush(context) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.end(error))),
-            other => other,
-        }
+        let polled = self.open()?.poll_flush(context);
+        self.polled(polled, context)
     }
 
     /// As [`Connection::poll_flush`]; when this is given up, the rest goes out later.
@@ -140,13 +136,26 @@ impl Connection {
         halves(&shared, &self.peer, &self.limits)
     }
 
-    fn open(&mut self, context: &mut Context<'_>) -> Result<&mut Driver, Error> {
-        let lease = self.lease.as_mut();
-        if lease.is_some_and(|lease| lease.poll_closed(context).is_ready()) {
-            self.end(Error::Closed);
+    fn open(&mut self) -> Result<&mut Driver, Error> {
+        match &mut self.driver {
+            Some(driver) => Ok(driver),
+            None => Err(self.ended.clone().unwrap_or(Error::Closed)),
         }
-        let error = self.error();
-        self.driver.as_mut().ok_or(error)
+    }
+
+    fn polled<T>(
+        &mut self,
+        polled: Poll<Result<T, Error>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<T, Error>> {
+        let lease = self.lease.as_mut();
+        match polled {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.end(error))),
+            Poll::Pending if lease.is_some_and(|it| it.poll_closed(context).is_ready()) => {
+                Poll::Ready(Err(self.end(Error::Closed)))
+            }
+            other => other,
+        }
     }
 
     fn error(&self) -> Error {

@@ -4,18 +4,19 @@
 //! the owner does not take what came, nothing is read, so that TCP holds the peer back: that is the
 //! whole of back-pressure, and it is per connection.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use chappe_machine::{Input, Output, drain};
 use chappe_zmtp::{Command, Config, Connection as Zmtp, Event, Message};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::queue::{Cost, Queue};
@@ -127,7 +128,6 @@ pub(super) struct Driver {
     address: SocketAddr,
     machine: Zmtp,
     clock: Clock,
-    read: BytesMut,
     read_bytes: usize,
     write: VecDeque<Bytes>,
     events: VecDeque<Event>,
@@ -154,7 +154,6 @@ impl Driver {
             address,
             machine: Zmtp::new(config, seed, clock.now()),
             clock,
-            read: BytesMut::new(),
             read_bytes: HANDSHAKE_READ_BYTES,
             write: VecDeque::new(),
             events: VecDeque::new(),
@@ -187,10 +186,11 @@ impl Driver {
             let deadline = driver.deadline;
             tokio::select! {
                 turn = driver.turn(true, writing) => {
-                    if let Turn::Read(bytes) = turn.map_err(broken)?
-                        && !driver.take_read(bytes)
-                    {
-                        return Err(Error::Ended { peer: address, handshake: true });
+                    if let Turn::Read(read) = turn.map_err(broken)? {
+                        if read.is_empty() {
+                            return Err(Error::Ended { peer: address, handshake: true });
+                        }
+                        driver.input(Input::Receive(read));
                     }
                 }
                 () = sleep_until(clock, deadline) => driver.input(Input::Timeout),
@@ -222,11 +222,11 @@ impl Driver {
             if let Poll::Ready(written) = self.poll_flush(context) {
                 written?;
             }
-            self.read.reserve(self.read_bytes);
-            let reading = pin!(self.stream.read_buf(&mut self.read));
-            if let Poll::Ready(read) = reading.poll(context) {
-                let bytes = read.map_err(|source| broken(address, source))?;
-                if !self.take_read(bytes) {
+            if let Poll::Ready(read) = self.poll_read(context) {
+                let read = read.map_err(|source| broken(address, source))?;
+                let bytes = read.len();
+                self.input(Input::Receive(read));
+                if bytes == 0 {
                     let handshake = false;
                     let peer = address;
                     return Poll::Ready(Err(Error::Ended { peer, handshake }));
@@ -325,10 +325,12 @@ impl Driver {
             let (clock, deadline) = (self.clock, self.deadline);
             tokio::select! {
                 turn = self.turn(reading, writing) => {
-                    if let Turn::Read(bytes) = turn.map_err(broken)? {
-                        if !self.take_read(bytes) {
+                    if let Turn::Read(read) = turn.map_err(broken)? {
+                        if read.is_empty() {
                             return Err(Error::Ended { peer: address, handshake: false });
                         }
+                        let bytes = read.len();
+                        self.input(Input::Receive(read));
                         // A peer that sends without end takes no more than its share of the
                         // thread.
                         if bytes >= YIELD_BYTES {
@@ -426,32 +428,34 @@ impl Driver {
 
     /// Waits until something was read, or can be written. Giving it up loses nothing.
     async fn turn(&mut self, reading: bool, writing: bool) -> io::Result<Turn> {
-        if reading {
-            self.read.reserve(self.read_bytes);
-        }
-        let (stream, read) = (&mut self.stream, &mut self.read);
         poll_fn(|context| {
-            if reading {
-                // Unlike a try, this knows that a socket that gave less than there was room for is
-                // empty, and does not ask it again.
-                let reading = pin!(stream.read_buf(read));
-                if let Poll::Ready(done) = reading.poll(context) {
-                    return Poll::Ready(done.map(Turn::Read));
-                }
+            if reading && let Poll::Ready(read) = self.poll_read(context) {
+                return Poll::Ready(read.map(Turn::Read));
             }
             if writing {
-                return stream.poll_write_ready(context).map_ok(|()| Turn::Writable);
+                let ready = self.stream.poll_write_ready(context);
+                return ready.map_ok(|()| Turn::Writable);
             }
             Poll::Pending
         })
         .await
     }
 
-    /// Gives the machine what was read; false at the end of the stream.
-    fn take_read(&mut self, bytes: usize) -> bool {
-        let read = self.read.split();
-        self.input(Input::Receive(read));
-        bytes > 0
+    /// What there is to read; nothing at the end of the stream.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
+        thread_local! {
+            /// One for all connections of the thread: it stays in the processor's cache, and a
+            /// connection that waits has none.
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(READ_BYTES, 0);
+            let mut read = ReadBuf::new(&mut buffer[..self.read_bytes]);
+            // Unlike a try, this knows that a socket that gave less than there was room for is empty,
+            // and does not ask it again.
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            Poll::Ready(Ok(BytesMut::from(read.filled())))
+        })
     }
 
     /// Writes as much as the socket takes.
@@ -504,8 +508,8 @@ fn broken(peer: SocketAddr, source: io::Error) -> Error {
 
 /// What the socket was ready for.
 enum Turn {
-    /// So many bytes were read; none at the end.
-    Read(usize),
+    /// This was read; nothing at the end.
+    Read(BytesMut),
     /// There is room to write.
     Writable,
 }

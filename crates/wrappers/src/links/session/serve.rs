@@ -24,7 +24,7 @@ use crate::links::peers::Peer;
 use crate::links::{Reader, Serialization, serialization};
 
 /// How often a session tells how it does.
-const STATUS_PAUSE: Duration = Duration::from_millis(500);
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often damaged places are looked for and asked of the subscriber.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);

@@ -25,7 +25,7 @@ use crate::links::link::Link;
 use crate::links::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
 
 /// How often a session tells how it does.
-const STATUS_PAUSE: Duration = Duration::from_millis(500);
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// How often damaged places are looked for and asked of the origin.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 /// How soon after the beginning of a session.
@@ -36,7 +36,10 @@ const REPAIRS_MAX: usize = 4;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
 /// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
-const STORED_PAUSE: Duration = Duration::from_millis(100);
+const STORED_PAUSE: Duration = Duration::from_millis(250);
+/// How long what is stored goes unacknowledged; reason: as long as the origin has room to send, it
+/// waits for nothing, and an acknowledgement costs both ends as much as a frame of elements.
+const ACKNOWLEDGE_DELAY: Duration = Duration::from_millis(250);
 /// Batches on their way to the disk with which the session is woken by the disk itself.
 const STORED_WAKES: usize = 32;
 /// The same, for so long after the origin was ahead; reason: then it waits for acknowledgements.
@@ -58,6 +61,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
             bytes: limits.stream_window_bytes,
             ..Credit::default()
         },
+        acknowledge_delay: ACKNOWLEDGE_DELAY,
         ..ReceiverConfig::default()
     };
     let selections = link.config.selections().unwrap_or_default();
