@@ -1,8 +1,9 @@
 //! Following a stream ahead of the disk: records as soon as they have their numbers.
 //!
 //! For whoever derives records from records of the same store. The log is one order: what is derived
-//! is written behind what it was derived from, mostly by the same group commit, and never alone. One
-//! wait for the disk instead of two, and nobody outside has seen either before both are safe.
+//! is written behind what it was derived from, mostly by the same group commit. One wait for the disk
+//! instead of two, and nobody outside has seen either before both are safe. A loss of power that tears
+//! that write in its middle may keep the later part alone; nothing of it was acknowledged.
 //!
 //! The price: while the disk is full the store refuses what waits and gives the numbers out anew.
 //! An eager follower that has seen such records is told ([`Error::TakenBack`]), and what it derived

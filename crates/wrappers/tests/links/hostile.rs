@@ -2,35 +2,33 @@
 //! and nobody else notices. What the machines do with it is in `chappe-flow`; here is what becomes of it
 //! at a node.
 
+use std::future::poll_fn;
+
 use bytes::Bytes;
 use chappe_flow::message::{
     Entry, FrameWriter, Hello, Message, Rolled, SchemaText, Welcome, decode,
 };
 use chappe_flow::{Channel, Credit, Level, SchemaId, Start};
 use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
-use chappe_wrappers::links::session::{
-    ConnectionError, FrameConnection, FrameReceiver, FrameSender, LinkFrame,
-};
+use chappe_wrappers::links::session::{ConnectionError, FrameConnection, LinkFrame};
 use chappe_wrappers::links::*;
-use tokio::sync::mpsc;
 
 use crate::host::{Node, PATIENCE, assert_same, link};
 
 /// A peer by hand.
 struct Peer {
-    sender: mpsc::Sender<LinkFrame>,
-    receiver: mpsc::Receiver<LinkFrame>,
+    connection: MemoryConnection,
 }
 
 impl Peer {
     fn new(connection: MemoryConnection) -> Self {
-        let (sender, receiver) = connection.split();
-        Self { sender, receiver }
+        Self { connection }
     }
 
     async fn send(&mut self, frame: Bytes) {
         // It may have been refused already.
-        let _ = FrameSender::send(&mut self.sender, vec![LinkFrame::Session(frame)]).await;
+        let _ = self.connection.push(LinkFrame::Session(frame));
+        let _ = poll_fn(|context| self.connection.poll_flush(context)).await;
     }
 
     async fn say(&mut self, message: Message<'_>) {
@@ -43,7 +41,7 @@ impl Peer {
     async fn hear<T>(&mut self, mut is: impl FnMut(&Message<'_>) -> Option<T>) -> T {
         let heard = async {
             loop {
-                let frame = FrameReceiver::receive(&mut self.receiver).await;
+                let frame = poll_fn(|context| self.connection.poll_receive(context)).await;
                 let LinkFrame::Session(frame) = frame.expect("still there") else {
                     continue;
                 };
