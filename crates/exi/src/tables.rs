@@ -52,8 +52,10 @@ impl Names {
         self.index.clear();
         self.locals.iter_mut().for_each(Vec::clear);
         self.prefixes.iter_mut().for_each(Vec::clear);
-        self.locals.resize_with(schema.uris.len(), Vec::new);
-        self.prefixes.resize_with(schema.uris.len(), Vec::new);
+        // Those of other namespaces stay, empty, for the next that come.
+        let count = schema.uris.len().max(self.locals.len());
+        self.locals.resize_with(count, Vec::new);
+        self.prefixes.resize_with(count, Vec::new);
     }
 
     fn room(&self, more: usize) -> Result<(), Cause> {

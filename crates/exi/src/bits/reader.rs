@@ -10,6 +10,9 @@ use crate::error::Cause;
 /// Bytes that a source is asked for at once.
 const PIECE: usize = 16 << 10;
 
+/// Bytes of an options document that is worth remembering.
+const OPTIONS_BYTES: usize = 256;
+
 /// Gives the bytes of a stream one after another: a file, a connection. With the feature `std` all
 /// that is [`std::io::Read`] is one.
 pub trait Source {
@@ -139,6 +142,34 @@ impl<'a> BitReader<'a> {
     pub(crate) fn rest(&self) -> &[u8] {
         let from = usize::try_from(self.at.div_ceil(8)).unwrap_or(usize::MAX);
         self.bytes().get(from..).unwrap_or_default()
+    }
+
+    /// The first bytes of the rest of a stream in memory, as far as an options document may go; none
+    /// when the next bit begins no byte.
+    pub(crate) fn rest_in_memory(&self) -> &[u8] {
+        match &self.input {
+            Input::Memory(_) if self.at.is_multiple_of(8) => {
+                let rest = self.rest();
+                &rest[..rest.len().min(OPTIONS_BYTES)]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Goes on behind these bits, if they come next and begin at a byte.
+    pub(crate) fn take(&mut self, bits: u64, bytes: &[u8]) -> bool {
+        let whole = usize::try_from(bits / 8).unwrap_or(usize::MAX);
+        if bits == 0 || bytes.len() as u64 != bits.div_ceil(8) {
+            return false;
+        }
+        let rest = self.rest();
+        let mask = !(0xff_u8 >> (bits % 8));
+        let same = self.at.is_multiple_of(8)
+            && rest.len() >= bytes.len()
+            && rest.get(..whole) == bytes.get(..whole)
+            && (bits.is_multiple_of(8) || rest[whole] & mask == bytes[whole] & mask);
+        self.at += if same { bits } else { 0 };
+        same
     }
 
     /// Goes on after `bytes` of [`BitReader::rest`].

@@ -66,6 +66,14 @@ impl BitWriter {
         (self.before + self.bytes.len() as u64) * 8 + u64::from(self.pending_bits)
     }
 
+    /// Appends to `bytes` what was written from a byte on; the bits behind the last whole byte, at the
+    /// high end, and how many they are.
+    pub(crate) fn written_from(&mut self, from: usize, bytes: &mut Vec<u8>) -> (u8, u32) {
+        self.flush();
+        bytes.extend_from_slice(&self.bytes[from..]);
+        ((self.pending >> 56) as u8, self.pending_bits)
+    }
+
     /// All bytes, the last one filled with zeros.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.align();

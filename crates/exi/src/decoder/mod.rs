@@ -59,6 +59,8 @@ pub struct Decoder {
     scope: alloc::vec::Vec<(usize, alloc::string::String, alloc::string::String)>,
     /// For the options document.
     header: Option<alloc::boxed::Box<Decoder>>,
+    /// The options document that was read last, as the next one is likely the same.
+    known: Known,
 }
 
 impl Decoder {
@@ -76,6 +78,7 @@ impl Decoder {
             block: Block::default(),
             scope: alloc::vec::Vec::new(),
             header: None,
+            known: Known::default(),
         }
     }
 
@@ -140,17 +143,12 @@ impl Decoder {
             cause: reader.explained(cause),
         };
         let cookie = header::read_start(&mut reader).map_err(|cause| at(&mut reader, cause))?;
-        let own = match cookie.options {
-            true => {
-                let decoder = self.header.get_or_insert_with(|| {
-                    alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
-                });
-                Some(header::read_options(decoder, &mut reader)?)
-            }
-            false => None,
-        };
-        let in_band = own.is_some();
-        let chosen = own.as_ref().or(options).ok_or(Cause::OptionsMissing);
+        let in_band = cookie.options;
+        if in_band {
+            self.options_document(&mut reader)?;
+        }
+        let known = self.known.options.as_ref().filter(|_| in_band);
+        let chosen = known.or(options).ok_or(Cause::OptionsMissing);
         let chosen = chosen.map_err(|cause| at(&mut reader, cause))?;
         if in_band {
             check_schema(&self.grammar.schema, &chosen.schema_id)
@@ -160,6 +158,32 @@ impl Decoder {
         let begun = self.grammar.begin(chosen, &self.limits);
         begun.map_err(|cause| at(&mut reader, cause))?;
         self.reading(reader, cookie, in_band)
+    }
+
+    /// Reads the options document into what is known.
+    fn options_document(&mut self, reader: &mut BitReader<'_>) -> Result<(), Error> {
+        let known = &mut self.known;
+        if known.options.is_some() && reader.take(known.bits, &known.bytes) {
+            return Ok(());
+        }
+        known.options = None;
+        known.bytes.clear();
+        // Of a source the bytes may be gone once the document is read: kept are those of memory.
+        known.bytes.extend_from_slice(reader.rest_in_memory());
+        let from = reader.bit_offset();
+        let decoder = self.header.get_or_insert_with(|| {
+            alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
+        });
+        self.known.options = Some(header::read_options(decoder, reader)?);
+        let known = &mut self.known;
+        known.bits = reader.bit_offset() - from;
+        let bytes = usize::try_from(known.bits.div_ceil(8)).unwrap_or(usize::MAX);
+        if known.bytes.len() < bytes {
+            // Never the same as what comes.
+            known.bits = u64::MAX;
+        }
+        known.bytes.truncate(bytes);
+        Ok(())
     }
 
     /// Begins a body without a header.
@@ -210,14 +234,17 @@ impl Decoder {
     }
 }
 
+/// An options document in bits.
+#[derive(Debug, Default)]
+struct Known {
+    options: Option<Options>,
+    bytes: alloc::vec::Vec<u8>,
+    bits: u64,
+}
+
 /// Whether the schema at hand is the one that a header names.
 fn check_schema(schema: &Schema, wanted: &SchemaId) -> Result<(), Cause> {
     use alloc::format;
-    let loaded = match (schema.informed, schema.id.as_str()) {
-        (false, _) => "and none is loaded".into(),
-        (true, "") => "and only the types of XML Schema are loaded".into(),
-        (true, id) => format!("and {id:?} is loaded"),
-    };
     let wanted = match wanted {
         SchemaId::Absent => return Ok(()),
         SchemaId::None if !schema.informed => return Ok(()),
@@ -226,6 +253,11 @@ fn check_schema(schema: &Schema, wanted: &SchemaId) -> Result<(), Cause> {
         SchemaId::None => "none (xsi:nil)",
         SchemaId::BuiltInTypes => "",
         SchemaId::Named(wanted) => wanted,
+    };
+    let loaded = match (schema.informed, schema.id.as_str()) {
+        (false, _) => "and none is loaded".into(),
+        (true, "") => "and only the types of XML Schema are loaded".into(),
+        (true, id) => format!("and {id:?} is loaded"),
     };
     Err(Cause::Schema {
         wanted: wanted.into(),

@@ -54,6 +54,8 @@ pub struct Encoder {
     canonical: Option<Canonical>,
     waiting: canonical::Waiting,
     header: Option<alloc::boxed::Box<Encoder>>,
+    /// The options document that was written last, as the next one is likely the same.
+    known: Known,
 }
 
 impl Encoder {
@@ -74,6 +76,7 @@ impl Encoder {
             canonical: None,
             waiting: canonical::Waiting::default(),
             header: None,
+            known: Known::default(),
         }
     }
 
@@ -110,12 +113,34 @@ impl Encoder {
         };
         header::write_start(&mut writer, &start);
         if header.options {
-            let encoder = self.header.get_or_insert_with(|| {
-                alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
-            });
-            writer = header::write_options(encoder, writer, options)?;
+            writer = self.options_document(writer, options)?;
         }
         self.begin_body(writer, options)
+    }
+
+    /// Writes the options document.
+    fn options_document(
+        &mut self,
+        mut writer: BitWriter,
+        options: &Options,
+    ) -> Result<BitWriter, Error> {
+        if self.known.options.as_ref() == Some(options) {
+            let (last, bits) = self.known.behind;
+            writer.octets(&self.known.bytes);
+            // Fewer than eight bits, at the high end.
+            writer.raw_bits(u32::from(last) >> (8 - bits), bits);
+            return Ok(writer);
+        }
+        let encoder = self.header.get_or_insert_with(|| {
+            alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
+        });
+        // All in front of it are whole bytes.
+        let from = (writer.bit_offset() / 8) as usize;
+        let mut writer = header::write_options(encoder, writer, options)?;
+        self.known.bytes.clear();
+        self.known.behind = writer.written_from(from, &mut self.known.bytes);
+        self.known.options = Some(options.clone());
+        Ok(writer)
     }
 
     /// Begins a body behind what is written.
@@ -161,6 +186,15 @@ impl Encoder {
         let profile = options.profile.unwrap_or_default();
         self.values.global_only = !profile.local_value_partitions;
     }
+}
+
+/// An options document in bits.
+#[derive(Debug, Default)]
+struct Known {
+    options: Option<Options>,
+    bytes: Vec<u8>,
+    /// Bits behind the bytes, at the high end, and how many.
+    behind: (u8, u32),
 }
 
 /// A stream that is being encoded. After an error it repeats it.

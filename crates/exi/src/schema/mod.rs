@@ -5,9 +5,17 @@
 //! the datatypes. Undeclared productions (8.5.4.4) are not in the tables: they follow from what a
 //! state is and from the options of the stream.
 
+#[cfg_attr(
+    not(feature = "std"),
+    allow(dead_code, reason = "what only the schema compiler needs")
+)]
 mod builder;
 mod bytes;
 mod check;
+#[cfg_attr(
+    not(feature = "std"),
+    allow(dead_code, reason = "what only the schema compiler needs")
+)]
 pub(crate) mod model;
 #[cfg(feature = "std")]
 pub(crate) mod xsd;
