@@ -53,7 +53,11 @@ fn events() -> Vec<Event<'static>> {
             Event::EndElement,
         ]);
     }
-    for text in ["first of its name", "second of its name, longer", "first of its name"] {
+    for text in [
+        "first of its name",
+        "second of its name, longer",
+        "first of its name",
+    ] {
         events.extend([
             Event::StartElement(Name::new("urn:y", "unknown")),
             Event::Attribute(Name::new("urn:y", "at"), Value::Text("urn:somewhere")),

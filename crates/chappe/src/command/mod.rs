@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod device;
 pub(crate) mod doctor;
+pub(crate) mod exi;
 pub(crate) mod find;
 pub(crate) mod key;
 pub(crate) mod link;

@@ -1,0 +1,257 @@
+//! The command line of `exi`: options by the names that the specification gives them.
+
+use std::path::PathBuf;
+
+use chappe_exi::{Alignment, Options, Preserve, Profile, QName, Representation, SchemaId};
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Verbs of `exi`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Exi {
+    /// Encode a document of text XML as an EXI stream.
+    #[command(
+        after_help = "Examples:\n  chappe exi encode order.xml -o order.exi\n  chappe exi encode order.xml --schema order.xsd --strict -o order.exi\n  curl -s http://192.0.2.7/status | chappe exi encode --schema dev1 --compression > status.exi\n\nThe options are written into the header, so that a reader need not be told."
+    )]
+    Encode(Box<Encode>),
+    /// Decode an EXI stream to text XML.
+    #[command(
+        after_help = "Examples:\n  chappe exi decode order.exi\n  chappe exi decode order.exi --schema order.xsd -o order.xml\n  chappe exi decode bare.exi --strict --schema order.exig      a stream without options\n\nOptions in the stream's header stand above those given here. The schemas dev1 and ev1, and that of\nthe built-in types alone, are found by the stream's schemaId."
+    )]
+    Decode(Box<Decode>),
+    /// Explain a stream: its header, and where its bytes go.
+    #[command(
+        after_help = "Examples:\n  chappe exi info order.exi --schema order.xsd\n  chappe exi info order.exi --top 50 --json"
+    )]
+    Info(Box<Info>),
+    /// Work with schemas.
+    #[command(subcommand)]
+    Schema(Schema),
+}
+
+/// Verbs of `exi schema`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Schema {
+    /// Compile XML Schema documents, with what they include and import, to grammars that load in
+    /// microseconds.
+    #[command(
+        after_help = "Examples:\n  chappe exi schema compile order.xsd -o order.exig\n  chappe exi schema compile soap.xsd order.xsd --schemaId order-3 -o order.exig"
+    )]
+    Compile(Compile),
+}
+
+/// Flags of `exi encode`.
+#[derive(Debug, Args)]
+pub(crate) struct Encode {
+    /// The document; `-` is standard input.
+    #[arg(default_value = "-", value_name = "XML")]
+    pub input: PathBuf,
+    /// Where the stream goes; `-` is standard output.
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    pub output: PathBuf,
+    /// How the stream is coded.
+    #[command(flatten)]
+    pub coding: Coding,
+    /// Begin the stream with the four bytes $EXI.
+    #[arg(long)]
+    pub cookie: bool,
+    /// Leave the options out of the header: the reader must know them.
+    #[arg(long)]
+    pub omit_options: bool,
+    /// Write canonical EXI: of the same document always the same bytes, for signatures.
+    #[arg(long, conflicts_with = "cookie")]
+    pub canonical: bool,
+    /// In canonical EXI, write times as Coordinated Universal Time.
+    #[arg(long, requires = "canonical")]
+    pub utc_time: bool,
+}
+
+/// Flags of `exi decode`.
+#[derive(Debug, Args)]
+pub(crate) struct Decode {
+    /// The stream; `-` is standard input.
+    #[arg(default_value = "-", value_name = "EXI")]
+    pub input: PathBuf,
+    /// Where the document goes; `-` is standard output.
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    pub output: PathBuf,
+    /// How the stream is coded, if it does not say so itself.
+    #[command(flatten)]
+    pub coding: Coding,
+}
+
+/// Flags of `exi info`.
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    /// The stream; `-` is standard input.
+    #[arg(default_value = "-", value_name = "EXI")]
+    pub input: PathBuf,
+    /// How the stream is coded, if it does not say so itself.
+    #[command(flatten)]
+    pub coding: Coding,
+    /// How many names to list, those with the most bytes first.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub top: usize,
+}
+
+/// Flags of `exi schema compile`.
+#[derive(Debug, Args)]
+pub(crate) struct Compile {
+    /// The documents that belong together.
+    #[arg(required = true, value_name = "XSD")]
+    pub files: Vec<PathBuf>,
+    /// Where the grammars go; `-` is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The name under which streams refer to the schema. Default: the name of the first file without
+    /// its ending.
+    #[arg(long = "schemaId", value_name = "ID")]
+    pub schema_id: Option<String>,
+}
+
+/// How event codes and values are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AlignmentName {
+    /// One bit after another.
+    BitPacked,
+    /// Each item begins at a byte.
+    ByteAlignment,
+    /// As for compression, for transports that compress themselves.
+    PreCompression,
+}
+
+/// The options of a stream.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of the stream")]
+pub(crate) struct Coding {
+    /// A schema: XSD files, grammars compiled by `schema compile`, or dev1 (SOAP, WS-Addressing,
+    /// WS-Eventing, DPWS), ev1 (events) or types (the built-in types alone). XSD files may be several.
+    #[arg(long, value_name = "SCHEMA")]
+    pub schema: Vec<PathBuf>,
+    /// The name of the schema in the header. Default: the one that it was compiled with, or the name
+    /// of its first file without the ending.
+    #[arg(long = "schemaId", value_name = "ID")]
+    pub schema_id: Option<String>,
+    /// How event codes and values are laid out.
+    #[arg(long, value_enum, default_value = "bit-packed")]
+    pub alignment: AlignmentName,
+    /// Compress with DEFLATE.
+    #[arg(long)]
+    pub compression: bool,
+    /// Only what the schema declares.
+    #[arg(long)]
+    pub strict: bool,
+    /// Any number of root elements.
+    #[arg(long)]
+    pub fragment: bool,
+    /// Keep comments.
+    #[arg(long = "preserve.comments")]
+    pub comments: bool,
+    /// Keep processing instructions.
+    #[arg(long = "preserve.pis")]
+    pub pis: bool,
+    /// Keep the document type declaration and references to entities.
+    #[arg(long = "preserve.dtd")]
+    pub dtd: bool,
+    /// Keep prefixes and declarations of namespaces.
+    #[arg(long = "preserve.prefixes")]
+    pub prefixes: bool,
+    /// Keep values as they were written.
+    #[arg(long = "preserve.lexicalValues")]
+    pub lexical_values: bool,
+    /// Elements may be self-contained.
+    #[arg(long = "selfContained")]
+    pub self_contained: bool,
+    /// Values in a block of a compressed stream.
+    #[arg(long = "blockSize", default_value_t = Options::BLOCK_SIZE, value_name = "N")]
+    pub block_size: u32,
+    /// Longest value, in characters, that is remembered. Default: any.
+    #[arg(long = "valueMaxLength", value_name = "N")]
+    pub value_max_length: Option<u32>,
+    /// Most values that are remembered. Default: any number.
+    #[arg(long = "valuePartitionCapacity", value_name = "N")]
+    pub value_partition_capacity: Option<u32>,
+    /// Another representation of a datatype; may be repeated. A name is {NAMESPACE}LOCAL, or LOCAL of
+    /// XML Schema and of EXI.
+    #[arg(
+        long = "datatypeRepresentationMap",
+        value_name = "DATATYPE=REPRESENTATION",
+        value_parser = representation
+    )]
+    pub datatype_representation_map: Vec<Representation>,
+    /// Profile: look values up only among all, not by name.
+    #[arg(long = "noLocalValuePartitions")]
+    pub no_local_value_partitions: bool,
+    /// Profile: most built-in element grammars that learn.
+    #[arg(long = "maximumNumberOfBuiltInElementGrammars", value_name = "N")]
+    pub built_in_element_grammars: Option<u32>,
+    /// Profile: most productions that they learn in all.
+    #[arg(long = "maximumNumberOfBuiltInProductions", value_name = "N")]
+    pub built_in_productions: Option<u32>,
+}
+
+impl Coding {
+    /// The options, with the name of the schema as the header is to have it.
+    pub(crate) fn options(&self, schema_id: SchemaId) -> Options {
+        let profile = Profile {
+            local_value_partitions: !self.no_local_value_partitions,
+            maximum_number_of_built_in_element_grammars: self.built_in_element_grammars,
+            maximum_number_of_built_in_productions: self.built_in_productions,
+        };
+        Options {
+            alignment: match self.alignment {
+                AlignmentName::BitPacked => Alignment::BitPacked,
+                AlignmentName::ByteAlignment => Alignment::ByteAligned,
+                AlignmentName::PreCompression => Alignment::PreCompression,
+            },
+            compression: self.compression,
+            strict: self.strict,
+            fragment: self.fragment,
+            preserve: Preserve {
+                comments: self.comments,
+                pis: self.pis,
+                dtd: self.dtd,
+                prefixes: self.prefixes,
+                lexical_values: self.lexical_values,
+            },
+            self_contained: self.self_contained,
+            schema_id,
+            datatype_representation_map: self.datatype_representation_map.clone(),
+            block_size: self.block_size,
+            value_max_length: self.value_max_length,
+            value_partition_capacity: self.value_partition_capacity,
+            profile: (profile != Profile::default()).then_some(profile),
+        }
+    }
+}
+
+/// An entry of a datatype representation map.
+fn representation(text: &str) -> Result<Representation, String> {
+    let split = match text.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+        // A namespace may hold an equals sign.
+        Some((namespace, rest)) => rest
+            .split_once('=')
+            .map(|(local, right)| (name(namespace, local), right)),
+        None => text
+            .split_once('=')
+            .map(|(local, right)| (name("http://www.w3.org/2001/XMLSchema", local), right)),
+    };
+    let (datatype, right) = split.ok_or("it is not of the form DATATYPE=REPRESENTATION")?;
+    let representation = match right
+        .strip_prefix('{')
+        .and_then(|rest| rest.split_once('}'))
+    {
+        Some((namespace, local)) => name(namespace, local),
+        None => name("http://www.w3.org/2009/exi", right),
+    };
+    Ok(Representation {
+        datatype,
+        representation,
+    })
+}
+
+fn name(namespace: &str, local: &str) -> QName {
+    QName {
+        namespace: namespace.to_owned(),
+        local: local.to_owned(),
+    }
+}
