@@ -9,6 +9,7 @@
 mod checkout;
 mod device;
 mod exchange;
+mod exi;
 mod floor;
 mod machine;
 mod memory_group;
@@ -41,13 +42,14 @@ pub struct Settings {
 }
 
 /// The scenarios by name.
-pub const SCENARIOS: [&str; 6] = [
+pub const SCENARIOS: [&str; 7] = [
     "readiness",
     "device",
     "registry",
     "exchange",
     "query",
     "notify",
+    "exi",
 ];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
@@ -62,6 +64,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         "exchange" => exchange::run(settings),
         "query" => query::run(settings),
         "notify" => notify::run(settings),
+        "exi" => exi::run(settings),
         _ => Err(Error::Failed(format!(
             "there is no scenario {scenario}, but {}",
             SCENARIOS.join(", ")

@@ -1,0 +1,125 @@
+//! EXIficient, warmed up in one Java machine: the same documents, schemas and layouts.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::documents::{self, Document};
+use super::{INFORMED, Informed, LAYOUTS, Measured, row};
+use crate::process::Folder;
+use crate::{Bound, Error, Report, Settings, checkout};
+
+/// Where its libraries are: `check/peers exi` gets them.
+const LIBRARIES: &str = "target/peers/exi/jars";
+const PROGRAM: &str = "check/exi/Speed.java";
+
+/// Rows of the peer, and how our sizes compare.
+pub(super) fn rows(
+    folder: &Folder,
+    documents: &[Document],
+    ours: &[Measured],
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let libraries = std::env::var_os("CHAPPE_EXIFICIENT").map(PathBuf::from);
+    let root = checkout::root();
+    let libraries = libraries.or_else(|| Some(root.as_ref()?.join(LIBRARIES)));
+    let program = root.map(|root| root.join(PROGRAM));
+    let (Some(libraries), Some(program)) = (libraries, program) else {
+        report
+            .skipped
+            .push("EXIficient: this is no checkout".to_owned());
+        return Ok(());
+    };
+    if !libraries.is_dir() {
+        let text = "EXIficient: not installed, `check/peers exi` gets it";
+        report.skipped.push(text.to_owned());
+        return Ok(());
+    }
+    (settings.progress)("EXIficient");
+    let jobs = jobs(folder.path(), documents)?;
+    let text: String = jobs.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let file = folder.path().join("jobs");
+    std::fs::write(&file, text).map_err(Error::io("writing the peer's jobs"))?;
+    let batch_ms = if settings.quick { "5" } else { "40" };
+    let output = Command::new("java")
+        .arg("-cp")
+        .arg(format!("{}/*", libraries.display()))
+        .arg(&program)
+        .arg(&file)
+        .arg(batch_ms)
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            report.skipped.push(format!("EXIficient: java: {error}"));
+            return Ok(());
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut largest = f64::NEG_INFINITY;
+    for ((line, mut theirs), said) in jobs.into_iter().zip(said.lines()) {
+        let mut fields = said.split(' ');
+        let mut field = || fields.next().and_then(|field| field.parse::<f64>().ok());
+        let (Some(bytes), Some(encode_us), Some(decode_us)) = (field(), field(), field()) else {
+            return Err(Error::Failed(format!(
+                "EXIficient says {said:?} of {line:?}"
+            )));
+        };
+        theirs.bytes = bytes as usize;
+        (theirs.encode_us, theirs.decode_us) = (encode_us, decode_us);
+        row(report, "EXIficient: ", &theirs);
+        let same = |one: &&Measured| {
+            one.document == theirs.document
+                && one.informed == theirs.informed
+                && one.layout == theirs.layout
+        };
+        if let Some(own) = ours.iter().find(same) {
+            largest = largest.max(own.bytes as f64 - bytes);
+        }
+    }
+    if largest.is_infinite() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        let last = error.lines().last().unwrap_or("it says nothing").to_owned();
+        report.skipped.push(format!("EXIficient: {last}"));
+        return Ok(());
+    }
+    let name = "bytes more than EXIficient's, where it is the most";
+    report.target(name, largest, Bound::AtMost(0.0), "bytes");
+    Ok(())
+}
+
+/// The peer's jobs, a line each, with what is measured.
+fn jobs(folder: &Path, documents: &[Document]) -> Result<Vec<(String, Measured)>, Error> {
+    let mut jobs = Vec::new();
+    let schema = folder.join(documents::WHOLE).display().to_string();
+    for (number, document) in documents.iter().enumerate() {
+        let file = folder.join(format!("document-{number}.xml"));
+        std::fs::write(&file, &document.text).map_err(Error::io("writing a document"))?;
+        for (_, informed) in INFORMED {
+            for (layout, ..) in LAYOUTS {
+                let line = [
+                    file.display().to_string(),
+                    match informed {
+                        Informed::Not => "-".to_owned(),
+                        _ => schema.clone(),
+                    },
+                    match informed {
+                        Informed::Strict => "strict".to_owned(),
+                        _ => String::new(),
+                    },
+                    layout.to_owned(),
+                ];
+                let theirs = Measured {
+                    document: document.name,
+                    informed,
+                    layout,
+                    bytes: 0,
+                    encode_us: 0.0,
+                    decode_us: 0.0,
+                };
+                jobs.push((line.join("\t"), theirs));
+            }
+        }
+    }
+    Ok(jobs)
+}
