@@ -50,3 +50,8 @@ pub use options::{Alignment, Options, Preserve, Profile, QName, Representation, 
 pub use schema::xsd::{Resolve, XsdError, XsdSource};
 pub use schema::{CompiledError, Schema};
 pub use value::{DateTime, DateTimeKind, Decimal, Float, Value};
+
+/// The examples of README.md, which run as tests.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
