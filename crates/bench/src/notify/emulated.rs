@@ -3,7 +3,8 @@
 //! Each node has a UDP socket on loopback and the product's machine with all its keys. A
 //! message is held back for the send cost of a small device (one after the other for each node) and
 //! the latency, then goes through the kernel to the other socket. With a latency of 5 ms and more the
-//! two processors of a machine have time for all nodes.
+//! two processors of a machine have time for all nodes. An event during which the emulator itself was
+//! late, because others wanted the processors, does not count.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,9 +24,13 @@ use crate::{Bound, Error, Report, Settings};
 
 const SEND_COST: Duration = Duration::from_micros(200);
 const LATENCY: Duration = Duration::from_millis(5);
-/// Events of one measurement; the first ones measure the network for the plan, and do not count.
-const EVENTS: usize = 7;
-const WARM_UP: usize = 2;
+/// Events of one measurement that count.
+const EVENTS: usize = 5;
+/// Events after which a measurement is given up, and fewer of which are none.
+const EVENTS_TRIED: usize = 40;
+const EVENTS_LEAST: usize = 3;
+/// How late the emulator may be in an event that counts.
+const LATE_MAX: Duration = Duration::from_micros(250);
 /// Longer nobody waits for an event.
 const EVENT_MAX: Duration = Duration::from_secs(30);
 /// What is left of a wait is spent looking at the clock: a sleep may take that much longer.
@@ -55,7 +60,7 @@ struct Network {
     arrivals: Vec<Duration>,
     published: Instant,
     outcome: Option<Outcome>,
-    /// How late the emulator was at worst.
+    /// How late the emulator was at worst in this event.
     late: Duration,
     wrong: u64,
 }
@@ -245,6 +250,7 @@ impl Network {
         let source = self.nodes.len() - 1;
         self.arrivals.clear();
         self.outcome = None;
+        self.late = Duration::ZERO;
         self.published = self.now();
         let publish = Command::Publish {
             topic: TOPIC,
@@ -278,7 +284,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         delay: LATENCY,
     };
     let nanos = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
-    // 500 sinks, and a cap below what would be direct, so that there is a tree.
+    // With 5 ms and 200 us the optimum sends to 26 sinks directly; beyond, it is a tree.
     let capped = |cap| Plan::measured(nanos(SEND_COST), nanos(LATENCY), cap);
     let plans = [
         ("sequential with responses", Plan::SequentialWaiting),
@@ -287,7 +293,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         ("binomial", Plan::Binomial),
         ("postal", capped(chappe_notification_tree::CAP)),
     ];
-    let (mut worst, mut wrong): (f64, u64) = (0.0, 0);
+    let (mut worst, mut wrong, mut judged): (f64, u64, u32) = (0.0, 0, 0);
     for sinks in [5, 18, 100, 500] {
         for (name, plan) in plans {
             if (plan == Plan::SequentialWaiting && sinks > 18) || (bench.quick && sinks > 100) {
@@ -295,23 +301,33 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
             }
             (bench.progress)(&format!("emulated links: {sinks} sinks, {name}"));
             let mut network = Network::new(sinks, Choice::Fixed(plan), 0.0, bench.seed)?;
-            let mut times = Vec::new();
-            for event in 0..EVENTS {
+            let (mut times, mut late) = (Vec::new(), Duration::ZERO);
+            for tried in 0..EVENTS_TRIED {
                 let took = network.event(b"the value has changed to 21.5 degrees")?;
-                if event >= WARM_UP {
+                // The first one meets cold caches, and keys that are not yet agreed.
+                if tried > 0 && network.late <= LATE_MAX {
                     times.push(took);
+                    late = late.max(network.late);
                 }
+                if times.len() == EVENTS {
+                    break;
+                }
+            }
+            let row = format!("emulated links, {sinks} sinks, {name}");
+            wrong += network.wrong;
+            if times.len() < EVENTS_LEAST {
+                let what = format!("{row}: the processors were busy with others");
+                report.skipped.push(what);
+                continue;
             }
             times.sort_unstable();
             let median = times[times.len() / 2];
             let count = u32::try_from(sinks).unwrap_or(u32::MAX);
             let best = completion(plan, count, cost);
             let ratio = median.as_secs_f64() / best.as_secs_f64();
-            let row = format!("emulated links, {sinks} sinks, {name}");
             let note = format!(
-                "median of {}; o 200 us, L 5 ms; {median:?}, {ratio:.3} of the model; emulator late by {:?} at most",
+                "median of {}; o 200 us, L 5 ms; {median:?}, {ratio:.3} of the model; emulator late by {late:?} at most",
                 times.len(),
-                network.late
             );
             report.row(
                 &row,
@@ -319,8 +335,8 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
                 "o",
                 note,
             );
-            wrong += network.wrong;
             if name == "postal" {
+                judged += 1;
                 worst = worst.max(ratio);
             }
         }
@@ -328,7 +344,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     (bench.progress)("emulated links: 100 sinks, measured plan, 5 % lost");
     let mut network = Network::new(100, Choice::Measured { cap: 128 }, 0.05, bench.seed)?;
     let mut times = Vec::new();
-    for _ in 0..EVENTS * 3 {
+    for _ in 0..EVENTS * 4 {
         times.push(network.event(b"the value has changed to 21.5 degrees")?);
     }
     wrong += network.wrong;
@@ -338,7 +354,9 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         &times,
     );
     let name = "time to the last sink over the capped optimum, worst median, emulated links";
-    report.target(name, worst, Bound::AtMost(1.05), "");
+    if judged > 0 {
+        report.target(name, worst, Bound::AtMost(1.05), "");
+    }
     let name = "events on emulated links that did not reach all, or of which more was said";
     report.target(name, wrong as f64, Bound::AtMost(0.0), "");
     Ok(())
