@@ -288,6 +288,15 @@ impl Writer {
         }
     }
 
+    /// The size limit has taken a stream's records before a number: the next segments say so, so that
+    /// damage is told from that.
+    pub(crate) fn note_removed(&mut self, stream: u32, epoch: u64, first: u64) {
+        let known = self.marks.get(&stream).map_or(1, |(_, mark)| *mark);
+        if first > known {
+            self.marks.insert(stream, (epoch, first));
+        }
+    }
+
     /// A stream has records in a segment that it had none in before.
     pub(crate) fn enter(&mut self, segment: u32) {
         *self.live.entry(segment).or_default() += 1;

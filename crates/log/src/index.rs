@@ -7,6 +7,7 @@
 //! What was put back into a gap (a fill) lies in a later segment, out of order; it is kept beside the
 //! chunks and goes before them.
 
+use crate::planted::{self, Defect};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Frames of a chunk: 48 bytes of memory for so many frames, and at most so many steps of reading.
@@ -419,6 +420,11 @@ impl Index {
             return left;
         }
         self.first = before.min(self.next);
+        if planted::is(Defect::TrimsDamage)
+            && let Some(gap) = self.gaps.iter().find(|gap| gap.0 == self.first)
+        {
+            self.first = gap.1;
+        }
         // A gap right behind stays: its numbers are missing for another reason.
         self.gaps = without(&self.gaps, 0, self.first);
         self.given_up = without(&self.given_up, 0, self.first);

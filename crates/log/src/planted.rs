@@ -15,15 +15,27 @@ pub enum Defect {
     CutsMiddle,
     /// A restored copy goes on in the old epoch.
     IgnoresCopy,
+    /// What was put back is forgotten when the log is opened again.
+    ForgetsFills,
+    /// A record's bytes are handed out unchecked.
+    TrustsBytes,
+    /// What is damaged is not counted.
+    HidesLosses,
+    /// What is damaged right behind a trim mark is taken for trimmed.
+    TrimsDamage,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 8] = [
         Self::AcknowledgesUnsynced,
         Self::IgnoresFailedSync,
         Self::CutsMiddle,
         Self::IgnoresCopy,
+        Self::ForgetsFills,
+        Self::TrustsBytes,
+        Self::HidesLosses,
+        Self::TrimsDamage,
     ];
 }
 

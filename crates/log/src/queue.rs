@@ -362,6 +362,7 @@ impl Shared {
             let cores: Vec<Arc<Core>> = self.lock().streams.values().cloned().collect();
             for core in cores {
                 writer.leave(&core.trim(segment));
+                writer.note_removed(core.id, core.epoch, core.view().index.first());
             }
             writer.remove_oldest()?;
             self.reader.forget(segment);

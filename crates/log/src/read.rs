@@ -2,6 +2,7 @@
 
 use crate::frame::{HEADER_BYTES, Header, Kind, each_record};
 use crate::index::{Chunk, FrameRef};
+use crate::planted::{self, Defect};
 use crate::segment::{Found, Scanner, at, salt, segment_name};
 use crate::snapshot::snapshot_name;
 use crate::{Disk, Error, File};
@@ -31,8 +32,8 @@ pub(crate) type Take<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a;
 pub(crate) enum Got {
     /// All were valid, or the receiver had enough.
     All,
-    /// The frame with these numbers is not valid.
-    Corrupt(u64, u64),
+    /// A frame is not valid; this is the number after it.
+    Corrupt(u64),
 }
 
 impl Reader {
@@ -200,7 +201,7 @@ impl Reader {
                 let bytes = &buffer[..length];
                 let bytes = bytes.get(from..(from + frame.bytes as usize).min(length));
                 match valid(bytes.unwrap_or_default(), salt, stream, frame) {
-                    None => return Ok(Got::Corrupt(frame.first, frame.next())),
+                    None => return Ok(Got::Corrupt(frame.next())),
                     Some((header, body)) => {
                         let mut more = true;
                         let whole = each_record(&header, body, |sequence, time, payload| {
@@ -208,7 +209,7 @@ impl Reader {
                             more
                         });
                         if whole.is_none() {
-                            return Ok(Got::Corrupt(frame.first, frame.next()));
+                            return Ok(Got::Corrupt(frame.next()));
                         }
                         if !more {
                             return Ok(Got::All);
@@ -244,7 +245,8 @@ fn valid<'a>(
         && matches!(header.kind, Kind::Records | Kind::Fill)
         && header.first == frame.first
         && header.count == frame.count;
-    (expected && crc32fast::hash(body) == header.body_crc).then_some((header, body))
+    let whole = planted::is(Defect::TrustsBytes) || crc32fast::hash(body) == header.body_crc;
+    (expected && whole).then_some((header, body))
 }
 
 fn read_full(file: &dyn File, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -29,11 +29,20 @@ pub(crate) struct ScannedStream {
     pub(crate) records: u64,
     /// The first number kept by the newest trim mark; 0 when there is none.
     pub(crate) trimmed: u64,
-    /// The first number that its first frame tells of, and which range may have held those before.
-    born: (u64, Option<usize>),
+    /// The first number that its first frame tells of, and the damage that may have held those before.
+    born: (u64, Option<Beginning>),
     /// How many ranges, and how many of unknown content, came before its last frame.
     ranges_seen: usize,
     opaque_seen: usize,
+}
+
+/// Damage in which the beginning of a stream may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Beginning {
+    /// Which of the ranges.
+    range: usize,
+    /// Not in the oldest segment: nothing before it was removed.
+    sure: bool,
 }
 
 /// A whole log as the scan found it.
@@ -75,9 +84,14 @@ impl Scanned {
         for stream in self.streams.values_mut() {
             let (first, lost_in) = stream.born;
             let kept = stream.trimmed.max(1);
-            if let Some(range) = lost_in.filter(|_| kept < first) {
-                let gap = (stream.definition.name.clone(), kept, first - 1);
-                self.corrupt[range].gaps.push(gap);
+            // Without a mark, what is before the oldest segment was removed by the size limit.
+            let lost_in = lost_in.filter(|lost_in| lost_in.sure || stream.trimmed > 0);
+            match lost_in.filter(|_| kept < first) {
+                Some(Beginning { range, .. }) => {
+                    let gap = (stream.definition.name.clone(), kept, first - 1);
+                    self.corrupt[range].gaps.push(gap);
+                }
+                None => drop(stream.index.trim_to(first)),
             }
             stream.index.trim_to(stream.trimmed);
             stream.index.count_losses();
@@ -619,15 +633,12 @@ impl Scan {
         })
     }
 
-    /// The damage in which the beginning of a stream may lie that is first heard of now. What of the
-    /// oldest segment is damaged may have stood behind numbers that were removed with older ones.
-    fn lost_beginning(&self) -> Option<usize> {
-        let oldest = Some(self.oldest).filter(|oldest| *oldest > 1);
-        let oldest = oldest.map(segment_name);
-        let ranges = self.found.opaque.iter().rev().copied();
-        let mut known =
-            ranges.filter(|at| Some(&self.found.corrupt[*at].segment) != oldest.as_ref());
-        known.next()
+    /// The damage in which the beginning of a stream may lie that is first heard of now.
+    fn lost_beginning(&self) -> Option<Beginning> {
+        let range = self.found.opaque.last().copied()?;
+        let in_oldest = self.found.corrupt[range].segment == segment_name(self.oldest);
+        let sure = self.oldest == 1 || !in_oldest;
+        Some(Beginning { range, sure })
     }
 
     /// Numbers of a stream up to `next` are missing; says so at the range that holds them.
@@ -688,6 +699,9 @@ impl Scan {
 
     /// Records that were put back: theirs are numbers that were given out before.
     fn apply_fill(&mut self, header: &Header, segment: u32, offset: u64) {
+        if planted::is(Defect::ForgetsFills) {
+            return;
+        }
         if header.next() > self.stream(header).index.next() {
             let bytes = header.frame_bytes();
             let what = "records are put back that were never there";
@@ -721,7 +735,8 @@ impl Scan {
                 .sealed()
                 .into_iter()
                 .for_each(|chunk| stream.index.push_chunk(chunk));
-            for fill in part.fills {
+            let fills = part.fills.into_iter();
+            for fill in fills.filter(|_| !planted::is(Defect::ForgetsFills)) {
                 stream.index.fill(snapshot.header.number, fill);
             }
             for (from, next) in part.given_up {

@@ -3,15 +3,16 @@
 //!
 //! The segment that is being written is left out: opening and reading look at it. What is found is
 //! remembered as gaps of its streams at once, so that readers are told and [`crate::Stream::fill`]
-//! can put the records back.
+//! can put the records back. What is still in memory is put back from there.
 
 use crate::frame::{Header, Kind};
 use crate::queue::Shared;
+use crate::recent::Recent;
 use crate::segment::{
     Found, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name, segment_number,
 };
 use crate::store::Owner;
-use crate::{CorruptRange, Error, Stream};
+use crate::{CorruptRange, Error, Position, Stream};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
@@ -22,6 +23,9 @@ pub struct Scrubbed {
     pub bytes: u64,
     /// Damage that was not known before.
     pub corrupt: Vec<CorruptRange>,
+    /// Damaged records that are still in memory and are being written again; with
+    /// [`crate::Commit::Caller`] the next commit does that.
+    pub from_memory: u64,
     /// Segments of this round that are done.
     pub segments_done: usize,
     /// Segments of this round in all; the one that is being written is none of them.
@@ -90,11 +94,51 @@ impl Owner {
                 other => other?,
             }
         }
+        step.from_memory = self.put_back_from_memory();
         let mut queue = shared.lock();
         queue.counters.scrubbed_bytes += step.bytes;
         queue.counters.scrub_rounds += u64::from(step.round_done);
         queue.counters.scrub_found += step.corrupt.len() as u64;
         Ok(step)
+    }
+
+    /// Writes damaged records again that are still in memory; how many.
+    fn put_back_from_memory(self: &Arc<Owner>) -> u64 {
+        let cores: Vec<_> = self.shared.lock().streams.values().cloned().collect();
+        let mut put_back = 0;
+        for core in cores {
+            let (gaps, recents) = {
+                let view = core.view();
+                let gaps = view.index.gaps();
+                let held = |it: &&Recent| {
+                    gaps.iter()
+                        .any(|gap| it.first <= gap.1 && it.next() > gap.0)
+                };
+                let recents: Vec<Recent> = view.recent.iter().filter(held).cloned().collect();
+                (gaps, recents)
+            };
+            let owner = Arc::clone(self);
+            let stream = Stream { core, owner };
+            for (recent, (first, last)) in recents
+                .iter()
+                .flat_map(|it| gaps.iter().map(move |gap| (it, gap)))
+            {
+                let sequence = recent.first.max(*first);
+                let mut batch = Vec::new();
+                recent.each(&mut |_, number, time, payload| {
+                    if number >= sequence && number <= *last {
+                        batch.push((time, payload.to_vec()));
+                    }
+                    number < *last
+                });
+                let (epoch, count) = (recent.epoch, batch.len() as u64);
+                // Without room in the queue it is tried again the next time.
+                if count > 0 && stream.fill(Position { epoch, sequence }, batch).is_ok() {
+                    put_back += count;
+                }
+            }
+        }
+        put_back
     }
 
     /// Reads on in the segment; at its end the next one is set.

@@ -5,6 +5,7 @@ use crate::commit::Draft;
 use crate::frame::Definition;
 use crate::index::Index;
 use crate::open::{Opened, draw_epoch, open};
+use crate::planted::{self, Defect};
 use crate::queue::{Pending, Shared};
 use crate::scrub::{Scrub, Scrubbed};
 use crate::step::{Committer, Step};
@@ -387,7 +388,10 @@ impl Store {
             let losses = view.index.losses();
             Lost {
                 stream: view.definition.name.clone(),
-                corrupt: losses.corrupt,
+                corrupt: match planted::is(Defect::HidesLosses) {
+                    true => 0,
+                    false => losses.corrupt,
+                },
                 filled: losses.filled,
                 size_limit: losses.removed,
                 refused: core.refused.load(Ordering::Relaxed),

@@ -583,7 +583,8 @@ impl Stream {
                     reader.distrust(segment);
                     self.core.view().index.unfill(segment, offset);
                 }
-                Got::Corrupt(first, next) => self.found_gap(segment, first.max(from), next),
+                // Frames before it could not be found either.
+                Got::Corrupt(next) => self.found_gap(segment, from, next),
                 // Frames of the chunk could not be found.
                 Got::All if more && from < until => {
                     let next = frames.iter().map(|f| f.first).find(|first| *first > from);

@@ -275,3 +275,65 @@ fn rot_under_an_open_store_is_a_gap() {
     );
     assert_eq!(stream.gaps().len(), gaps);
 }
+
+#[test]
+fn what_is_still_in_memory_is_written_again() {
+    let disk = SimDisk::new(1);
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    let payload = |number: u64| format!("record {number:03}").repeat(10).into_bytes();
+    for number in 1..=100 {
+        let appended = stream.append(vec![(number as i64, payload(number))]);
+        appended.unwrap().wait().unwrap();
+    }
+    let (name, bytes) = disk
+        .names()
+        .into_iter()
+        .filter_map(|name| disk.bytes(&name).map(|bytes| (name, bytes)))
+        .find(|(_, bytes)| bytes.windows(10).any(|window| window == b"record 010"))
+        .unwrap();
+    let at = bytes.windows(10).position(|window| window == b"record 010");
+    assert!(disk.flip(&name, at.unwrap() as u64 * 8));
+    let step = store.scrub(u64::MAX).unwrap();
+    assert_eq!((step.corrupt.len(), step.from_memory), (1, 1));
+    // What is appended behind it is safe only when it is.
+    let last = stream.append(vec![(101, payload(101))]);
+    last.unwrap().wait().unwrap();
+    assert_eq!(stream.gaps(), vec![]);
+    assert_eq!((store.lost()[0].corrupt, store.lost()[0].filled), (1, 1));
+    let (store, _) = Store::open(Box::new(disk.kill()), options(), 2).unwrap();
+    let records = store.existing("a").unwrap().read(1, 200).unwrap();
+    let right = records
+        .iter()
+        .all(|record| record.payload == payload(record.position.sequence));
+    assert!(right && records.len() == 101);
+}
+
+#[test]
+fn damage_beside_damage_is_one_gap() {
+    let (disk, model) = build(true);
+    let place = |number: u64| {
+        let wanted = &model[&(0, number)].0;
+        let found = disk.names().into_iter().find_map(|name| {
+            let bytes = disk.bytes(&name)?;
+            let at = bytes.windows(wanted.len()).position(|it| it == wanted);
+            at.map(|at| (name, at as u64))
+        });
+        found.unwrap()
+    };
+    // A header lies 84 bytes before its first record's payload.
+    for (first, second) in [(70, 70), (70, 0), (0, 70), (0, 0)] {
+        let rotten = disk.kill();
+        for (number, before) in [(4, first), (5, second)] {
+            let (name, at) = place(number);
+            assert!(rotten.flip(&name, 8 * (at - before)));
+        }
+        let what = format!("{first} and {second} bytes before");
+        let lost = [4, 5].map(|number| model[&(0, number)].1);
+        assert_eq!(
+            missing(&rotten, &model, &what),
+            BTreeSet::from(lost),
+            "{what}"
+        );
+    }
+}
