@@ -25,11 +25,13 @@ pub enum Defect {
     HandsOutTwice,
     /// A silent peer is waited for without end.
     WaitsForEver,
+    /// A peer that asks for damaged records is told that they are not here.
+    KeepsRecords,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,
         Self::IgnoresEpoch,
@@ -39,6 +41,7 @@ impl Defect {
         Self::NeverSendsAgain,
         Self::HandsOutTwice,
         Self::WaitsForEver,
+        Self::KeepsRecords,
     ];
 }
 

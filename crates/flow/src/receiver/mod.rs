@@ -99,6 +99,13 @@ impl Receiver {
         }
     }
 
+    /// How many more repairs may be asked for now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
+    /// open at a time.
+    #[must_use]
+    pub fn fetch_room(&self) -> usize {
+        self.session.fetch_room()
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -130,6 +130,13 @@ impl Sender {
         }
     }
 
+    /// How many more repairs may be asked for now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
+    /// open at a time.
+    #[must_use]
+    pub fn fetch_room(&self) -> usize {
+        self.session.fetch_room()
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -23,20 +23,24 @@ impl StreamLog {
     /// The damaged numbers of a stream of this node.
     #[must_use]
     pub fn holes(&self) -> Vec<Hole> {
-        let gaps = self.stream.gaps().into_iter();
-        let hole = |(first, last): (u64, u64)| {
-            let here = self.position_of(first);
-            // A hole over two epochs is filled from neither.
-            let whole = self.position_of(last).epoch == here.epoch;
-            let count = last - first + 1;
-            let origin = here;
-            whole.then_some(Hole {
-                here,
-                origin,
-                count,
-            })
-        };
-        gaps.filter_map(hole).collect()
+        let epochs = self.stream.epochs();
+        let mut holes = Vec::new();
+        for (first, last) in self.stream.gaps() {
+            // A part for each epoch.
+            let begins = epochs.iter().map(|(_, begin)| *begin);
+            let begins = begins.filter(|begin| *begin > first && *begin <= last);
+            let mut from = first;
+            for next in begins.chain([last + 1]) {
+                let here = self.position_of(from);
+                holes.push(Hole {
+                    here,
+                    origin: here,
+                    count: next - from,
+                });
+                from = next;
+            }
+        }
+        holes
     }
 
     /// The damaged numbers of a stream that came over a link, as far as the elements around them tell

@@ -30,8 +30,6 @@ const STATUS_PAUSE: Duration = Duration::from_secs(1);
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 /// How soon after the beginning of a session.
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
-/// Damaged places of one stream that are asked for at once.
-const REPAIRS_MAX: usize = 4;
 
 /// Serves one subscriber until the connection or the session ends.
 pub(crate) async fn serve<C: FrameConnection>(
@@ -54,6 +52,7 @@ pub(crate) async fn serve<C: FrameConnection>(
         channels: BTreeMap::new(),
         events: VecDeque::new(),
         commands: VecDeque::new(),
+        asked: 0,
         peer,
         shared,
         ended: None,
@@ -75,6 +74,8 @@ struct Origin<C: FrameConnection> {
     channels: BTreeMap<Channel, Served>,
     events: VecDeque<SenderEvent>,
     commands: VecDeque<SenderCommand>,
+    /// Damaged places that were asked for so far.
+    asked: usize,
     ended: Option<Result<(), ConnectionError>>,
 }
 
@@ -369,15 +370,23 @@ impl<C: FrameConnection> Origin<C> {
 
     /// Asks the subscriber for what is damaged here.
     fn repair(&mut self) {
-        for (channel, served) in &self.channels {
-            for hole in served.log.holes().into_iter().take(REPAIRS_MAX) {
-                self.commands.push_back(SenderCommand::Fetch {
-                    channel: *channel,
-                    epoch: hole.here.epoch.0,
-                    from: hole.here.sequence,
-                    next: hole.here.sequence + hole.count,
-                });
-            }
+        let holes = self.channels.iter().flat_map(|(channel, served)| {
+            let holes = served.log.holes().into_iter();
+            holes.map(move |hole| (*channel, hole))
+        });
+        let mut holes: Vec<_> = holes.collect();
+        // What the peer lacks too does not keep the others from being asked for.
+        let first = self.asked % holes.len().max(1);
+        holes.rotate_left(first);
+        holes.truncate(self.sender.fetch_room());
+        self.asked = self.asked.wrapping_add(holes.len());
+        for (channel, hole) in holes {
+            self.commands.push_back(SenderCommand::Fetch {
+                channel,
+                epoch: hole.here.epoch.0,
+                from: hole.here.sequence,
+                next: hole.here.sequence + hole.count,
+            });
         }
         self.work();
     }

@@ -30,8 +30,6 @@ const STATUS_PAUSE: Duration = Duration::from_secs(1);
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 /// How soon after the beginning of a session.
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
-/// Damaged places of one stream that are asked for at once.
-const REPAIRS_MAX: usize = 4;
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
@@ -78,6 +76,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         busy: VecDeque::new(),
         events: VecDeque::new(),
         commands: VecDeque::new(),
+        asked: 0,
         bytes_told: 0,
         ended: None,
         selections,
@@ -109,6 +108,8 @@ struct Subscriber<C: FrameConnection> {
     busy: VecDeque<Waiting>,
     events: VecDeque<ReceiverEvent>,
     commands: VecDeque<ReceiverCommand>,
+    /// Damaged places that were asked for so far.
+    asked: usize,
     bytes_told: u64,
     ended: Option<Result<(), ConnectionError>>,
 }
@@ -562,15 +563,23 @@ impl<C: FrameConnection> Subscriber<C> {
 
     /// Asks the origin for what is damaged here.
     fn repair(&mut self) {
-        for (channel, inlet) in &self.channels {
-            for hole in inlet.holes().into_iter().take(REPAIRS_MAX) {
-                self.commands.push_back(ReceiverCommand::Fetch {
-                    channel: *channel,
-                    epoch: hole.origin.epoch.0,
-                    from: hole.origin.sequence,
-                    next: hole.origin.sequence + hole.count,
-                });
-            }
+        let holes = self.channels.iter().flat_map(|(channel, inlet)| {
+            let holes = inlet.holes().into_iter();
+            holes.map(move |hole| (*channel, hole))
+        });
+        let mut holes: Vec<_> = holes.collect();
+        // What the peer lacks too does not keep the others from being asked for.
+        let first = self.asked % holes.len().max(1);
+        holes.rotate_left(first);
+        holes.truncate(self.receiver.fetch_room());
+        self.asked = self.asked.wrapping_add(holes.len());
+        for (channel, hole) in holes {
+            self.commands.push_back(ReceiverCommand::Fetch {
+                channel,
+                epoch: hole.origin.epoch.0,
+                from: hole.origin.sequence,
+                next: hole.origin.sequence + hole.count,
+            });
         }
     }
 
