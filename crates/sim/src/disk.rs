@@ -64,6 +64,8 @@ struct Inode {
     durable: Vec<u8>,
     /// Sectors that differ and would be saved by a sync.
     dirty: BTreeSet<usize>,
+    /// Whether its length is in [`State::used`].
+    counted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -115,6 +117,8 @@ struct State {
     faults: Vec<Fault>,
     faults_hit: u64,
     capacity: u64,
+    /// Bytes of all files; `None` after names have changed.
+    used: Option<u64>,
     free_hidden: bool,
     random: fastrand::Rng,
 }
@@ -145,6 +149,7 @@ impl SimDisk {
             faults: Vec::new(),
             faults_hit: 0,
             capacity: u64::MAX,
+            used: None,
             free_hidden: false,
             random: fastrand::Rng::with_seed(seed),
         })
@@ -298,7 +303,9 @@ impl SimDisk {
             cached: bytes.to_vec(),
             durable: bytes.to_vec(),
             dirty: BTreeSet::new(),
+            counted: false,
         };
+        state.used = None;
         state.inodes.insert(inode, file);
         state.names.insert(name.to_owned(), inode);
         state.durable_names.insert(name.to_owned(), inode);
@@ -328,6 +335,24 @@ impl SimDisk {
 
 impl State {
     fn revive(&mut self) {
+        self.used = None;
+        // Files without a name are nobody's any more.
+        let named: BTreeSet<u64> = self
+            .names
+            .values()
+            .chain(self.durable_names.values())
+            .copied()
+            .collect();
+        let changes = std::mem::take(&mut self.changes);
+        let made = |inode: &u64| {
+            changes.iter().any(|change| match change {
+                Change::Create(_, made) | Change::Rename(_, _, made) => made == inode,
+                Change::Remove(_) => false,
+            })
+        };
+        self.inodes
+            .retain(|inode, _| named.contains(inode) || made(inode));
+        self.changes = changes;
         self.off = false;
         self.cut_at = None;
         self.faults.clear();
@@ -336,12 +361,43 @@ impl State {
         self.boundaries = 0;
     }
 
-    fn used(&self) -> u64 {
-        self.names
-            .values()
-            .filter_map(|n| self.inodes.get(n))
-            .map(|f| f.cached.len() as u64)
-            .sum()
+    fn used(&mut self) -> u64 {
+        if let Some(used) = self.used {
+            return used;
+        }
+        for file in self.inodes.values_mut() {
+            file.counted = false;
+        }
+        let mut used = 0;
+        for inode in self.names.values() {
+            if let Some(file) = self.inodes.get_mut(inode) {
+                file.counted = true;
+                used += file.cached.len() as u64;
+            }
+        }
+        self.used = Some(used);
+        used
+    }
+
+    /// What a change of names does to the sum.
+    fn count_change(&mut self, change: &Change) {
+        let (gone, new) = match change {
+            Change::Create(name, inode) => (self.names.get(name), Some(inode)),
+            Change::Rename(_, to, inode) => (self.names.get(to), Some(inode)),
+            Change::Remove(name) => (self.names.get(name), None),
+        };
+        for (inode, counted) in [(gone, false), (new, true)] {
+            let file = inode.and_then(|inode| self.inodes.get_mut(inode));
+            let Some(file) = file.filter(|file| file.counted != counted) else {
+                continue;
+            };
+            file.counted = counted;
+            let bytes = file.cached.len() as u64;
+            self.used = self.used.map(|used| match counted {
+                true => used + bytes,
+                false => used - bytes,
+            });
+        }
     }
 
     /// Counts an operation; fails it if told so. `Ok(true)`: the power goes in the middle of it.
@@ -377,11 +433,13 @@ impl State {
     fn change(&mut self, operation: Operation, change: Change) -> io::Result<()> {
         if self.begin(operation)? {
             if self.random.bool() {
+                self.count_change(&change);
                 change.apply(&mut self.names);
                 self.changes.push(change);
             }
             return Err(error("the power went off"));
         }
+        self.count_change(&change);
         change.apply(&mut self.names);
         self.changes.push(change);
         Ok(())
@@ -469,11 +527,14 @@ struct SimFile {
 
 impl SimFile {
     fn with<T>(&self, state: &mut State, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
-        state
-            .inodes
-            .get_mut(&self.inode)
-            .map(act)
-            .ok_or_else(|| error("no such file"))
+        let file = state.inodes.get_mut(&self.inode);
+        let file = file.ok_or_else(|| error("no such file"))?;
+        let before = file.cached.len() as u64;
+        let done = act(file);
+        if let Some(used) = state.used.as_mut().filter(|_| file.counted) {
+            *used = *used + file.cached.len() as u64 - before;
+        }
+        Ok(done)
     }
 }
 
@@ -534,8 +595,9 @@ impl Disk for SimDisk {
         if state.begin(Operation::SyncDirectory)? {
             return Err(error("the power went off"));
         }
-        state.changes.clear();
-        state.durable_names = state.names.clone();
+        for change in std::mem::take(&mut state.changes) {
+            change.apply(&mut state.durable_names);
+        }
         Ok(())
     }
 
@@ -550,7 +612,7 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let state = self.state();
+        let mut state = self.state();
         if state.free_hidden {
             return Err(io::ErrorKind::Unsupported.into());
         }

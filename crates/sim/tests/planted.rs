@@ -34,6 +34,7 @@ fn of_flow(defect: InFlow) -> (Vec<Fault>, u64) {
         InFlow::NeverSendsAgain => (vec![Fault::Reordering, Fault::AsymmetricLoss], 100),
         InFlow::HandsOutTwice => (vec![Fault::Reordering], 50),
         InFlow::WaitsForEver => (vec![Fault::PowerLoss, Fault::Partition], 100),
+        InFlow::KeepsRecords => (vec![Fault::BitRot], 50),
     }
 }
 
@@ -43,6 +44,10 @@ fn of_log(defect: InLog) -> (Vec<Fault>, u64) {
         InLog::IgnoresFailedSync => (vec![Fault::FailedSync, Fault::PowerLoss], 200),
         InLog::CutsMiddle => (vec![Fault::BitRot, Fault::Kill], 100),
         InLog::IgnoresCopy => (vec![Fault::OldState], 50),
+        InLog::ForgetsFills => (vec![Fault::BitRot, Fault::Kill], 100),
+        InLog::TrustsBytes => (vec![Fault::BitRot, Fault::Kill], 100),
+        InLog::HidesLosses => (vec![Fault::BitRot], 50),
+        InLog::TrimsDamage => (vec![Fault::BitRot, Fault::Partition], 400),
     }
 }
 

@@ -15,7 +15,7 @@ pub enum Fault {
     FailedSync,
     /// A disk is full for a while.
     DiskFull,
-    /// Bytes of elements rot at an origin or a subscriber.
+    /// Bits rot at an origin or a subscriber: of elements, of headers and marks, of index snapshots.
     BitRot,
     /// Nodes do not reach each other for a while.
     Partition,
@@ -96,7 +96,7 @@ impl Fault {
             Fault::TornWrite => by.torn,
             Fault::FailedSync => by.sync_failed,
             Fault::DiskFull => by.disk_full,
-            Fault::BitRot => by.rotted + by.rotted_there,
+            Fault::BitRot => by.rotted + by.rotted_there + by.rotted_marks + by.rotted_index,
             Fault::Partition => by.stalled + by.cut,
             Fault::Flapping => by.flapped,
             Fault::AsymmetricLoss => by.one_way,
@@ -164,6 +164,16 @@ sometimes! {
     rotted: "bytes rotted at an origin",
     /// Bytes rotted at a subscriber.
     rotted_there: "bytes rotted at a subscriber",
+    /// A bit of a segment's header, a definition or another mark rotted.
+    rotted_marks: "marks rotted",
+    /// A bit of an index snapshot rotted.
+    rotted_index: "index snapshots rotted",
+    /// Damaged elements were put back at an origin.
+    put_back: "damaged elements put back at an origin",
+    /// Damaged elements were put back at a subscriber.
+    put_back_there: "damaged elements put back at a subscriber",
+    /// Damaged elements were written again from memory.
+    from_memory: "damaged elements written again from memory",
     /// A connection met a partition, a flap or a cut.
     stalled: "connection held back by a cut",
     /// A frame met a cut.

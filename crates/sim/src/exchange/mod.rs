@@ -22,6 +22,7 @@ mod faults;
 mod origin;
 mod plan;
 mod record;
+mod repair;
 mod rot;
 mod run;
 mod series;

@@ -12,6 +12,8 @@ use chappe_log::{Appended, Error, GapReason, Recovery, Stream, Trimmed};
 use chappe_machine::Input;
 
 use super::record;
+use super::repair::{Filling, counts};
+use super::rot::flip_frame;
 use super::store::{Death, Disked, Outcome, copied};
 use super::world::{Frame, Line, Timer, World};
 use crate::judge::{Allows, At, Event};
@@ -27,28 +29,29 @@ struct Pending {
     contents: Vec<u64>,
 }
 
-struct OriginStream {
+pub(super) struct OriginStream {
     /// Its number among all streams of the run.
-    number: usize,
+    pub(super) number: usize,
     name: String,
-    stream: Option<Stream>,
+    pub(super) stream: Option<Stream>,
     pending: VecDeque<Pending>,
     trim: Option<Trimmed>,
     /// First and last number of each batch that was accepted: what rots together.
-    batches: Vec<(At, u64)>,
+    pub(super) batches: Vec<(At, u64)>,
     announced: u64,
 }
 
-struct Session {
-    line: Line<Sender>,
-    channels: Vec<(Channel, usize)>,
+pub(super) struct Session {
+    pub(super) line: Line<Sender>,
+    pub(super) channels: Vec<(Channel, usize)>,
 }
 
 /// See the [module documentation](self).
 pub(super) struct Origin {
     pub(super) disked: Disked,
-    streams: Vec<OriginStream>,
-    sessions: BTreeMap<u32, Session>,
+    pub(super) streams: Vec<OriginStream>,
+    pub(super) sessions: BTreeMap<u32, Session>,
+    pub(super) fillings: VecDeque<Filling>,
     by_connection: BTreeMap<Connection, u32>,
     /// The versions of the protocol that it speaks.
     pub(super) versions: (u32, u32),
@@ -73,6 +76,7 @@ impl Origin {
             disked: Disked::new(node, seed, world.plan.weak),
             streams: (index * each..(index + 1) * each).map(stream).collect(),
             sessions: BTreeMap::new(),
+            fillings: VecDeque::new(),
             by_connection: BTreeMap::new(),
             versions: world.plan.sender.session.versions,
             produces: true,
@@ -107,6 +111,7 @@ impl Origin {
         for index in 0..self.streams.len() {
             self.produce_later(world, index);
         }
+        world.repair_later(self.node());
         true
     }
 
@@ -148,6 +153,7 @@ impl Origin {
             count(world, &session.line.machine);
         }
         self.by_connection.clear();
+        self.fillings.clear();
         for it in &mut self.streams {
             it.pending.clear();
             it.trim = None;
@@ -287,6 +293,7 @@ impl Origin {
             }
         }
         if outcome != Outcome::Failed {
+            self.filled(world);
             self.announce(world);
             self.trim(world);
         }
@@ -399,7 +406,12 @@ impl Origin {
         }
     }
 
-    fn pump(&mut self, world: &mut World, serial: u32, input: Input<SenderReceive, SenderCommand>) {
+    pub(super) fn pump(
+        &mut self,
+        world: &mut World,
+        serial: u32,
+        input: Input<SenderReceive, SenderCommand>,
+    ) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let Some(session) = self.sessions.get_mut(&serial) else {
@@ -477,6 +489,18 @@ impl Origin {
                     records,
                 })
             }
+            SenderEvent::Fetched {
+                channel,
+                epoch,
+                first,
+                records,
+            } => {
+                if let Some(index) = self.stream_of(serial, channel) {
+                    let number = first;
+                    self.put_back(world, index, At { epoch, number }, &records);
+                }
+                None
+            }
             SenderEvent::Unsubscribed { channel, .. } => {
                 let session = self.sessions.get_mut(&serial)?;
                 session.channels.retain(|(it, _)| *it != channel);
@@ -494,7 +518,6 @@ impl Origin {
             SenderEvent::Welcomed { .. }
             | SenderEvent::Stalled { .. }
             | SenderEvent::Resumed { .. }
-            | SenderEvent::Fetched { .. }
             | SenderEvent::FetchEnded { .. } => None,
         }
     }
@@ -627,16 +650,34 @@ impl Origin {
         let Some(index) = self.stream_of(serial, channel) else {
             return nothing;
         };
-        match self.records(index, from, (next - from).min(RECORDS_PER_READ)) {
-            Ok((found, records)) if found == epoch => (from, records),
+        let mut first = from;
+        let mut read = self.records(index, first, (next - first).min(RECORDS_PER_READ));
+        while let Err(Error::Gap { next: behind, .. }) = &read
+            && *behind < next
+        {
+            first = *behind;
+            read = self.records(index, first, (next - first).min(RECORDS_PER_READ));
+        }
+        match read {
+            Ok((found, records)) if found == epoch => (first, records),
             _ => nothing,
         }
     }
 
     // -- what a run does to it and asks of it --
 
-    /// Flips a bit of an accepted element; the whole batch is damaged by that.
-    pub(super) fn rot(&mut self, world: &mut World) -> bool {
+    /// Flips a bit somewhere.
+    pub(super) fn rot(&mut self, world: &mut World) {
+        if world.random.f64() < 0.7 {
+            let rotted = self.rot_batch(world);
+            world.sometimes.rotted += u64::from(rotted);
+        } else {
+            self.disked.rot_other(world);
+        }
+    }
+
+    /// Flips a bit of the frame of accepted elements; the whole batch is damaged by that.
+    fn rot_batch(&mut self, world: &mut World) -> bool {
         let index = world.random.usize(..self.streams.len());
         let it = &self.streams[index];
         let Some(stream) = &it.stream else {
@@ -652,7 +693,8 @@ impl Origin {
         } else {
             0
         };
-        let (first, last) = it.batches[world.random.usize(oldest..choice)];
+        let chosen = world.random.usize(oldest..choice);
+        let (first, last) = it.batches[chosen];
         let Ok(records) = stream.read(first.number, 1) else {
             return false;
         };
@@ -662,9 +704,11 @@ impl Origin {
         else {
             return false;
         };
-        if !super::rot::flip(&self.disked.disk, &one.payload, &mut world.random) {
+        if !flip_frame(&self.disked.disk, &one.payload, &mut world.random) {
             return false;
         }
+        let it = &mut self.streams[index];
+        it.batches.remove(chosen);
         world.note(
             self.disked.node,
             "rot: stream, from, to",
@@ -692,13 +736,15 @@ impl Origin {
 
     /// Whether everything offered was accepted or refused.
     pub(super) fn settled(&self) -> bool {
-        self.streams
-            .iter()
-            .all(|it| it.pending.is_empty() && it.stream.is_some())
+        let settled = |it: &OriginStream| it.pending.is_empty() && it.stream.is_some();
+        self.disked.settled() && self.streams.iter().all(settled)
     }
 
     /// Says what it holds in the end.
     pub(super) fn testify(&self, world: &mut World) {
+        let Some(store) = &self.disked.store else {
+            return;
+        };
         for it in &self.streams {
             let Some(stream) = &it.stream else { continue };
             let mut elements = Vec::new();
@@ -713,7 +759,9 @@ impl Origin {
                 let what = format!("stream {} cannot be read: {error}", it.number);
                 world.violations.push(crate::judge::Violation(what));
             }
+            let counts = counts(store, stream);
             let stream = it.number;
+            world.tell(Event::Counted { stream, counts });
             world.tell(Event::OriginHolds { stream, elements });
         }
     }
@@ -726,7 +774,7 @@ impl Origin {
 }
 
 /// The epoch that a number belongs to.
-fn epoch_of(stream: &Stream, number: u64) -> u64 {
+pub(super) fn epoch_of(stream: &Stream, number: u64) -> u64 {
     let epochs = stream.epochs();
     let epoch = epochs.iter().rev().find(|(_, first)| *first <= number);
     epoch.map_or(stream.epoch(), |(epoch, _)| *epoch)

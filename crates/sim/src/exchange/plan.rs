@@ -65,6 +65,8 @@ pub(super) struct Plan {
     pub(super) fault_every: Duration,
     /// How long a disk takes for a commit.
     pub(super) disk: (Duration, Duration),
+    /// The mean time between two looks for damage.
+    pub(super) repair_every: Duration,
 }
 
 /// The largest element of any run.
@@ -127,7 +129,8 @@ impl Plan {
         };
         let log = Options {
             segment_bytes: pick(random, &[4_096, 8_192, 65_536]),
-            batch_bytes: 64 * 1024,
+            // A frame of records, and what a subscriber adds to each.
+            batch_bytes: 128 * 1024,
             queue_bytes: 256 * 1024,
             queue_full: QueueFull::Refuse,
             reserve_bytes: 512,
@@ -135,6 +138,16 @@ impl Plan {
             commit: Commit::Caller,
             ..Options::default()
         };
+        let often = faults.contains(&Fault::BitRot);
+        let repair_every = pick(
+            random,
+            if often {
+                &[60, 300, 900]
+            } else {
+                &[900, 1_800, 3_600]
+            },
+        );
+        let repair_every = Duration::from_secs(repair_every);
         let payload_bytes = pick(random, &[16, 60, 60, 400, 400, PAYLOAD_BYTES_MAX]);
         let large = payload_bytes == PAYLOAD_BYTES_MAX;
         Self {
@@ -171,6 +184,7 @@ impl Plan {
                     (millis(5), millis(40)),
                 ],
             ),
+            repair_every,
         }
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use chappe_machine::Instant;
 
+use super::Report;
 use super::faults::Later;
 use super::origin::Origin;
 use super::plan::{Plan, Settings};
 use super::store::{Death, Disked, Outcome};
 use super::subscriber::Subscriber;
 use super::world::{Frame, Timer, World};
-use super::{Report, Sometimes};
 use crate::judge::Violation;
 use crate::network::{Node, State, Step};
 
@@ -95,6 +95,7 @@ impl Run {
 
     fn finish(&mut self) {
         self.heal_all();
+        self.world.plan.repair_every = self.world.plan.repair_every.min(Duration::from_secs(120));
         let end = self.world.network.now() + CATCH_UP;
         // Everybody comes back, and what was begun ends.
         self.run_until(self.world.network.now() + Duration::from_secs(1_200));
@@ -102,8 +103,44 @@ impl Run {
             origin.produces = false;
         }
         self.run_until(self.world.network.now() + Duration::from_secs(60));
-        let mut last = self.world.network.now();
         self.produce_last();
+        self.catch_up(end);
+        while self.world.violations.is_empty() {
+            self.testify();
+            let now = self.world.network.now();
+            match self.world.judge.not_put_back() {
+                Some(violation) if now >= end => self.world.violations.push(violation),
+                Some(_) => {}
+                // Reading may have found what is still in memory.
+                None if self.scrub() => {}
+                None => break,
+            }
+            self.run_until(now + Duration::from_secs(60));
+            self.catch_up(end);
+        }
+        if self.world.violations.is_empty()
+            && let Err(violations) = self.world.judge.finish()
+        {
+            self.world.violations = violations;
+        }
+    }
+
+    /// Everybody looks for rot; whether something is written again from memory.
+    fn scrub(&mut self) -> bool {
+        let world = &mut self.world;
+        let (origins, subscribers) = (&mut self.origins, &mut self.subscribers);
+        let disks = origins.iter_mut().map(|it| &mut it.disked);
+        let disks = disks.chain(subscribers.iter_mut().map(|it| &mut it.disked));
+        let mut again = false;
+        for disked in disks {
+            again |= disked.scrub(world);
+        }
+        again
+    }
+
+    /// Runs until everybody has everything.
+    fn catch_up(&mut self, end: Instant) {
+        let mut last = self.world.network.now();
         while self.world.violations.is_empty() && !self.caught_up() {
             let now = self.world.network.now();
             if now >= end {
@@ -118,19 +155,15 @@ impl Run {
             }
             self.run_until(now + Duration::from_secs(30));
         }
-        if !self.world.violations.is_empty() {
-            return;
-        }
+    }
+
+    /// Everybody says what it holds.
+    fn testify(&mut self) {
         for origin in &self.origins {
             origin.testify(&mut self.world);
         }
         for subscriber in &self.subscribers {
             subscriber.testify(&mut self.world);
-        }
-        if self.world.violations.is_empty()
-            && let Err(violations) = self.world.judge.finish()
-        {
-            self.world.violations = violations;
         }
     }
 
@@ -207,6 +240,7 @@ impl Run {
             Step::Timer { node, key } => match Timer::from_key(key) {
                 (Timer::Produce, stream) => origin.produce(world, stream),
                 (Timer::Session, serial) => origin.timeout(world, serial),
+                (Timer::Repair, _) => origin.repair(world),
                 (Timer::Commit, _) => {
                     let outcome = origin.commit(world);
                     self.after_commit(node, outcome);
@@ -230,6 +264,7 @@ impl Run {
             } => world.network.close(node, connection),
             Step::Timer { node, key } => match Timer::from_key(key) {
                 (Timer::Session, serial) => subscriber.timeout(world, serial),
+                (Timer::Repair, _) => subscriber.repair(world),
                 (Timer::Redial, link) => subscriber.redial(world, link),
                 (Timer::Commit, _) => {
                     let outcome = subscriber.commit(world);
@@ -277,18 +312,10 @@ impl Run {
     }
 
     pub(super) fn rot(&mut self, node: Node) {
-        let counter: fn(&mut Sometimes) -> &mut u64;
-        let rotted = match self.place(node) {
-            Ok(origin) => {
-                counter = |it| &mut it.rotted;
-                self.origins[origin].rot(&mut self.world)
-            }
-            Err(subscriber) => {
-                counter = |it| &mut it.rotted_there;
-                self.subscribers[subscriber].rot(&mut self.world)
-            }
-        };
-        *counter(&mut self.world.sometimes) += u64::from(rotted);
+        match self.place(node) {
+            Ok(origin) => self.origins[origin].rot(&mut self.world),
+            Err(subscriber) => self.subscribers[subscriber].rot(&mut self.world),
+        }
     }
 
     /// An origin makes some elements at once.

@@ -1,13 +1,18 @@
 //! A node's disk and the store on it, through deaths, power cuts, failures and restored copies.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chappe_log::{Committed, EpochReason, Recovery, Store};
 
+use super::rot::{Rotted, flip_other};
 use super::world::{Timer, World};
 use crate::SimDisk;
 use crate::judge::Allows;
 use crate::network::Node;
+
+/// Bytes that are looked at for rot each time.
+const SCRUB_BYTES: u64 = 256 * 1024;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub(super) struct Disked {
     pub(super) allows: Allows,
     /// An old copy, and what it was like.
     pub(super) backup: Option<SimDisk>,
+    /// Segments of which a place without elements has rotted.
+    pub(super) rotten: BTreeSet<String>,
     /// Added to each commit.
     pub(super) slow: Duration,
     committing: bool,
@@ -49,6 +56,7 @@ impl Disked {
             store: None,
             allows: Allows::Nothing,
             backup: None,
+            rotten: BTreeSet::new(),
             slow: Duration::ZERO,
             committing: false,
             weak,
@@ -142,6 +150,39 @@ impl Disked {
                 world.network.power_off(self.node);
             }
         }
+    }
+
+    /// Looks at some of the disk for rot; whether something is written again from memory.
+    pub(super) fn scrub(&mut self, world: &mut World) -> bool {
+        let scrubbed = self.store.as_ref().map(|store| store.scrub(SCRUB_BYTES));
+        // A disk that does not read now is looked at the next time.
+        let Some(Ok(scrubbed)) = scrubbed else {
+            return false;
+        };
+        if !scrubbed.corrupt.is_empty() {
+            let numbers = [scrubbed.corrupt.len() as u64, scrubbed.from_memory, 0];
+            world.note(self.node, "scrubbed: found, from memory", numbers);
+        }
+        world.sometimes.from_memory += scrubbed.from_memory;
+        if scrubbed.from_memory > 0 {
+            self.commit_soon(world);
+        }
+        scrubbed.from_memory > 0
+    }
+
+    /// Whether nothing is on its way to the disk.
+    pub(super) fn settled(&self) -> bool {
+        !self.committing
+    }
+
+    /// Flips a bit that no element depends on.
+    pub(super) fn rot_other(&mut self, world: &mut World) {
+        match flip_other(&self.disk, &mut self.rotten, &mut world.random) {
+            Some(Rotted::Mark) => world.sometimes.rotted_marks += 1,
+            Some(Rotted::Index) => world.sometimes.rotted_index += 1,
+            None => return,
+        }
+        world.note(self.node, "rot: marks or index", [0; 3]);
     }
 
     /// An old copy takes the place of the disk.

@@ -12,6 +12,8 @@ use chappe_machine::{Input, Instant, Machine, Output, drain};
 
 use super::origin::stream_name;
 use super::record;
+use super::repair::{Filling, counts};
+use super::rot::flip_frame;
 use super::store::{Death, Disked, Outcome, copied};
 use super::world::{Frame, Line, Timer, World};
 use crate::judge::{Allows, At, Event, Reason};
@@ -42,8 +44,8 @@ impl Pending {
 }
 
 #[derive(Default)]
-struct CopyOf {
-    stream: Option<Stream>,
+pub(super) struct CopyOf {
+    pub(super) stream: Option<Stream>,
     /// The newest place stored.
     newest: Option<At>,
     /// The newest place stored or lost.
@@ -51,19 +53,19 @@ struct CopyOf {
     /// The newest place stored of each epoch, the newest last.
     epochs: Vec<At>,
     /// Places of what was stored in one batch.
-    batches: Vec<(At, At)>,
+    pub(super) batches: Vec<(At, At)>,
 }
 
 /// The link to one origin.
-struct Link {
+pub(super) struct Link {
     origin: Node,
     reconnect: Reconnect,
     timer: Option<Instant>,
-    session: Option<Session>,
+    pub(super) session: Option<Session>,
 }
 
-struct Session {
-    line: Line<Receiver>,
+pub(super) struct Session {
+    pub(super) line: Line<Receiver>,
     open: bool,
     subscribed: bool,
 }
@@ -71,10 +73,13 @@ struct Session {
 /// See the [module documentation](self).
 pub(super) struct Subscriber {
     pub(super) disked: Disked,
-    index: usize,
-    copies: Vec<CopyOf>,
+    pub(super) index: usize,
+    pub(super) copies: Vec<CopyOf>,
     pending: VecDeque<Pending>,
-    links: Vec<Link>,
+    pub(super) fillings: VecDeque<Filling>,
+    /// Numbers that its sessions have counted as lost.
+    lost_total: u64,
+    pub(super) links: Vec<Link>,
     by_connection: BTreeMap<Connection, usize>,
     /// The versions of the protocol that it speaks.
     pub(super) versions: (u32, u32),
@@ -95,6 +100,8 @@ impl Subscriber {
             index,
             copies: (0..streams).map(|_| CopyOf::default()).collect(),
             pending: VecDeque::new(),
+            fillings: VecDeque::new(),
+            lost_total: 0,
             links: origins.iter().map(link).collect(),
             by_connection: BTreeMap::new(),
             versions: world.plan.receiver.session.versions,
@@ -163,6 +170,7 @@ impl Subscriber {
             self.links[link].timer = None;
             self.reconnect(world, link, Input::Command(ReconnectCommand::Start));
         }
+        world.repair_later(self.node());
         true
     }
 
@@ -170,11 +178,12 @@ impl Subscriber {
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         for link in &mut self.links {
             if let Some(session) = link.session.take() {
-                count(world, &session.line.machine);
+                self.lost_total += count(world, &session.line.machine);
             }
         }
         self.by_connection.clear();
         self.pending.clear();
+        self.fillings.clear();
         for copy in &mut self.copies {
             copy.stream = None;
         }
@@ -243,7 +252,7 @@ impl Subscriber {
         if let Some(before) = before {
             self.by_connection.remove(&before.line.connection);
             world.network.close(node, before.line.connection);
-            count(world, &before.line.machine);
+            self.lost_total += count(world, &before.line.machine);
         }
     }
 
@@ -317,7 +326,7 @@ impl Subscriber {
     fn end(&mut self, world: &mut World, link: usize) {
         let node = self.node();
         if let Some(session) = self.links[link].session.take() {
-            count(world, &session.line.machine);
+            self.lost_total += count(world, &session.line.machine);
             self.by_connection.remove(&session.line.connection);
             world.network.close(node, session.line.connection);
         }
@@ -352,7 +361,7 @@ impl Subscriber {
         }
     }
 
-    fn pump(
+    pub(super) fn pump(
         &mut self,
         world: &mut World,
         link: usize,
@@ -436,6 +445,16 @@ impl Subscriber {
                     records,
                 })
             }
+            ReceiverEvent::Fetched {
+                channel,
+                epoch,
+                first,
+                records,
+            } => {
+                let (stream, number) = (channel.0 as usize, first);
+                self.put_back(world, stream, At { epoch, number }, &records);
+                None
+            }
             ReceiverEvent::Closed { .. } => {
                 self.end(world, link);
                 None
@@ -469,7 +488,6 @@ impl Subscriber {
             }
             ReceiverEvent::Unsubscribed { .. }
             | ReceiverEvent::Schema { .. }
-            | ReceiverEvent::Fetched { .. }
             | ReceiverEvent::FetchEnded { .. } => None,
         }
     }
@@ -579,6 +597,7 @@ impl Subscriber {
         if outcome == Outcome::Failed {
             return outcome;
         }
+        self.filled(world);
         let mut stored = Vec::new();
         let mut refused = false;
         while let Some(pending) = self.pending.front() {
@@ -669,8 +688,18 @@ impl Subscriber {
 
     // -- what a run does to it and asks of it --
 
-    /// Flips a bit of a stored element; the whole batch is damaged by that.
-    pub(super) fn rot(&mut self, world: &mut World) -> bool {
+    /// Flips a bit somewhere.
+    pub(super) fn rot(&mut self, world: &mut World) {
+        if world.random.f64() < 0.7 {
+            let rotted = self.rot_batch(world);
+            world.sometimes.rotted_there += u64::from(rotted);
+        } else {
+            self.disked.rot_other(world);
+        }
+    }
+
+    /// Flips a bit of the frame of stored elements; the whole batch is damaged by that.
+    fn rot_batch(&mut self, world: &mut World) -> bool {
         let number = world.random.usize(..self.copies.len());
         let copy = &self.copies[number];
         let Some(stream) = &copy.stream else {
@@ -679,7 +708,8 @@ impl Subscriber {
         let Some(choice) = copy.batches.len().checked_sub(4).filter(|count| *count > 0) else {
             return false;
         };
-        let (first, last) = copy.batches[world.random.usize(..choice)];
+        let chosen = world.random.usize(..choice);
+        let (first, last) = copy.batches[chosen];
         let mut element = None;
         let read = record::each(stream, |it| {
             if record::split(&it.payload).is_some_and(|(at, _)| at == first) {
@@ -689,9 +719,15 @@ impl Subscriber {
         let Some(element) = element.filter(|_| read.is_ok()) else {
             return false;
         };
-        if !super::rot::flip(&self.disked.disk, &element, &mut world.random) {
+        if !flip_frame(&self.disked.disk, &element, &mut world.random) {
             return false;
         }
+        self.copies[number].batches.remove(chosen);
+        world.note(
+            self.disked.node,
+            "rot: stream, from, to",
+            [number as u64, first.number, last.number],
+        );
         for at in first.number..=last.number {
             world.tell(Event::DamagedThere {
                 subscriber: self.index,
@@ -712,11 +748,19 @@ impl Subscriber {
 
     /// Whether nothing is on its way to the disk.
     pub(super) fn settled(&self) -> bool {
-        self.pending.is_empty() && self.copies.iter().all(|copy| copy.stream.is_some())
+        self.disked.settled()
+            && self.pending.is_empty()
+            && self.copies.iter().all(|copy| copy.stream.is_some())
     }
 
     /// Says what it holds in the end.
     pub(super) fn testify(&self, world: &mut World) {
+        let Some(store) = &self.disked.store else {
+            return;
+        };
+        let count = self.lost_total + self.lost_now();
+        let subscriber = self.index;
+        world.tell(Event::LostTotal { subscriber, count });
         for (stream, copy) in self.copies.iter().enumerate() {
             let Some(log) = &copy.stream else { continue };
             let mut elements = Vec::new();
@@ -734,12 +778,23 @@ impl Subscriber {
                 let what = format!("subscriber {}: cannot be read: {error}", self.index);
                 world.violations.push(crate::judge::Violation(what));
             }
+            world.tell(Event::CountedThere {
+                subscriber: self.index,
+                stream,
+                counts: counts(store, log),
+            });
             world.tell(Event::SubscriberHolds {
                 subscriber: self.index,
                 stream,
                 elements,
             });
         }
+    }
+
+    /// Numbers that the present sessions have counted as lost.
+    fn lost_now(&self) -> u64 {
+        let sessions = self.links.iter().filter_map(|link| link.session.as_ref());
+        sessions.map(|it| it.line.machine.counters().lost).sum()
     }
 
     pub(super) fn count_sessions(&self, world: &mut World) {
@@ -766,6 +821,9 @@ fn remember(epochs: &mut Vec<At>, at: At) {
     epochs.push(at);
 }
 
-fn count(world: &mut World, receiver: &Receiver) {
-    world.sometimes.duplicates += receiver.counters().duplicates;
+/// Counts what a session did; the numbers that it said are lost.
+fn count(world: &mut World, receiver: &Receiver) -> u64 {
+    let counters = receiver.counters();
+    world.sometimes.duplicates += counters.duplicates;
+    counters.lost
 }

@@ -17,6 +17,9 @@
 //!    level of the stream allows its loss, or the bytes were damaged.
 //! 6. A subscriber that is ahead of its origin hears of the rollback before anything else, and nobody
 //!    hears of one that is not.
+//! 7. What is damaged on one side and whole on the other is put back, with the same content, and stays.
+//! 8. What the product counts as lost is what is missing: for each node the sum over the reasons, for
+//!    each subscriber the numbers that it was told of.
 
 mod model;
 #[cfg(test)]
@@ -153,6 +156,26 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
+    /// The origin has put back an element that was damaged, as a subscriber has it.
+    PutBack {
+        /// The stream.
+        stream: usize,
+        /// The place.
+        at: At,
+        /// The element.
+        content: u64,
+    },
+    /// A subscriber has put back an element that was damaged, as the origin has it.
+    PutBackThere {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The place at the origin.
+        at: At,
+        /// The element.
+        content: u64,
+    },
     /// A subscriber was told that its origin went back.
     RollbackSaid {
         /// The subscriber.
@@ -160,16 +183,28 @@ pub enum Event {
         /// The stream.
         stream: usize,
     },
-    /// What the product counted as lost for a subscriber in all.
+    /// What the sessions of a subscriber have counted as lost, all together.
     LostTotal {
+        /// The subscriber.
+        subscriber: usize,
+        /// How many numbers.
+        count: u64,
+    },
+    /// In the end, before what is held is told: what the store of an origin counts.
+    Counted {
+        /// The stream.
+        stream: usize,
+        /// The counts.
+        counts: Counts,
+    },
+    /// The same of a subscriber's store, by its own numbers.
+    CountedThere {
         /// The subscriber.
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// Why.
-        reason: Reason,
-        /// How many.
-        count: u64,
+        /// The counts.
+        counts: Counts,
     },
     /// In the end: all elements of the stream at its origin.
     OriginHolds {
@@ -187,6 +222,21 @@ pub enum Event {
         /// Places at the origin and elements, in the order of the subscriber's store.
         elements: Vec<(At, u64)>,
     },
+}
+
+/// What a store counts of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The first number that is kept: those before were let go of.
+    pub first: u64,
+    /// The last number.
+    pub last: u64,
+    /// Numbers that are missing in between.
+    pub missing: u64,
+    /// Numbers found to be missing since the store was opened, and then.
+    pub corrupt: u64,
+    /// Of these, numbers that were put back.
+    pub filled: u64,
 }
 
 /// What may be gone when a store is opened.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Allows, At, Event, Reason, Violation};
+use super::{Allows, At, Counts, Event, Reason, Violation};
 
 /// A stream as the model knows it.
 #[derive(Debug, Default)]
@@ -21,8 +21,12 @@ struct Stream {
     accepted: BTreeSet<At>,
     /// Gone without a word per number: an old state was put back.
     undone: BTreeSet<At>,
-    /// Gone, and to be said.
+    /// Gone at some time, and to be said.
     damaged: BTreeSet<At>,
+    /// Of these, what was not put back.
+    missing: BTreeSet<At>,
+    put_back: BTreeSet<At>,
+    counts: Option<Counts>,
     trimmed_before: u64,
     /// An old state was put back: what it has may have been lost in between.
     restored: bool,
@@ -105,15 +109,27 @@ struct Copy {
     /// The furthest that was ever safe or said to be lost.
     reached: Option<(usize, u64)>,
     said: BTreeMap<At, Reason>,
+    /// Gone here, and not put back.
     damaged: BTreeSet<At>,
+    /// Gone here at some time.
+    ever_damaged: BTreeSet<At>,
+    /// How often something that was damaged was stored anew, behind what came after it.
+    stored_anew: u64,
+    counts: Option<Counts>,
     /// What is before was not granted.
     granted_from: u64,
     /// It was told of a rollback and has stored nothing since.
     warned: bool,
     /// It was told of a rollback at some time, or went back itself.
     rolled: bool,
-    totals: BTreeMap<Reason, u64>,
     holds: Option<Vec<(At, u64)>>,
+}
+
+/// What a subscriber was told, and what the product has counted of it.
+#[derive(Debug, Default)]
+struct Told {
+    lost: u64,
+    counted: Option<u64>,
 }
 
 /// Judges a history. See the [module documentation](super).
@@ -121,6 +137,7 @@ struct Copy {
 pub struct Judge {
     streams: Vec<Stream>,
     copies: BTreeMap<(usize, usize), Copy>,
+    told: Vec<Told>,
 }
 
 fn wrong<T>(what: String) -> Result<T, Violation> {
@@ -135,6 +152,7 @@ impl Judge {
         Self {
             streams: (0..streams).map(|_| Stream::default()).collect(),
             copies: pairs.map(|pair| (pair, Copy::default())).collect(),
+            told: (0..subscribers).map(|_| Told::default()).collect(),
         }
     }
 
@@ -187,7 +205,9 @@ impl Judge {
                 Ok(())
             }
             Event::Damaged { stream, at } => {
-                self.streams[stream].damaged.insert(at);
+                let it = &mut self.streams[stream];
+                it.damaged.insert(at);
+                it.missing.insert(at);
                 Ok(())
             }
             Event::Granted {
@@ -223,8 +243,29 @@ impl Judge {
                 stream,
                 at,
             } => {
-                self.copy(subscriber, stream).damaged.insert(at);
+                let copy = self.copy(subscriber, stream);
+                copy.damaged.insert(at);
+                copy.ever_damaged.insert(at);
                 Ok(())
+            }
+            Event::PutBack {
+                stream,
+                at,
+                content,
+            } => {
+                let it = &mut self.streams[stream];
+                it.missing.remove(&at);
+                it.put_back.insert(at);
+                it.see(stream, at, content)
+            }
+            Event::PutBackThere {
+                subscriber,
+                stream,
+                at,
+                content,
+            } => {
+                self.copy(subscriber, stream).damaged.remove(&at);
+                self.streams[stream].see(stream, at, content)
             }
             Event::Acknowledged {
                 subscriber,
@@ -240,13 +281,20 @@ impl Judge {
                 reason,
             } => self.lost(subscriber, stream, epoch, from..next, reason),
             Event::RollbackSaid { subscriber, stream } => self.rolled_back(subscriber, stream),
-            Event::LostTotal {
+            Event::LostTotal { subscriber, count } => {
+                self.told[subscriber].counted = Some(count);
+                Ok(())
+            }
+            Event::Counted { stream, counts } => {
+                self.streams[stream].counts = Some(counts);
+                Ok(())
+            }
+            Event::CountedThere {
                 subscriber,
                 stream,
-                reason,
-                count,
+                counts,
             } => {
-                self.copy(subscriber, stream).totals.insert(reason, count);
+                self.copy(subscriber, stream).counts = Some(counts);
                 Ok(())
             }
             Event::OriginHolds { stream, elements } => {
@@ -337,7 +385,11 @@ impl Judge {
                 "stream {stream}: {at:?} was seen, the origin goes on after {last} in the same epoch"
             ));
         }
-        it.restored |= allows == Allows::Loss;
+        if allows == Allows::Loss {
+            it.restored = true;
+            // The old state may have the damage that was put right since.
+            it.missing.clone_from(&it.damaged);
+        }
         // What an old state brings back is there again.
         it.undone = beyond;
         Ok(())
@@ -423,8 +475,10 @@ impl Judge {
             copy.said.retain(|at, _| it.order(*at) <= last);
             copy.warned = true;
             copy.rolled = true;
+            copy.damaged.clone_from(&copy.ever_damaged);
             return Ok(());
         }
+        copy.stored_anew += gone.len() as u64;
         match gone.iter().find(|at| !copy.damaged.contains(at)) {
             Some(at) => wrong(format!(
                 "subscriber {subscriber}, stream {stream}: {at:?} was stored and is gone after a \
@@ -456,6 +510,7 @@ impl Judge {
     ) -> Result<(), Violation> {
         let it = &self.streams[stream];
         let name = format!("subscriber {subscriber}, stream {stream}");
+        self.told[subscriber].lost += numbers.end.saturating_sub(numbers.start);
         let copy = self
             .copies
             .get_mut(&(subscriber, stream))
@@ -506,7 +561,9 @@ impl Judge {
             .copies
             .iter()
             .map(|((subscriber, stream), copy)| self.finish_copy(*subscriber, *stream, copy));
-        let violations: Vec<Violation> = origins.chain(copies).filter_map(Result::err).collect();
+        let told = (0..self.told.len()).map(|subscriber| self.finish_told(subscriber));
+        let all = origins.chain(copies).chain(told);
+        let violations: Vec<Violation> = all.filter_map(Result::err).collect();
         if violations.is_empty() {
             Ok(())
         } else {
@@ -524,15 +581,108 @@ impl Judge {
         let missing = it.accepted.iter().find(|at| {
             !held.contains(at)
                 && !it.undone.contains(at)
-                && !it.damaged.contains(at)
+                && !it.missing.contains(at)
                 && at.number >= it.trimmed_before
         });
-        match missing {
-            Some(at) => wrong(format!(
+        if let Some(at) = missing {
+            return wrong(format!(
                 "{name}: {at:?} was accepted and the origin lost it"
-            )),
+            ));
+        }
+        let Some(counts) = it.counts else {
+            return Ok(());
+        };
+        right_sum(&name, &counts, held.len() as u64, it.trimmed_before > 0)?;
+        // What is missing by the count, one by one.
+        let epoch = it.epochs.last().copied().unwrap_or_default();
+        let places = (counts.first..=counts.last).map(|number| it.place(epoch, number));
+        let mut gone = places.filter(|at| !held.contains(at));
+        match gone.find(|at| !it.gone(*at, Reason::Damaged)) {
+            Some(at) => wrong(format!("{name}: {at:?} is counted as lost and was not")),
             None => Ok(()),
         }
+    }
+
+    fn finish_told(&self, subscriber: usize) -> Result<(), Violation> {
+        let Told { lost, counted } = self.told[subscriber];
+        match counted {
+            None => Ok(()),
+            Some(counted) if counted == lost => Ok(()),
+            Some(counted) => wrong(format!(
+                "subscriber {subscriber}: {lost} numbers were said to be lost, {counted} are counted"
+            )),
+        }
+    }
+
+    /// What is damaged on one side and whole on the other, as both sides were told to be last, and
+    /// should have been put back in the end.
+    #[must_use]
+    pub fn not_put_back(&self) -> Option<Violation> {
+        let origins = (0..self.streams.len()).find_map(|stream| self.missing_at_origin(stream));
+        let mut copies = self.copies.iter();
+        origins.or_else(|| {
+            copies.find_map(|((subscriber, stream), copy)| {
+                let at = self.missing_there(*stream, copy)?;
+                Some(Violation(format!(
+                    "subscriber {subscriber}, stream {stream}: {at:?} is damaged and was not put \
+                     back, the origin has it"
+                )))
+            })
+        })
+    }
+
+    fn missing_at_origin(&self, stream: usize) -> Option<Violation> {
+        let it = &self.streams[stream];
+        let epoch = it.epochs.last().copied()?;
+        let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
+        let last = it.counts.map_or(0, |counts| counts.last);
+        let wanted = |at: &At| {
+            at.number >= it.trimmed_before
+                && at.number <= last
+                && it.continues(epoch, *at)
+                && !origin.contains(at)
+        };
+        let copies = self.copies.iter().filter(|((_, of), _)| *of == stream);
+        for ((subscriber, _), copy) in copies {
+            let held = copy.holds.iter().flatten().map(|(at, _)| at);
+            if let Some(at) = held.into_iter().find(|at| wanted(at)) {
+                return Some(Violation(format!(
+                    "stream {stream}: {at:?} is missing at the origin and was not put back, \
+                     subscriber {subscriber} has it"
+                )));
+            }
+        }
+        None
+    }
+
+    /// The first of a run of damaged places that the copy can ask for: it has what stands right
+    /// before and right behind them, with just as many numbers in between.
+    fn missing_there(&self, stream: usize, copy: &Copy) -> Option<At> {
+        if copy.rolled || copy.damaged.is_empty() {
+            return None;
+        }
+        let it = &self.streams[stream];
+        let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
+        let held: BTreeSet<At> = copy.holds.iter().flatten().map(|(at, _)| *at).collect();
+        let mut before: Option<At> = None;
+        let mut run: Vec<At> = Vec::new();
+        for at in &copy.stored {
+            if !held.contains(at) {
+                run.push(*at);
+                continue;
+            }
+            let count = run.len() as u64;
+            let fits = |before: At| {
+                before.epoch == at.epoch && at.number.checked_sub(before.number) == Some(count + 1)
+            };
+            let missed = run.iter().find(|at| origin.contains(at)).copied();
+            if before.is_some_and(fits) && missed.is_some() {
+                return missed;
+            }
+            run.clear();
+            before = Some(*at);
+        }
+        None
     }
 
     /// What somebody holds is in order, once, and what was offered. Behind a rollback earlier epochs
@@ -591,7 +741,8 @@ impl Judge {
             ));
         }
         let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
-        let back = copy.said.keys().find(|at| origin.contains(at));
+        let mut said = copy.said.keys();
+        let back = said.find(|at| origin.contains(at) && !it.put_back.contains(at));
         if let Some(at) = back.filter(|_| !it.restored) {
             return wrong(format!(
                 "{name}: {at:?} was said to be lost and the origin has it"
@@ -600,14 +751,35 @@ impl Judge {
         if let Some(at) = copy.said.keys().find(|at| held.contains(at)) {
             return wrong(format!("{name}: {at:?} was said to be lost and is there"));
         }
-        for (reason, total) in &copy.totals {
-            let said = copy.said.values().filter(|it| *it == reason).count() as u64;
-            if said != *total {
-                return wrong(format!(
-                    "{name}: {total} counted as lost ({reason:?}), {said} are"
-                ));
-            }
+        let Some(counts) = copy.counts.filter(|_| !copy.rolled) else {
+            return Ok(());
+        };
+        right_sum(&name, &counts, holds.len() as u64, false)?;
+        let gone = copy.stored.iter().filter(|at| !held.contains(at)).count() as u64;
+        if counts.missing != gone + copy.stored_anew {
+            return wrong(format!(
+                "{name}: {} are counted as missing, {gone} are, and {} that were stored anew",
+                counts.missing, copy.stored_anew
+            ));
         }
         Ok(())
     }
+}
+
+/// The sum over the reasons is what is missing: let go of before the first number, lost in between.
+fn right_sum(name: &str, counts: &Counts, held: u64, trimmed: bool) -> Result<(), Violation> {
+    let between = (counts.last + 1).saturating_sub(counts.first);
+    // What was found damaged and then let go of is not missing any more.
+    let known = counts.missing + counts.filled;
+    let found = if trimmed {
+        counts.corrupt >= known
+    } else {
+        counts.corrupt == known && counts.first <= 1
+    };
+    if counts.missing + held == between && found {
+        return Ok(());
+    }
+    wrong(format!(
+        "{name}: {held} are held, and the store counts {counts:?}"
+    ))
 }

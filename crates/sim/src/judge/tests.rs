@@ -1,6 +1,6 @@
 //! Histories that are wrong on purpose, one for each promise, beside one that is right.
 
-use super::{Allows, At, Event, Judge, Reason, Violation};
+use super::{Allows, At, Counts, Event, Judge, Reason, Violation};
 
 fn at(epoch: u64, number: u64) -> At {
     At { epoch, number }
@@ -112,8 +112,6 @@ fn a_right_history_is_right() {
     };
     let total = Event::LostTotal {
         subscriber: 0,
-        stream: 0,
-        reason: Reason::Trimmed,
         count: 2,
     };
     let said = lost(1, 3, Reason::Trimmed);
@@ -232,13 +230,11 @@ fn a_false_or_missing_word_about_loss_is_seen() {
     assert_eq!(three(said().chain(holds(kept, kept))), Ok(()));
     let total = Event::LostTotal {
         subscriber: 0,
-        stream: 0,
-        reason: Reason::Damaged,
         count: 2,
     };
     refused(
         three(said().chain([total]).chain(holds(kept, kept))),
-        "2 counted as lost",
+        "1 numbers were said to be lost, 2 are counted",
     );
     refused(three(said().chain([stored(1, 2)])), "was stored after");
 }
@@ -336,4 +332,118 @@ fn a_rollback_must_be_said_and_true() {
     let behind = [stored(1, 1), stored(1, 2), began(2, 2, Allows::Loss)].into_iter();
     let behind = behind.chain(accepted(2, 3)).chain([stored(2, 3)]);
     assert_eq!(three(behind.chain(holds(origin, origin))), Ok(()));
+}
+
+/// What a store counts that has let go of nothing.
+fn counts(last: u64, missing: u64, corrupt: u64, filled: u64) -> Counts {
+    Counts {
+        first: 1,
+        last,
+        missing,
+        corrupt,
+        filled,
+    }
+}
+
+#[test]
+fn what_was_put_back_must_be_there_and_be_the_same() {
+    let damaged = || {
+        let damaged = Event::Damaged {
+            stream: 0,
+            at: at(1, 2),
+        };
+        all_stored().chain([damaged])
+    };
+    let put_back = |content| Event::PutBack {
+        stream: 0,
+        at: at(1, 2),
+        content,
+    };
+    let right = damaged().chain([put_back(102)]).chain(holds(ALL, ALL));
+    assert_eq!(three(right), Ok(()));
+    refused(three(damaged().chain([put_back(103)])), "was offered at");
+    let gone = &[(1, 1), (1, 3)];
+    let lost = damaged().chain([put_back(102)]).chain(holds(gone, ALL));
+    refused(three(lost), "the origin lost it");
+    let there = |event: fn(usize, At) -> Event| event(0, at(1, 2));
+    let damaged_there = there(|subscriber, at| Event::DamagedThere {
+        subscriber,
+        stream: 0,
+        at,
+    });
+    let put_back_there = there(|subscriber, at| Event::PutBackThere {
+        subscriber,
+        stream: 0,
+        at,
+        content: 102,
+    });
+    let events = || all_stored().chain([damaged_there.clone(), put_back_there.clone()]);
+    assert_eq!(three(events().chain(holds(ALL, ALL))), Ok(()));
+    refused(three(events().chain(holds(ALL, gone))), "is missing");
+}
+
+#[test]
+fn what_one_side_lacks_and_the_other_has_is_to_be_put_back() {
+    let gone = &[(1, 1), (1, 3)];
+    let judge = |origin, subscriber| {
+        let mut judge = Judge::new(1, 1);
+        let begin = [began(1, 0, Allows::Nothing)].into_iter();
+        let counted = Event::Counted {
+            stream: 0,
+            counts: counts(3, 0, 0, 0),
+        };
+        let damaged = Event::DamagedThere {
+            subscriber: 0,
+            stream: 0,
+            at: at(1, 2),
+        };
+        let all = begin.chain((1..=3).flat_map(|number| accepted(1, number)));
+        let all = all.chain(all_stored()).chain([counted, damaged]);
+        for event in all.chain(holds(origin, subscriber)) {
+            judge.observe(event).expect("right");
+        }
+        judge.not_put_back().map(|Violation(what)| what)
+    };
+    assert_eq!(judge(ALL, ALL), None);
+    let at_origin = judge(gone, ALL).expect("wrong");
+    assert!(at_origin.contains("missing at the origin"), "{at_origin}");
+    let there = judge(ALL, gone).expect("wrong");
+    assert!(there.contains("the origin has it"), "{there}");
+    assert_eq!(judge(gone, gone), None);
+}
+
+#[test]
+fn the_sum_of_what_is_counted_is_what_is_missing() {
+    let damaged = Event::Damaged {
+        stream: 0,
+        at: at(1, 2),
+    };
+    let told = || [stored(1, 1), lost(2, 3, Reason::Damaged), stored(1, 3)].into_iter();
+    let gone = &[(1, 1), (1, 3)];
+    let counted = |counts| {
+        let counted = Event::Counted { stream: 0, counts };
+        let events = [damaged.clone()].into_iter().chain(told()).chain([counted]);
+        three(events.chain(holds(gone, gone)))
+    };
+    assert_eq!(counted(counts(3, 1, 1, 0)), Ok(()));
+    refused(counted(counts(3, 0, 0, 0)), "the store counts");
+    refused(counted(counts(3, 1, 2, 0)), "the store counts");
+    refused(counted(counts(3, 1, 0, 0)), "the store counts");
+    let there = |counts| {
+        let counted = Event::CountedThere {
+            subscriber: 0,
+            stream: 0,
+            counts,
+        };
+        three(all_stored().chain([counted]).chain(holds(ALL, ALL)))
+    };
+    assert_eq!(there(counts(3, 0, 1, 1)), Ok(()));
+    refused(there(counts(4, 1, 1, 0)), "0 are");
+    // The number that is counted as lost was not damaged.
+    let whole = Event::Counted {
+        stream: 0,
+        counts: counts(4, 1, 1, 0),
+    };
+    let events = all_stored().chain([whole]).chain(holds(ALL, ALL));
+    refused(three(events), "is counted as lost and was not");
 }

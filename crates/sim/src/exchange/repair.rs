@@ -1,0 +1,312 @@
+//! Putting back what is damaged: both sides look for damage now and then, ask the other, and put back
+//! what it has, as a node's runtime does.
+
+use std::time::Duration;
+
+use chappe_flow::{Channel, ReceiverCommand, Records, SenderCommand};
+use chappe_log::{Appended, Error, Position, Store, Stream};
+use chappe_machine::Input;
+
+use super::origin::{Origin, epoch_of};
+use super::record;
+use super::subscriber::{CopyOf, Subscriber};
+use super::world::{Timer, World};
+use crate::judge::{At, Counts, Event};
+
+/// Records on their way back to their places.
+pub(super) struct Filling {
+    stream: usize,
+    appended: Appended,
+    elements: Vec<(At, u64)>,
+}
+
+/// Damaged numbers of one epoch.
+struct Hole {
+    here: Position,
+    /// Where they stand at the origin.
+    origin: At,
+    count: u64,
+}
+
+/// The damaged numbers of a stream, a part for each of its epochs.
+fn holes(stream: &Stream) -> Vec<Hole> {
+    let epochs = stream.epochs();
+    let mut holes = Vec::new();
+    for (first, last) in stream.gaps() {
+        let begins = epochs.iter().map(|(_, begin)| *begin);
+        let inside = begins.filter(|begin| *begin > first && *begin <= last);
+        let mut from = first;
+        for next in inside.chain([last + 1]) {
+            let epoch = epoch_of(stream, from);
+            let (here, origin) = (
+                Position {
+                    epoch,
+                    sequence: from,
+                },
+                At {
+                    epoch,
+                    number: from,
+                },
+            );
+            holes.push(Hole {
+                here,
+                origin,
+                count: next - from,
+            });
+            from = next;
+        }
+    }
+    holes
+}
+
+/// The damaged numbers of a copy, as far as what stands around them tells what they were.
+fn copied_holes(stream: &Stream) -> Vec<Hole> {
+    let place = |number: u64| {
+        let record = stream.read(number, 1).ok()?.into_iter().next()?;
+        record::split(&record.payload).map(|(at, _)| at)
+    };
+    let mut told = Vec::new();
+    for (first, last) in stream.gaps() {
+        let (Some(before), Some(behind)) = (place(first - 1), place(last + 1)) else {
+            continue;
+        };
+        let count = last - first + 1;
+        let fits = before.epoch == behind.epoch
+            && behind.number.checked_sub(before.number) == Some(count + 1);
+        if !fits {
+            continue;
+        }
+        let parts = holes(stream).into_iter();
+        let parts = parts.filter(|hole| (first..=last).contains(&hole.here.sequence));
+        told.extend(parts.map(|hole| Hole {
+            origin: At {
+                number: before.number + 1 + hole.here.sequence - first,
+                ..before
+            },
+            ..hole
+        }));
+    }
+    told
+}
+
+/// What a store counts of a stream.
+pub(super) fn counts(store: &Store, stream: &Stream) -> Counts {
+    let name = stream.name();
+    let mut lost = store.lost().into_iter();
+    let lost = lost.find(|lost| lost.stream == name).unwrap_or_default();
+    Counts {
+        first: stream.first(),
+        last: stream.last(),
+        missing: lost.missing,
+        corrupt: lost.corrupt,
+        filled: lost.filled,
+    }
+}
+
+impl World {
+    /// Looks for damage again after a while.
+    pub(super) fn repair_later(&mut self, node: crate::network::Node) {
+        let after = self.around(self.plan.repair_every);
+        self.set_timer(node, after + Duration::from_secs(1), Timer::Repair, 0);
+    }
+}
+
+impl Origin {
+    /// Looks for damage, and asks the subscribers for what is missing.
+    pub(super) fn repair(&mut self, world: &mut World) {
+        world.repair_later(self.node());
+        self.disked.scrub(world);
+        let streams = self.streams.iter().map(|it| it.stream.as_ref().map(holes));
+        let holes: Vec<Vec<Hole>> = streams.map(Option::unwrap_or_default).collect();
+        if holes.iter().all(Vec::is_empty) {
+            return;
+        }
+        let serials: Vec<u32> = self.sessions.keys().copied().collect();
+        for serial in serials {
+            let Some(session) = self.sessions.get(&serial) else {
+                continue;
+            };
+            let mut room = session.line.machine.fetch_room();
+            for (channel, index) in session.channels.clone() {
+                for hole in holes[index].iter().take(room) {
+                    room -= 1;
+                    let fetch = SenderCommand::Fetch {
+                        channel,
+                        epoch: hole.origin.epoch,
+                        from: hole.origin.number,
+                        next: hole.origin.number + hole.count,
+                    };
+                    self.pump(world, serial, Input::Command(fetch));
+                }
+            }
+        }
+    }
+
+    /// A subscriber has sent what is damaged here.
+    pub(super) fn put_back(
+        &mut self,
+        world: &mut World,
+        index: usize,
+        first: At,
+        records: &Records,
+    ) {
+        let it = &self.streams[index];
+        let Some(stream) = &it.stream else { return };
+        let batch = records.iter().map(|it| (it.time, it.payload.to_vec()));
+        let position = Position {
+            epoch: first.epoch,
+            sequence: first.number,
+        };
+        // Another subscriber may have been faster.
+        let Ok(appended) = stream.fill(position, batch.collect::<Vec<_>>()) else {
+            return;
+        };
+        let elements = (first.number..)
+            .zip(records.iter())
+            .map(|(number, record)| {
+                let content = record::content(record.payload).unwrap_or(0);
+                (At { number, ..first }, content)
+            });
+        let elements = elements.collect();
+        self.fillings.push_back(Filling {
+            stream: index,
+            appended,
+            elements,
+        });
+        self.disked.commit_soon(world);
+    }
+
+    /// What was put back is safe.
+    pub(super) fn filled(&mut self, world: &mut World) {
+        while let Some(filling) = done(&mut self.fillings) {
+            let Ok(filling) = filling else { continue };
+            let it = &mut self.streams[filling.stream];
+            let (Some((first, _)), Some((last, _))) =
+                (filling.elements.first(), filling.elements.last())
+            else {
+                continue;
+            };
+            world.sometimes.put_back += filling.elements.len() as u64;
+            let (first, last) = (*first, last.number);
+            it.batches.retain(|(begin, end)| {
+                begin.epoch != first.epoch || *end < first.number || begin.number > last
+            });
+            it.batches.insert(0, (first, last));
+            world.note(
+                self.disked.node,
+                "put back: stream, from, to",
+                [it.number as u64, first.number, last],
+            );
+            let stream = it.number;
+            for (at, content) in filling.elements {
+                world.tell(Event::PutBack {
+                    stream,
+                    at,
+                    content,
+                });
+            }
+        }
+    }
+}
+
+impl Subscriber {
+    /// Looks for damage, and asks the origins for what is missing.
+    pub(super) fn repair(&mut self, world: &mut World) {
+        world.repair_later(self.node());
+        self.disked.scrub(world);
+        let each = world.plan.streams_each;
+        for link in 0..self.links.len() {
+            for number in link * each..(link + 1) * each {
+                let stream = self.copies[number].stream.as_ref();
+                for hole in stream.map(copied_holes).unwrap_or_default() {
+                    let session = self.links[link].session.as_ref();
+                    let room = session.map_or(0, |it| it.line.machine.fetch_room());
+                    if room == 0 {
+                        break;
+                    }
+                    let fetch = ReceiverCommand::Fetch {
+                        channel: Channel(number as u32),
+                        epoch: hole.origin.epoch,
+                        from: hole.origin.number,
+                        next: hole.origin.number + hole.count,
+                    };
+                    self.pump(world, link, Input::Command(fetch));
+                }
+            }
+        }
+    }
+
+    /// The origin has sent again what is damaged here.
+    pub(super) fn put_back(
+        &mut self,
+        world: &mut World,
+        number: usize,
+        first: At,
+        records: &Records,
+    ) {
+        let Some(stream) = &self.copies[number].stream else {
+            return;
+        };
+        let holes = copied_holes(stream);
+        let is = |hole: &&Hole| {
+            let end = hole.origin.number + hole.count;
+            hole.origin.epoch == first.epoch && (hole.origin.number..end).contains(&first.number)
+        };
+        let Some(hole) = holes.iter().find(is) else {
+            return;
+        };
+        let passed = first.number - hole.origin.number;
+        let fits = (hole.count - passed).min(records.len() as u64);
+        let here = Position {
+            sequence: hole.here.sequence + passed,
+            ..hole.here
+        };
+        let (mut batch, mut elements) = (Vec::new(), Vec::new());
+        for (number, record) in (first.number..first.number + fits).zip(records) {
+            let at = At { number, ..first };
+            batch.push((record.time, record::with_origin(at, record.payload)));
+            elements.push((at, record::content(record.payload).unwrap_or(0)));
+        }
+        if let Ok(appended) = stream.fill(here, batch) {
+            self.fillings.push_back(Filling {
+                stream: number,
+                appended,
+                elements,
+            });
+            self.disked.commit_soon(world);
+        }
+    }
+
+    /// What was put back is safe.
+    pub(super) fn filled(&mut self, world: &mut World) {
+        while let Some(filling) = done(&mut self.fillings) {
+            let Ok(filling) = filling else { continue };
+            let CopyOf { batches, .. } = &mut self.copies[filling.stream];
+            if let (Some((first, _)), Some((last, _))) =
+                (filling.elements.first(), filling.elements.last())
+            {
+                world.sometimes.put_back_there += filling.elements.len() as u64;
+                let overlaps = |(from, to): &(At, At)| {
+                    from.epoch == first.epoch && to >= first && from <= last
+                };
+                batches.retain(|batch| !overlaps(batch));
+                batches.insert(0, (*first, *last));
+            }
+            for (at, content) in filling.elements {
+                world.tell(Event::PutBackThere {
+                    subscriber: self.index,
+                    stream: filling.stream,
+                    at,
+                    content,
+                });
+            }
+        }
+    }
+}
+
+/// The next filling that is done, for good or ill.
+fn done(fillings: &mut std::collections::VecDeque<Filling>) -> Option<Result<Filling, Error>> {
+    let result = fillings.front()?.appended.try_result()?;
+    let filling = fillings.pop_front()?;
+    Some(result.map(|()| filling))
+}
