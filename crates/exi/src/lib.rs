@@ -36,6 +36,8 @@ mod tables;
 #[cfg(feature = "std")]
 pub mod text;
 mod value;
+#[cfg(feature = "xml")]
+pub mod xml;
 
 pub use bits::Source;
 pub use decoder::{Decoder, Reading};
