@@ -45,7 +45,7 @@ pub struct Config {
     /// Nodes that a record is stored at, about: the region of a key is the places that share so many
     /// leading bits with it that this number to twice as many nodes are in it. Default 20.
     pub region_nodes: u32,
-    /// Most nodes of a region that a record is stored at. Default 160. More than twice
+    /// Most nodes of a region that a record is stored at. Default 256. More than twice
     /// `region_nodes` are there only when somebody has crowded the region.
     pub region_nodes_max: usize,
     /// Paths of a lookup that share no node (d). Default 4.
@@ -59,7 +59,7 @@ pub struct Config {
     /// Nodes of a region that must say that they hold nothing before a search believes it. Default
     /// 8; more where the region is crowded.
     pub search_denials: u32,
-    /// Most nodes of a region that a search asks for records. Default 160.
+    /// Most nodes of a region that a search asks for records. Default 256.
     pub search_asks: u32,
     /// Records stored at once of one publication. Default 4.
     pub store_parallel: usize,
@@ -72,7 +72,8 @@ pub struct Config {
     pub publications_max: usize,
     /// Most bytes of records stored for others. Default 4 MiB.
     pub store_bytes: usize,
-    /// Records under one place; more go one level of salt down. Default 64.
+    /// Records under one place; more go one level of salt down. Default 256: most networks have no
+    /// more devices, and are searched without the 16 places below.
     pub place_records: usize,
     /// Records of one publisher. Default 256.
     pub publisher_records: usize,
@@ -121,19 +122,19 @@ impl Config {
             bucket_spares: 4,
             host_contacts: 4,
             region_nodes: 20,
-            region_nodes_max: 160,
+            region_nodes_max: 256,
             paths: 4,
             parallel: 1,
             lookup_asks: 160,
             search_replicas: 3,
             search_denials: 8,
-            search_asks: 160,
+            search_asks: 256,
             store_parallel: 4,
             peers_max: 512,
             tasks_max: 8,
             publications_max: 256,
             store_bytes: 4 << 20,
-            place_records: 64,
+            place_records: 256,
             publisher_records: 256,
             host_store_share: 4,
             host_packets_per_s: 500,

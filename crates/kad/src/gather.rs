@@ -10,7 +10,7 @@
 //! place is one cell of sixteen. A region that is crowded all over has more members; all are used, up
 //! to a limit: an attacker has to outnumber the honest nodes of the region by far, for each key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::SPREAD_BITS;
 use crate::walk::{State, Walk};
@@ -21,6 +21,10 @@ const CELLS: usize = 1 << SPREAD_BITS;
 const BARREN_MAX: u32 = 4;
 /// Least members asked for others: one for each quarter of the region.
 const PROBES_MIN: u32 = 4;
+/// Members asked for others at a time.
+const PROBES_AT_ONCE: usize = 4;
+/// Cells that may fill the members between them: who crowds one gets an eighth.
+const CELLS_FULL: usize = 8;
 
 /// What is known of a node of the region.
 #[derive(Debug)]
@@ -41,7 +45,9 @@ pub(crate) struct Gather {
     members: BTreeMap<Key, Member>,
     members_max: usize,
     walked: bool,
-    probing: Option<Key>,
+    probing: BTreeSet<Key>,
+    /// Members of each cell.
+    cells: [usize; CELLS],
     probes: u32,
     barren: u32,
     cell: usize,
@@ -75,7 +81,8 @@ impl Gather {
             members: BTreeMap::new(),
             members_max,
             walked: false,
-            probing: None,
+            probing: BTreeSet::new(),
+            cells: [0; CELLS],
             probes: 0,
             barren: 0,
             cell: random.usize(..CELLS),
@@ -115,24 +122,37 @@ impl Gather {
         &self.walk
     }
 
-    /// Takes up what the walk has found.
-    fn join(&mut self) -> usize {
-        let before = self.members.len();
-        for candidate in self.walk.pool() {
-            if candidate.place.shared_bits(self.place) < self.bits
-                || self.members.len() >= self.members_max
-                || candidate.state == State::Failed
-            {
-                continue;
-            }
-            self.members.entry(candidate.place).or_insert(Member {
-                contact: candidate.contact,
-                probed: candidate.state != State::New,
+    /// Takes up a node, if it is of the region and there is room. Says whether it is a new one.
+    fn add(&mut self, place: Key, contact: Contact, probed: bool) -> bool {
+        let cell = self.cell_of(place);
+        let room = self.members.len() < self.members_max
+            && self.cells[cell] < (self.members_max / CELLS_FULL).max(1);
+        if !room || !self.is_member(place) || self.members.contains_key(&place) {
+            return false;
+        }
+        self.cells[cell] += 1;
+        self.members.insert(
+            place,
+            Member {
+                contact,
+                probed,
                 taken: false,
                 failed: false,
-            });
+            },
+        );
+        true
+    }
+
+    /// Takes up what the walk has found.
+    fn join(&mut self) {
+        for at in 0..self.walk.pool().len() {
+            let candidate = &self.walk.pool()[at];
+            let (place, contact) = (candidate.place, candidate.contact);
+            let state = candidate.state;
+            if state != State::Failed {
+                self.add(place, contact, state != State::New);
+            }
         }
-        self.members.len() - before
     }
 
     /// What to do next. `enough`: stop walking once so many members can still be taken.
@@ -147,23 +167,31 @@ impl Gather {
             self.walked = true;
             self.join();
         }
-        if self.probing.is_some() {
+        if self.probing.len() >= PROBES_AT_ONCE {
             return Next::Wait;
         }
         let open = self.members.values().filter(|it| !it.taken && !it.failed);
         let whole = self.barren >= BARREN_MAX && self.probes >= PROBES_MIN;
-        if open.count() >= enough || whole || self.members.len() >= self.members_max {
+        // What is on the way may bring others.
+        let end = match self.probing.is_empty() {
+            true => Next::Done,
+            false => Next::Wait,
+        };
+        if open.count() >= enough {
             return Next::Done;
+        }
+        if whole || self.members.len() >= self.members_max {
+            return end;
         }
         let probe = self.pick(|member| !member.probed && !member.failed, random);
         let Some(place) = probe else {
-            return Next::Done;
+            return end;
         };
         let Some(member) = self.members.get_mut(&place) else {
-            return Next::Done;
+            return end;
         };
         member.probed = true;
-        self.probing = Some(place);
+        self.probing.insert(place);
         self.probes += 1;
         let cell = random.u32(..1 << SPREAD_BITS);
         let point = self
@@ -202,32 +230,19 @@ impl Gather {
 
     /// A member has answered with these.
     pub(crate) fn probed(&mut self, place: Key, contacts: &[(Key, Contact)]) {
-        if self.probing != Some(place) {
+        if !self.probing.remove(&place) {
             return;
         }
-        self.probing = None;
-        let before = self.members.len();
+        let mut new = false;
         for (place, contact) in contacts.iter().take(crate::CONTACTS_MAX) {
-            if self.is_member(*place) && self.members.len() < self.members_max {
-                self.members.entry(*place).or_insert(Member {
-                    contact: *contact,
-                    probed: false,
-                    taken: false,
-                    failed: false,
-                });
-            }
+            new |= self.add(*place, *contact, false);
         }
-        self.barren = match self.members.len() > before {
-            true => 0,
-            false => self.barren + 1,
-        };
+        self.barren = if new { 0 } else { self.barren + 1 };
     }
 
     /// A member has not answered.
     pub(crate) fn probe_failed(&mut self, place: Key) {
-        if self.probing == Some(place) {
-            self.probing = None;
-        }
+        self.probing.remove(&place);
         if let Some(member) = self.members.get_mut(&place) {
             member.failed = true;
         }

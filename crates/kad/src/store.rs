@@ -289,7 +289,11 @@ mod tests {
 
     #[test]
     fn a_place_that_is_full_is_split() {
-        let mut store = store();
+        let config = Config {
+            place_records: 64,
+            ..Config::new(1, [0; 32])
+        };
+        let mut store = Store::new(&config);
         for publisher in 0..64 {
             let put = store.put(NOW, PLACE, record(publisher, 0, 1), 1);
             assert_eq!(put, Verdict::Kept);

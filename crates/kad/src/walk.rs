@@ -4,7 +4,8 @@
 //! paths). Each path walks towards a point of its own: for a plain lookup that is the target, for a
 //! region a point chosen at random in it, so that who waits nearest to the target meets no path.
 //! A node belongs to the path that heard of it first. A path ends when the nearest it has not asked
-//! are farther from its point than enough that answered.
+//! are farther from its point than enough that answered. A plain lookup then asks who of the nearest
+//! that any path heard of has not been asked.
 
 use std::collections::BTreeSet;
 
@@ -54,6 +55,8 @@ pub(crate) struct Walk {
     asked: u32,
     asks_max: u32,
     turn: usize,
+    /// Of a plain lookup: the target, and how many of the nearest are to be asked.
+    finish: Option<(Key, usize)>,
 }
 
 /// How a lookup goes about it.
@@ -63,6 +66,7 @@ pub(crate) struct Manner {
     pub(crate) parallel: usize,
     pub(crate) host_contacts: usize,
     pub(crate) asks_max: u32,
+    pub(crate) finish: Option<(Key, usize)>,
 }
 
 impl Walk {
@@ -83,6 +87,7 @@ impl Walk {
             asked: 0,
             asks_max: manner.asks_max,
             turn: 0,
+            finish: manner.finish,
         }
     }
 
@@ -138,7 +143,31 @@ impl Walk {
                 return Some((candidate.contact, path.point));
             }
         }
-        None
+        self.finish()
+    }
+
+    /// All paths have ended: who of the nearest was not asked?
+    fn finish(&mut self) -> Option<(Contact, Key)> {
+        let (target, count) = self.finish?;
+        if !self.paths.iter().all(|path| path.done) || self.asked >= self.asks_max {
+            return None;
+        }
+        let known = |it: &(usize, &Candidate)| it.1.state != State::Failed;
+        let mut nearest: Vec<_> = self.pool.iter().enumerate().filter(known).collect();
+        nearest.sort_by_key(|(_, it)| it.place.distance(target));
+        nearest.truncate(count);
+        let new = nearest.iter().find(|(_, it)| it.state == State::New);
+        let Some((at, _)) = new else {
+            if !nearest.iter().any(|(_, it)| it.state == State::Asked) {
+                self.finish = None;
+            }
+            return None;
+        };
+        let at = *at;
+        self.asked += 1;
+        let candidate = &mut self.pool[at];
+        candidate.state = State::Asked;
+        Some((candidate.contact, target))
     }
 
     fn next_of(&mut self, index: usize) -> Option<usize> {
@@ -177,6 +206,7 @@ impl Walk {
         let candidate = self.pool.iter_mut().find(asked)?;
         candidate.state = state;
         let (path, hops) = (usize::from(candidate.path), candidate.hops);
+        // None is on the way of a path that has ended.
         self.paths[path].on_the_way = self.paths[path].on_the_way.saturating_sub(1);
         Some((path, hops))
     }
@@ -197,7 +227,10 @@ impl Walk {
 
     /// Whether every path has ended. Ask [`Walk::next`] first.
     pub(crate) fn is_done(&self) -> bool {
+        let asked = |it: &Candidate| it.state == State::Asked;
         self.paths.iter().all(|path| path.done)
+            && (self.finish.is_none() || self.asked >= self.asks_max)
+            && !self.pool.iter().any(asked)
     }
 
     /// The nodes nearest to `target` that answered, the nearest first.
@@ -222,7 +255,8 @@ impl Walk {
             self.pool.iter().filter(of).count()
         };
         for (index, path) in self.paths.iter().enumerate() {
-            if asked(index) != path.on_the_way || path.on_the_way > self.parallel {
+            let counted = asked(index) == path.on_the_way || path.done;
+            if !counted || path.on_the_way > self.parallel {
                 return Err(format!(
                     "path {index} counts {} on the way",
                     path.on_the_way

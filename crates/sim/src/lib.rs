@@ -3,6 +3,7 @@
 //! [`network`] is the network: links, connections, nodes that die, stand still and lose their power.
 //! [`judge`] is the model that judges a history of an exchange.
 //! [`exchange`] is the whole pipeline on both, with the fault matrix.
+//! [`lookup`] is a Kademlia network of up to 100,000 nodes, with churn and placed Sybils.
 //! [`study`] is what a session would see on a network, [`figure`] its picture.
 //! [`tree`] is notification trees of up to a million sinks.
 //! [`SimDisk`] is the disk: it loses what was not synced, tears writes, fails, fills up and rots.
@@ -11,6 +12,7 @@ mod disk;
 pub mod exchange;
 pub mod figure;
 pub mod judge;
+pub mod lookup;
 pub mod network;
 pub mod study;
 pub mod tree;

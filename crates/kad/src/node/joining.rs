@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chappe_machine::Instant;
 
+use super::requests::{InFlight, Purpose};
 use super::{Alarm, Job, Kad, SIZE_LOOKUPS_MAX, SIZES_MIN, Task, Why};
 use crate::cryptography::Cryptography;
 use crate::types::{Entrance, Event};
@@ -44,7 +45,7 @@ impl<C: Cryptography> Kad<C> {
             match public {
                 Some(public) => {
                     let contact = Contact { public, address };
-                    self.ping(now, contact, super::requests::Purpose::Enter);
+                    self.ping(now, contact, Purpose::Enter);
                 }
                 None => self.greet(now, address),
             }
@@ -64,19 +65,28 @@ impl<C: Cryptography> Kad<C> {
         self.timers.set(Alarm::Enter, now + wait);
     }
 
-    /// An entrance has answered.
-    pub(super) fn entered(&mut self, through: Contact) {
-        let waits = |job: &Job| matches!(job, Job::Lookup { why: Why::Join, .. });
-        let at_work = |task: &Task| matches!(task, Task::Lookup(it) if it.why == Why::Join);
-        if self.jobs.iter().any(waits) || self.tasks.values().any(at_work) {
+    /// An entrance has answered, or has not. When the last of them has, the neighbours are looked for:
+    /// not before, because the first to answer may be one that names only its own kind.
+    pub(super) fn entered(&mut self, now: Instant, by: Option<Contact>) {
+        self.entered_by.extend(by);
+        let awaited = |it: &InFlight| it.purpose == Purpose::Enter;
+        if self.in_flight.values().any(awaited) {
+            return;
+        }
+        let by = std::mem::take(&mut self.entered_by);
+        if by.is_empty() {
             return;
         }
         let target = self.place();
-        let why = Why::Join;
-        let mut walk = self.walk(&vec![target; self.config.paths], 4);
-        // Through it others may be found than those that are known.
-        walk.begin(0, self.place_of(&through), through);
-        self.add_task(Task::Lookup(super::Lookup { target, why, walk }));
+        let Task::Lookup(mut lookup) = self.begin_lookup(now, target, Why::Join) else {
+            return;
+        };
+        // Through them others may be found than those that are known.
+        for (at, contact) in by.iter().enumerate() {
+            let place = self.place_of(contact);
+            lookup.walk.begin(at % self.config.paths, place, *contact);
+        }
+        self.add_task(Task::Lookup(lookup));
     }
 
     /// The own neighbours are found: fill the other buckets, and see how large the network is.
@@ -90,6 +100,9 @@ impl<C: Cryptography> Kad<C> {
             for bucket in 0..self.table.depth() {
                 self.refresh(bucket);
             }
+            // Once more by all that are known then.
+            let (target, why) = (self.place(), Why::Join);
+            self.job(Job::Lookup { target, why });
         }
         self.say(Event::Joined { contacts });
     }

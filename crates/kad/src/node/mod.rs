@@ -30,6 +30,8 @@ type TaskId = u32;
 const CLOSEST: usize = 16;
 /// Of these the size is estimated: near enough that none is missed.
 const SIZE_OF: usize = 8;
+/// Nearest nodes that must have answered on each path.
+const WIDTH: usize = 2;
 /// Lookups of random places before a region is chosen.
 const SIZES_MIN: usize = 5;
 /// Lookups after which a region is chosen whatever is known: in a network where hardly anybody answers.
@@ -104,6 +106,8 @@ pub struct Kad<C> {
     entrances: VecDeque<Entrance>,
     enter_wait: Duration,
     joined: bool,
+    /// The entrances that have answered, while others are awaited.
+    entered_by: Vec<Contact>,
     size_lookups: usize,
     outputs: VecDeque<Output<Datagram, Event>>,
     counters: Counters,
@@ -136,6 +140,7 @@ impl<C: Cryptography> Kad<C> {
             entrances: VecDeque::new(),
             enter_wait: joining::ENTER_WAIT_MIN,
             joined: false,
+            entered_by: Vec::new(),
             size_lookups: 0,
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -155,7 +160,15 @@ impl<C: Cryptography> Kad<C> {
         &mut self.peers
     }
 
-    /// The contacts of the table: to be kept, and entered by at the next start.
+    /// Takes contacts of the last run into the table as if they had just answered. Those that are gone go
+    /// from it when they do not answer.
+    pub fn recall(&mut self, now: Instant, contacts: impl IntoIterator<Item = Contact>) {
+        for contact in contacts {
+            self.observe(now, &contact);
+        }
+    }
+
+    /// The contacts of the table: to be kept, and recalled at the next start.
     pub fn contacts(&self) -> impl Iterator<Item = Contact> {
         self.table.contacts()
     }
@@ -182,6 +195,12 @@ impl<C: Cryptography> Kad<C> {
     #[must_use]
     pub fn stored(&self) -> (usize, usize) {
         (self.store.len(), self.store.bytes())
+    }
+
+    /// How many records are kept at a place.
+    #[must_use]
+    pub fn held_at(&self, now: Instant, place: Key) -> u16 {
+        self.store.page(now, place, (0, 0), 0).held
     }
 
     /// What was done so far.
@@ -249,12 +268,13 @@ impl<C: Cryptography> Kad<C> {
             parallel: self.config.parallel,
             host_contacts: self.config.host_contacts,
             asks_max: self.config.lookup_asks,
+            finish: None,
         }
     }
 
     /// A walk that begins at the nearest known nodes, dealt out to its paths.
-    fn walk(&self, points: &[Key], width: usize) -> Walk {
-        let mut walk = Walk::new(points, self.manner(width));
+    fn walk(&self, points: &[Key], manner: Manner) -> Walk {
+        let mut walk = Walk::new(points, manner);
         let nearest: Vec<_> = points
             .iter()
             .map(|point| self.table.closest(*point, 2 * CLOSEST))
@@ -319,11 +339,16 @@ impl<C: Cryptography> Kad<C> {
     fn begin_lookup(&mut self, now: Instant, target: Key, why: Why) -> Task {
         self.table.refreshed(target, Self::seconds(now));
         // Who only fills a bucket needs neither all paths nor all of the nearest.
-        let (paths, wanted) = match why {
-            Why::Refresh => (self.config.paths.min(2), CLOSEST / 2),
-            _ => (self.config.paths, CLOSEST),
+        let (paths, finish) = match why {
+            Why::Refresh => (self.config.paths.min(2), None),
+            Why::Size => (self.config.paths, Some((target, SIZE_OF))),
+            Why::Application(_) | Why::Join => (self.config.paths, Some((target, CLOSEST))),
         };
-        let walk = self.walk(&vec![target; paths], wanted.div_ceil(paths));
+        let manner = Manner {
+            finish,
+            ..self.manner(WIDTH)
+        };
+        let walk = self.walk(&vec![target; paths], manner);
         Task::Lookup(Lookup { target, why, walk })
     }
 

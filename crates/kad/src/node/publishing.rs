@@ -5,7 +5,7 @@ use std::time::Duration;
 use chappe_machine::Instant;
 
 use super::requests::{Answer, Purpose, Question};
-use super::{Alarm, JOBS_MAX, Job, Kad, Task, TaskId};
+use super::{Alarm, JOBS_MAX, Job, Kad, Task, TaskId, WIDTH};
 use crate::config::{FIND_CONTACTS, REGION_CONTACTS};
 use crate::cryptography::Cryptography;
 use crate::gather::{Gather, Next};
@@ -15,8 +15,6 @@ use crate::{Contact, Key, Misuse, Record, SALT_LEVELS_MAX, Salt, VALUE_BYTES_MAX
 
 /// Keys of one publication. Reason: types and scopes of a device.
 const KEYS_MAX: usize = 64;
-/// Nearest nodes that must have answered on each path of a gathering.
-const WIDTH: usize = 2;
 
 /// What this node publishes.
 #[derive(Debug)]
@@ -188,7 +186,13 @@ impl<C: Cryptography> Kad<C> {
 
     fn begin_storing(&mut self, slot: u16, level: u8, record: Record, withdraws: bool) -> Task {
         let place = record.key.salted(Salt::of(record.identity(), level));
-        let gather = self.gathering(place, self.config.region_nodes_max);
+        // A path on which an attacker's node is asked may end among its kind. A search goes on where
+        // it finds nothing; a record that went astray is missing until it is renewed.
+        let paths = 4 * self.config.paths;
+        // A third more than searchers count on: their estimate of the network may be the smaller one.
+        let bits = self.size.region_bits(self.config.region_nodes * 4 / 3);
+        let most = self.config.region_nodes_max;
+        let gather = self.gathering(place, bits, paths, most);
         Task::Publishing(Box::new(Publishing {
             slot,
             level,
@@ -201,11 +205,16 @@ impl<C: Cryptography> Kad<C> {
         }))
     }
 
-    /// The gathering of a place's region.
-    pub(super) fn gathering(&mut self, place: Key, members_max: usize) -> Gather {
-        let bits = self.region_bits();
-        let points = Gather::points(place, bits, self.config.paths, &mut self.random);
-        let walk = self.walk(&points, WIDTH);
+    /// The gathering of the nodes that share `bits` bits with a place.
+    pub(super) fn gathering(
+        &mut self,
+        place: Key,
+        bits: u32,
+        paths: usize,
+        members_max: usize,
+    ) -> Gather {
+        let points = Gather::points(place, bits, paths, &mut self.random);
+        let walk = self.walk(&points, self.manner(WIDTH));
         Gather::new(place, bits, walk, members_max, &mut self.random)
     }
 

@@ -7,18 +7,14 @@ use chappe_machine::Instant;
 use super::{Alarm, Kad, Task, TaskId};
 use crate::contact::{ADDRESS_V4_BYTES, CONTACT_BYTES_MAX};
 use crate::cryptography::{Cryptography, TAG_BYTES};
-use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX, RECORDS_HEAD_BYTES, Reason, Verdict};
+use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX, Reason, Verdict};
 use crate::peers::{Opened, padding};
-use crate::record::RECORD_BYTES;
 use crate::types::{Datagram, Event};
-use crate::{Body, Contact, Drop, HEAD_BYTES, Key, Record, VALUE_BYTES_MAX};
+use crate::{Body, Contact, Drop, HEAD_BYTES, Key, Record};
 
 /// Pings that are on the way to see whether somebody is there. Reason: one for each stranger at most,
 /// and not more than answers are awaited for a lookup or two.
 const CHECKS_MAX: usize = 16;
-/// Least bytes of an answer with records: one of the longest, with everything around it.
-pub(super) const RECORDS_BYTES_MIN: usize =
-    AROUND_BYTES + RECORDS_HEAD_BYTES + RECORD_BYTES + VALUE_BYTES_MAX;
 
 /// What was asked; kept so that it can be asked again with a token.
 #[derive(Clone, Debug)]
@@ -422,9 +418,8 @@ impl<C: Cryptography> Kad<C> {
         match in_flight.purpose {
             Purpose::Check => {}
             Purpose::Enter => {
-                if !matches!(answer, Answer::Nothing) {
-                    self.entered(from);
-                }
+                let by = (!matches!(answer, Answer::Nothing)).then_some(from);
+                self.entered(now, by);
             }
             Purpose::Application => {
                 let there = !matches!(answer, Answer::Nothing);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use chappe_machine::Instant;
 
-use super::requests::{Answer, Purpose, Question, RECORDS_BYTES_MIN};
+use super::requests::{Answer, Purpose, Question};
 use super::{Alarm, Kad, Task, TaskId};
 use crate::config::{FIND_CONTACTS, REGION_CONTACTS};
 use crate::cryptography::Cryptography;
@@ -23,6 +23,10 @@ use crate::store::digest_of;
 use crate::types::{Event, SearchReport};
 use crate::{Contact, Key, Misuse, Record, Salt, SearchId};
 
+/// How often a place is looked at again when nothing is found.
+const LOOKS_MAX: u8 = 2;
+/// How many bits nearer to the key the last look is.
+const NEARER_BITS: u32 = 2;
 /// Searches at a time.
 const SEARCHES_MAX: usize = 64;
 /// Records that a search remembers. Reason: 100,000 devices under one key, for once.
@@ -36,9 +40,15 @@ const DENIALS_PER_SHARE: f64 = 5.0;
 #[derive(Debug)]
 struct Visit {
     salt: Salt,
+    /// How many bits the nodes share that are asked.
+    bits: u32,
+    /// How often the place was looked at before without finding anything.
+    look: u8,
     gather: Gather,
     /// Who is asked for records, and from where on.
     asking: Option<(Contact, u128)>,
+    /// Who is to be asked for the next page when there is credit again, and from where on.
+    next_page: Option<(Contact, u128)>,
     /// Records that who is asked has sent.
     got: usize,
     /// Of what has been found at this place.
@@ -58,6 +68,8 @@ pub(super) struct Searching {
     on_the_way: u64,
     paused: bool,
     salts: Vec<Salt>,
+    /// How often the next place was looked at already.
+    look: u8,
     visit: Option<Visit>,
     /// What was found: identity and sequence.
     found: BTreeMap<Key, u64>,
@@ -134,6 +146,7 @@ impl<C: Cryptography> Kad<C> {
             on_the_way: 0,
             paused: false,
             salts: vec![Salt::default()],
+            look: 0,
             visit: None,
             found: BTreeMap::new(),
             report: SearchReport::default(),
@@ -223,11 +236,20 @@ impl<C: Cryptography> Kad<C> {
     fn visit(&mut self, now: Instant, searching: &mut Searching, salt: Salt) {
         let place = searching.key.salted(salt);
         let members_max = self.config.search_asks as usize;
-        let gather = self.gathering(place, members_max);
+        let look = searching.look;
+        let (bits, paths) = match (look, self.search_bits()) {
+            (0, bits) => (bits, self.config.paths),
+            (1, bits) => (bits, 3 * self.config.paths),
+            (_, bits) => (bits + NEARER_BITS, 2 * self.config.paths),
+        };
+        let gather = self.gathering(place, bits, paths, members_max);
         searching.visit = Some(Visit {
             salt,
+            bits,
+            look,
             gather,
             asking: None,
+            next_page: None,
             got: 0,
             digest: 0,
             asks: 0,
@@ -248,9 +270,19 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
+    /// The inner half of the region: who published may have taken it for half as large as it is here.
+    fn search_bits(&self) -> u32 {
+        let nodes = self.network_nodes().unwrap_or(1.0);
+        match self.region_bits() {
+            // All nodes are the region, for everybody.
+            0 if nodes < f64::from(self.config.region_nodes) => 0,
+            bits => bits + 1,
+        }
+    }
+
     /// How many members must deny that there are records before it is believed.
     fn denials_wanted(&self, visit: &Visit) -> u32 {
-        let bits = i32::try_from(self.region_bits()).unwrap_or(0);
+        let bits = i32::try_from(visit.bits).unwrap_or(0);
         let expected = self.network_nodes().unwrap_or(1.0) / f64::from(bits).exp2();
         let share = visit.gather.len() as f64 / expected.max(1.0);
         // A few hundred at most, as there are members.
@@ -263,6 +295,10 @@ impl<C: Cryptography> Kad<C> {
         let Some(visit) = searching.visit.as_mut() else {
             return true;
         };
+        if let Some((member, after)) = visit.next_page.take() {
+            self.ask_member(now, id, searching, member, after);
+            return true;
+        }
         let enough =
             visit.replicas >= self.config.search_replicas || visit.asks >= self.config.search_asks;
         if enough {
@@ -359,6 +395,17 @@ impl<C: Cryptography> Kad<C> {
         };
         searching.report.replicas += visit.replicas;
         searching.report.denials += visit.denials;
+        // Nobody has anything. All paths may have ended among an attacker's nodes: once more by many
+        // paths. Who published may know of a larger network, hence of a smaller region: once nearer.
+        // Where all nodes there are have denied it, no look helps.
+        let all = visit.bits == 0 && visit.denials as usize >= visit.gather.len();
+        searching.look = match visit.replicas {
+            0 if !all && visit.look < LOOKS_MAX => visit.look + 1,
+            _ => 0,
+        };
+        if searching.look > 0 {
+            searching.salts.push(visit.salt);
+        }
         // One may say it wrongly.
         if visit.splits * 3 > visit.replicas && searching.salts.len() + 16 <= SALTS_MAX {
             searching.salts.extend(visit.salt.children());
@@ -370,11 +417,11 @@ impl<C: Cryptography> Kad<C> {
         let Some(Task::Searching(mut searching)) = self.tasks.remove(&id) else {
             return;
         };
-        self.took(now, id, &mut searching, answer);
+        self.took(now, &mut searching, answer);
         self.tasks.insert(id, Task::Searching(searching));
     }
 
-    fn took(&mut self, now: Instant, id: TaskId, searching: &mut Searching, answer: Answer) {
+    fn took(&mut self, now: Instant, searching: &mut Searching, answer: Answer) {
         let Some((member, after)) = searching.visit.as_mut().and_then(|it| it.asking.take()) else {
             return;
         };
@@ -407,12 +454,8 @@ impl<C: Cryptography> Kad<C> {
         };
         visit.got += good;
         if good > 0 && visit.got < held {
-            if searching.credit >= RECORDS_BYTES_MIN as u64 {
-                self.ask_member(now, id, searching, member, last);
-                return;
-            }
-            // It goes on with the next page when there is credit again.
-            visit.asking = None;
+            visit.next_page = Some((member, last));
+            return;
         }
         // That it holds what has been found already it says by sending nothing of it.
         let had = visit.got > 0 || held > 0 && visit.digest != 0;

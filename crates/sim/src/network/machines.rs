@@ -63,6 +63,12 @@ impl<M: Wire> Nodes<M> {
         self.slots.get(node.0 as usize)?.machine.as_ref()
     }
 
+    /// A node's machine, to be prepared; what it then wants to say or wait for shows with the next
+    /// input.
+    pub fn machine_mut(&mut self, node: Node) -> Option<&mut M> {
+        self.slots.get_mut(node.0 as usize)?.machine.as_mut()
+    }
+
     /// Gives a node's machine an input, and hands its events to `heard`.
     pub fn input(
         &mut self,

@@ -1,0 +1,146 @@
+//! A Kademlia network of the real machines, from 10 to 100,000 nodes: what is published in it is
+//! searched for, while nodes come and go, packets are lost, and an attacker's nodes wait where they
+//! hurt most.
+//!
+//! The machines, their packets and their tables are the product's. Cryptography is an ideal one
+//! ([`ideal`]): 100,000 nodes on two processors leave no time for real signatures, and an attacker
+//! shall place nodes anywhere without the search for keys that it takes.
+//!
+//! [`run`] plays one network from a seed; the same settings give the same run.
+
+mod attacker;
+pub mod ideal;
+mod outcome;
+mod run;
+mod world;
+
+pub use outcome::{Distribution, Outcome};
+pub use run::{Progress, run};
+
+use std::time::Duration;
+
+use crate::network::{Latency, Link};
+
+/// Where an attacker's nodes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// Anywhere, as honest nodes are.
+    Scattered,
+    /// Nearer to the attacked keys than any honest node.
+    Nearest,
+    /// All over the regions of the attacked keys: by one who knows how records are placed.
+    Region,
+}
+
+impl Attack {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Scattered, Self::Nearest, Self::Region];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scattered => "scattered",
+            Self::Nearest => "nearest",
+            Self::Region => "region",
+        }
+    }
+
+    /// The attack of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|attack| attack.name() == name)
+    }
+}
+
+/// What is played.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where chance comes from.
+    pub seed: u64,
+    /// Nodes, the attacker's included.
+    pub nodes: u32,
+    /// The share of the attacker's.
+    pub sybils: f64,
+    /// Where they are.
+    pub attack: Attack,
+    /// Keys among which they are divided, of those that are published. At least 1.
+    pub attacked_keys: u32,
+    /// Devices that are published, each under a key of its own and the one of all devices.
+    pub devices: u32,
+    /// Searches for one device.
+    pub searches: u32,
+    /// Searches for all devices.
+    pub full_searches: u32,
+    /// How long nodes stay, on average; others take their places. `None`: for ever.
+    pub session: Option<Duration>,
+    /// Simulated time between publishing and searching.
+    pub settle: Duration,
+    /// Every pair's link.
+    pub link: Link,
+    /// The nodes enter one after the other by three others, rather than to begin with the tables of
+    /// a network that has run for long.
+    pub cold: bool,
+    /// Nodes that a record is stored at, about; as in the product's configuration.
+    pub region_nodes: u32,
+    /// Credit of a search, in bytes, and of each time that it asks for more.
+    pub credit: u64,
+}
+
+impl Settings {
+    /// A network of so many nodes on links of 5 to 50 ms, without churn, loss and attacker.
+    #[must_use]
+    pub fn new(seed: u64, nodes: u32) -> Self {
+        Self {
+            seed,
+            nodes,
+            sybils: 0.0,
+            attack: Attack::Nearest,
+            attacked_keys: 10,
+            devices: 100.min(nodes),
+            searches: 500,
+            full_searches: 4,
+            session: None,
+            settle: Duration::from_secs(120),
+            link: Link {
+                latency: Latency::Uniform(Duration::from_millis(5), Duration::from_millis(50)),
+                ..Link::default()
+            },
+            cold: nodes <= 1_000,
+            region_nodes: 20,
+            credit: 64 * 1024,
+        }
+    }
+
+    /// The command that plays it again.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let session = self.session.map_or(String::new(), |session| {
+            format!(" --session {}s", session.as_secs_f64())
+        });
+        // What is played by `chappe sim lookup` has such a link.
+        let (low, high) = match self.link.latency {
+            Latency::Uniform(low, high) => (low, high),
+            other => (other.mean(), other.mean()),
+        };
+        format!(
+            "chappe sim lookup --seed {} --nodes {} --sybils {} --attack {} --attacked-keys {} \
+             --devices {} --searches {} --full-searches {}{session} --settle {}s --latency-min {}s \
+             --latency-max {}s --loss {} --begin {} --region-nodes {}",
+            self.seed,
+            self.nodes,
+            self.sybils * 100.0,
+            self.attack.name(),
+            self.attacked_keys,
+            self.devices,
+            self.searches,
+            self.full_searches,
+            self.settle.as_secs_f64(),
+            low.as_secs_f64(),
+            high.as_secs_f64(),
+            self.link.loss * 100.0,
+            if self.cold { "cold" } else { "warm" },
+            self.region_nodes,
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! What a run found.
+
+/// Samples of one quantity.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution(Vec<f64>);
+
+impl Distribution {
+    /// Adds a sample.
+    pub fn add(&mut self, sample: f64) {
+        let at = self.0.partition_point(|other| *other < sample);
+        self.0.insert(at, sample);
+    }
+
+    /// The mean; 0 without samples.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// The value below which `percent` of the samples lie, by the nearest rank; 0 without samples.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> f64 {
+        let rank = (percent / 100.0 * self.0.len() as f64).ceil() as usize;
+        self.0.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+    }
+
+    /// The largest; 0 without samples.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.0.last().copied().unwrap_or(0.0)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Searches for one device whose publisher was there.
+    pub searches: u32,
+    /// Those that found it.
+    pub found: u32,
+    /// Searches for devices whose keys were attacked.
+    pub attacked_searches: u32,
+    /// Those that found it.
+    pub attacked_found: u32,
+    /// Of each device: searches that found it, all searches for it, and honest nodes that keep its
+    /// record at the end.
+    pub by_device: Vec<(u32, u32, u32)>,
+    /// Hops to the region.
+    pub hops: Distribution,
+    /// Requests of a search until the device was found.
+    pub messages: Distribution,
+    /// Requests for records until the device was found.
+    pub asks: Distribution,
+    /// Seconds until the device was found.
+    pub seconds: Distribution,
+    /// Bytes of answers of a search.
+    pub inflow: Distribution,
+    /// Bytes that came, as a share of what was granted; above 1 is a broken promise.
+    pub inflow_share: Distribution,
+    /// Devices that were there when a search for all of them began and when it ended, over all such
+    /// searches.
+    pub devices: u32,
+    /// Those that it found.
+    pub devices_found: u32,
+    /// Requests of a search for all devices.
+    pub full_messages: Distribution,
+    /// Bytes of its answers.
+    pub full_inflow: Distribution,
+    /// Seconds that it took.
+    pub full_seconds: Distribution,
+    /// Honest nodes that kept a record, of each publication.
+    pub copies: Distribution,
+    /// Requests of a publication under one key.
+    pub published: u32,
+    /// Bytes that a node's state takes.
+    pub state_bytes: Distribution,
+    /// The size of the network as nodes estimate it, as a share of the true one.
+    pub size_share: Distribution,
+    /// Contacts of a node.
+    pub contacts: Distribution,
+    /// Bytes that a node sends each second over the whole run, mean.
+    pub bytes_per_s: f64,
+    /// Nodes that were replaced.
+    pub replaced: u32,
+    /// Simulated seconds.
+    pub simulated_s: f64,
+    /// Steps of the network.
+    pub steps: u64,
+}
+
+impl Outcome {
+    /// The share of searches that found their device; 1 without searches.
+    #[must_use]
+    pub fn success(&self) -> f64 {
+        share(self.found, self.searches)
+    }
+
+    /// The share of searches for attacked keys that found their device; 1 without such.
+    #[must_use]
+    pub fn attacked_success(&self) -> f64 {
+        share(self.attacked_found, self.attacked_searches)
+    }
+
+    /// The share of all devices that searches for all of them found; 1 without such.
+    #[must_use]
+    pub fn devices_share(&self) -> f64 {
+        share(self.devices_found, self.devices)
+    }
+}
+
+fn share(part: u32, whole: u32) -> f64 {
+    match whole {
+        0 => 1.0,
+        whole => f64::from(part) / f64::from(whole),
+    }
+}

@@ -1,0 +1,412 @@
+//! One run: enter, publish, let time pass, search, count.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chappe_identity::PublicKey;
+use chappe_kad::service::device_key;
+use chappe_kad::{Command, Event, Key, SearchId, SearchReport};
+use chappe_machine::{Input, Instant};
+
+use super::outcome::Outcome;
+use super::world::World;
+use super::{Attack, Settings};
+use crate::network::Node;
+
+/// How long events gather before they are looked at.
+const STEP: Duration = Duration::from_millis(50);
+/// How long a search may take; nothing but a mistake takes longer.
+const SEARCH_MAX: Duration = Duration::from_secs(600);
+/// Searches begun each simulated second.
+const SEARCHES_PER_S: f64 = 20.0;
+/// Nodes that enter each simulated second, when they all begin without contacts.
+const ENTER_PER_S: f64 = 50.0;
+
+/// Where a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// What is going on.
+    pub phase: &'static str,
+    /// How much of it is done.
+    pub share: f64,
+    /// The simulated time.
+    pub at: Instant,
+}
+
+struct Device {
+    key: Key,
+    publisher: Node,
+    public: PublicKey,
+    /// Which life of the publisher it was.
+    life: u32,
+    /// Published for the first time.
+    there: bool,
+}
+
+/// A search at work.
+struct Search {
+    device: Option<usize>,
+    began: Instant,
+    /// Which life of the searcher it is.
+    life: u32,
+    found: Option<Instant>,
+    /// Of a search for all: the publishers that were found.
+    publishers: Vec<PublicKey>,
+    /// Devices that were there when it began.
+    there: Vec<usize>,
+}
+
+struct Run<'a> {
+    settings: &'a Settings,
+    world: World,
+    devices: Vec<Device>,
+    searches: BTreeMap<(Node, SearchId), Search>,
+    next_search: u32,
+    events: Vec<(Instant, Node, Event)>,
+    /// When the next node is replaced.
+    next_replaced: Option<Instant>,
+    outcome: Outcome,
+    progress: &'a mut dyn FnMut(&Progress),
+}
+
+/// Plays one network. `progress` is told about once every simulated second.
+pub fn run(settings: &Settings, progress: &mut dyn FnMut(&Progress)) -> Outcome {
+    let keys: Vec<Key> = (0..settings.devices)
+        .map(|index| {
+            Key::of(
+                "sim device",
+                &[&settings.seed.to_be_bytes(), &index.to_be_bytes()],
+            )
+        })
+        .collect();
+    let attacked = (settings.attacked_keys.max(1) as usize).min(keys.len());
+    let world = World::new(settings, &keys[..attacked]);
+    let mut run = Run {
+        settings,
+        world,
+        devices: Vec::new(),
+        searches: BTreeMap::new(),
+        next_search: 0,
+        events: Vec::new(),
+        next_replaced: None,
+        outcome: Outcome::default(),
+        progress,
+    };
+    run.enter();
+    run.publish(&keys);
+    run.pass("settle", settings.settle);
+    run.search();
+    run.count();
+    run.outcome
+}
+
+impl Run<'_> {
+    fn now(&self) -> Instant {
+        self.world.nodes.network.now()
+    }
+
+    fn say(&mut self, phase: &'static str, share: f64) {
+        let at = self.now();
+        (self.progress)(&Progress { phase, share, at });
+    }
+
+    /// Lets one step pass, replaces who is due, and looks at what happened.
+    fn step(&mut self) {
+        let until = self.now() + STEP;
+        while let Some(at) = self.next_replaced.filter(|at| *at <= until) {
+            self.run_until(at);
+            let node = self.world.any_honest();
+            self.world.replace(node);
+            self.outcome.replaced += 1;
+            self.plan_replacement();
+        }
+        self.run_until(until);
+        for (at, node, event) in std::mem::take(&mut self.events) {
+            self.happened(at, node, event);
+        }
+    }
+
+    fn run_until(&mut self, until: Instant) {
+        let events = &mut self.events;
+        self.world.nodes.run_until(until, |at, node, event| {
+            events.push((at, node, event));
+        });
+    }
+
+    fn plan_replacement(&mut self) {
+        let Some(session) = self.settings.session else {
+            return;
+        };
+        let mean = session.as_secs_f64() / f64::from(self.world.honest().max(1));
+        let wait = -mean * (1.0 - self.world.random.f64()).ln();
+        self.next_replaced = Some(self.now() + Duration::from_secs_f64(wait));
+    }
+
+    fn pass(&mut self, phase: &'static str, time: Duration) {
+        let (from, until) = (self.now(), self.now() + time);
+        let mut said = from;
+        while self.now() < until {
+            self.step();
+            if self.now() - said >= Duration::from_secs(1) {
+                said = self.now();
+                let share = (said - from).as_secs_f64() / time.as_secs_f64();
+                self.say(phase, share);
+            }
+        }
+    }
+
+    /// Gives a node a command, and keeps what it says to it.
+    fn command(&mut self, node: Node, command: Command) {
+        let events = &mut self.events;
+        self.world
+            .nodes
+            .input(node, Input::Command(command), |at, node, event| {
+                events.push((at, node, event));
+            });
+    }
+
+    fn enter(&mut self) {
+        if self.settings.cold {
+            let mut due = 0.0;
+            // Mixed, or all of the attacker's would be the last.
+            let mut order: Vec<u32> = (0..self.world.count()).collect();
+            self.world.random.shuffle(&mut order);
+            // The first ones know each other.
+            for (at, index) in order.iter().enumerate() {
+                self.world.enter_among(Node(*index), &order[..at]);
+                due += 1.0 / ENTER_PER_S;
+                while due >= STEP.as_secs_f64() {
+                    due -= STEP.as_secs_f64();
+                    self.step();
+                }
+                if at % 100 == 0 {
+                    self.say("enter", at as f64 / order.len() as f64);
+                }
+            }
+            self.pass("enter", Duration::from_secs(30));
+        }
+        self.plan_replacement();
+    }
+
+    fn publish(&mut self, keys: &[Key]) {
+        for (index, key) in keys.iter().enumerate() {
+            let node = self.world.any_honest();
+            let Some(public) = self.world.nodes.machine(node).map(|it| it.public()) else {
+                continue;
+            };
+            self.devices.push(Device {
+                key: *key,
+                publisher: node,
+                public,
+                life: self.world.life(node),
+                there: false,
+            });
+            let command = Command::Publish {
+                // Fewer than 65,536 devices.
+                slot: index as u16,
+                keys: vec![*key, device_key()],
+                value: vec![0xd7; 120],
+            };
+            self.command(node, command);
+            if index % 8 == 0 {
+                self.step();
+            }
+            if index % 100 == 0 {
+                self.say("publish", index as f64 / keys.len() as f64);
+            }
+        }
+        self.pass("publish", Duration::from_secs(60));
+    }
+
+    /// Whether the publisher of a device is there, and has published.
+    fn is_there(&self, device: usize) -> bool {
+        let device = &self.devices[device];
+        device.there && self.world.life(device.publisher) == device.life
+    }
+
+    fn search(&mut self) {
+        let every = Duration::from_secs_f64(1.0 / SEARCHES_PER_S);
+        let attacked = self.settings.attacked_keys.max(1) as usize;
+        let is_attacked = self.settings.sybils > 0.0 && self.settings.attack != Attack::Scattered;
+        for number in 0..self.settings.searches {
+            // Every other search is for an attacked device, where there are some.
+            let among = match is_attacked && number % 2 == 0 {
+                true => attacked.min(self.devices.len()),
+                false => self.devices.len(),
+            };
+            if among == 0 {
+                break;
+            }
+            let device = self.world.random.usize(..among);
+            if self.is_there(device) {
+                self.begin_search(Some(device));
+            }
+            self.pass("search", every);
+            self.say(
+                "search",
+                f64::from(number) / f64::from(self.settings.searches),
+            );
+        }
+        for _ in 0..self.settings.full_searches {
+            self.begin_search(None);
+            self.pass("search", Duration::from_secs(1));
+        }
+        let until = self.now() + SEARCH_MAX;
+        while !self.searches.is_empty() && self.now() < until {
+            self.step();
+        }
+        // Who has not ended by now has not found.
+        for key in self.searches.keys().copied().collect::<Vec<_>>() {
+            self.ended(key, &SearchReport::default());
+        }
+    }
+
+    fn begin_search(&mut self, device: Option<usize>) {
+        let publisher = device.map(|device| self.devices[device].publisher);
+        let mut node = self.world.any_honest();
+        while Some(node) == publisher && self.world.honest() > 1 {
+            node = self.world.any_honest();
+        }
+        let id = SearchId(self.next_search);
+        self.next_search += 1;
+        let there = match device {
+            Some(_) => Vec::new(),
+            None => (0..self.devices.len())
+                .filter(|device| self.is_there(*device))
+                .collect(),
+        };
+        let search = Search {
+            device,
+            began: self.now(),
+            life: self.world.life(node),
+            found: None,
+            publishers: Vec::new(),
+            there,
+        };
+        self.searches.insert((node, id), search);
+        let key = device.map_or(device_key(), |device| self.devices[device].key);
+        let credit = self.settings.credit;
+        self.command(
+            node,
+            Command::Search {
+                search: id,
+                key,
+                credit,
+            },
+        );
+    }
+
+    fn happened(&mut self, at: Instant, node: Node, event: Event) {
+        match event {
+            Event::Published { slot, outcome, .. } => {
+                self.outcome.published += 1;
+                let device = &mut self.devices[usize::from(slot)];
+                device.there |= device.publisher == node;
+                self.outcome.copies.add(f64::from(outcome.kept));
+            }
+            Event::Found { search, record } => {
+                let Some(it) = self.searches.get_mut(&(node, search)) else {
+                    return;
+                };
+                let Some(device) = it.device else {
+                    it.publishers.push(record.publisher);
+                    return;
+                };
+                if self.devices[device].public == record.publisher && it.found.is_none() {
+                    it.found = Some(at);
+                    self.command(node, Command::Stop { search });
+                }
+            }
+            Event::SearchPaused { search } => {
+                let credit = self.settings.credit;
+                self.command(node, Command::Grant { search, credit });
+            }
+            Event::SearchEnded { search, report } => self.ended((node, search), &report),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, key: (Node, SearchId), report: &SearchReport) {
+        let Some(search) = self.searches.remove(&key) else {
+            return;
+        };
+        if search.life != self.world.life(key.0) {
+            // Who searched is dead.
+            return;
+        }
+        let outcome = &mut self.outcome;
+        let messages = f64::from(report.finds + report.asks);
+        let seconds = |at: Instant| (at - search.began).as_secs_f64();
+        if report.granted > 0 {
+            let share = report.inflow as f64 / report.granted as f64;
+            outcome.inflow_share.add(share);
+        }
+        let Some(device) = search.device else {
+            let still = |device: &&usize| {
+                let device = &self.devices[**device];
+                self.world.life(device.publisher) == device.life
+            };
+            let there: Vec<_> = search.there.iter().filter(still).collect();
+            let found =
+                |device: &&&usize| search.publishers.contains(&self.devices[***device].public);
+            // Fewer than 65,536 devices.
+            outcome.devices_found += there.iter().filter(found).count() as u32;
+            outcome.devices += there.len() as u32;
+            outcome.full_messages.add(messages);
+            outcome.full_inflow.add(report.inflow as f64);
+            outcome
+                .full_seconds
+                .add(seconds(self.world.nodes.network.now()));
+            return;
+        };
+        let there = self.world.life(self.devices[device].publisher) == self.devices[device].life;
+        // Who published may have died meanwhile.
+        if !there && search.found.is_none() {
+            return;
+        }
+        let attacked = device < self.settings.attacked_keys.max(1) as usize;
+        outcome.searches += 1;
+        outcome.by_device.resize(self.devices.len(), (0, 0, 0));
+        let of_device = &mut outcome.by_device[device];
+        of_device.0 += u32::from(search.found.is_some());
+        of_device.1 += 1;
+        outcome.attacked_searches += u32::from(attacked);
+        if let Some(at) = search.found {
+            outcome.found += 1;
+            outcome.attacked_found += u32::from(attacked);
+            outcome.hops.add(f64::from(report.hops));
+            outcome.messages.add(messages);
+            outcome.asks.add(f64::from(report.asks));
+            outcome.seconds.add(seconds(at));
+            outcome.inflow.add(report.inflow as f64);
+        }
+    }
+
+    fn count(&mut self) {
+        let passed = (self.now() - Instant::ZERO).as_secs_f64();
+        let mut sent = 0;
+        for index in 0..self.world.honest() {
+            let Some(actor) = self.world.nodes.machine(Node(index)) else {
+                continue;
+            };
+            let kad = actor.kad();
+            sent += kad.counters().sent_bytes;
+            let now = self.world.nodes.network.now();
+            for (device, of_device) in self.devices.iter().zip(&mut self.outcome.by_device) {
+                of_device.2 += u32::from(kad.held_at(now, device.key));
+            }
+            if let Some(nodes) = kad.network_nodes() {
+                let share = nodes / f64::from(self.world.count());
+                self.outcome.size_share.add(share);
+            }
+            // Every node of a small network, a thousandth of a large one.
+            if index % self.world.honest().div_ceil(1_000) == 0 {
+                self.outcome.state_bytes.add(kad.state_bytes() as f64);
+                self.outcome.contacts.add(kad.contacts_len() as f64);
+            }
+        }
+        self.outcome.bytes_per_s = sent as f64 / f64::from(self.world.honest().max(1)) / passed;
+        self.outcome.simulated_s = passed;
+        self.outcome.steps = self.world.nodes.network.counters().steps;
+    }
+}

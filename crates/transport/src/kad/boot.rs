@@ -1,0 +1,68 @@
+//! The boot number: rises with every start, also after the state was put back.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The number of this start, kept in the file before it is given: the greater of the last one plus 1
+/// and `unix_s`, the time of day in seconds since 1970.
+///
+/// # Errors
+/// When the file cannot be read, written or synced, or is no number: better not to start than to use
+/// a number twice.
+pub fn next_boot(path: &Path, unix_s: u64) -> io::Result<u32> {
+    let last = match fs::read_to_string(path) {
+        Ok(text) => text.trim().parse::<u32>().map_err(|_| {
+            let what = format!("{} is not the number of the last start", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    // Seconds fit until 2106; then the numbers go on by one.
+    let time = u32::try_from(unix_s).unwrap_or(u32::MAX);
+    let next = last.checked_add(1).map(|next| next.max(time));
+    let next = next.ok_or_else(|| io::Error::other("no boot number is left"))?;
+    replace(path, format!("{next}\n").as_bytes())?;
+    Ok(next)
+}
+
+/// Writes a file anew so that after a loss of power either the old or the new one is there.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_rises_whatever_the_clock_says_and_a_broken_file_is_no_first_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("boot");
+        assert_eq!(next_boot(&path, 1_000).unwrap(), 1_000);
+        assert_eq!(next_boot(&path, 1_000).unwrap(), 1_001);
+        assert_eq!(next_boot(&path, 5).unwrap(), 1_002);
+        assert_eq!(next_boot(&path, 2_000).unwrap(), 2_000);
+        fs::write(&path, "x").unwrap();
+        assert_eq!(
+            next_boot(&path, 3_000).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+        fs::write(&path, u32::MAX.to_string()).unwrap();
+        assert!(next_boot(&path, 3_000).is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! Kademlia on a real socket: one UDP socket, one machine, one task.
+//!
+//! [`bind`] makes the socket, [`next_boot`] the number that a start needs, [`run_kad`] drives the
+//! machine; [`read_contacts`] and [`write_contacts`] keep whom it knew. Many nodes fit one process:
+//! each has a socket and a task of its own.
+
+mod boot;
+mod contacts;
+mod driver;
+
+pub use boot::next_boot;
+pub use contacts::{CONTACTS_FILE_MAX, read_contacts, write_contacts};
+pub use driver::{KadOptions, bind, run_kad};
