@@ -11,6 +11,7 @@ mod device;
 mod exchange;
 mod exi;
 mod floor;
+mod lookup;
 mod machine;
 mod memory_group;
 mod notify;
@@ -42,7 +43,7 @@ pub struct Settings {
 }
 
 /// The scenarios by name.
-pub const SCENARIOS: [&str; 7] = [
+pub const SCENARIOS: [&str; 8] = [
     "readiness",
     "device",
     "registry",
@@ -50,6 +51,7 @@ pub const SCENARIOS: [&str; 7] = [
     "query",
     "notify",
     "exi",
+    "lookup",
 ];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
@@ -63,6 +65,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         "registry" => registry::run(settings),
         "exchange" => exchange::run(settings),
         "query" => query::run(settings),
+        "lookup" => lookup::run(settings),
         "notify" => notify::run(settings),
         "exi" => exi::run(settings),
         _ => Err(Error::Failed(format!(

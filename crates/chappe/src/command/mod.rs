@@ -19,6 +19,7 @@ pub(crate) mod query;
 pub(crate) mod serve;
 mod session;
 pub(crate) mod sim;
+mod sim_lookup;
 pub(crate) mod sim_tree;
 pub(crate) mod trace;
 pub(crate) mod watch;

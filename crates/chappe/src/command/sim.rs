@@ -32,6 +32,11 @@ pub(crate) enum Sim {
         after_help = "Examples:\n  chappe sim tree --sinks 1000 --send-cost 20us --latency 1ms --dead 10 --events 3\n  chappe sim tree --sinks 1000000 --plan postal\n  chappe sim tree --mixed 100000 --json           runs of mixed sizes and troubles\n\nExit code 1 when a promise was broken."
     )]
     Tree(crate::command::sim_tree::SimTree),
+    /// Say how a Kademlia network of your size finds what is published in it, also under attack.
+    #[command(
+        after_help = "Examples:\n  chappe sim lookup --nodes 100,1000,10000\n  chappe sim lookup --nodes 1000 --session 1h --settle 30m --loss 5\n  chappe sim lookup --nodes 10000 --sybils 20 --attack nearest --attacked-keys 50 --json\n\nExit code 1 when fewer searches succeed than --least says; the command to see it again is printed."
+    )]
+    Lookup(super::sim_lookup::Lookup),
 }
 
 /// Flags of `sim exchange`.
@@ -109,6 +114,7 @@ pub(crate) fn run(verb: Sim, json: bool) -> Outcome {
         Sim::Exchange(flags) => exchange(&flags, json),
         Sim::Network(flags) => network(&flags, json),
         Sim::Tree(flags) => crate::command::sim_tree::run_tree(&flags, json),
+        Sim::Lookup(flags) => super::sim_lookup::play(&flags, json),
     }
 }
 

@@ -1,0 +1,285 @@
+//! `chappe sim lookup`: a Kademlia network of your size, with your losses and an attacker.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use chappe_sim::figure::{Series, figure};
+use chappe_sim::lookup::{Attack, Outcome as Found, Progress, Settings, run};
+use chappe_sim::network::Latency;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::cli::duration;
+use crate::output::{self, Failure, Outcome, Table};
+
+/// How the nodes begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Begin {
+    /// Each enters by three others.
+    Cold,
+    /// All have the tables of a network that has run for long.
+    Warm,
+}
+
+/// Flags of `sim lookup`.
+#[derive(Debug, Args)]
+pub(crate) struct Lookup {
+    /// How many nodes; several numbers are played one after the other.
+    #[arg(long, default_value = "100,1000", value_delimiter = ',', value_name = "N,...",
+          value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub nodes: Vec<u32>,
+    /// The attacker's share of the nodes, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub sybils: f64,
+    /// Where the attacker's nodes are: scattered, nearest to the keys, or all over their region.
+    #[arg(long, default_value = "nearest", value_name = "WHERE",
+          value_parser = ["scattered", "nearest", "region"])]
+    pub attack: String,
+    /// Keys among which the attacker's nodes are divided.
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attacked_keys: u32,
+    /// Devices that are published.
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub devices: u32,
+    /// Searches for one device.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    pub searches: u32,
+    /// Searches for all devices.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub full_searches: u32,
+    /// How long a node stays, on average; then another takes its place. Default: for ever.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub session: Option<Duration>,
+    /// Simulated time between publishing and searching.
+    #[arg(long, default_value = "120s", value_parser = duration, value_name = "DURATION")]
+    pub settle: Duration,
+    /// The shortest time that a packet takes one way.
+    #[arg(long, default_value = "5ms", value_parser = duration, value_name = "DURATION")]
+    pub latency_min: Duration,
+    /// The longest time that a packet takes one way.
+    #[arg(long, default_value = "50ms", value_parser = duration, value_name = "DURATION")]
+    pub latency_max: Duration,
+    /// Packets lost, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub loss: f64,
+    /// How the nodes begin. Default: cold up to 1,000 nodes, warm above.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub begin: Option<Begin>,
+    /// Nodes that a record is stored at, about.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub region_nodes: u32,
+    /// The share of searches that must succeed, in percent, for exit code 0.
+    #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
+    pub least: f64,
+    /// The first seed; each run takes the next one.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// How many runs of each size.
+    #[arg(long, default_value_t = 1, value_name = "M")]
+    pub runs: u64,
+    /// Write the table and a figure here.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// One run and what it found.
+struct Played {
+    settings: Settings,
+    found: Found,
+    seconds: f64,
+}
+
+/// Plays the networks.
+pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
+    check(flags)?;
+    let mut played = Vec::new();
+    for nodes in &flags.nodes {
+        for seed in flags.seed..flags.seed.saturating_add(flags.runs.max(1)) {
+            let settings = settings(flags, *nodes, seed)?;
+            let began = Instant::now();
+            let mut said = began;
+            let found = run(&settings, &mut |progress: &Progress| {
+                if said.elapsed() > Duration::from_secs(1) {
+                    said = Instant::now();
+                    let Progress { phase, share, at } = progress;
+                    output::progress(format_args!(
+                        "sim: {nodes} nodes, seed {seed}: {phase} {:.0} %, at {at:.0?}",
+                        share * 100.0
+                    ));
+                }
+            });
+            let seconds = began.elapsed().as_secs_f64();
+            played.push(Played {
+                settings,
+                found,
+                seconds,
+            });
+        }
+    }
+    if let Some(folder) = &flags.out {
+        write(folder, &played)?;
+        output::note(format_args!("sim: written below {}", folder.display()));
+    }
+    let least = flags.least / 100.0;
+    let missed = |it: &&Played| {
+        it.found.success() < least
+            || it.found.attacked_success() < least
+            || it.found.devices_share() < least
+    };
+    if json {
+        let rows: Vec<_> = played.iter().map(as_json).collect();
+        output::json(&json!({ "least": least, "rows": rows }));
+    } else {
+        output::line(table(&played));
+        for it in played.iter().filter(missed) {
+            output::line(format_args!(
+                "too few found; again: {}",
+                it.settings.command()
+            ));
+        }
+    }
+    match played.iter().find(missed) {
+        None => Ok(()),
+        Some(_) => Err(Failure::negative()),
+    }
+}
+
+fn check(flags: &Lookup) -> Outcome {
+    if !(0.0..=90.0).contains(&flags.sybils) {
+        return Err(Failure::new("--sybils is not between 0 and 90 percent"));
+    }
+    if !(0.0..=90.0).contains(&flags.loss) {
+        return Err(Failure::new("--loss is not between 0 and 90 percent"));
+    }
+    if flags.latency_min > flags.latency_max {
+        return Err(Failure::new("--latency-min is longer than --latency-max"));
+    }
+    Ok(())
+}
+
+fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> {
+    let attack = Attack::from_name(&flags.attack).ok_or_else(|| Failure::new("no such attack"))?;
+    let mut settings = Settings::new(seed, nodes);
+    settings.sybils = flags.sybils / 100.0;
+    settings.attack = attack;
+    settings.attacked_keys = flags.attacked_keys;
+    settings.devices = flags.devices;
+    settings.searches = flags.searches;
+    settings.full_searches = flags.full_searches;
+    settings.session = flags.session;
+    settings.settle = flags.settle;
+    settings.link.latency = Latency::Uniform(flags.latency_min, flags.latency_max);
+    settings.link.loss = flags.loss / 100.0;
+    settings.region_nodes = flags.region_nodes;
+    if let Some(begin) = flags.begin {
+        settings.cold = begin == Begin::Cold;
+    }
+    Ok(settings)
+}
+
+fn as_json(played: &Played) -> serde_json::Value {
+    let Played {
+        settings,
+        found,
+        seconds,
+    } = played;
+    let of = |it: &chappe_sim::lookup::Distribution| {
+        json!({ "mean": it.mean(), "p50": it.percentile(50.0), "p99": it.percentile(99.0),
+            "max": it.max(), "samples": it.len() })
+    };
+    json!({
+        "nodes": settings.nodes,
+        "seed": settings.seed,
+        "sybil_share": settings.sybils,
+        "attack": settings.attack.name(),
+        "searches": found.searches,
+        "success_share": found.success(),
+        "attacked_searches": found.attacked_searches,
+        "attacked_success_share": found.attacked_success(),
+        "devices_found_share": found.devices_share(),
+        "hops": of(&found.hops),
+        "messages": of(&found.messages),
+        "asks": of(&found.asks),
+        "search_seconds": of(&found.seconds),
+        "inflow_bytes": of(&found.inflow),
+        "inflow_share_of_granted": of(&found.inflow_share),
+        "full_messages": of(&found.full_messages),
+        "full_inflow_bytes": of(&found.full_inflow),
+        "full_seconds": of(&found.full_seconds),
+        "copies": of(&found.copies),
+        "contacts": of(&found.contacts),
+        "state_bytes": of(&found.state_bytes),
+        "size_estimate_share": of(&found.size_share),
+        "sent_bytes_per_s": found.bytes_per_s,
+        "replaced": found.replaced,
+        "simulated_s": found.simulated_s,
+        "steps": found.steps,
+        "seconds": seconds,
+        "command": settings.command(),
+    })
+}
+
+fn table(played: &[Played]) -> Table {
+    let mut table = Table::new([
+        "nodes",
+        "seed",
+        "found",
+        "attacked",
+        "all devices",
+        "hops",
+        "messages",
+        "asks p99",
+        "ms p50",
+        "ms p99",
+        "bytes in",
+        "of granted",
+        "state kB",
+        "B/s a node",
+    ]);
+    for Played {
+        settings, found, ..
+    } in played
+    {
+        let percent = |share: f64| format!("{:.2} %", share * 100.0);
+        table.row([
+            settings.nodes.to_string(),
+            settings.seed.to_string(),
+            percent(found.success()),
+            match settings.sybils > 0.0 {
+                true => percent(found.attacked_success()),
+                false => "-".to_owned(),
+            },
+            percent(found.devices_share()),
+            format!("{:.1}", found.hops.mean()),
+            format!("{:.1}", found.messages.mean()),
+            format!("{:.0}", found.asks.percentile(99.0)),
+            format!("{:.0}", found.seconds.percentile(50.0) * 1e3),
+            format!("{:.0}", found.seconds.percentile(99.0) * 1e3),
+            format!("{:.0}", found.inflow.mean()),
+            percent(found.inflow_share.max()),
+            format!("{:.1}", found.state_bytes.mean() / 1e3),
+            format!("{:.1}", found.bytes_per_s),
+        ]);
+    }
+    table
+}
+
+fn write(folder: &Path, played: &[Played]) -> Outcome {
+    std::fs::create_dir_all(folder)?;
+    let line = |name: &str, value: fn(&Found) -> f64| Series {
+        name: name.to_owned(),
+        points: played
+            .iter()
+            .map(|it| (f64::from(it.settings.nodes).log10(), value(&it.found)))
+            .collect(),
+    };
+    let lines = [
+        line("messages", |it| it.messages.mean()),
+        line("hops", |it| it.hops.mean()),
+        line("asks", |it| it.asks.mean()),
+    ];
+    let figure = figure("Searches", "nodes, log10", "for each search", &lines);
+    std::fs::write(folder.join("lookup.svg"), figure)?;
+    std::fs::write(folder.join("lookup.txt"), format!("{}\n", table(played)))?;
+    Ok(())
+}
