@@ -24,6 +24,9 @@ const BURST_MAX: u32 = 128;
 const SMALLER: u32 = 8;
 /// A head that waits for its part says so each so many time-outs.
 const PROGRESS_TIMEOUTS: u32 = 4;
+/// The least that it takes for one, whatever it was told and configured: a time-out of nothing would have it
+/// say so without end.
+const TIMEOUT_LEAST: Duration = Duration::from_micros(10);
 /// A head that did not say so for so many time-outs is asked again, and then replaced.
 const SILENCE_TIMEOUTS: u32 = 12;
 /// A head whose part is not known after so many time-outs is replaced, whatever it says.
@@ -205,6 +208,8 @@ impl<G: Guard> Tree<G> {
     /// Answers the parent that this node is on it, and again while it waits.
     pub(crate) fn respond(&mut self, id: JobId) {
         let (now, burst) = (self.now, self.send_cost * self.burst);
+        let hop_us = self.job(id).map_or(0, |job| job.hop.timeout_us);
+        let timeout = self.timeout(hop_us).max(TIMEOUT_LEAST);
         let Some(record) = self.record(id) else {
             return;
         };
@@ -217,8 +222,7 @@ impl<G: Guard> Tree<G> {
         let job = &mut record.jobs[usize::from(id.job)];
         job.answered = Some(now);
         let parent = job.parent;
-        let again =
-            now + burst + Duration::from_micros(u64::from(job.hop.timeout_us)) * PROGRESS_TIMEOUTS;
+        let again = now + burst + timeout * PROGRESS_TIMEOUTS;
         let due = job.due;
         self.transmit(id, parent, Body::Response(response));
         if again < due {

@@ -109,7 +109,11 @@ impl<G: Guard> Tree<G> {
             self.counters.malformed += 1;
         })?;
         if !self.guard.authenticates() {
-            return Ok(message);
+            // A tag that nobody looks at is not there: who sends one takes this for another network.
+            return match tag {
+                None => Ok(message),
+                Some(_) => self.refuse(),
+            };
         }
         let topic = self.topic_index(message.topic()).map(|at| &self.topics[at]);
         let Some(topic) = topic else {
@@ -178,7 +182,8 @@ impl<G: Guard> Tree<G> {
         self.timers.push(Reverse((at, id, alarm)));
     }
 
-    /// How long to wait for one answer.
+    /// How long to wait for one answer: as measured, or as the head before said, but never less than
+    /// the floor, whatever a peer says.
     pub(crate) fn timeout(&self, hop_us: u32) -> Duration {
         let floor = self.config.timeout_floor;
         let hop = Duration::from_micros(u64::from(hop_us));
@@ -186,6 +191,7 @@ impl<G: Guard> Tree<G> {
             Some(own) if self.measured || hop.is_zero() => own,
             _ => hop,
         }
+        .max(floor)
     }
 
     /// Puts a message to a member into the queue.
