@@ -229,8 +229,10 @@ impl Bench<'_> {
         let wrong = (ours.lost + ours.doubled) as f64;
         report.target(name, wrong, Bound::AtMost(0.0), "");
         if let Some(gsn) = gsn {
-            let name = "zeromq-reliable, times the elements of GSN";
-            report.target(name, outcome.all / gsn, Bound::AtLeast(10.0), "");
+            // Both at their most: GSN is asked for a thousand a second as well.
+            let name = "zeromq-reliable, times the elements of GSN, each at its most";
+            let most = ours.most.unwrap_or(outcome.all).max(outcome.all);
+            report.target(name, most / gsn, Bound::AtLeast(10.0), "");
         }
     }
 }
