@@ -6,7 +6,7 @@ use std::path::Path;
 use chappe_exi::Alignment;
 
 #[path = "../../../fuzz/checks/exi.rs"]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod exi;
 
 fn replay(folder: &str, check: impl Fn(&[u8])) {

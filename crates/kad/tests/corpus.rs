@@ -5,7 +5,7 @@
 //! fuzz target calls.
 
 #[path = "../../../fuzz/checks/kad.rs"]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 
 #[test]

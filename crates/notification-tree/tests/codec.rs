@@ -2,7 +2,7 @@
 //! Method: properties over generated messages and over bytes; the fuzz target's programs at random.
 
 #[path = "../../../fuzz/checks/tree.rs"]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! has it any more; an event that is late is delivered and counted.
 //! Method: real machines and datagrams on a virtual clock, with losses where they hurt.
 
-#[allow(unreachable_pub, dead_code)]
+#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 mod net;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! Method: real machines, keys and datagrams; an attacker on the way that changes, repeats and makes
 //! them up.
 
-#[allow(unreachable_pub, dead_code)]
+#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 mod net;
 
 use std::sync::Arc;

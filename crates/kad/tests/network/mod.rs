@@ -1,6 +1,6 @@
 //! A handful of real nodes, with real keys, joined by a queue of packets in place of a network.
 
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
