@@ -63,7 +63,7 @@ extern crate alloc;
 mod config;
 mod error;
 pub mod message;
-mod pacer;
+pub mod pacer;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]
@@ -85,7 +85,9 @@ pub use config::{
     SessionConfig, TEXT_BYTES_MAX, VERSION_MAX, VERSION_MIN,
 };
 pub use error::{Code, DeadLetterReason, Failure, Fault, LossReason, RefusalReason};
-pub use pacer::{FixedWindow, InFlight, Pace, Pacer};
+pub use pacer::{
+    Adaptive, FixedPeriod, FixedWindow, Flood, InFlight, Napa, Pace, Pacer, PacerState, PacerStatus,
+};
 pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent, ReceiverReceive};
 pub use reconnect::{Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent};
 pub use records::{Iter, Record, Records, RecordsBuilder};

@@ -23,7 +23,7 @@ use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use crate::message::decode;
 use crate::session::{Asked, CommonEvent, EndedChannels, Session};
 use crate::{
-    Channel, Code, Counters, Credit, Failure, Fault, FixedWindow, InFlight, Pacer, Records,
+    Channel, Code, Counters, Credit, Failure, Fault, Flood, InFlight, Pacer, PacerStatus, Records,
     RefusalReason, SenderChannel, SenderConfig,
 };
 
@@ -95,7 +95,7 @@ impl Sender {
     /// An end without channels. `seed` is random and different for each session.
     #[must_use]
     pub fn new(config: SenderConfig, seed: u64) -> Self {
-        Self::with_pacer(config, Box::new(FixedWindow::default()), seed)
+        Self::with_pacer(config, Box::<Flood>::default(), seed)
     }
 
     /// The same, at the pace of `pacer`.
@@ -162,7 +162,14 @@ impl Sender {
             bytes: self.in_flight.bytes,
             elements: self.in_flight.elements,
             window_bytes: self.peer.map_or(0, |peer| peer.window_bytes),
+            reserved_bytes: self.reserved,
         }
+    }
+
+    /// What the pacer does at present.
+    #[must_use]
+    pub fn pacer(&self) -> PacerStatus {
+        self.pacer.status()
     }
 
     /// The open channels.

@@ -7,6 +7,7 @@ use chappe_machine::Instant;
 use super::Sender;
 use super::channel::{ChannelState, Lingering, Open, Queued, Reading, Switch};
 use crate::message::{Message, Place, RECORDS_OVERHEAD_MAX};
+use crate::pacer::PERIOD_MAX;
 use crate::{Channel, Credit, LossReason, Pace, Records, RecordsBuilder, RefusalReason};
 
 impl Sender {
@@ -264,6 +265,7 @@ impl Sender {
         if again {
             open.went(first, next, now);
             self.session.counters.sent_again += count;
+            self.pacer.sent_again(now, bytes, count);
         } else {
             if !open.is_in_doubt() {
                 open.doubt_since = now;
@@ -326,16 +328,19 @@ impl Sender {
     }
 
     pub(super) fn may_pace(&mut self) -> bool {
-        match self.pacer.next(self.session.now, self.in_flight()) {
+        let (now, in_flight) = (self.session.now, self.in_flight());
+        // Nothing will be acknowledged when nothing is on the way: no pacer may wait for it.
+        let idle = in_flight.bytes == 0 && self.reads == 0;
+        match self.pacer.next(now, in_flight) {
             Pace::Now => {
                 self.pace_at = None;
                 true
             }
             Pace::At(at) => {
-                self.pace_at = Some(at);
+                self.pace_at = Some(at.min(now + PERIOD_MAX));
                 false
             }
-            Pace::AfterAcknowledgement => false,
+            Pace::AfterAcknowledgement => idle,
         }
     }
 }

@@ -1,0 +1,388 @@
+//! A pacer that is told nothing and finds its pace by what it measures.
+//!
+//! Like NAPA it holds the window's occupation between two thresholds by the time between samples.
+//! Unlike NAPA it measures what these depend on while it sends, so that nothing has to be configured
+//! and the pace follows the way:
+//!
+//! - **rate of delivery**: bytes acknowledged in a control period. While samples stand on the way, that
+//!   is the rate C of its slowest part; otherwise it only is what was sent.
+//! - **shortest round trip**: of the last of each batch of acknowledged samples.
+//! - **K**: the most elements acknowledged at once, slowly forgotten. What a receiver acknowledges
+//!   late, or after a repair, counts as a batch.
+//!
+//! What stands on the way is C · (round trip − shortest round trip). The thresholds are
+//! low = C · shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample.
+//! Beyond `high` nothing is sent.
+//!
+//! | state | what it does | until |
+//! |---|---|---|
+//! | measuring | twice as many on the way in each control period | a sample stands on the way, or the rate no longer grows |
+//! | holding | sends at [`CRUISE`] of C | now and then; or something stands on the way |
+//! | rising | sends at [`PROBE`] of C | a sample stands on the way: C is the rate of delivery; or nothing was gained |
+//! | draining | sends less than C | nothing stands on the way |
+//!
+//! A sender that takes over a collapsed window drains it before it begins.
+//!
+//! Two senders that share the slowest part find the same rate, since each rises until one sample *of
+//! its own* stands there, and falls when more than that does: the larger share falls first.
+
+mod estimate;
+
+use core::time::Duration;
+
+use chappe_machine::Instant;
+
+use super::schedule::Schedule;
+use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, seconds_of, time_of};
+use estimate::{Estimate, Period};
+
+/// The share of C at which it holds: what is left over keeps the way empty.
+const CRUISE: f64 = 0.98;
+/// The share of C at which it finds out whether there is more.
+const PROBE: f64 = 1.25;
+/// The share of C while what stands on the way drains.
+const DRAIN: f64 = 0.75;
+/// Control periods between two probes.
+const CRUISE_PERIODS: u32 = 16;
+/// Control periods of a probe that finds no end.
+const PROBE_PERIODS: u32 = 4;
+/// A rate that grew by less than this did not grow.
+const GROWTH: f64 = 1.25;
+/// After so many control periods without growth, measuring is over.
+const FLAT_PERIODS: u32 = 3;
+/// A shortest round trip is measured anew after so long.
+const ROUND_TRIP_AGE: Duration = Duration::from_secs(10);
+/// Samples on the way at the beginning.
+const FIRST_SAMPLES: f64 = 2.0;
+
+/// What may be told to [`Adaptive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AdaptiveConfig {
+    /// While less than this is on the way, nothing is held back, bytes. Default 0: one sample. A
+    /// session sets what it puts into one frame.
+    pub least_bytes: u64,
+}
+
+/// What it is about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// What was on the way before it began goes first.
+    Inherited,
+    /// So many bytes may be on the way; the best rate so far, and for how long there was no better.
+    Start {
+        window: f64,
+        best: f64,
+        flat: u32,
+        filled: bool,
+    },
+    /// For so many control periods.
+    Cruise {
+        periods: u32,
+    },
+    Probe {
+        periods: u32,
+    },
+    Drain {
+        periods: u32,
+    },
+    /// Until nearly nothing is on the way: then the shortest round trip is measured anew.
+    Empty,
+}
+
+/// The pacer of sessions.
+#[derive(Debug, Clone)]
+pub struct Adaptive {
+    config: AdaptiveConfig,
+    estimate: Estimate,
+    schedule: Schedule,
+    phase: Phase,
+    /// C, bytes a second.
+    rate: f64,
+    /// Consecutive findings that something stands on the way while it holds.
+    standing: u32,
+    /// Whether it held back since the last was sent.
+    held: bool,
+    /// Since when nothing was acknowledged while it waits for that.
+    waiting_since: Option<Instant>,
+    limited: bool,
+    occupation: u64,
+}
+
+impl Default for Adaptive {
+    fn default() -> Self {
+        Self::new(AdaptiveConfig::default())
+    }
+}
+
+impl Adaptive {
+    /// At the beginning.
+    #[must_use]
+    pub fn new(config: AdaptiveConfig) -> Self {
+        Self {
+            config,
+            estimate: Estimate::default(),
+            schedule: Schedule::default(),
+            phase: Phase::Start {
+                window: 0.0,
+                best: 0.0,
+                flat: 0,
+                filled: false,
+            },
+            rate: 0.0,
+            standing: 0,
+            held: false,
+            waiting_since: None,
+            limited: false,
+            occupation: 0,
+        }
+    }
+
+    fn round_trip_min(&self) -> f64 {
+        self.estimate.round_trip_min.map_or(0.0, |(least, _)| least)
+    }
+
+    /// What fills the way, bytes: C · the shortest round trip.
+    fn low(&self) -> f64 {
+        self.rate * self.round_trip_min()
+    }
+
+    /// What may be on the way, bytes.
+    fn high(&self) -> f64 {
+        let size = self.estimate.size;
+        let batch = (self.estimate.batch_bytes - size).max(0.0);
+        let low = self.low();
+        match self.phase {
+            Phase::Inherited | Phase::Empty => 0.0,
+            Phase::Start { window, .. } => window.max(FIRST_SAMPLES * size),
+            Phase::Probe { .. } => low * PROBE + batch + 2.0 * size,
+            Phase::Cruise { .. } | Phase::Drain { .. } => low + batch + size,
+        }
+    }
+
+    fn gain(&self) -> f64 {
+        match self.phase {
+            Phase::Cruise { .. } => CRUISE,
+            Phase::Probe { .. } => PROBE,
+            _ => DRAIN,
+        }
+    }
+
+    /// The time between two samples.
+    fn period_of(&self, bytes: f64) -> Duration {
+        match self.phase {
+            Phase::Start { .. } => Duration::ZERO,
+            _ => time_of(bytes, self.rate * self.gain()),
+        }
+    }
+
+    /// Nothing more until something was acknowledged, but not for ever: what would acknowledge may
+    /// have been lost, and the next sample asks for it again.
+    fn wait(&mut self, now: Instant) -> Pace {
+        self.held = true;
+        let since = *self.waiting_since.get_or_insert(now);
+        if now < since {
+            self.waiting_since = Some(now);
+        }
+        if now - since >= PERIOD_MAX {
+            Pace::Now
+        } else {
+            Pace::At((since + PERIOD_MAX).min(now + PERIOD_MAX))
+        }
+    }
+
+    fn control(&mut self, now: Instant, period: Period) {
+        let size = self.estimate.size;
+        let stands = (period.round_trip - self.round_trip_min()).max(0.0) * period.rate;
+        self.limited = period.limited;
+        match self.phase {
+            Phase::Inherited | Phase::Empty => {}
+            Phase::Start {
+                window,
+                best,
+                flat,
+                filled,
+            } => self.start(now, period, stands, (window, best, flat, filled)),
+            Phase::Cruise { periods } => {
+                if stands > size.max(0.1 * self.low()) {
+                    self.standing += 1;
+                    self.rate = self.rate.min(period.rate);
+                    self.phase = if self.standing >= 3 {
+                        self.standing = 0;
+                        Phase::Empty
+                    } else {
+                        Phase::Drain { periods: 0 }
+                    };
+                } else if periods >= CRUISE_PERIODS {
+                    self.standing = 0;
+                    let old = self
+                        .estimate
+                        .round_trip_min
+                        .is_none_or(|(_, at)| now - at > ROUND_TRIP_AGE);
+                    self.phase = if period.limited {
+                        Phase::Cruise { periods }
+                    } else if old {
+                        Phase::Empty
+                    } else {
+                        Phase::Probe { periods: 0 }
+                    };
+                } else {
+                    self.phase = Phase::Cruise {
+                        periods: periods + 1,
+                    };
+                }
+            }
+            Phase::Probe { periods } => {
+                if stands >= size {
+                    self.rate = period.rate;
+                    self.phase = Phase::Drain { periods: 0 };
+                } else if period.rate > self.rate * 1.1 {
+                    self.rate = period.rate;
+                    self.phase = Phase::Probe { periods: 0 };
+                } else if periods >= PROBE_PERIODS {
+                    self.rate = self.rate.max(period.rate);
+                    self.phase = Phase::Cruise { periods: 0 };
+                } else {
+                    self.phase = Phase::Probe {
+                        periods: periods + 1,
+                    };
+                }
+            }
+            Phase::Drain { periods } => {
+                self.phase = if stands < 0.5 * size || periods >= CRUISE_PERIODS {
+                    Phase::Cruise { periods: 0 }
+                } else {
+                    Phase::Drain {
+                        periods: periods + 1,
+                    }
+                };
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        now: Instant,
+        period: Period,
+        stands: f64,
+        (window, best, flat, filled): (f64, f64, u32, bool),
+    ) {
+        let size = self.estimate.size;
+        if !filled {
+            // There was less to send than might have gone: nothing is learnt.
+            self.limited = true;
+            return;
+        }
+        let grew = period.rate > best * GROWTH;
+        let best = best.max(period.rate);
+        let flat = if grew { 0 } else { flat + 1 };
+        let full = stands > size.max(0.25 * period.rate * self.round_trip_min());
+        if full || flat >= FLAT_PERIODS {
+            self.rate = if full { period.rate } else { best };
+            self.phase = Phase::Drain { periods: 0 };
+            self.schedule.reset(now);
+        } else {
+            self.phase = Phase::Start {
+                window: window.max(FIRST_SAMPLES * size) * 2.0,
+                best,
+                flat,
+                filled: false,
+            };
+        }
+    }
+}
+
+impl Pacer for Adaptive {
+    fn next(&mut self, now: Instant, in_flight: InFlight) -> Pace {
+        self.occupation = in_flight.elements;
+        let used = in_flight.bytes.saturating_add(in_flight.reserved_bytes);
+        if self.estimate.sent_bytes() == 0 && used > 0 && self.phase != Phase::Inherited {
+            self.phase = Phase::Inherited;
+        }
+        if used == 0 || used < self.config.least_bytes {
+            self.waiting_since = None;
+            if let Phase::Inherited = self.phase {
+                self.phase = Phase::Start {
+                    window: 0.0,
+                    best: 0.0,
+                    flat: 0,
+                    filled: false,
+                };
+            }
+            if used > 0 || matches!(self.phase, Phase::Start { .. }) {
+                return Pace::Now;
+            }
+        }
+        let (used, high) = (used as f64, self.high());
+        if used > 0.0 && used + 0.5 * self.estimate.size > high {
+            if let Phase::Start { filled, .. } = &mut self.phase {
+                *filled = true;
+            }
+            return self.wait(now);
+        }
+        self.waiting_since = None;
+        let pace = self.schedule.pace(now);
+        self.held |= pace != Pace::Now;
+        pace
+    }
+
+    fn sent(&mut self, now: Instant, bytes: u64, elements: u64) {
+        if !self.held {
+            self.estimate.limited();
+        }
+        self.held = false;
+        self.waiting_since = None;
+        self.estimate.sent(now, bytes, elements);
+        self.occupation = self.occupation.saturating_add(elements);
+        let period = self.period_of(bytes as f64);
+        self.schedule.sent(now, period);
+    }
+
+    fn acknowledged(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        elements: u64,
+        delay: Option<Duration>,
+        in_flight: InFlight,
+    ) {
+        self.occupation = in_flight.elements;
+        self.waiting_since = None;
+        let period = self.estimate.acknowledged(now, bytes, elements, delay);
+        if let Some(period) = period {
+            self.control(now, period);
+        }
+        if self.phase == Phase::Empty && in_flight.bytes as f64 <= self.estimate.size {
+            // What comes now sees an empty way.
+            self.estimate.round_trip_min = None;
+            self.estimate.restart(now);
+            self.phase = Phase::Cruise { periods: 0 };
+        }
+    }
+
+    fn status(&self) -> PacerStatus {
+        let per_element = self.estimate.size / self.estimate.elements.max(1.0);
+        let count = |bytes: f64| (bytes / per_element.max(1.0) + 0.5) as u64;
+        let state = match self.phase {
+            _ if self.limited => PacerState::Idle,
+            Phase::Inherited | Phase::Empty | Phase::Drain { .. } => PacerState::Draining,
+            Phase::Start { .. } => PacerState::Measuring,
+            Phase::Cruise { .. } => PacerState::Holding,
+            Phase::Probe { .. } => PacerState::Rising,
+        };
+        PacerStatus {
+            name: "adaptive",
+            state,
+            occupation: self.occupation,
+            low_threshold: count(self.low()),
+            high_threshold: count(self.high()),
+            period: self.period_of(self.estimate.size),
+            round_trip: self.estimate.round_trip.map(seconds_of),
+            round_trip_min: self
+                .estimate
+                .round_trip_min
+                .map(|(least, _)| seconds_of(least)),
+            delivery_rate_bytes_per_s: (self.rate > 0.0).then_some(self.rate as u64),
+            acknowledged_at_once: (self.estimate.batch_elements + 0.5) as u64,
+        }
+    }
+}

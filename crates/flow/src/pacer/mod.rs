@@ -1,0 +1,196 @@
+//! The seam for the pace of a reliable sender: when may the next sample go?
+//!
+//! Windows say what the receiver has room for. A pacer holds back within them, so that the window is
+//! never full and the receiver never idle. It is a machine without input and output: it is told what
+//! was sent and acknowledged, and time is an argument. Whoever sends asks it before each sample (a
+//! session: before each frame) and does the waiting.
+//!
+//! | pacer | when the next may go | what it has to be told |
+//! |---|---|---|
+//! | [`Flood`] | at once: only the sender's window bounds it | nothing |
+//! | [`FixedWindow`] | while fewer than so many are on the way | the window |
+//! | [`FixedPeriod`] | a fixed time after the one before | the time |
+//! | [`Napa`] | after a time that follows the window's occupation, as published | the link's capacity, K |
+//! | [`Adaptive`] | after a time that follows what it measures | nothing |
+//!
+//! All keep these promises, whatever they are told, also by a clock that stands or jumps: no panic,
+//! bounded memory, no time to wait above [`PERIOD_MAX`], and never
+//! [`Pace::AfterAcknowledgement`] with nothing on the way.
+
+mod adaptive;
+mod fixed;
+mod napa;
+mod receivers;
+mod schedule;
+
+use core::fmt;
+use core::time::Duration;
+
+use chappe_machine::Instant;
+
+pub use adaptive::{Adaptive, AdaptiveConfig};
+pub use fixed::{FixedPeriod, FixedWindow, Flood};
+pub use napa::{Napa, NapaConfig};
+pub use receivers::{Receivers, Waits};
+
+/// The longest time between two samples that a pacer asks for. A sender that was slowed down by
+/// mistake finds that out within so long.
+pub const PERIOD_MAX: Duration = Duration::from_secs(1);
+
+/// So much lateness of a caller is made up for by sending the next ones sooner: timers of an
+/// operating system come a millisecond late, and the rate must not suffer from it.
+pub const LATE_MAX: Duration = Duration::from_millis(2);
+
+/// What is on the way: sent and not yet acknowledged. With several receivers: by the slowest that is
+/// waited for, see [`Receivers`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InFlight {
+    /// Bytes (of a session: packed).
+    pub bytes: u64,
+    /// Stream elements, which are samples in DDS: the window's occupation N.
+    pub elements: u64,
+    /// The receiver's window, bytes; 0: not known.
+    pub window_bytes: u64,
+    /// Granted by [`Pacer::next`] and not yet sent, bytes; 0 for whoever sends what it asked for at
+    /// once.
+    pub reserved_bytes: u64,
+}
+
+/// When the next may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// At once.
+    Now,
+    /// Not before then. Ask again then, or earlier when something was acknowledged.
+    At(Instant),
+    /// When something was acknowledged. Never said when nothing is on the way.
+    AfterAcknowledgement,
+}
+
+/// Decides when a sender may send on. Asked before each sample or frame, within the windows.
+///
+/// ```
+/// use chappe_flow::pacer::{Adaptive, AdaptiveConfig, InFlight, Pace, Pacer};
+/// use chappe_machine::Instant;
+///
+/// let mut pacer = Adaptive::new(AdaptiveConfig::default());
+/// let now = Instant::ZERO;
+/// let mut in_flight = InFlight::default();
+/// while pacer.next(now, in_flight) == Pace::Now && in_flight.elements < 100 {
+///     // Here the sample is written.
+///     in_flight.bytes += 5_000;
+///     in_flight.elements += 1;
+///     pacer.sent(now, 5_000, 1);
+/// }
+/// assert!(in_flight.elements < 100, "it begins with little on the way");
+/// ```
+pub trait Pacer: fmt::Debug + Send {
+    /// When the next may go. Asking changes nothing that a second question would see.
+    fn next(&mut self, now: Instant, in_flight: InFlight) -> Pace;
+
+    /// One sample or frame has gone out for the first time, with so many bytes and elements.
+    fn sent(&mut self, now: Instant, bytes: u64, elements: u64);
+
+    /// So much has gone out again. Only where the caller knows.
+    fn sent_again(&mut self, _now: Instant, _bytes: u64, _elements: u64) {}
+
+    /// So much was acknowledged since the last call, and `in_flight` is left. `delay` is the time
+    /// from the sending of the newest of them to its acknowledgement, where it was measured.
+    fn acknowledged(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        elements: u64,
+        delay: Option<Duration>,
+        in_flight: InFlight,
+    );
+
+    /// What it does at present, for people.
+    fn status(&self) -> PacerStatus;
+}
+
+/// What a pacer does at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PacerStatus {
+    /// The pacer: `flood`, `fixed_window`, `fixed_period`, `napa`, `adaptive`.
+    pub name: &'static str,
+    /// What it is about.
+    pub state: PacerState,
+    /// The window's occupation N, elements: on the way when it was last told.
+    pub occupation: u64,
+    /// Below this occupation it sends faster, elements; 0: it has no such threshold.
+    pub low_threshold: u64,
+    /// Above this occupation it sends slower or waits, elements; 0: it has no such threshold.
+    pub high_threshold: u64,
+    /// The time between two samples or frames at present; zero: it does not hold back.
+    pub period: Duration,
+    /// The last round trip, from sending to acknowledgement.
+    pub round_trip: Option<Duration>,
+    /// The round trip without waiting on the way.
+    pub round_trip_min: Option<Duration>,
+    /// What it takes for the rate of the slowest part of the way, bytes a second.
+    pub delivery_rate_bytes_per_s: Option<u64>,
+    /// K: how many elements one acknowledgement acknowledges, as configured or measured; 0: unknown.
+    pub acknowledged_at_once: u64,
+}
+
+/// What a pacer is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PacerState {
+    /// It does not change its pace, or has none.
+    #[default]
+    Fixed,
+    /// It measures the way and sends little.
+    Measuring,
+    /// There is less to send than may go: it does not hold back.
+    Idle,
+    /// It sends faster and faster.
+    Rising,
+    /// It keeps its pace.
+    Holding,
+    /// It sends slower.
+    Falling,
+    /// It waits until what stands on the way has gone.
+    Draining,
+}
+
+impl PacerState {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Fixed,
+        Self::Measuring,
+        Self::Idle,
+        Self::Rising,
+        Self::Holding,
+        Self::Falling,
+        Self::Draining,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Measuring => "measuring",
+            Self::Idle => "idle",
+            Self::Rising => "rising",
+            Self::Holding => "holding",
+            Self::Falling => "falling",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// The time that so many bytes take at a rate.
+fn time_of(bytes: f64, bytes_per_s: f64) -> Duration {
+    let seconds = bytes / bytes_per_s.max(1e-9);
+    seconds_of(seconds)
+}
+
+/// A time within `0..=PERIOD_MAX`; what is no number is the longest.
+fn seconds_of(seconds: f64) -> Duration {
+    if seconds.is_nan() || seconds >= PERIOD_MAX.as_secs_f64() {
+        return PERIOD_MAX;
+    }
+    Duration::from_secs_f64(seconds.max(0.0))
+}

@@ -1,0 +1,40 @@
+//! Samples one after the other, so far apart.
+
+use core::time::Duration;
+
+use chappe_machine::Instant;
+
+use super::{LATE_MAX, PERIOD_MAX, Pace};
+
+/// When the next is due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Schedule {
+    due: Instant,
+}
+
+impl Schedule {
+    /// One has gone; the next is due `period` after it was due, or after now when it was too late for
+    /// that to be made up for.
+    pub(super) fn sent(&mut self, now: Instant, period: Duration) {
+        let late = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(LATE_MAX)));
+        self.due = self.due.max(late).min(now + PERIOD_MAX) + period.min(PERIOD_MAX);
+    }
+
+    /// Whether the next is due, or when it is. A clock that went back makes nobody wait.
+    pub(super) fn pace(&self, now: Instant) -> Pace {
+        if self.due <= now {
+            Pace::Now
+        } else {
+            Pace::At(self.due.min(now + PERIOD_MAX))
+        }
+    }
+
+    /// The next is due at once.
+    pub(super) fn reset(&mut self, now: Instant) {
+        self.due = now;
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
