@@ -1,0 +1,49 @@
+//! DDS topics: participants, writers and readers of any library behind one face, streams as IDL types.
+//!
+//! [`open`] takes part in a domain; a [`Participant`] makes [`Writer`]s and [`Reader`]s of samples in
+//! CDR. A writer knows exactly how many of its samples are not acknowledged, which is what a pacer
+//! looks at. [`Octets`] is a type for measuring.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use chappe_dds::{Backend, Octets, ParticipantConfig, Qos, Topic, open};
+//!
+//! let mut participant = open(Backend::default(), &ParticipantConfig::default())?;
+//! let topic = Topic { name: "chappe/octets".into(), type_name: Octets::TYPE_NAME.into() };
+//! let mut writer = participant.writer(&topic, &Qos::reliable_writer(16))?;
+//! while writer.matched() == 0 {
+//!     participant.wait(Duration::from_millis(100))?;
+//!     while participant.event().is_some() {}
+//! }
+//! writer.write(&Octets::default().payload())?;
+//! assert_eq!(writer.unacknowledged(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Deliberately absent: partitions, time-based filters, content filters, ownership, security plugins.
+
+#![deny(unsafe_code)]
+
+mod backend;
+mod cdr;
+mod error;
+mod octets;
+#[cfg(feature = "planted")]
+pub mod planted;
+mod qos;
+#[cfg(feature = "rustdds")]
+mod rust_dds;
+
+pub use backend::{
+    Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,
+    Payload, QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic, Writer, open,
+    write_within,
+};
+pub use bytes::Bytes;
+pub use cdr::{Decoder, Encoder};
+pub use error::{CdrError, DdsError, WriteError};
+pub use octets::Octets;
+pub use qos::{
+    Announced, AnnouncedDurability, Durability, Qos, READER_FACTOR, Reliability, SAMPLES_MAX,
+    WINDOW_DEFAULT,
+};

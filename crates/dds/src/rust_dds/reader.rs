@@ -1,0 +1,89 @@
+//! A reader of RustDDS, which counts what was passed over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use rustdds::with_key::{DataReader, Sample as Change};
+use rustdds::{RTPSEntity as _, ReadCondition};
+
+use super::participant::{Matches, guarded, guid_of, library};
+use super::raw::{Raw, RawAdapter};
+use crate::DdsError;
+use crate::backend::{Guid, Reader, Sample};
+
+/// Writers whose numbers are remembered; reason: whoever reaches the domain can be as many as it
+/// likes. Of those above it no loss is counted.
+const WRITERS_MAX: usize = 4_096;
+
+pub(super) struct RustReader {
+    reader: DataReader<Raw, RawAdapter>,
+    guid: Guid,
+    matches: Arc<Matches>,
+    /// The newest number of each writer.
+    newest: BTreeMap<Guid, i64>,
+    ready: VecDeque<Sample>,
+    lost: u64,
+}
+
+impl RustReader {
+    pub(super) fn new(reader: DataReader<Raw, RawAdapter>, matches: Arc<Matches>) -> Self {
+        Self {
+            guid: guid_of(reader.guid()),
+            reader,
+            matches,
+            newest: BTreeMap::new(),
+            ready: VecDeque::new(),
+            lost: 0,
+        }
+    }
+
+    /// Counts the numbers between the newest of a writer and this one.
+    fn count(&mut self, writer: Guid, number: i64) {
+        if let Some(newest) = self.newest.get_mut(&writer) {
+            let passed = number.saturating_sub(*newest).saturating_sub(1);
+            self.lost = self.lost.saturating_add(u64::try_from(passed).unwrap_or(0));
+            *newest = number.max(*newest);
+        } else if self.newest.len() < WRITERS_MAX {
+            self.newest.insert(writer, number);
+        }
+    }
+}
+
+impl Reader for RustReader {
+    fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError> {
+        if self.ready.len() < most {
+            // All at once: the library goes through what it holds at each call.
+            let taken = guarded("reading", || {
+                let taken = self.reader.take(usize::MAX, ReadCondition::any());
+                taken.map_err(|error| library("reading", &error))
+            })?;
+            for change in taken {
+                let identity = change.sample_info().sample_identity();
+                let (writer, number) = (guid_of(identity.writer_guid), identity.sequence_number);
+                let number = i64::from(number);
+                self.count(writer, number);
+                if let Change::Value(Raw(payload)) = change.into_value() {
+                    self.ready.push_back(Sample {
+                        writer,
+                        number,
+                        payload,
+                    });
+                }
+            }
+        }
+        into.extend(self.ready.drain(..most.min(self.ready.len())));
+        Ok(())
+    }
+
+    fn matched(&self) -> usize {
+        self.matches.of(self.guid)
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}

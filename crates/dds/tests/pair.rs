@@ -1,0 +1,196 @@
+//! Goal: what a reliable writer writes a reader in another participant gets once and in order, and the
+//! writer knows exactly how much is not acknowledged.
+//! Method: two participants of one process on loopback, in a domain that this process is unlikely to
+//! share with another.
+
+use std::time::{Duration, Instant};
+
+use chappe_dds::{
+    Backend, Bytes, DdsError, Event, Guid, Octets, Participant, ParticipantConfig, Qos, Reader,
+    Reliability, Sample, Topic, WriteError, Writer, open, write_within,
+};
+
+/// Longest that anything here may take; reason: a busy machine, and the library's own timers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn config(offset: u32) -> ParticipantConfig {
+    let domain = 20 + (std::process::id().wrapping_mul(7) + offset * 53) % 200;
+    ParticipantConfig {
+        domain: u16::try_from(domain).unwrap(),
+        ..ParticipantConfig::default()
+    }
+}
+
+fn topic(name: &str) -> Topic {
+    Topic {
+        name: format!("chappe/test/{name}/{}", std::process::id()),
+        type_name: Octets::TYPE_NAME.into(),
+    }
+}
+
+fn until(
+    participants: &mut [&mut Box<dyn Participant>],
+    events: &mut Vec<Event>,
+    mut done: impl FnMut(&[Event]) -> bool,
+) {
+    let begun = Instant::now();
+    while !done(events) {
+        assert!(begun.elapsed() < PATIENCE, "so far: {events:?}");
+        for participant in participants.iter_mut() {
+            participant.wait(Duration::from_millis(5)).unwrap();
+            events.extend(std::iter::from_fn(|| participant.event()));
+        }
+    }
+}
+
+#[test]
+fn samples_arrive_once_and_in_order_and_are_acknowledged() {
+    const WINDOW: u32 = 16;
+    let mut here = open(Backend::Rustdds, &config(0)).unwrap();
+    let mut there = open(Backend::Rustdds, &config(0)).unwrap();
+    let topic = topic("pair");
+    let mut writer = here.writer(&topic, &Qos::reliable_writer(WINDOW)).unwrap();
+    let mut reader = there.reader(&topic, &Qos::reliable_reader(WINDOW)).unwrap();
+    let mut events = Vec::new();
+    let (writes, reads) = (writer.guid(), reader.guid());
+    let matched = |events: &[Event], here: Guid, there: Guid| {
+        events.contains(&Event::Matched { here, there })
+    };
+    until(&mut [&mut here, &mut there], &mut events, |events| {
+        matched(events, writes, reads) && matched(events, reads, writes)
+    });
+    assert_eq!((writer.matched(), reader.matched()), (1, 1));
+
+    let count = 200;
+    let mut got: Vec<Sample> = Vec::new();
+    let mut acknowledged = Vec::new();
+    for number in 0..count {
+        let octets = Octets {
+            source: 1,
+            number,
+            time_ns: 0,
+            octets: Bytes::from(vec![number as u8; (number as usize % 4) * 30_000]),
+        };
+        let payload = octets.payload();
+        let (at, _) = write_within(&mut *here, &mut *writer, &payload, PATIENCE).unwrap();
+        assert_eq!(at, number + 1);
+        assert!(writer.unacknowledged() <= WINDOW.into());
+        writer.acknowledged(&mut |one| acknowledged.push(one.number));
+        reader.take(usize::MAX, &mut got).unwrap();
+    }
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        writer.acknowledged(&mut |one| acknowledged.push(one.number));
+        got.len() as u64 >= count && writer.unacknowledged() == 0
+    });
+    let read = |sample: &Sample| Octets::read(&sample.payload).unwrap();
+    let numbers: Vec<u64> = got.iter().map(|sample| read(sample).number).collect();
+    assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+    assert!(got.iter().all(|sample| sample.writer == writes));
+    assert!(got.iter().all(|sample| {
+        let octets = read(sample);
+        octets
+            .octets
+            .iter()
+            .all(|byte| *byte == octets.number as u8)
+    }));
+    assert_eq!(acknowledged, (1..=count).collect::<Vec<_>>());
+    assert_eq!(reader.lost(), 0);
+}
+
+#[test]
+fn ends_that_do_not_fit_are_reported_with_both_sides_values() {
+    let mut here = open(Backend::Rustdds, &config(1)).unwrap();
+    let mut there = open(Backend::Rustdds, &config(1)).unwrap();
+    let topic = topic("mismatch");
+    let offered = Qos::default().best_effort();
+    let writer = here.writer(&topic, &offered).unwrap();
+    let reader = there.reader(&topic, &Qos::default()).unwrap();
+    let mut events = Vec::new();
+    let find = |events: &[Event]| {
+        let mut found = events.iter().filter_map(|event| match event {
+            Event::QosMismatch(mismatch) => Some(mismatch.clone()),
+            _ => None,
+        });
+        found.find(|mismatch| mismatch.here == writer.guid())
+    };
+    until(&mut [&mut here, &mut there], &mut events, |events| {
+        find(events).is_some()
+    });
+    let mismatch = find(&events).unwrap();
+    assert_eq!(mismatch.there, reader.guid());
+    assert_eq!(mismatch.offered.reliability, Reliability::BestEffort);
+    assert_eq!(mismatch.requested.reliability, Reliability::Reliable);
+    assert_eq!(
+        mismatch.offered.misses(&mismatch.requested),
+        ["reliability"]
+    );
+    assert_eq!(writer.matched(), 0);
+}
+
+#[test]
+fn a_full_window_is_said_and_does_not_block() {
+    let mut here = open(Backend::Rustdds, &config(2)).unwrap();
+    let mut there = open(Backend::Rustdds, &config(2)).unwrap();
+    let topic = topic("full");
+    let mut writer = here.writer(&topic, &Qos::reliable_writer(4)).unwrap();
+    let reader = there.reader(&topic, &Qos::reliable_reader(4)).unwrap();
+    let mut events = Vec::new();
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        writer_is_matched(&*writer, &*reader)
+    });
+    let payload = Octets {
+        octets: Bytes::from(vec![0; 200_000]),
+        ..Octets::default()
+    }
+    .payload();
+    // However fast the reader acknowledges: no more than four are ever on the way.
+    let mut full = 0;
+    for _ in 0..200 {
+        match writer.write(&payload) {
+            Ok(_) => assert!(writer.unacknowledged() <= 4),
+            Err(WriteError::Full(unacknowledged)) => {
+                assert_eq!(unacknowledged, 4);
+                full += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(
+        full > 0,
+        "two hundred times 200 kB were acknowledged at once"
+    );
+    let large = Octets {
+        octets: Bytes::from(vec![0; chappe_dds::SAMPLE_BYTES_MAX]),
+        ..Octets::default()
+    };
+    let refused = writer.write(&large.payload());
+    assert!(matches!(refused, Err(WriteError::TooLarge { .. })));
+}
+
+fn writer_is_matched(writer: &dyn Writer, reader: &dyn Reader) -> bool {
+    writer.matched() == 1 && reader.matched() == 1
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_key() {
+    let open = |config| open(Backend::Rustdds, &config).map(drop).unwrap_err();
+    let foreign = ParticipantConfig {
+        interfaces: vec!["192.0.2.77".parse().unwrap()],
+        ..config(3)
+    };
+    assert!(matches!(open(foreign), DdsError::Interface(_)));
+    let beyond = ParticipantConfig {
+        domain: 233,
+        ..config(3)
+    };
+    assert_eq!(open(beyond), DdsError::Domain(233));
+    let bad = Topic {
+        name: "a b".into(),
+        type_name: "c".into(),
+    };
+    assert!(matches!(
+        bad.check(),
+        Err(DdsError::Name { what: "topic", .. })
+    ));
+}
