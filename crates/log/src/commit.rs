@@ -34,6 +34,8 @@ pub(crate) struct Draft {
     pub(crate) first: u64,
     pub(crate) body: Body,
     pub(crate) level: Level,
+    /// See [`Header::derived`].
+    pub(crate) derived: bool,
 }
 
 impl Draft {
@@ -47,6 +49,7 @@ impl Draft {
             first: 0,
             body,
             level: Level::Power,
+            derived: false,
         }
     }
 
@@ -61,6 +64,7 @@ impl Draft {
             first: 0,
             body,
             level: Level::Power,
+            derived: false,
         }
     }
 
@@ -73,6 +77,7 @@ impl Draft {
             first: before,
             body: Body::of_bytes(before.to_le_bytes().to_vec()),
             level,
+            derived: false,
         }
     }
 
@@ -85,6 +90,7 @@ impl Draft {
             first: from,
             body: Body::of_bytes(next.to_le_bytes().to_vec()),
             level: Level::Power,
+            derived: false,
         }
     }
 
@@ -368,6 +374,7 @@ impl Writer {
         let body = &draft.body;
         let header = Header {
             kind: draft.kind,
+            derived: draft.derived,
             body_bytes: body.bytes.len() as u32,
             stream: draft.stream,
             count: body.count,
@@ -476,6 +483,7 @@ impl Writer {
             first: 0,
             body: Body::of_bytes(defined.body.clone()),
             level: Level::Power,
+            derived: false,
         };
         let mut drafts: Vec<Draft> = self.definitions.iter().map(definition).collect();
         let marks = self.marks.iter();

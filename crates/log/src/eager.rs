@@ -2,8 +2,8 @@
 //!
 //! For whoever derives records from records of the same store. The log is one order: what is derived
 //! is written behind what it was derived from, mostly by the same group commit. One wait for the disk
-//! instead of two, and nobody outside has seen either before both are safe. A loss of power that tears
-//! that write in its middle may keep the later part alone; nothing of it was acknowledged.
+//! instead of two, and nobody outside has seen either before both are safe. Where a loss of power tears
+//! that write in its middle and keeps the later part, what is derived in it counts as damaged too.
 //!
 //! The price: while the disk is full the store refuses what waits and gives the numbers out anew.
 //! An eager follower that has seen such records is told ([`Error::TakenBack`]), and what it derived

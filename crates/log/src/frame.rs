@@ -8,7 +8,7 @@
 //! | offset | field | | offset | field |
 //! |---|---|---|---|---|
 //! | 0 | magic, u32 | | 32 | first sequence number, u64 |
-//! | 4 | kind, u8, then 3 zero bytes | | 40 | earliest time, i64 |
+//! | 4 | kind, u8; derived, u8; 2 zero bytes | | 40 | earliest time, i64 |
 //! | 8 | body's length, u32 | | 48 | latest time, i64 |
 //! | 12 | stream, u32 | | 56 | offset of the stream's frame before in this segment, u32 |
 //! | 16 | records, u32 | | 60 | previous, u32 |
@@ -57,6 +57,9 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
+    /// Records derived from others that come before them and may be no safer: where those may be
+    /// lost, these do not count.
+    pub(crate) derived: bool,
     pub(crate) body_bytes: u32,
     pub(crate) stream: u32,
     pub(crate) count: u32,
@@ -96,6 +99,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[4] = self.kind as u8;
+        bytes[5] = u8::from(self.derived);
         bytes[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.stream.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.count.to_le_bytes());
@@ -114,7 +118,7 @@ impl Header {
 
     /// Reads a header at its place; `None` if it is not one. Also gives its checksum.
     pub(crate) fn decode(bytes: &[u8], salt: u64, offset: u32) -> Option<(Header, u32)> {
-        if bytes.len() < HEADER_BYTES || bytes[0..4] != MAGIC || bytes[5..8] != [0; 3] {
+        if bytes.len() < HEADER_BYTES || bytes[0..4] != MAGIC || bytes[6..8] != [0; 2] {
             return None;
         }
         let crc = u32_at(bytes, 68);
@@ -131,8 +135,14 @@ impl Header {
             7 => Kind::Lost,
             _ => return None,
         };
+        let derived = match bytes[5] {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let header = Header {
             kind,
+            derived,
             body_bytes: u32_at(bytes, 8),
             stream: u32_at(bytes, 12),
             count: u32_at(bytes, 16),
@@ -149,6 +159,9 @@ impl Header {
     }
 
     fn plausible(&self) -> bool {
+        if self.derived && self.kind != Kind::Records {
+            return false;
+        }
         match self.kind {
             Kind::Records | Kind::Fill => {
                 self.stream != 0 && self.count != 0 && self.first != 0 && self.first < MAX_SEQUENCE
@@ -347,6 +360,7 @@ mod tests {
     fn header(count: u32, first: u64, body: &Body) -> Header {
         Header {
             kind: Kind::Records,
+            derived: first.is_multiple_of(2),
             body_bytes: body.bytes.len() as u32,
             stream: 7,
             count,
@@ -396,8 +410,9 @@ mod tests {
         fn a_sealed_header_never_panics(fill in prop::collection::vec(any::<u8>(), 68), salt: u64) {
             let mut bytes = fill;
             bytes[..4].copy_from_slice(&MAGIC);
-            bytes[5..8].copy_from_slice(&[0; 3]);
+            bytes[6..8].copy_from_slice(&[0; 2]);
             bytes[4] %= 8;
+            bytes[5] %= 3;
             let crc = checksum(salt, 5, &bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());
             if let Some((header, _)) = Header::decode(&bytes, salt, 5) {

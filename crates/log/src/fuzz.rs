@@ -26,7 +26,8 @@ pub fn fuzz_recover(bytes: &[u8]) {
     while rest.len() >= HEADER_BYTES {
         let mut frame = rest[..HEADER_BYTES].to_vec();
         frame[..4].copy_from_slice(&MAGIC);
-        frame[5..8].fill(0);
+        frame[5] %= 2;
+        frame[6..8].fill(0);
         let length = usize::from(frame[8]).min(rest.len() - HEADER_BYTES);
         frame[8..12].copy_from_slice(&(length as u32).to_le_bytes());
         // One in eight frames keeps its own idea of the frame before.

@@ -176,6 +176,19 @@ impl Index {
         self.bytes
     }
 
+    /// From where on there are `n` records that are not missing; the first when there are fewer.
+    pub(crate) fn newest_from(&self, n: u64) -> u64 {
+        let (mut from, mut left) = (self.next, n);
+        for &(missing, next) in self.gaps.iter().rev() {
+            if from - next >= left {
+                break;
+            }
+            left -= from - next;
+            from = missing;
+        }
+        from.saturating_sub(left).max(self.first)
+    }
+
     /// First and last missing number of each gap, but for what is given up.
     pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
         let gaps = self.wanted();

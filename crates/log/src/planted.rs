@@ -23,11 +23,13 @@ pub enum Defect {
     HidesLosses,
     /// What is damaged right behind a trim mark is taken for trimmed.
     TrimsDamage,
+    /// What is derived from what a loss of power may have taken counts all the same.
+    KeepsDerived,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AcknowledgesUnsynced,
         Self::IgnoresFailedSync,
         Self::CutsMiddle,
@@ -36,6 +38,7 @@ impl Defect {
         Self::TrustsBytes,
         Self::HidesLosses,
         Self::TrimsDamage,
+        Self::KeepsDerived,
     ];
 }
 

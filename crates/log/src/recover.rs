@@ -4,6 +4,10 @@
 //! it. Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at
 //! the very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
 //!
+//! Records that are derived from others do not count behind damage that no sync is known to have come
+//! after: what they were derived from may have been in it. Whether one did is said by the frames that
+//! follow up to the next opening, so that each scan answers alike.
+//!
 //! A segment that is not there is right when it is before the first one, or when nothing is missing
 //! by it but trimmed numbers: each segment begins with all definitions and trim marks.
 
@@ -169,6 +173,9 @@ impl Scanned {
     }
 }
 
+/// What is said of derived records that do not count.
+const ORPHANED: &str = "what it was derived from may be lost";
+
 /// What is said of a segment that is not there.
 pub(crate) const MISSING: &str = "the segment is missing";
 
@@ -180,6 +187,8 @@ struct Held {
     crc: u32,
     /// Empty for records.
     body: Vec<u8>,
+    /// Derived from what may be lost.
+    orphaned: bool,
 }
 
 impl Held {
@@ -200,6 +209,7 @@ impl Held {
             offset,
             crc,
             body,
+            orphaned: false,
         })
     }
 }
@@ -219,6 +229,10 @@ struct Scan {
     /// Checksum that the next frame must name; unknown after invalid bytes.
     chain: Option<u32>,
     doubtful: Vec<Doubtful>,
+    /// Where the last damage in the present segment ends; 0: there is none.
+    damaged_until: u64,
+    /// Such an end, and whether it was synced before the process ended.
+    synced_later: Option<(u64, bool)>,
     /// What the present segment holds, with the number of ranges before it.
     building: Option<(Snapshot, usize)>,
 }
@@ -289,6 +303,8 @@ pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
         held: None,
         chain: None,
         doubtful: Vec::new(),
+        damaged_until: 0,
+        synced_later: None,
         building: None,
     };
     for (n, one) in files.iter().enumerate() {
@@ -345,6 +361,29 @@ fn unkeyed(mut found: Scanned, files: &[SegmentFile], has_marker: bool) -> Resul
     Ok(found)
 }
 
+/// Whether a frame from `offset` on, of the process that wrote the one with the checksum `crc` before
+/// it, says that what ends at `until` was synced.
+fn synced_later(
+    mut ahead: Scanner<'_>,
+    mut offset: u64,
+    mut crc: u32,
+    until: u64,
+) -> std::io::Result<bool> {
+    loop {
+        match ahead.look(offset)? {
+            Found::Frame(header, next) if header.previous == crc && header.kind != Kind::Open => {
+                if u64::from(header.synced) >= until {
+                    return Ok(true);
+                }
+                offset += header.frame_bytes();
+                crc = next;
+            }
+            // After an opening everything before it is synced, also what is damaged.
+            Found::Frame(..) | Found::BadBody(..) | Found::Bad(_) | Found::End => return Ok(false),
+        }
+    }
+}
+
 impl Scan {
     fn corrupt(&mut self, segment: u32, offset: u64, bytes: u64, what: &str, opaque: bool) {
         if opaque {
@@ -355,7 +394,7 @@ impl Scan {
             offset,
             bytes,
             what: what.to_owned(),
-            unsynced: false,
+            unsynced: what == ORPHANED,
             settled: false,
             gaps: Vec::new(),
         });
@@ -406,6 +445,7 @@ impl Scan {
         let name = segment_name(number);
         let salt = salt(self.found.store.unwrap_or_default(), number);
         let mut scanner = Scanner::new(file, salt, length);
+        (self.damaged_until, self.synced_later) = (0, None);
         let ranges_before = self.found.corrupt.len();
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         let read = at("read", &name, file.read_at(0, &mut bytes))?;
@@ -427,6 +467,12 @@ impl Scan {
                     let held = at("read", &name, held)?;
                     self.settle_doubtful(number);
                     self.frame(held);
+                    if header.derived && self.damaged_until > u64::from(header.synced) {
+                        let ahead = Scanner::new(file, salt, length);
+                        let next = offset + header.frame_bytes();
+                        let orphaned = at("read", &name, self.orphaned(ahead, next, crc))?;
+                        self.held.iter_mut().for_each(|it| it.orphaned = orphaned);
+                    }
                     synced = synced.max(u64::from(header.synced));
                     offset += header.frame_bytes();
                     end = offset;
@@ -461,6 +507,21 @@ impl Scan {
         Ok(())
     }
 
+    /// Whether what a derived frame comes from may be in the last damage, which is before it and was
+    /// not known to be synced then. What follows at `next` may tell that it was.
+    fn orphaned(&mut self, ahead: Scanner<'_>, next: u64, crc: u32) -> std::io::Result<bool> {
+        if planted::is(Defect::KeepsDerived) {
+            return Ok(false);
+        }
+        let until = self.damaged_until;
+        if let Some((_, synced)) = self.synced_later.filter(|(known, _)| *known == until) {
+            return Ok(!synced);
+        }
+        let synced = synced_later(ahead, next, crc, until)?;
+        self.synced_later = Some((until, synced));
+        Ok(!synced)
+    }
+
     fn doubt(&mut self, offset: u64, bytes: u64, header: Option<Header>) {
         self.settle_held();
         self.doubtful.push(Doubtful {
@@ -491,6 +552,7 @@ impl Scan {
                 bytes,
                 header,
             } = doubtful;
+            self.damaged_until = offset + bytes;
             match header {
                 Some(header) => {
                     if header.kind == Kind::Definition {
@@ -538,6 +600,7 @@ impl Scan {
             self.settle_held();
         } else {
             self.refuse_held();
+            self.damaged_until = held.offset;
         }
         self.chain = Some(held.crc);
         self.found.last_crc = held.crc;
@@ -574,10 +637,16 @@ impl Scan {
             offset,
             crc,
             body,
+            orphaned,
         }) = self.held.take()
         else {
             return;
         };
+        if orphaned {
+            self.found.clean = false;
+            self.corrupt(segment, offset, header.frame_bytes(), ORPHANED, false);
+            return self.lost(&header);
+        }
         if let Some((snapshot, _)) = &mut self.building
             && snapshot.header.number == segment
         {

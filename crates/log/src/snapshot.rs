@@ -390,6 +390,7 @@ mod tests {
             let next = 1 + (n - n / 50) * 3;
             let frame = Header {
                 kind,
+                derived: false,
                 body_bytes: 40,
                 stream: 1,
                 count: 3,

@@ -189,7 +189,8 @@ impl Stream {
 
     /// As [`Stream::append`], for records derived from those of an [`EagerFollower`], as long as no
     /// numbers were taken back since [`crate::Store::taken_back`] said `taken_back`: what they were
-    /// derived from comes before them in the log, or both are refused.
+    /// derived from comes before them in the log, or both are refused. Where a loss of power has
+    /// damaged what was not safe yet, they count as damaged too if they lie behind it.
     ///
     /// # Errors
     /// [`Error::TakenBack`]; those of [`Stream::append`].
@@ -249,6 +250,7 @@ impl Stream {
             first,
             body,
             level,
+            derived: terms.taken_back.is_some(),
         };
         let mut wakers = Vec::new();
         {
@@ -318,6 +320,7 @@ impl Stream {
             first: first.sequence,
             body,
             level: Level::Power,
+            derived: false,
         };
         let queue = self.owner.shared.room_for(bytes)?;
         let pending = Pending {
@@ -645,8 +648,7 @@ impl Stream {
 
     /// The newest records in order, at most `n`. Passes over gaps, which [`Stream::gaps`] lists.
     pub fn newest(&self, n: usize) -> Result<Vec<Record>, Error> {
-        let (first, last) = (self.first(), self.last());
-        let from = (last + 1).saturating_sub(n as u64).max(first);
+        let from = self.core.view().index.newest_from(n as u64);
         self.gather(from, n, &mut |_| true, &mut Some)
     }
 

@@ -72,7 +72,7 @@ fn version_1_is_read_and_written_on() {
     let mut names = disk.list().unwrap();
     names.retain(|name| name.ends_with(".segment"));
     let versions: Vec<u8> = names.iter().map(|name| version(name)).collect();
-    assert_eq!(versions, [1, 1, 1, 2]);
+    assert_eq!(versions, [1, 1, 1, 3]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_newer_version_is_refused_with_a_hint() {
         .unwrap()
         .read_at(0, &mut bytes)
         .unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let crc = crc32fast::hash(&bytes[..32]);
     bytes[32..].copy_from_slice(&crc.to_le_bytes());
     disk.put("0000000002.segment", &bytes);
@@ -120,8 +120,8 @@ fn a_newer_version_is_refused_with_a_hint() {
     assert!(matches!(
         error,
         Error::NewerFormat {
-            found: 3,
-            known: 2,
+            found: 4,
+            known: 3,
             ..
         }
     ));

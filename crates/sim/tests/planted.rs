@@ -47,6 +47,7 @@ fn of_log(defect: InLog) -> (Vec<Fault>, u64) {
         InLog::ForgetsFills => (vec![Fault::BitRot, Fault::Kill], 100),
         InLog::TrustsBytes => (vec![Fault::BitRot, Fault::Kill], 100),
         InLog::HidesLosses => (vec![Fault::BitRot], 50),
+        InLog::KeepsDerived => (vec![Fault::PowerLoss, Fault::TornWrite], 200),
         InLog::TrimsDamage => (vec![Fault::BitRot, Fault::Kill, Fault::Partition], 1_500),
     }
 }

@@ -212,6 +212,10 @@ sometimes! {
     new_epoch: "new epoch",
     /// A torn tail was cut off.
     torn_tail: "torn tail cut",
+    /// Records found again that were derived in the store of what they come from.
+    derived: "derived record found",
+    /// Records dropped because what they were derived from may be lost.
+    derived_dropped: "derived record dropped",
     /// A subscriber was told of a rollback.
     rollback: "rollback told",
     /// Numbers were named as lost because they were trimmed.

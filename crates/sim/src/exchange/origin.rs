@@ -11,6 +11,7 @@ use chappe_flow::{
 use chappe_log::{Appended, Error, GapReason, Recovery, Stream, Trimmed};
 use chappe_machine::Input;
 
+use super::derived::Derived;
 use super::record;
 use super::repair::{Filling, counts};
 use super::rot::flip_frame;
@@ -36,6 +37,7 @@ pub(super) struct OriginStream {
     pub(super) stream: Option<Stream>,
     pending: VecDeque<Pending>,
     trim: Option<Trimmed>,
+    derived: Option<Derived>,
     /// First and last number of each batch that was accepted: what rots together.
     pub(super) batches: Vec<(At, u64)>,
     announced: u64,
@@ -69,6 +71,7 @@ impl Origin {
             stream: None,
             pending: VecDeque::new(),
             trim: None,
+            derived: None,
             batches: Vec::new(),
             announced: 0,
         };
@@ -108,6 +111,13 @@ impl Origin {
             }
         }
         self.began(world, &recovery);
+        if world.plan.derives {
+            for it in &mut self.streams {
+                let source = it.stream.as_ref();
+                it.derived =
+                    source.and_then(|source| Derived::begin(world, &store, source, it.number));
+            }
+        }
         for index in 0..self.streams.len() {
             self.produce_later(world, index);
         }
@@ -157,6 +167,7 @@ impl Origin {
         for it in &mut self.streams {
             it.pending.clear();
             it.trim = None;
+            it.derived = None;
             it.stream = None;
         }
         self.disked.die(world, death);
@@ -262,6 +273,8 @@ impl Origin {
     }
 
     pub(super) fn commit(&mut self, world: &mut World) -> Outcome {
+        let derived = self.streams.iter_mut().filter_map(|it| it.derived.as_mut());
+        derived.for_each(Derived::derive);
         let outcome = self.disked.commit(world);
         for it in &mut self.streams {
             if it

@@ -61,6 +61,8 @@ pub(super) struct Plan {
     /// How many elements an origin keeps; `None`: all.
     pub(super) keep: Option<u64>,
     pub(super) faults: Vec<Fault>,
+    /// Origins derive records from their streams.
+    pub(super) derives: bool,
     /// The mean time between two faults.
     pub(super) fault_every: Duration,
     /// How long a disk takes for a commit.
@@ -175,6 +177,7 @@ impl Plan {
             live: random.bool(),
             weak: random.f64() < 0.15,
             keep: pick(random, &[None, None, None, Some(20), Some(200)]),
+            derives: faults.contains(&Fault::PowerLoss) || faults.contains(&Fault::TornWrite),
             faults,
             fault_every: Duration::from_secs(pick(random, &[60, 300, 600, 1_200])),
             disk: pick(

@@ -20,6 +20,8 @@
 //! 7. What is damaged on one side and whole on the other is put back, with the same content, and stays.
 //! 8. What the product counts as lost is what is missing: for each node the sum over the reasons, for
 //!    each subscriber the numbers that it was told of.
+//! 9. What is derived from an element in the same store is never there without it, unless the element
+//!    was accepted and has gone since.
 
 mod model;
 #[cfg(test)]
@@ -76,6 +78,17 @@ pub enum Event {
         last: u64,
         /// What may be gone by what was done to the origin before.
         allows: Allows,
+    },
+    /// The origin's store, opened, holds a record that was derived in it from an element of the stream.
+    Derived {
+        /// The stream.
+        stream: usize,
+        /// The place of what it was derived from.
+        at: At,
+        /// The element that it was derived from.
+        content: u64,
+        /// Whether something is at that place.
+        there: bool,
     },
     /// The origin let go of everything before a number.
     Trimmed {

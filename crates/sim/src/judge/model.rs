@@ -199,6 +199,25 @@ impl Judge {
                 last,
                 allows,
             } => self.began(stream, &epochs, last, allows),
+            Event::Derived {
+                stream,
+                at,
+                content,
+                there,
+            } => {
+                let it = &self.streams[stream];
+                if it.offered.get(&content) != Some(&at) {
+                    return wrong(format!(
+                        "stream {stream}: derived from {content}, not at {at:?}"
+                    ));
+                }
+                if !there && !it.accepted.contains(&at) {
+                    return wrong(format!(
+                        "stream {stream}: what is derived from {at:?} is there without it"
+                    ));
+                }
+                Ok(())
+            }
             Event::Trimmed { stream, before } => {
                 let it = &mut self.streams[stream];
                 it.trimmed_before = it.trimmed_before.max(before);

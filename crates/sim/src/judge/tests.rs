@@ -205,6 +205,32 @@ fn what_is_gone_after_a_restart_is_seen() {
 }
 
 #[test]
+fn what_is_derived_from_nothing_is_seen() {
+    let derived = |number, content, there| Event::Derived {
+        stream: 0,
+        at: at(1, number),
+        content,
+        there,
+    };
+    let offered = Event::Offered {
+        stream: 0,
+        at: at(1, 4),
+        content: 104,
+    };
+    // An accepted element may have been trimmed since, one that was not may be there all the same.
+    let right = [
+        derived(1, 101, false),
+        offered.clone(),
+        derived(4, 104, true),
+    ];
+    let after = all_stored().chain(holds(ALL, ALL));
+    assert_eq!(three(right.into_iter().chain(after)), Ok(()));
+    refused(three([offered, derived(4, 104, false)]), "without it");
+    refused(three([derived(2, 101, true)]), "not at");
+    refused(three([derived(4, 104, false)]), "not at");
+}
+
+#[test]
 fn a_false_or_missing_word_about_loss_is_seen() {
     refused(three([lost(1, 3, Reason::Trimmed)]), "it is not");
     let damaged = || Event::Damaged {

@@ -1,0 +1,90 @@
+//! What a virtual sensor would bring forth beside an origin's stream: a copy of its contents, derived
+//! by an eager follower and written behind what it comes from, mostly by the same commit.
+
+use std::task::{Context, Poll, Waker};
+
+use chappe_log::{EagerFollower, Store, Stream};
+
+use super::record;
+use super::world::World;
+use crate::judge::{At, Event};
+
+/// Most records that are kept; more would keep the segments of a stream that is trimmed.
+const KEPT: u64 = 100;
+
+/// See the [module documentation](self).
+pub(super) struct Derived {
+    store: Store,
+    output: Stream,
+    follower: EagerFollower,
+}
+
+impl Derived {
+    /// Tells the judge what there is, and whether what it comes from is there, and goes on with what
+    /// is new; `None`: not now.
+    pub(super) fn begin(
+        world: &mut World,
+        store: &Store,
+        source: &Stream,
+        number: usize,
+    ) -> Option<Self> {
+        let name = format!("derived-{number}");
+        let output = store.stream(&name, source.level(), b"").ok()?;
+        let mut found = Vec::new();
+        record::each(&output, |record| found.extend(split(&record.payload))).ok()?;
+        for (at, content) in found {
+            let there = match source.read(at.number, 1) {
+                Ok(records) => records.first().is_some_and(|record| {
+                    record.position.epoch == at.epoch && record.position.sequence == at.number
+                }),
+                Err(chappe_log::Error::Gap { .. }) => false,
+                Err(_) => return None,
+            };
+            world.sometimes.derived += 1;
+            world.tell(Event::Derived {
+                stream: number,
+                at,
+                content,
+                there,
+            });
+        }
+        let missing = store.lost().into_iter().find(|lost| lost.stream == name);
+        world.sometimes.derived_dropped += missing.map_or(0, |lost| lost.missing);
+        Some(Self {
+            follower: source.follow_eagerly(source.last() + 1),
+            store: store.clone(),
+            output,
+        })
+    }
+
+    /// Derives from what is new; the next commit writes it.
+    pub(super) fn derive(&mut self) {
+        let taken_back = self.store.taken_back();
+        let mut batch = Vec::new();
+        let mut take = |at: chappe_log::Position, time: i64, payload: &[u8]| {
+            let at = At {
+                epoch: at.epoch,
+                number: at.sequence,
+            };
+            let content = record::content(payload).unwrap_or_default();
+            batch.push((time, record::with_origin(at, &content.to_le_bytes())));
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        // Behind a gap and what was taken back it goes on the next time.
+        while let Poll::Ready(Ok(())) = self.follower.poll_next(&mut context, &mut take) {}
+        for record in batch {
+            // What is refused is not there; nothing is promised of it.
+            drop(self.output.append_derived(taken_back, vec![record]));
+        }
+        let before = (self.output.last() + 1).saturating_sub(KEPT);
+        if before > self.output.first() + KEPT {
+            drop(self.output.trim(before));
+        }
+    }
+}
+
+/// The place and the content of what a record was derived from.
+fn split(record: &[u8]) -> Option<(At, u64)> {
+    let (at, content) = record::split(record)?;
+    Some((at, u64::from_le_bytes(content.try_into().ok()?)))
+}
