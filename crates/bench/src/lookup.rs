@@ -47,14 +47,20 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         one(&mut report, settings, &name, &network);
     }
     if wanted("sybils") {
-        for sybils in SYBILS {
+        let nearest = SYBILS.map(|sybils| (sybils, Attack::Nearest, 10));
+        let region = [(0.2, Attack::Region, 10), (0.2, Attack::Region, 1)];
+        for (sybils, attack, attacked_keys) in nearest.into_iter().chain(region) {
             let network = Network {
                 sybils,
-                attack: Attack::Nearest,
-                attacked_keys: 10,
+                attack,
+                attacked_keys,
                 ..network(settings, SIZE)
             };
-            let name = format!("{SIZE} nodes, {} % placed", sybils * 100.0);
+            let name = format!(
+                "{SIZE} nodes, {} % placed, {} {attacked_keys} keys",
+                sybils * 100.0,
+                attack.name()
+            );
             one(&mut report, settings, &name, &network);
         }
     }

@@ -5,10 +5,13 @@
 //! that 20 to 40 honest nodes are there. How many bits that are follows from the size of the network,
 //! which is estimated by lookups of random places elsewhere: crowding one region does not shrink it.
 //!
-//! Paths walk to random points in the region, then nodes of the region are asked for others, at
-//! random points again. Members are taken from 16 cells of the region in turn, so that a crowd at one
-//! place is one cell of sixteen. A region that is crowded all over has more members; all are used, up
-//! to a limit: an attacker has to outnumber the honest nodes of the region by far, for each key.
+//! Paths walk to random points in the region, then nodes of the region and of its *surroundings* are
+//! asked for members, at random points again. The surroundings are eight times as large; who crowds
+//! the region is not there in force, and every honest node of them knows some members in each part of
+//! the region, so that a path which ended among an attacker's nodes is made good. Members are taken
+//! from 16 cells of the region in turn, so that a crowd at one place is one cell of sixteen. A region
+//! that is crowded all over has more members; all are used, up to a limit: an attacker has to
+//! outnumber the honest nodes of the region by far, for each key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +20,16 @@ use crate::walk::{State, Walk};
 use crate::{Contact, Key};
 
 const CELLS: usize = 1 << SPREAD_BITS;
-/// Members asked for others one after the other without a new one, after which all count as found.
+/// Bits by which the surroundings are wider than the region.
+const SURROUNDING_BITS: u32 = 3;
+/// Nodes of the surroundings that are remembered, and those of one cell of them.
+const OUTSIDERS_MAX: usize = 96;
+const OUTSIDERS_OF_CELL: usize = 12;
+/// Members asked for others one after the other without a new one, and so many of the surroundings,
+/// after which all count as found; more where the region is crowded, by how much it is.
 const BARREN_MAX: u32 = 4;
+/// Most of them, however crowded it is.
+const BARREN_CROWDED_MAX: u32 = 32;
 /// Least members asked for others: one for each quarter of the region.
 const PROBES_MIN: u32 = 4;
 /// Members asked for others at a time.
@@ -26,10 +37,11 @@ const PROBES_AT_ONCE: usize = 4;
 /// Cells that may fill the members between them: who crowds one gets an eighth.
 const CELLS_FULL: usize = 8;
 
-/// What is known of a node of the region.
+/// What is known of a node of the region, or of its surroundings.
 #[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) contact: Contact,
+struct Known {
+    contact: Contact,
+    /// It was asked for members.
     probed: bool,
     /// It was given out by [`Gather::take`].
     taken: bool,
@@ -41,15 +53,20 @@ pub(crate) struct Member {
 pub(crate) struct Gather {
     pub(crate) place: Key,
     bits: u32,
+    /// Members that the size of the network lets expect.
+    expected: f64,
     walk: Walk,
-    members: BTreeMap<Key, Member>,
+    members: BTreeMap<Key, Known>,
     members_max: usize,
-    walked: bool,
-    probing: BTreeSet<Key>,
     /// Members of each cell.
     cells: [usize; CELLS],
+    outsiders: BTreeMap<Key, Known>,
+    walked: bool,
+    probing: BTreeSet<Key>,
     probes: u32,
+    /// Members, and others, asked one after the other without a new member.
     barren: u32,
+    barren_outside: u32,
     cell: usize,
 }
 
@@ -68,8 +85,8 @@ pub(crate) enum Next {
 
 impl Gather {
     pub(crate) fn new(
-        place: Key,
-        bits: u32,
+        (place, bits): (Key, u32),
+        expected: f64,
         walk: Walk,
         members_max: usize,
         random: &mut fastrand::Rng,
@@ -77,30 +94,39 @@ impl Gather {
         Self {
             place,
             bits,
+            expected,
             walk,
             members: BTreeMap::new(),
             members_max,
+            cells: [0; CELLS],
+            outsiders: BTreeMap::new(),
             walked: false,
             probing: BTreeSet::new(),
-            cells: [0; CELLS],
             probes: 0,
             barren: 0,
+            barren_outside: 0,
             cell: random.usize(..CELLS),
         }
     }
 
-    /// Points of a region, one for each path, in different cells.
+    /// Points of a region, one for each path, in different cells; every other one in its surroundings
+    /// when `around`.
     pub(crate) fn points(
         place: Key,
         bits: u32,
         paths: usize,
+        around: bool,
         random: &mut fastrand::Rng,
     ) -> Vec<Key> {
         let first = random.usize(..CELLS);
         // Cells far apart for few paths.
         let step = (CELLS / paths.clamp(1, CELLS)).max(1);
         let cell = |path: usize| ((first + path * step) % CELLS) as u32;
-        let point = |path| place.within(bits, SPREAD_BITS, cell(path), random.u128(..));
+        let bits_of = |path: usize| match around && path % 2 == 1 {
+            true => surrounding_bits(bits),
+            false => bits,
+        };
+        let point = |path| place.within(bits_of(path), SPREAD_BITS, cell(path), random.u128(..));
         (0..paths).map(point).collect()
     }
 
@@ -117,30 +143,51 @@ impl Gather {
         self.members.len()
     }
 
+    /// How many times as many members there are as are to be expected; at least 1.
+    pub(crate) fn crowd(&self) -> f64 {
+        (self.members.len() as f64 / self.expected.max(1.0)).max(1.0)
+    }
+
     /// The lookup behind it.
     pub(crate) fn walk(&self) -> &Walk {
         &self.walk
     }
 
-    /// Takes up a node, if it is of the region and there is room. Says whether it is a new one.
+    /// Takes up a node, if it is of the region or its surroundings and there is room. Says whether it
+    /// is a new member.
     fn add(&mut self, place: Key, contact: Contact, probed: bool) -> bool {
+        let known = Known {
+            contact,
+            probed,
+            taken: false,
+            failed: false,
+        };
+        if !self.is_member(place) {
+            self.add_outsider(place, known);
+            return false;
+        }
         let cell = self.cell_of(place);
         let room = self.members.len() < self.members_max
             && self.cells[cell] < (self.members_max / CELLS_FULL).max(1);
-        if !room || !self.is_member(place) || self.members.contains_key(&place) {
+        if !room || self.members.contains_key(&place) {
             return false;
         }
         self.cells[cell] += 1;
-        self.members.insert(
-            place,
-            Member {
-                contact,
-                probed,
-                taken: false,
-                failed: false,
-            },
-        );
+        self.members.insert(place, known);
         true
+    }
+
+    fn add_outsider(&mut self, place: Key, known: Known) {
+        let bits = surrounding_bits(self.bits);
+        let near = place.shared_bits(self.place) >= bits;
+        if !near || self.outsiders.len() >= OUTSIDERS_MAX || self.outsiders.contains_key(&place) {
+            return;
+        }
+        let cell = place.bits(bits, SPREAD_BITS);
+        let same = |it: &&Key| it.bits(bits, SPREAD_BITS) == cell;
+        if self.outsiders.keys().filter(same).count() < OUTSIDERS_OF_CELL {
+            self.outsiders.insert(place, known);
+        }
     }
 
     /// Takes up what the walk has found.
@@ -150,7 +197,9 @@ impl Gather {
             let (place, contact) = (candidate.place, candidate.contact);
             let state = candidate.state;
             if state != State::Failed {
-                self.add(place, contact, state != State::New);
+                // Who was asked on the way was asked for few, and maybe for a point elsewhere.
+                let probed = state != State::New && self.is_member(place);
+                self.add(place, contact, probed);
             }
         }
     }
@@ -171,41 +220,72 @@ impl Gather {
             return Next::Wait;
         }
         let open = self.members.values().filter(|it| !it.taken && !it.failed);
-        let whole = self.barren >= BARREN_MAX && self.probes >= PROBES_MIN;
-        // What is on the way may bring others.
-        let end = match self.probing.is_empty() {
-            true => Next::Done,
-            false => Next::Wait,
-        };
         if open.count() >= enough {
             return Next::Done;
         }
-        if whole || self.members.len() >= self.members_max {
-            return end;
-        }
-        let probe = self.pick(|member| !member.probed && !member.failed, random);
-        let Some(place) = probe else {
-            return end;
+        let probe = match self.members.len() < self.members_max {
+            true => self.next_probe(random),
+            false => None,
         };
-        let Some(member) = self.members.get_mut(&place) else {
-            return end;
+        let Some((place, contact)) = probe else {
+            // What is on the way may bring others.
+            return match self.probing.is_empty() {
+                true => Next::Done,
+                false => Next::Wait,
+            };
         };
-        member.probed = true;
         self.probing.insert(place);
         self.probes += 1;
         let cell = random.u32(..1 << SPREAD_BITS);
         let point = self
             .place
             .within(self.bits, SPREAD_BITS, cell, random.u128(..));
-        Next::Probe(member.contact, point)
+        Next::Probe(contact, point)
     }
 
-    /// A member for which `fit` holds: of the next cell that has one, any.
-    fn pick(&mut self, fit: impl Fn(&Member) -> bool, random: &mut fastrand::Rng) -> Option<Key> {
+    /// Whom to ask for members: one of the surroundings and a member in turn, until either kind has
+    /// brought nobody new for long enough.
+    fn next_probe(&mut self, random: &mut fastrand::Rng) -> Option<(Key, Contact)> {
+        let new = |it: &Known| !it.probed && !it.failed;
+        let few = self.probes < PROBES_MIN;
+        // Below 2^16 members.
+        let barren_max = (f64::from(BARREN_MAX) * self.crowd()) as u32;
+        let barren_max = barren_max.min(BARREN_CROWDED_MAX);
+        let inside = match self.barren < barren_max || few {
+            true => self.pick(false, new, random),
+            false => None,
+        };
+        let outside = match self.barren_outside < barren_max || few {
+            true => self.pick(true, new, random),
+            false => None,
+        };
+        let place = match self.probes % 2 {
+            0 => outside.or(inside),
+            _ => inside.or(outside),
+        }?;
+        let known = match self.members.get_mut(&place) {
+            Some(member) => member,
+            None => self.outsiders.get_mut(&place)?,
+        };
+        known.probed = true;
+        Some((place, known.contact))
+    }
+
+    /// A member for which `fit` holds, or one of the surroundings: of the next cell that has one, any.
+    fn pick(
+        &mut self,
+        outside: bool,
+        fit: impl Fn(&Known) -> bool,
+        random: &mut fastrand::Rng,
+    ) -> Option<Key> {
+        let (all, bits) = match outside {
+            true => (&self.outsiders, surrounding_bits(self.bits)),
+            false => (&self.members, self.bits),
+        };
         let mut cells: [Vec<Key>; CELLS] = Default::default();
-        for (place, member) in &self.members {
-            if fit(member) {
-                cells[self.cell_of(*place)].push(*place);
+        for (place, known) in all {
+            if fit(known) {
+                cells[place.bits(bits, SPREAD_BITS) as usize].push(*place);
             }
         }
         for step in 1..=CELLS {
@@ -228,7 +308,7 @@ impl Gather {
         self.walk.failed(place);
     }
 
-    /// A member has answered with these.
+    /// Who was asked for members has answered with these.
     pub(crate) fn probed(&mut self, place: Key, contacts: &[(Key, Contact)]) {
         if !self.probing.remove(&place) {
             return;
@@ -237,20 +317,28 @@ impl Gather {
         for (place, contact) in contacts.iter().take(crate::CONTACTS_MAX) {
             new |= self.add(*place, *contact, false);
         }
-        self.barren = if new { 0 } else { self.barren + 1 };
+        let barren = match self.is_member(place) {
+            true => &mut self.barren,
+            false => &mut self.barren_outside,
+        };
+        *barren = if new { 0 } else { *barren + 1 };
     }
 
-    /// A member has not answered.
+    /// Who was asked for members has not answered.
     pub(crate) fn probe_failed(&mut self, place: Key) {
         self.probing.remove(&place);
-        if let Some(member) = self.members.get_mut(&place) {
-            member.failed = true;
+        let known = match self.members.get_mut(&place) {
+            Some(member) => Some(member),
+            None => self.outsiders.get_mut(&place),
+        };
+        if let Some(known) = known {
+            known.failed = true;
         }
     }
 
     /// A member that was not taken yet; from one cell after the other.
     pub(crate) fn take(&mut self, random: &mut fastrand::Rng) -> Option<Contact> {
-        let place = self.pick(|member| !member.taken && !member.failed, random)?;
+        let place = self.pick(false, |it| !it.taken && !it.failed, random)?;
         let member = self.members.get_mut(&place)?;
         member.taken = true;
         Some(member.contact)
@@ -260,4 +348,9 @@ impl Gather {
     pub(crate) fn holds(&self, own: Key) -> bool {
         self.is_member(own)
     }
+}
+
+/// How many leading bits the surroundings of a region share.
+fn surrounding_bits(bits: u32) -> u32 {
+    bits.saturating_sub(SURROUNDING_BITS)
 }

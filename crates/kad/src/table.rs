@@ -216,6 +216,14 @@ impl Table {
             .collect()
     }
 
+    /// So many contacts, any.
+    pub(crate) fn any(&self, count: usize, random: &mut fastrand::Rng) -> Vec<Contact> {
+        let mut entries: Vec<&Entry> = self.entries().filter(|it| it.failures == 0).collect();
+        random.shuffle(&mut entries);
+        let some = entries.into_iter().take(count);
+        some.map(Entry::contact).collect()
+    }
+
     /// A lookup for `target` has been made.
     pub(crate) fn refreshed(&mut self, target: Key, now_s: u32) {
         let index = self.index(target);

@@ -150,3 +150,40 @@ fn records_are_renewed_and_end_when_their_publisher_is_gone() {
     network.pass(Duration::from_secs(3_700));
     assert_eq!(search(&mut network, 5, 1 << 20).0.len(), 0);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+    #[test]
+    fn no_more_comes_than_was_granted_whatever_is_granted_when(
+        first in 0_u64..6_000,
+        grants in proptest::collection::vec((0_u64..4_000, 1_u64..400), 0..12),
+        stop in proptest::bool::ANY,
+        bytes in 1_usize..700,
+    ) {
+        let mut network = Network::entered(8, |number, config| config.client = number == 5);
+        publish(&mut network, 1, 12, bytes);
+        let before = network.nodes[5].counters().received_bytes;
+        let (search, key) = (SearchId(7), ABOUT);
+        network.command(5, Command::Search { search, key, credit: first });
+        let mut granted = first;
+        for (credit, pause_ms) in grants {
+            network.pass(Duration::from_millis(pause_ms));
+            network.command(5, Command::Grant { search, credit });
+            granted += credit;
+        }
+        if stop {
+            network.command(5, Command::Stop { search });
+        }
+        // Longer than an idle search is kept.
+        network.pass(Duration::from_secs(120));
+        let ended = network.events_of(5).into_iter().find_map(|event| match event {
+            Event::SearchEnded { report, .. } => Some(report),
+            _ => None,
+        });
+        let report = ended.expect("every search ends");
+        proptest::prop_assert!(report.inflow <= granted, "{report:?} of {granted}");
+        // What the report says is what came; other traffic is asked for by nobody's credit.
+        let came = network.nodes[5].counters().received_bytes - before;
+        proptest::prop_assert!(came >= report.inflow, "{came} {report:?}");
+    }
+}

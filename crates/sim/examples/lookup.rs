@@ -1,5 +1,5 @@
 //! One network, for a first look at a change: `cargo run --release --example lookup -- NODES SYBILS
-//! ATTACK ATTACKED_KEYS SEED [SESSION_S] [LOSS] [COLD]`. `chappe sim lookup` is the command for users.
+//! ATTACK ATTACKED_KEYS SEED [SESSION_S] [LOSS] [COLD] [ENTRANCES]`. `chappe sim lookup` is the command for users.
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ fn main() {
         settings.settle = Duration::from_secs(1_800);
     }
     settings.link.loss = number(6, 0.0);
+    settings.entrances = number(8, f64::from(settings.entrances)) as u32;
     settings.cold = number(7, f64::from(u8::from(settings.cold))) > 0.0;
     let began = Instant::now();
     let mut said = began;

@@ -101,15 +101,22 @@ fn lost_packets_and_coming_and_going_lose_little() {
 }
 
 #[test]
-fn who_crowds_the_places_nearest_to_a_key_does_not_own_it() {
-    let settings = Settings {
-        cold: false,
-        sybils: 0.2,
-        attack: Attack::Nearest,
-        attacked_keys: 5,
-        ..small(3, 500)
-    };
-    let outcome = played(&settings);
-    assert!(outcome.attacked_searches >= 30);
-    at_least(0.97, &outcome, &settings);
+fn who_crowds_a_key_does_not_own_it() {
+    for (attack, attacked_keys) in [
+        (Attack::Nearest, 5),
+        (Attack::Region, 5),
+        (Attack::Region, 1),
+    ] {
+        let settings = Settings {
+            cold: false,
+            sybils: 0.2,
+            attack,
+            attacked_keys,
+            searches: 60,
+            ..small(3, 300)
+        };
+        let outcome = played(&settings);
+        assert!(outcome.attacked_searches >= 20);
+        at_least(0.99, &outcome, &settings);
+    }
 }

@@ -65,6 +65,9 @@ pub(crate) struct Lookup {
     /// How the nodes begin. Default: cold up to 1,000 nodes, warm above.
     #[arg(long, value_enum, value_name = "HOW")]
     pub begin: Option<Begin>,
+    /// Others by whom a node enters, chosen by chance among all, the attacker's included.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub entrances: u32,
     /// Nodes that a record is stored at, about.
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub region_nodes: u32,
@@ -170,6 +173,7 @@ fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> 
     settings.settle = flags.settle;
     settings.link.latency = Latency::Uniform(flags.latency_min, flags.latency_max);
     settings.link.loss = flags.loss / 100.0;
+    settings.entrances = flags.entrances;
     settings.region_nodes = flags.region_nodes;
     if let Some(begin) = flags.begin {
         settings.cold = begin == Begin::Cold;

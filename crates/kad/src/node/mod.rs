@@ -32,6 +32,8 @@ const CLOSEST: usize = 16;
 const SIZE_OF: usize = 8;
 /// Nearest nodes that must have answered on each path.
 const WIDTH: usize = 2;
+/// Nodes that a path from afar begins with.
+const AFAR: usize = 4;
 /// Lookups of random places before a region is chosen.
 const SIZES_MIN: usize = 5;
 /// Lookups after which a region is chosen whatever is known: in a network where hardly anybody answers.
@@ -291,6 +293,17 @@ impl<C: Cryptography> Kad<C> {
                     walk.begin(path, self.place_of(contact), *contact);
                 }
             }
+        }
+        walk
+    }
+
+    /// A walk that begins at known nodes chosen by chance: where the nearest may be an attacker's.
+    fn walk_from_afar(&mut self, points: &[Key], manner: Manner) -> Walk {
+        let mut walk = Walk::new(points, manner);
+        let known = self.table.any(AFAR * points.len(), &mut self.random);
+        for (at, contact) in known.into_iter().enumerate() {
+            let place = self.place_of(&contact);
+            walk.begin(at % points.len(), place, contact);
         }
         walk
     }

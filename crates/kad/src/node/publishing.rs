@@ -192,7 +192,7 @@ impl<C: Cryptography> Kad<C> {
         // A third more than searchers count on: their estimate of the network may be the smaller one.
         let bits = self.size.region_bits(self.config.region_nodes * 4 / 3);
         let most = self.config.region_nodes_max;
-        let gather = self.gathering(place, bits, paths, most);
+        let gather = self.gathering((place, bits), paths, true, most);
         Task::Publishing(Box::new(Publishing {
             slot,
             level,
@@ -205,17 +205,29 @@ impl<C: Cryptography> Kad<C> {
         }))
     }
 
-    /// The gathering of the nodes that share `bits` bits with a place.
+    /// The gathering of the nodes that share `bits` bits with a place. `wary`: by paths from afar, and
+    /// through the surroundings.
     pub(super) fn gathering(
         &mut self,
-        place: Key,
-        bits: u32,
+        (place, bits): (Key, u32),
         paths: usize,
+        wary: bool,
         members_max: usize,
     ) -> Gather {
-        let points = Gather::points(place, bits, paths, &mut self.random);
-        let walk = self.walk(&points, self.manner(WIDTH));
-        Gather::new(place, bits, walk, members_max, &mut self.random)
+        let points = Gather::points(place, bits, paths, wary, &mut self.random);
+        let manner = self.manner(WIDTH);
+        let walk = match wary {
+            true => self.walk_from_afar(&points, manner),
+            false => self.walk(&points, manner),
+        };
+        let expected = self.members_expected(bits);
+        Gather::new((place, bits), expected, walk, members_max, &mut self.random)
+    }
+
+    /// How many nodes share so many bits with a place, by the size of the network.
+    pub(super) fn members_expected(&self, bits: u32) -> f64 {
+        let bits = i32::try_from(bits).unwrap_or(i32::MAX);
+        self.network_nodes().unwrap_or(1.0) / f64::from(bits).exp2()
     }
 
     pub(super) fn work_on_publishing(

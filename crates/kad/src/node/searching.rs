@@ -24,7 +24,7 @@ use crate::types::{Event, SearchReport};
 use crate::{Contact, Key, Misuse, Record, Salt, SearchId};
 
 /// How often a place is looked at again when nothing is found.
-const LOOKS_MAX: u8 = 2;
+const LOOKS_MAX: u8 = 3;
 /// How many bits nearer to the key the last look is.
 const NEARER_BITS: u32 = 2;
 /// Searches at a time.
@@ -33,8 +33,9 @@ const SEARCHES_MAX: usize = 64;
 const FOUND_MAX: usize = 131_072;
 /// Places that a search still has to visit. Reason: all children of two levels.
 const SALTS_MAX: usize = 512;
-/// Denials per expected share of honest nodes: at 5 of them, 1 in 150 honest regions is missed.
-const DENIALS_PER_SHARE: f64 = 5.0;
+/// A region with so many times the members that are to be expected is crowded. Reason: that the
+/// estimate is wrong by so much, or chance, happens in one of some tens.
+const CROWD: f64 = 1.5;
 
 /// One of the places of the key.
 #[derive(Debug)]
@@ -240,9 +241,10 @@ impl<C: Cryptography> Kad<C> {
         let (bits, paths) = match (look, self.search_bits()) {
             (0, bits) => (bits, self.config.paths),
             (1, bits) => (bits, 3 * self.config.paths),
+            (2, bits) => (bits.saturating_sub(1), 4 * self.config.paths),
             (_, bits) => (bits + NEARER_BITS, 2 * self.config.paths),
         };
-        let gather = self.gathering(place, bits, paths, members_max);
+        let gather = self.gathering((place, bits), paths, look > 0, members_max);
         searching.visit = Some(Visit {
             salt,
             bits,
@@ -280,14 +282,13 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    /// How many members must deny that there are records before it is believed.
+    /// How many members must deny that there are records before it is believed: all of them where
+    /// there are more than is to be expected.
     fn denials_wanted(&self, visit: &Visit) -> u32 {
-        let bits = i32::try_from(visit.bits).unwrap_or(0);
-        let expected = self.network_nodes().unwrap_or(1.0) / f64::from(bits).exp2();
-        let share = visit.gather.len() as f64 / expected.max(1.0);
-        // A few hundred at most, as there are members.
-        let wanted = (share * DENIALS_PER_SHARE).ceil() as u32;
-        wanted.max(self.config.search_denials)
+        match visit.gather.crowd() > CROWD {
+            true => u32::MAX,
+            false => self.config.search_denials,
+        }
     }
 
     /// One step of a visit. Says whether there may be another at once.
@@ -396,7 +397,8 @@ impl<C: Cryptography> Kad<C> {
         searching.report.replicas += visit.replicas;
         searching.report.denials += visit.denials;
         // Nobody has anything. All paths may have ended among an attacker's nodes: once more by many
-        // paths. Who published may know of a larger network, hence of a smaller region: once nearer.
+        // paths from afar. Few of the inner half may hold it: once in the whole. Who published may
+        // know of a larger network, hence of a smaller region: once nearer.
         // Where all nodes there are have denied it, no look helps.
         let all = visit.bits == 0 && visit.denials as usize >= visit.gather.len();
         searching.look = match visit.replicas {

@@ -78,7 +78,10 @@ pub struct Settings {
     pub settle: Duration,
     /// Every pair's link.
     pub link: Link,
-    /// The nodes enter one after the other by three others, rather than to begin with the tables of
+    /// Others by whom a node enters, any: with `n` of them a share of `sybils^n` enters by the attacker's
+    /// alone and sees nothing else, whatever it does.
+    pub entrances: u32,
+    /// The nodes enter one after the other, rather than to begin with the tables of
     /// a network that has run for long.
     pub cold: bool,
     /// Nodes that a record is stored at, about; as in the product's configuration.
@@ -106,6 +109,7 @@ impl Settings {
                 latency: Latency::Uniform(Duration::from_millis(5), Duration::from_millis(50)),
                 ..Link::default()
             },
+            entrances: 8,
             cold: nodes <= 1_000,
             region_nodes: 20,
             credit: 64 * 1024,
@@ -126,7 +130,7 @@ impl Settings {
         format!(
             "chappe sim lookup --seed {} --nodes {} --sybils {} --attack {} --attacked-keys {} \
              --devices {} --searches {} --full-searches {}{session} --settle {}s --latency-min {}s \
-             --latency-max {}s --loss {} --begin {} --region-nodes {}",
+             --latency-max {}s --loss {} --begin {} --entrances {} --region-nodes {}",
             self.seed,
             self.nodes,
             self.sybils * 100.0,
@@ -140,6 +144,7 @@ impl Settings {
             high.as_secs_f64(),
             self.link.loss * 100.0,
             if self.cold { "cold" } else { "warm" },
+            self.entrances,
             self.region_nodes,
         )
     }

@@ -211,10 +211,10 @@ impl World {
         Node(self.random.u32(..self.honest.max(1)))
     }
 
-    /// A node enters by three of these.
+    /// A node enters by some of these.
     pub(super) fn enter_among(&mut self, node: Node, others: &[u32]) {
         let mut entrances = Vec::new();
-        for _ in 0..3.min(others.len()) {
+        for _ in 0..(self.settings.entrances as usize).min(others.len()) {
             let other = Node(others[self.random.usize(..others.len())]);
             if let Some(actor) = self.nodes.machine(other) {
                 entrances.push(Entrance {
@@ -237,7 +237,7 @@ impl World {
         let actor = self.actor(node, place);
         self.nodes.put(node, actor);
         self.tell_time(node);
-        let others: Vec<u32> = (0..3)
+        let others: Vec<u32> = (0..self.settings.entrances)
             .map(|_| self.random.u32(..self.settings.nodes))
             .filter(|other| *other != node.0)
             .collect();
