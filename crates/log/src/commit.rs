@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+/// Room for a segment is set aside only where there is room for so many more: nobody else is to miss
+/// it.
+const PLENTY_SEGMENTS: u64 = 8;
+
 /// Why a commit did not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -140,6 +144,8 @@ pub(crate) struct Writer {
     pub(crate) segment: u32,
     pub(crate) file: Box<dyn File>,
     pub(crate) offset: u64,
+    /// Up to where room for the file is set aside.
+    pub(crate) reserved: u64,
     /// Where the present segment's definitions end.
     pub(crate) base: u64,
     pub(crate) synced: u64,
@@ -337,10 +343,23 @@ impl Writer {
         let Ok(free) = self.disk.free_bytes() else {
             return Ok(u64::MAX);
         };
+        let free = free.saturating_add(self.reserved.saturating_sub(self.offset));
         match free.checked_sub(self.options.reserve_bytes) {
             Some(room) => Ok(room),
             None => Err(Fault::Full(free)),
         }
+    }
+
+    /// Sets room aside for the rest of the segment: an append that makes the file system look for
+    /// room makes the next sync wait for its journal too.
+    pub(crate) fn reserve(&mut self) {
+        let limit = self.options.segment_bytes;
+        let wanted = limit
+            .saturating_mul(PLENTY_SEGMENTS + 1)
+            .saturating_add(self.options.reserve_bytes);
+        let plenty = self.disk.free_bytes().is_ok_and(|free| free >= wanted);
+        let set_aside = plenty && self.offset < limit && self.file.reserve(limit);
+        self.reserved = if set_aside { limit } else { 0 };
     }
 
     /// What was laid out is in the file.
@@ -427,7 +446,7 @@ impl Writer {
             return failed("write", &name, error);
         }
         // Stale bytes of the cut part must never be taken for the chain's: go on in a new file.
-        self.roll = true;
+        (self.roll, self.reserved) = (true, 0);
         match self.file.truncate(self.offset) {
             Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
             Err(error) => failed("cut back", &name, &error),
@@ -458,6 +477,8 @@ impl Writer {
     /// what older segments say of them is never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
+        self.file.release();
+        self.reserved = 0;
         let Some(number) = self.segment.checked_add(1) else {
             return Err(Fault::Failed(
                 "the numbers of segments are used up".to_owned(),
@@ -500,6 +521,7 @@ impl Writer {
                 self.file = file;
                 (self.base, self.synced) = (self.offset, self.offset);
                 self.roll = false;
+                self.reserve();
                 let sealed = self.snapshot.replace(Snapshot::new(header));
                 self.snapshots.extend(sealed);
                 self.note_laid();
@@ -578,6 +600,7 @@ impl Writer {
                 .map(drop),
             Err(fault) => Err(fault),
         };
+        self.file.release();
         outcome.map_err(|fault| match fault {
             Fault::Full(free) => Error::Full {
                 free,

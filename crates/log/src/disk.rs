@@ -49,6 +49,13 @@ pub trait File: Send {
     /// What the system holds of the file in memory is not needed: the next read should come from the
     /// disk itself. A wish.
     fn forget(&self) {}
+    /// Sets room aside on the disk for the file up to `end` bytes, with its length as it is, so that
+    /// appending has none to look for. A wish; whether it was granted.
+    fn reserve(&mut self, _end: u64) -> bool {
+        false
+    }
+    /// Gives back what was set aside behind the end. A wish.
+    fn release(&mut self) {}
     /// Cuts the file to `length` bytes.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 }

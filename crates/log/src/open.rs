@@ -101,6 +101,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
             writer.damaged.push((number, range.gaps.clone()));
         }
     }
+    writer.reserve();
     mark_open(&mut writer, &scanned, &recovery)?;
     if marker_needed {
         Marker::write(&**disk, store)?;
@@ -236,6 +237,7 @@ fn end_of_log(
         segment,
         file,
         offset,
+        reserved: 0,
         base: SEGMENT_HEADER_BYTES as u64,
         synced: offset,
         previous: scanned.last_crc,

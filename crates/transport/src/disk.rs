@@ -2,8 +2,8 @@
 //!
 //! Source: the contract of `chappe_log::Disk`. Files are opened close-on-exec (the standard library
 //! does that), owned by the user alone, and written at their end; `sync` is `fdatasync`, a new name
-//! counts once the directory was synced. Deliberately absent: buffering, direct input and output,
-//! allocation ahead.
+//! counts once the directory was synced. Room that is set aside (`fallocate`) does not change a file's
+//! length. Deliberately absent: buffering, direct input and output.
 
 use chappe_log::{Disk, File};
 use std::fs::{self, OpenOptions, TryLockError};
@@ -208,6 +208,18 @@ impl File for OpenFile {
         let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 
+    #[cfg(target_os = "linux")]
+    fn reserve(&mut self, end: u64) -> bool {
+        use nix::fcntl::{FallocateFlags, fallocate};
+        let keep = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        i64::try_from(end).is_ok_and(|end| fallocate(&self.file, keep, 0, end).is_ok())
+    }
+
+    fn release(&mut self) {
+        // Cutting a file to its length frees what was set aside behind it.
+        let _ = self.len().and_then(|length| self.file.set_len(length));
+    }
+
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }
@@ -216,7 +228,59 @@ impl File for OpenFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chappe_log::{Level, Options, Store, check};
+    use chappe_log::{Level, MIN_SEGMENT_BYTES, Options, Store, check};
+
+    /// Bytes that the segments in a directory take on the disk, and their length.
+    fn taken(path: &std::path::Path) -> (u64, u64) {
+        let entries = fs::read_dir(path).unwrap().map(Result::unwrap);
+        let segments =
+            entries.filter(|it| it.file_name().as_encoded_bytes().ends_with(b".segment"));
+        let files = segments.map(|it| it.metadata().unwrap());
+        files.fold((0, 0), |sum, it| {
+            (sum.0 + it.blocks() * 512, sum.1 + it.len())
+        })
+    }
+
+    #[test]
+    fn room_is_set_aside_for_the_segment_that_is_written_and_for_no_other() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut probe = FileDisk::open(scratch.path().join("probe"))
+            .and_then(|disk| disk.create("file"))
+            .unwrap();
+        // Not every file system can.
+        let can = probe.reserve(MIN_SEGMENT_BYTES);
+        let options = Options {
+            segment_bytes: 1 << 20,
+            reserve_bytes: 0,
+            ..Options::default()
+        };
+        let path = scratch.path().join("log");
+        for round in 0..3 {
+            let disk = FileDisk::open(&path).unwrap();
+            let (store, recovery) = Store::open(Box::new(disk), options.clone(), round).unwrap();
+            assert!(recovery.torn_tail.is_none() && recovery.corrupt.is_empty());
+            let stream = store.stream("a", Level::Power, b"").unwrap();
+            for _ in 0..5 {
+                let batch = vec![(1, vec![7; 300_000])];
+                stream.append(batch).unwrap().wait().unwrap();
+            }
+            let (room, bytes) = taken(&path);
+            let spare = room.saturating_sub(bytes);
+            assert!(spare < 1100 << 10, "{spare} of {room}");
+            assert!(!can || spare > 100 << 10, "{spare} of {room}");
+            drop(stream);
+            // The last time closed in order, before that killed.
+            if round < 2 {
+                store.abandon();
+            } else {
+                store.close().unwrap();
+            }
+        }
+        let (room, bytes) = taken(&path);
+        assert!(room < bytes + (1 << 17), "{room} for {bytes}");
+        let report = check(&FileDisk::open_unlocked(&path).unwrap()).unwrap();
+        assert_eq!((report.records, report.clean), (15, true));
+    }
 
     #[test]
     fn a_store_lives_in_a_directory_of_its_own() {
