@@ -21,7 +21,7 @@
 //! 8. What the product counts as lost is what is missing: for each node the sum over the reasons, for
 //!    each subscriber the numbers that it was told of.
 //! 9. What is derived from an element in the same store is never there without it, unless the element
-//!    was accepted and has gone since.
+//!    was accepted, trimmed or damaged, and has gone since.
 
 mod model;
 #[cfg(test)]

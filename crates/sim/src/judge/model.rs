@@ -211,7 +211,9 @@ impl Judge {
                         "stream {stream}: derived from {content}, not at {at:?}"
                     ));
                 }
-                if !there && !it.accepted.contains(&at) {
+                // What was stored and not acknowledged any more before a crash may have gone since too.
+                let since = at.number < it.trimmed_before || it.damaged.contains(&at);
+                if !there && !since && !it.accepted.contains(&at) {
                     return wrong(format!(
                         "stream {stream}: what is derived from {at:?} is there without it"
                     ));
