@@ -18,6 +18,7 @@
 //! [`Pace::AfterAcknowledgement`] with nothing on the way.
 
 mod adaptive;
+mod choice;
 mod fixed;
 mod napa;
 mod receivers;
@@ -29,6 +30,7 @@ use core::time::Duration;
 use chappe_machine::Instant;
 
 pub use adaptive::{Adaptive, AdaptiveConfig};
+pub use choice::{Choice, ChoiceError};
 pub use fixed::{FixedPeriod, FixedWindow, Flood};
 pub use napa::{Napa, NapaConfig};
 pub use receivers::{Receivers, Waits};

@@ -21,9 +21,10 @@ use bytes::Bytes;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
 use crate::message::decode;
+use crate::pacer::{Adaptive, AdaptiveConfig};
 use crate::session::{Asked, CommonEvent, EndedChannels, Session};
 use crate::{
-    Channel, Code, Counters, Credit, Failure, Fault, Flood, InFlight, Pacer, PacerStatus, Records,
+    Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer, PacerStatus, Records,
     RefusalReason, SenderChannel, SenderConfig,
 };
 
@@ -92,10 +93,13 @@ struct Refusing {
 }
 
 impl Sender {
-    /// An end without channels. `seed` is random and different for each session.
+    /// An end without channels, at the pace of [`Adaptive`], which does not hold back while less than
+    /// a frame is on the way. `seed` is random and different for each session.
     #[must_use]
     pub fn new(config: SenderConfig, seed: u64) -> Self {
-        Self::with_pacer(config, Box::<Flood>::default(), seed)
+        let least_bytes = config.session.frame_bytes as u64;
+        let pacer = Adaptive::new(AdaptiveConfig { least_bytes });
+        Self::with_pacer(config, Box::new(pacer), seed)
     }
 
     /// The same, at the pace of `pacer`.

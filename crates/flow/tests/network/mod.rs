@@ -71,6 +71,8 @@ pub(crate) struct World {
     pub(crate) manners: Manners,
     pub(crate) sender_config: SenderConfig,
     pub(crate) receiver_config: ReceiverConfig,
+    /// Another pacer than the default.
+    pub(crate) pacer: Option<fn() -> Box<dyn chappe_flow::Pacer>>,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     deadlines: (Option<Instant>, Option<Instant>),
@@ -115,6 +117,7 @@ impl World {
             now: Instant::ZERO,
             weather: Weather::default(),
             manners: Manners::default(),
+            pacer: None,
             sender: Sender::new(sender.clone(), seed),
             receiver: Receiver::new(receiver.clone(), seed),
             sender_config: sender,
@@ -168,7 +171,11 @@ impl World {
             self.receiver.counters(),
         );
         let seed = self.random.u64(..);
-        self.sender = Sender::new(self.sender_config.clone(), seed);
+        let config = self.sender_config.clone();
+        self.sender = match self.pacer {
+            Some(pacer) => Sender::with_pacer(config, pacer(), seed),
+            None => Sender::new(config, seed),
+        };
         self.receiver = Receiver::new(self.receiver_config.clone(), seed ^ 1);
         // What was being stored is lost with the connection's program, or stored after all.
         let unfinished = self

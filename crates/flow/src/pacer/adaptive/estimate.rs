@@ -9,8 +9,10 @@ use chappe_machine::Instant;
 /// Most samples whose time of sending is remembered. Beyond, every second one is forgotten.
 const MARKS_MAX: usize = 512;
 /// A control period has at least so many elements acknowledged, and so many acknowledgements.
-const ELEMENTS_MIN: u64 = 4;
+const ELEMENTS_MIN: u64 = 6;
 const ACKNOWLEDGEMENTS_MIN: u32 = 2;
+/// And so many of the largest batches: the rate must not depend on how many of them it happens to see.
+const BATCHES_MIN: f64 = 3.0;
 /// How much of the largest batch is forgotten with each control period.
 const BATCH_KEPT: f64 = 0.9;
 
@@ -149,6 +151,7 @@ impl Estimate {
         let whole = self.delivered >= period.until
             && period.acknowledgements >= ACKNOWLEDGEMENTS_MIN
             && period.elements >= ELEMENTS_MIN
+            && period.elements as f64 >= BATCHES_MIN * self.batch_elements
             && period.round_trip.is_finite()
             && took > 0.0;
         // A clock that went back begins anew.
@@ -170,7 +173,15 @@ impl Estimate {
         })
     }
 
-    /// The rate since the present control period began, if it has lasted for so long.
+    /// Forgets what was learnt of batches and round trips.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.batch_bytes = 0.0;
+        self.batch_elements = 0.0;
+        self.round_trip_min = None;
+        self.restart(now);
+    }
+
+    /// Bytes sent since the beginning.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.sent
     }

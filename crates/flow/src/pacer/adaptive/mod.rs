@@ -37,13 +37,19 @@ use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, seconds_
 use estimate::{Estimate, Period};
 
 /// The share of C at which it holds: what is left over keeps the way empty.
-const CRUISE: f64 = 0.98;
+const CRUISE: f64 = 0.97;
 /// The share of C at which it finds out whether there is more.
 const PROBE: f64 = 1.25;
 /// The share of C while what stands on the way drains.
 const DRAIN: f64 = 0.75;
-/// Control periods between two probes.
-const CRUISE_PERIODS: u32 = 16;
+/// Control periods from one probe to the next.
+const PROBE_EVERY: u32 = 16;
+/// Control periods after which draining ends, whatever stands on the way: it is not ours.
+const DRAIN_PERIODS: u32 = 4;
+/// After so many findings between two probes that something stands on the way, it is emptied.
+const STANDING_MAX: u32 = 3;
+/// A rate of delivery below this share of C, with much on the way, is a collapse.
+const COLLAPSED: f64 = 0.7;
 /// Control periods of a probe that finds no end.
 const PROBE_PERIODS: u32 = 4;
 /// A rate that grew by less than this did not grow.
@@ -75,18 +81,23 @@ enum Phase {
         flat: u32,
         filled: bool,
     },
-    /// For so many control periods.
-    Cruise {
-        periods: u32,
-    },
-    Probe {
-        periods: u32,
-    },
-    Drain {
-        periods: u32,
-    },
+    /// Just below C.
+    Cruise,
+    /// Above C, for so many control periods already.
+    Probe { periods: u32 },
+    /// Below C, for so many control periods already.
+    Drain { periods: u32 },
     /// Until nearly nothing is on the way: then the shortest round trip is measured anew.
     Empty,
+}
+
+impl Phase {
+    const START: Self = Self::Start {
+        window: 0.0,
+        best: 0.0,
+        flat: 0,
+        filled: false,
+    };
 }
 
 /// The pacer of sessions.
@@ -100,11 +111,15 @@ pub struct Adaptive {
     rate: f64,
     /// Consecutive findings that something stands on the way while it holds.
     standing: u32,
+    /// Control periods since the last probe.
+    since_probe: u32,
     /// Whether it held back since the last was sent.
     held: bool,
     /// Since when nothing was acknowledged while it waits for that.
     waiting_since: Option<Instant>,
     limited: bool,
+    /// Whether as much was on the way as may be, in this control period.
+    bound: bool,
     occupation: u64,
 }
 
@@ -122,17 +137,14 @@ impl Adaptive {
             config,
             estimate: Estimate::default(),
             schedule: Schedule::default(),
-            phase: Phase::Start {
-                window: 0.0,
-                best: 0.0,
-                flat: 0,
-                filled: false,
-            },
+            phase: Phase::START,
             rate: 0.0,
             standing: 0,
+            since_probe: 0,
             held: false,
             waiting_since: None,
             limited: false,
+            bound: false,
             occupation: 0,
         }
     }
@@ -146,22 +158,33 @@ impl Adaptive {
         self.rate * self.round_trip_min()
     }
 
+    /// What one acknowledgement acknowledges beyond one sample: (K − 1) · size.
+    fn batch(&self) -> f64 {
+        (self.estimate.batch_bytes - self.estimate.size).max(0.0)
+    }
+
+    /// What may be on the way at the beginning, bytes.
+    fn first_window(&self) -> f64 {
+        (FIRST_SAMPLES * self.estimate.size).max(self.config.least_bytes as f64)
+    }
+
     /// What may be on the way, bytes.
     fn high(&self) -> f64 {
         let size = self.estimate.size;
-        let batch = (self.estimate.batch_bytes - size).max(0.0);
+        // Twice the largest batch seen: a bound that is too small would keep batches small.
+        let batch = 2.0 * self.batch();
         let low = self.low();
         match self.phase {
             Phase::Inherited | Phase::Empty => 0.0,
-            Phase::Start { window, .. } => window.max(FIRST_SAMPLES * size),
+            Phase::Start { window, .. } => window.max(self.first_window()),
             Phase::Probe { .. } => low * PROBE + batch + 2.0 * size,
-            Phase::Cruise { .. } | Phase::Drain { .. } => low + batch + size,
+            Phase::Cruise | Phase::Drain { .. } => low + batch + size,
         }
     }
 
     fn gain(&self) -> f64 {
         match self.phase {
-            Phase::Cruise { .. } => CRUISE,
+            Phase::Cruise => CRUISE,
             Phase::Probe { .. } => PROBE,
             _ => DRAIN,
         }
@@ -192,8 +215,22 @@ impl Adaptive {
 
     fn control(&mut self, now: Instant, period: Period) {
         let size = self.estimate.size;
+        let low = self.low();
         let stands = (period.round_trip - self.round_trip_min()).max(0.0) * period.rate;
+        // Where much is acknowledged at once, after a repair, round trips differ by themselves. But
+        // when as much is on the way as may be, more is sent than is delivered.
+        let bound = core::mem::take(&mut self.bound);
+        let noise = if bound { 0.0 } else { 0.5 * self.batch() };
         self.limited = period.limited;
+        self.since_probe = self.since_probe.saturating_add(1);
+        let waits = !matches!(
+            self.phase,
+            Phase::Inherited | Phase::Empty | Phase::Start { .. }
+        );
+        let much = 2.0 * (low + self.batch()) + 4.0 * size;
+        if waits && stands > much && period.rate < COLLAPSED * self.rate {
+            return self.phase = Phase::Inherited;
+        }
         match self.phase {
             Phase::Inherited | Phase::Empty => {}
             Phase::Start {
@@ -202,37 +239,32 @@ impl Adaptive {
                 flat,
                 filled,
             } => self.start(now, period, stands, (window, best, flat, filled)),
-            Phase::Cruise { periods } => {
-                if stands > size.max(0.1 * self.low()) {
-                    self.standing += 1;
-                    self.rate = self.rate.min(period.rate);
-                    self.phase = if self.standing >= 3 {
-                        self.standing = 0;
-                        Phase::Empty
-                    } else {
-                        Phase::Drain { periods: 0 }
-                    };
-                } else if periods >= CRUISE_PERIODS {
+            Phase::Cruise => {
+                let old = self.estimate.round_trip_min;
+                let old = old.is_none_or(|(_, at)| now - at > ROUND_TRIP_AGE || now < at);
+                if period.limited {
+                    // It sees what is sent, not what might be.
+                } else if self.since_probe >= PROBE_EVERY {
+                    self.since_probe = 0;
                     self.standing = 0;
-                    let old = self
-                        .estimate
-                        .round_trip_min
-                        .is_none_or(|(_, at)| now - at > ROUND_TRIP_AGE);
-                    self.phase = if period.limited {
-                        Phase::Cruise { periods }
-                    } else if old {
+                    self.phase = if old {
                         Phase::Empty
                     } else {
                         Phase::Probe { periods: 0 }
                     };
-                } else {
-                    self.phase = Phase::Cruise {
-                        periods: periods + 1,
-                    };
+                } else if stands > size.max(0.1 * low) + noise {
+                    self.standing += 1;
+                    self.rate = self.rate.min(period.rate);
+                    self.phase = Phase::Drain { periods: 0 };
+                    if self.standing > STANDING_MAX {
+                        // It does not go away: the way itself has become longer.
+                        self.standing = 0;
+                        self.phase = Phase::Empty;
+                    }
                 }
             }
             Phase::Probe { periods } => {
-                if stands >= size {
+                if stands >= size + noise {
                     self.rate = period.rate;
                     self.phase = Phase::Drain { periods: 0 };
                 } else if period.rate > self.rate * 1.1 {
@@ -240,20 +272,18 @@ impl Adaptive {
                     self.phase = Phase::Probe { periods: 0 };
                 } else if periods >= PROBE_PERIODS {
                     self.rate = self.rate.max(period.rate);
-                    self.phase = Phase::Cruise { periods: 0 };
+                    self.phase = Phase::Drain { periods: 0 };
                 } else {
-                    self.phase = Phase::Probe {
-                        periods: periods + 1,
-                    };
+                    let periods = periods + 1;
+                    self.phase = Phase::Probe { periods };
                 }
             }
             Phase::Drain { periods } => {
-                self.phase = if stands < 0.5 * size || periods >= CRUISE_PERIODS {
-                    Phase::Cruise { periods: 0 }
+                let periods = periods + 1;
+                self.phase = if stands < 0.5 * size || periods >= DRAIN_PERIODS {
+                    Phase::Cruise
                 } else {
-                    Phase::Drain {
-                        periods: periods + 1,
-                    }
+                    Phase::Drain { periods }
                 };
             }
         }
@@ -275,14 +305,26 @@ impl Adaptive {
         let grew = period.rate > best * GROWTH;
         let best = best.max(period.rate);
         let flat = if grew { 0 } else { flat + 1 };
-        let full = stands > size.max(0.25 * period.rate * self.round_trip_min());
+        // The last round trip: what goes at once finds an empty way before itself at first.
+        let last = self.estimate.round_trip.unwrap_or(period.round_trip);
+        let last = (last - self.round_trip_min()).max(0.0) * period.rate;
+        let low = period.rate * self.round_trip_min();
+        let much = 2.0 * (low + self.batch()) + 4.0 * size;
+        if stands > much && period.rate < COLLAPSED * best {
+            return self.phase = Phase::Inherited;
+        }
+        let full = last > (2.0 * size).max(0.25 * low);
         if full || flat >= FLAT_PERIODS {
             self.rate = if full { period.rate } else { best };
             self.phase = Phase::Drain { periods: 0 };
             self.schedule.reset(now);
         } else {
+            // Twice what fills the way at this rate is enough to see whether there is more.
+            let most =
+                2.0 * (period.rate * self.round_trip_min() + self.estimate.batch_bytes + size);
+            let window = window.max(self.first_window());
             self.phase = Phase::Start {
-                window: window.max(FIRST_SAMPLES * size) * 2.0,
+                window: (window * 2.0).min(most).max(window),
                 best,
                 flat,
                 filled: false,
@@ -301,12 +343,8 @@ impl Pacer for Adaptive {
         if used == 0 || used < self.config.least_bytes {
             self.waiting_since = None;
             if let Phase::Inherited = self.phase {
-                self.phase = Phase::Start {
-                    window: 0.0,
-                    best: 0.0,
-                    flat: 0,
-                    filled: false,
-                };
+                self.estimate.forget(now);
+                self.phase = Phase::START;
             }
             if used > 0 || matches!(self.phase, Phase::Start { .. }) {
                 return Pace::Now;
@@ -314,8 +352,9 @@ impl Pacer for Adaptive {
         }
         let (used, high) = (used as f64, self.high());
         if used > 0.0 && used + 0.5 * self.estimate.size > high {
-            if let Phase::Start { filled, .. } = &mut self.phase {
-                *filled = true;
+            match &mut self.phase {
+                Phase::Start { filled, .. } => *filled = true,
+                _ => self.bound = true,
             }
             return self.wait(now);
         }
@@ -351,11 +390,12 @@ impl Pacer for Adaptive {
         if let Some(period) = period {
             self.control(now, period);
         }
-        if self.phase == Phase::Empty && in_flight.bytes as f64 <= self.estimate.size {
+        let nearly_none = self.estimate.size.max(self.config.least_bytes as f64);
+        if self.phase == Phase::Empty && in_flight.bytes as f64 <= nearly_none {
             // What comes now sees an empty way.
             self.estimate.round_trip_min = None;
             self.estimate.restart(now);
-            self.phase = Phase::Cruise { periods: 0 };
+            self.phase = Phase::Cruise;
         }
     }
 
@@ -366,7 +406,7 @@ impl Pacer for Adaptive {
             _ if self.limited => PacerState::Idle,
             Phase::Inherited | Phase::Empty | Phase::Drain { .. } => PacerState::Draining,
             Phase::Start { .. } => PacerState::Measuring,
-            Phase::Cruise { .. } => PacerState::Holding,
+            Phase::Cruise => PacerState::Holding,
             Phase::Probe { .. } => PacerState::Rising,
         };
         PacerStatus {
