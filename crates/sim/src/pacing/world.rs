@@ -1,0 +1,608 @@
+//! The run itself: a heap of events on a virtual clock.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use chappe_flow::pacer::{Pace, Pacer, Receivers};
+use chappe_machine::Instant;
+
+use super::{Change, Moment, Outcome, Service, Settings};
+
+/// Bytes of a packet: of a sample that does not fit, whole packets go in vain.
+const PACKET: u64 = 1_400;
+/// Samples that one acknowledgement can name, from the first missing one on, as in RTPS.
+const NAMED_MAX: u64 = 256;
+/// Most latencies that are kept.
+const LATENCIES_MAX: usize = 1 << 20;
+const MOMENT: u64 = 100_000_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Change(usize),
+    Moment,
+    Begin(usize),
+    /// The sender's timer; only the last that was set counts.
+    Timer {
+        sender: usize,
+        number: u64,
+    },
+    Arrives {
+        sender: usize,
+        receiver: usize,
+        sample: u64,
+    },
+    Handled {
+        sender: usize,
+        receiver: usize,
+        sample: u64,
+    },
+    AcknowledgeDelay {
+        sender: usize,
+        receiver: usize,
+        number: u64,
+    },
+    Acknowledged {
+        sender: usize,
+        receiver: usize,
+        next: u64,
+        missing: Vec<u64>,
+    },
+    Heartbeat {
+        sender: usize,
+        number: u64,
+    },
+    Asked {
+        sender: usize,
+        receiver: usize,
+        next: u64,
+    },
+}
+
+/// First in, first out, at a rate: what waits is what it is still busy with.
+#[derive(Debug, Clone, Default)]
+struct Line {
+    busy_until: u64,
+}
+
+struct SendingSide {
+    pacer: Box<dyn Pacer>,
+    receivers: Receivers<usize>,
+    begun: bool,
+    written: Vec<u64>,
+    timer: u64,
+    heartbeat: u64,
+    outcome: Outcome,
+    latencies: Vec<f32>,
+    delivered: u64,
+    moment: Collected,
+}
+
+/// What is collected for a moment.
+#[derive(Default)]
+struct Collected {
+    delivered: u64,
+    sent_again: u64,
+    latencies: Vec<f32>,
+}
+
+/// One receiver's state for one sender.
+struct ReceivingSide {
+    service: Service,
+    factor: f64,
+    dead: bool,
+    line: Line,
+    /// In the buffer, with the time at which each is done.
+    buffered: VecDeque<u64>,
+    next: u64,
+    highest: u64,
+    ahead: BTreeSet<u64>,
+    /// What the sender knows of it.
+    known: u64,
+    since_acknowledged: u64,
+    delay: u64,
+    delay_until: Option<u64>,
+    named_at: Option<u64>,
+}
+
+pub(super) struct World<'a> {
+    settings: &'a Settings,
+    now: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    random: fastrand::Rng,
+    bottleneck: Line,
+    senders: Vec<SendingSide>,
+    /// By sender, then receiver.
+    receivers: Vec<Vec<ReceivingSide>>,
+    warm_up: u64,
+    end: u64,
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn nanos_of(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Self {
+        let mut senders = Vec::new();
+        let mut receivers = Vec::new();
+        for (choice, _) in &settings.senders {
+            let mut known = Receivers::new(settings.waits);
+            for index in 0..settings.receivers.len() {
+                known.add(Instant::ZERO, index);
+            }
+            senders.push(SendingSide {
+                pacer: choice.build(),
+                receivers: known,
+                begun: false,
+                written: Vec::new(),
+                timer: 0,
+                heartbeat: 0,
+                outcome: Outcome::default(),
+                latencies: Vec::new(),
+                delivered: 0,
+                moment: Collected::default(),
+            });
+            let sides = settings.receivers.iter().map(ReceivingSide::new);
+            receivers.push(sides.collect());
+        }
+        let mut world = Self {
+            settings,
+            now: 0,
+            order: 0,
+            events: BinaryHeap::new(),
+            random: fastrand::Rng::with_seed(settings.seed),
+            bottleneck: Line::default(),
+            senders,
+            receivers,
+            warm_up: nanos(settings.warm_up),
+            end: nanos(settings.duration),
+        };
+        for (index, (_, begin)) in settings.senders.iter().enumerate() {
+            world.at(nanos(*begin), Event::Begin(index));
+        }
+        for (index, (at, _)) in settings.changes.iter().enumerate() {
+            world.at(nanos(*at), Event::Change(index));
+        }
+        world.at(MOMENT, Event::Moment);
+        world
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.order += 1;
+        self.events
+            .push(Reverse((time.max(self.now), self.order, event)));
+    }
+
+    pub(super) fn run(mut self) -> Vec<Outcome> {
+        while let Some(Reverse((time, _, event))) = self.events.pop() {
+            if time > self.end {
+                break;
+            }
+            self.now = time;
+            self.event(event);
+        }
+        let seconds = (self.end - self.warm_up.min(self.end)) as f64 / 1e9;
+        let receivers = self.settings.receivers.len().max(1) as f64;
+        let bytes = self.settings.size_bytes as f64;
+        let finish = |mut side: SendingSide| {
+            side.latencies.sort_unstable_by(f32::total_cmp);
+            let at = |share: f64| percentile(&side.latencies, share);
+            Outcome {
+                throughput_bytes_per_s: side.delivered as f64 * bytes
+                    / receivers
+                    / seconds.max(1e-9),
+                latency_p50_s: at(0.5),
+                latency_p99_s: at(0.99),
+                latency_max_s: at(1.0),
+                ..side.outcome
+            }
+        };
+        self.senders.into_iter().map(finish).collect()
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Begin(sender) => {
+                self.senders[sender].begun = true;
+                self.go_on(sender);
+            }
+            Event::Change(index) => self.change(index),
+            Event::Moment => self.moment(),
+            Event::Timer { sender, number } => {
+                if self.senders[sender].timer == number {
+                    self.go_on(sender);
+                }
+            }
+            Event::Arrives {
+                sender,
+                receiver,
+                sample,
+            } => self.arrives(sender, receiver, sample),
+            Event::Handled {
+                sender,
+                receiver,
+                sample,
+            } => self.handled(sender, receiver, sample),
+            Event::AcknowledgeDelay {
+                sender,
+                receiver,
+                number,
+            } => {
+                let side = &self.receivers[sender][receiver];
+                if side.delay == number && side.delay_until.is_some() {
+                    self.acknowledge(sender, receiver);
+                }
+            }
+            Event::Acknowledged {
+                sender,
+                receiver,
+                next,
+                missing,
+            } => {
+                self.acknowledged(sender, receiver, next, missing);
+            }
+            Event::Heartbeat { sender, number } => self.heartbeat(sender, number),
+            Event::Asked {
+                sender,
+                receiver,
+                next,
+            } => {
+                let side = &mut self.receivers[sender][receiver];
+                if !side.dead {
+                    side.highest = side.highest.max(next);
+                    side.named_at = None;
+                    self.acknowledge(sender, receiver);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, index: usize) {
+        let settings = self.settings;
+        match &settings.changes[index].1 {
+            Change::Slower { receiver, factor } => {
+                for sides in &mut self.receivers {
+                    sides[*receiver].factor = *factor;
+                }
+            }
+            Change::Dead { receiver } => {
+                for sides in &mut self.receivers {
+                    sides[*receiver].dead = true;
+                }
+            }
+            Change::Pacer { sender, choice } => {
+                self.senders[*sender].pacer = choice.build();
+                self.go_on(*sender);
+            }
+        }
+    }
+
+    /// Writes as many samples as may go now.
+    fn go_on(&mut self, sender: usize) {
+        let now = self.instant();
+        let size = self.settings.size_bytes;
+        let offered = self.settings.offered_per_s;
+        loop {
+            let side = &mut self.senders[sender];
+            if !side.begun {
+                return;
+            }
+            let in_flight = side.receivers.in_flight(now);
+            side.outcome.occupation_max = side.outcome.occupation_max.max(in_flight.elements);
+            if in_flight.elements >= self.settings.window {
+                return;
+            }
+            if let Some(rate) = offered {
+                let due = nanos_of(side.written.len() as f64 / rate.max(1e-3));
+                if due > self.now {
+                    return self.set_timer(sender, due);
+                }
+            }
+            match side.pacer.next(now, in_flight) {
+                Pace::Now => {}
+                Pace::At(at) => return self.set_timer(sender, at.as_nanos()),
+                Pace::AfterAcknowledgement => return,
+            }
+            let sample = side.written.len() as u64;
+            side.written.push(self.now);
+            side.receivers.sent(now, size, 1);
+            side.pacer.sent(now, size, 1);
+            side.outcome.sent += 1;
+            if side.heartbeat == 0 {
+                self.set_heartbeat(sender);
+            }
+            if let Some(departs) = self.through_bottleneck(sender, size) {
+                for receiver in 0..self.settings.receivers.len() {
+                    self.travel(sender, receiver, sample, departs);
+                }
+            }
+        }
+    }
+
+    fn set_timer(&mut self, sender: usize, at: u64) {
+        let side = &mut self.senders[sender];
+        side.timer += 1;
+        let number = side.timer;
+        self.at(at.max(self.now + 1), Event::Timer { sender, number });
+    }
+
+    /// When a sample has gone through, or nothing when it did not fit.
+    fn through_bottleneck(&mut self, sender: usize, size: u64) -> Option<u64> {
+        let bottleneck = &self.settings.bottleneck;
+        let waits = self.bottleneck.busy_until.saturating_sub(self.now) as f64 / 1e9;
+        let queued = (waits * bottleneck.bytes_per_s) as u64;
+        let room = bottleneck.queue_bytes.max(2 * size).saturating_sub(queued);
+        let fits = if room >= size {
+            size
+        } else {
+            room / PACKET * PACKET
+        };
+        let takes = nanos_of(fits as f64 / bottleneck.bytes_per_s);
+        self.bottleneck.busy_until = self.bottleneck.busy_until.max(self.now) + takes;
+        if fits < size {
+            self.senders[sender].outcome.dropped += 1;
+            return None;
+        }
+        Some(self.bottleneck.busy_until)
+    }
+
+    fn travel(&mut self, sender: usize, receiver: usize, sample: u64, departs: u64) {
+        let bottleneck = &self.settings.bottleneck;
+        if self.random.f64() < bottleneck.loss {
+            return;
+        }
+        let at = departs + nanos(bottleneck.latency);
+        self.at(
+            at,
+            Event::Arrives {
+                sender,
+                receiver,
+                sample,
+            },
+        );
+    }
+
+    fn arrives(&mut self, sender: usize, receiver: usize, sample: u64) {
+        let size = self.settings.size_bytes;
+        let share = self.random.f64() * 2.0 - 1.0;
+        let side = &mut self.receivers[sender][receiver];
+        if side.dead {
+            return;
+        }
+        while side.buffered.front().is_some_and(|done| *done <= self.now) {
+            side.buffered.pop_front();
+        }
+        let room = side.service.buffer_bytes.max(2 * size);
+        if (side.buffered.len() as u64 + 1) * size > room {
+            self.senders[sender].outcome.dropped += 1;
+            return;
+        }
+        let service =
+            side.service.per_sample.as_secs_f64() + size as f64 / side.service.bytes_per_s;
+        let takes = service * side.factor * (1.0 + side.service.jitter * share);
+        side.line.busy_until = side.line.busy_until.max(self.now) + nanos_of(takes);
+        let done = side.line.busy_until;
+        side.buffered.push_back(done);
+        self.at(
+            done,
+            Event::Handled {
+                sender,
+                receiver,
+                sample,
+            },
+        );
+    }
+
+    fn handled(&mut self, sender: usize, receiver: usize, sample: u64) {
+        let every = self.settings.acknowledging.every.max(1);
+        let side = &mut self.receivers[sender][receiver];
+        if side.dead {
+            return;
+        }
+        side.highest = side.highest.max(sample + 1);
+        if sample >= side.next {
+            side.ahead.insert(sample);
+        }
+        let mut delivered = side.next..side.next;
+        while side.ahead.remove(&side.next) {
+            side.next += 1;
+            delivered.end = side.next;
+        }
+        side.since_acknowledged += 1;
+        let hole = side.highest > side.next;
+        let interval = nanos(self.settings.acknowledging.missing_interval);
+        let may_name = side.named_at.is_none_or(|at| at + interval <= self.now);
+        let at_once = side.since_acknowledged >= every || (hole && may_name);
+        for sample in delivered {
+            self.delivered(sender, sample);
+        }
+        if at_once {
+            return self.acknowledge(sender, receiver);
+        }
+        let at = self.now + nanos(self.settings.acknowledging.delay);
+        self.acknowledge_until(sender, receiver, at);
+    }
+
+    /// A receiver acknowledges at that time, if it does not before.
+    fn acknowledge_until(&mut self, sender: usize, receiver: usize, at: u64) {
+        let side = &mut self.receivers[sender][receiver];
+        if side.delay_until.is_some_and(|until| until <= at) {
+            return;
+        }
+        side.delay_until = Some(at);
+        side.delay += 1;
+        let number = side.delay;
+        let event = Event::AcknowledgeDelay {
+            sender,
+            receiver,
+            number,
+        };
+        self.at(at, event);
+    }
+
+    fn delivered(&mut self, sender: usize, sample: u64) {
+        let side = &mut self.senders[sender];
+        let written = side.written.get(sample as usize).copied();
+        let latency = (self.now - written.unwrap_or(self.now)) as f32 / 1e9;
+        side.moment.delivered += 1;
+        side.moment.latencies.push(latency);
+        if self.now >= self.warm_up {
+            side.delivered += 1;
+            if side.latencies.len() < LATENCIES_MAX {
+                side.latencies.push(latency);
+            }
+        }
+    }
+
+    /// The receiver says what it has, and now and then what is missing.
+    fn acknowledge(&mut self, sender: usize, receiver: usize) {
+        let interval = nanos(self.settings.acknowledging.missing_interval);
+        let side = &mut self.receivers[sender][receiver];
+        side.since_acknowledged = 0;
+        side.delay_until = None;
+        let mut missing = Vec::new();
+        let may_name = side.named_at.is_none_or(|at| at + interval <= self.now);
+        if side.highest > side.next && may_name {
+            side.named_at = Some(self.now);
+            let range = side.next..side.highest.min(side.next + NAMED_MAX);
+            missing.extend(range.filter(|sample| !side.ahead.contains(sample)));
+        }
+        let next = side.next;
+        // What is missing is named again until it has come.
+        let again = side.named_at.filter(|_| side.highest > side.next);
+        if let Some(named_at) = again {
+            self.acknowledge_until(sender, receiver, named_at + interval);
+        }
+        let at = self.now + nanos(self.settings.bottleneck.latency);
+        let event = Event::Acknowledged {
+            sender,
+            receiver,
+            next,
+            missing,
+        };
+        self.at(at, event);
+    }
+
+    fn acknowledged(&mut self, sender: usize, receiver: usize, next: u64, missing: Vec<u64>) {
+        let now = self.instant();
+        let size = self.settings.size_bytes;
+        let known = &mut self.receivers[sender][receiver].known;
+        let more = next.saturating_sub(*known);
+        *known = (*known).max(next);
+        let side = &mut self.senders[sender];
+        let before = side.receivers.in_flight(now);
+        side.receivers
+            .acknowledged(now, &receiver, more * size, more);
+        let after = side.receivers.in_flight(now);
+        let elements = before.elements.saturating_sub(after.elements);
+        for sample in missing {
+            let side = &mut self.senders[sender];
+            side.outcome.sent_again += 1;
+            side.moment.sent_again += 1;
+            side.pacer.sent_again(now, size, 1);
+            if let Some(departs) = self.through_bottleneck(sender, size) {
+                self.travel(sender, receiver, sample, departs);
+            }
+        }
+        if elements > 0 {
+            let side = &mut self.senders[sender];
+            let newest = side.written.len() as u64 - after.elements;
+            let newest = side.written.get(newest.saturating_sub(1) as usize);
+            let delay = newest.map(|at| Duration::from_nanos(self.now - at));
+            let bytes = elements * size;
+            side.pacer.acknowledged(now, bytes, elements, delay, after);
+            self.set_heartbeat(sender);
+        }
+        self.go_on(sender);
+    }
+
+    fn set_heartbeat(&mut self, sender: usize) {
+        let side = &mut self.senders[sender];
+        side.heartbeat += 1;
+        let number = side.heartbeat;
+        let at = self.now + nanos(self.settings.acknowledging.heartbeat);
+        self.at(at, Event::Heartbeat { sender, number });
+    }
+
+    /// Nothing was acknowledged for long: the sender asks.
+    fn heartbeat(&mut self, sender: usize, number: u64) {
+        let now = self.instant();
+        let side = &self.senders[sender];
+        if side.heartbeat != number {
+            return;
+        }
+        if side.receivers.in_flight(now).elements > 0 {
+            let next = side.written.len() as u64;
+            let at = self.bottleneck.busy_until.max(self.now);
+            let at = at + nanos(self.settings.bottleneck.latency);
+            for receiver in 0..self.settings.receivers.len() {
+                self.at(
+                    at,
+                    Event::Asked {
+                        sender,
+                        receiver,
+                        next,
+                    },
+                );
+            }
+        }
+        self.set_heartbeat(sender);
+        self.go_on(sender);
+    }
+
+    fn moment(&mut self) {
+        let now = self.instant();
+        let bytes = self.settings.size_bytes as f64 / self.settings.receivers.len().max(1) as f64;
+        for side in &mut self.senders {
+            let mut collected = std::mem::take(&mut side.moment);
+            collected.latencies.sort_unstable_by(f32::total_cmp);
+            side.outcome.moments.push(Moment {
+                at_s: self.now as f64 / 1e9,
+                throughput_bytes_per_s: collected.delivered as f64 * bytes * 1e9 / MOMENT as f64,
+                latency_p50_s: percentile(&collected.latencies, 0.5),
+                sent_again: collected.sent_again,
+                occupation: side.receivers.in_flight(now).elements,
+                period_s: side.pacer.status().period.as_secs_f64(),
+            });
+        }
+        self.at(self.now + MOMENT, Event::Moment);
+    }
+}
+
+impl ReceivingSide {
+    fn new(service: &Service) -> Self {
+        Self {
+            service: service.clone(),
+            factor: 1.0,
+            dead: false,
+            line: Line::default(),
+            buffered: VecDeque::new(),
+            next: 0,
+            highest: 0,
+            ahead: BTreeSet::new(),
+            known: 0,
+            since_acknowledged: 0,
+            delay: 0,
+            delay_until: None,
+            named_at: None,
+        }
+    }
+}
+
+/// Of sorted values, by the nearest rank.
+fn percentile(sorted: &[f32], share: f64) -> f64 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted
+        .get(rank.saturating_sub(1))
+        .map_or(0.0, |it| f64::from(*it))
+}

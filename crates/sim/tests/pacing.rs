@@ -1,0 +1,124 @@
+//! Goal: flooding collapses, and the adaptive pacer does not, nor what it takes over; it follows a
+//! receiver, shares with another sender, and goes on beside a dead receiver that is not waited for.
+//!
+//! Method: short runs of the pacing simulation; throughput and latency are virtual, so bounds are exact.
+
+use std::time::Duration;
+
+use chappe_flow::pacer::{Choice, Waits};
+use chappe_sim::pacing::{Change, Moment, Settings, run};
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// The mean of the moments from one second to another.
+fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f64 {
+    let within = |moment: &&Moment| moment.at_s > from && moment.at_s <= until + 1e-9;
+    let values: Vec<f64> = moments.iter().filter(within).map(of).collect();
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+#[test]
+fn flooding_a_large_window_collapses_and_adaptive_does_not() {
+    let flood = run(&Settings::new(1, Choice::Flood, 100_000)).remove(0);
+    let adaptive = run(&Settings::new(1, Choice::default(), 100_000)).remove(0);
+    assert!(flood.sent_again > 5 * flood.sent, "{flood:?}");
+    assert!(flood.latency_p50_s > 0.5, "{}", flood.latency_p50_s);
+    assert!(adaptive.throughput_bytes_per_s > 3.0 * flood.throughput_bytes_per_s);
+    assert!(
+        adaptive.latency_p50_s < 2.0e-3,
+        "{}",
+        adaptive.latency_p50_s
+    );
+    assert_eq!(adaptive.sent_again, 0);
+}
+
+#[test]
+fn one_seed_one_history() {
+    let mut settings = Settings::new(7, Choice::default(), 20_000);
+    settings.bottleneck.loss = 0.01;
+    settings.duration = Duration::from_millis(1_500);
+    assert_eq!(run(&settings), run(&settings));
+    let other = Settings {
+        seed: 8,
+        ..settings.clone()
+    };
+    assert_ne!(run(&settings), run(&other));
+}
+
+#[test]
+fn a_collapsed_window_is_drained_within_two_seconds() {
+    for size in [50_000, 200_000] {
+        let mut settings = Settings::new(3, Choice::Flood, size);
+        settings.window = 256;
+        let choice = Choice::default();
+        settings.changes = vec![(seconds(1), Change::Pacer { sender: 0, choice })];
+        settings.duration = seconds(4);
+        let moments = run(&settings).remove(0).moments;
+        let before = mean(&moments, 0.5, 1.0, |it| it.latency_p50_s);
+        let after = mean(&moments, 3.0, 4.0, |it| it.latency_p50_s);
+        let rate = mean(&moments, 3.0, 4.0, |it| it.throughput_bytes_per_s);
+        assert!(before > 0.1, "{size}: it had collapsed: {before} s");
+        assert!(after < 0.01, "{size}: {after} s");
+        assert!(
+            rate > 0.9 * settings.capacity_bytes_per_s(),
+            "{size}: {rate}"
+        );
+    }
+}
+
+#[test]
+fn a_receiver_that_halves_its_speed_is_followed_within_a_second() {
+    let mut settings = Settings::new(3, Choice::default(), 100_000);
+    settings.receivers[0].bytes_per_s = 137.5e6;
+    let capacity = settings.capacity_bytes_per_s() / 2.0;
+    let change = Change::Slower {
+        receiver: 0,
+        factor: 2.0,
+    };
+    settings.changes = vec![(seconds(1), change)];
+    let outcome = run(&settings).remove(0);
+    let after = mean(&outcome.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s);
+    let latency = mean(&outcome.moments, 2.0, 3.0, |it| it.latency_p50_s);
+    assert_eq!(outcome.sent_again, 0, "no storm");
+    assert!(outcome.occupation_max < 64, "{}", outcome.occupation_max);
+    let share = after / capacity;
+    assert!(
+        share > 0.9 && latency < 0.004,
+        "{share} of what it takes, {latency} s"
+    );
+}
+
+#[test]
+fn senders_share_within_a_fifth_and_receivers_set_the_pace() {
+    let mut two = Settings::new(3, Choice::default(), 100_000);
+    two.senders.push((Choice::default(), seconds(1)));
+    two.warm_up = seconds(3);
+    two.duration = seconds(8);
+    let outcomes = run(&two);
+    let rates: Vec<f64> = outcomes
+        .iter()
+        .map(|it| it.throughput_bytes_per_s)
+        .collect();
+    let (least, most) = (rates[0].min(rates[1]), rates[0].max(rates[1]));
+    assert!(least > most / 1.2, "{rates:?}");
+    assert!(least + most > 0.9 * two.capacity_bytes_per_s(), "{rates:?}");
+    // Sixteen receivers, one of which takes a quarter of the others' rate.
+    let mut many = Settings::new(4, Choice::default(), 50_000);
+    let service = many.receivers[0].clone();
+    many.receivers = vec![service; 16];
+    many.receivers[5].bytes_per_s = 40e6;
+    let outcome = run(&many).remove(0);
+    let share = outcome.throughput_bytes_per_s / many.capacity_bytes_per_s();
+    assert!(share > 0.85, "{share} of what the slowest takes");
+    assert_eq!(outcome.sent_again, 0);
+    // It dies: whoever waits for all stops, whoever does not goes on at the others' rate.
+    many.changes = vec![(seconds(1), Change::Dead { receiver: 5 })];
+    let stopped = run(&many).remove(0);
+    assert!(mean(&stopped.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s) < 1e6);
+    many.waits = Waits::Silence(Duration::from_millis(500));
+    let goes_on = run(&many).remove(0);
+    let after = mean(&goes_on.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s);
+    assert!(after > 0.8 * 125e6 * 15.0 / 16.0, "{after}");
+}
