@@ -323,6 +323,11 @@ impl Driver {
             self.try_write().map_err(broken)?;
             let (reading, writing) = (self.events.is_empty(), !self.write.is_empty());
             let (clock, deadline) = (self.clock, self.deadline);
+            // What there is no room for is the first of the events.
+            let wanted = match self.events.front() {
+                Some(Event::Message(message)) => message.cost(),
+                _ => 0,
+            };
             tokio::select! {
                 turn = self.turn(reading, writing) => {
                     if let Turn::Read(read) = turn.map_err(broken)? {
@@ -342,7 +347,7 @@ impl Driver {
                     true => self.encode(&mut batch),
                     false => return Ok(Error::Closed),
                 },
-                () = shared.incoming.room(), if !reading => {}
+                () = shared.incoming.room(wanted), if !reading => {}
                 // A peer that is not read from is not silent.
                 () = sleep_until(clock, deadline), if reading => {
                     self.input(Input::Timeout);

@@ -202,12 +202,12 @@ impl<T: Cost> Queue<T> {
         }
     }
 
-    /// Waits until there may be room, or the queue is closed.
-    pub(super) async fn room(&self) {
+    /// Waits until there may be room for something of this cost, or the queue is closed.
+    pub(super) async fn room(&self, cost: usize) {
         loop {
             {
                 let held = self.held();
-                if held.closed || self.has_room(&held, 1) {
+                if held.closed || self.has_room(&held, cost) {
                     return;
                 }
             }
@@ -270,6 +270,22 @@ mod tests {
             assert_eq!(sizes, kept);
             assert_eq!(queue.size(), (0, 0));
         }
+    }
+
+    #[tokio::test]
+    async fn room_is_awaited_for_what_is_to_be_put_in() {
+        let queue = Queue::new(10, 1_000);
+        let whole = message(600);
+        let cost = whole.cost();
+        assert!(matches!(queue.try_push(whole, true), Some(Ok(()))));
+        let waits = |cost| {
+            let room = std::pin::pin!(queue.room(cost));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            room.poll(&mut context).is_pending()
+        };
+        assert!(!waits(1_000 - cost) && waits(1_001 - cost));
+        assert!(queue.try_pop(&mut Vec::new(), usize::MAX));
+        assert!(!waits(5_000), "one always fits");
     }
 
     #[tokio::test]
