@@ -8,7 +8,7 @@ use std::time::Duration;
 use chappe_log::{CorruptRange, Level, Options, QueueFull, Recovery, Store};
 use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
 use chappe_stream::{StoreError, StreamElement, StreamLog, StreamSchema};
-use chappe_transport::{Drops, FileDisk, key_file};
+use chappe_transport::{Drops, FileDisk, RECEIVE_BUFFER_BYTES, ReceiveBuffer, key_file};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -107,6 +107,7 @@ impl Node {
         });
         tell_recovery(&app, "log", &recovery);
         tell_recovery(&app, "registry", &registry_recovery);
+        tell_receive_buffer(&app);
         crate::register::forget(&app).await;
         publish_node(&app).await;
         crate::links::start(&app, sockets).await?;
@@ -415,6 +416,16 @@ fn tell_recovery(app: &App, name: &str, recovery: &Recovery) {
             epoch.stream,
             epoch.reason.text()
         ));
+    }
+}
+
+/// Says when the operating system gives sockets less than bursts and large samples need.
+fn tell_receive_buffer(app: &App) {
+    let buffer = ReceiveBuffer::ask(RECEIVE_BUFFER_BYTES).ok();
+    if let Some((buffer, text)) = buffer.and_then(|it| Some((it, it.complaint()?))) {
+        let text = format!("{text}; remedy: {}", buffer.remedy());
+        tracing::warn!("{text}");
+        app.notices.tell(NoticeKind::Health, "receive buffer", text);
     }
 }
 

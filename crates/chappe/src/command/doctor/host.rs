@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use chappe_transport::{RECEIVE_BUFFER_BYTES, ReceiveBuffer};
+
 use super::{Check, State};
 
 /// 3702 in hexadecimal, as /proc writes it.
 const PORT_HEX: &str = ":0E76";
-/// Receive buffer that a client asks for (`transport::udp::UdpOptions`).
-const RECEIVE_BUFFER_BYTES: u64 = 1 << 20;
 /// A clock before this is not set: 2026-01-01.
 const CLOCK_FLOOR_S: u64 = 1_767_225_600;
 /// Free space below which a log soon stops.
@@ -141,24 +141,15 @@ pub(crate) fn container() -> Check {
 /// What the kernel grants as receive buffer.
 pub(crate) fn receive_buffers() -> Check {
     let name = "receive buffers";
-    let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
-    match text.trim().parse::<u64>() {
-        Ok(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Check::new(
-            name,
-            State::Ok,
-            format!("net.core.rmem_max is {bytes} bytes"),
-        ),
-        Ok(bytes) => Check::new(
-            name,
-            State::Warning,
-            format!(
-                "net.core.rmem_max is {bytes} bytes: answers of many devices at once may be lost"
-            ),
-        )
-        .hint(format!(
-            "sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}"
-        )),
-        Err(_) => Check::new(name, State::Skipped, "the kernel does not tell"),
+    match ReceiveBuffer::ask(RECEIVE_BUFFER_BYTES) {
+        Ok(buffer) => match buffer.complaint() {
+            None => {
+                let given = buffer.given_bytes;
+                Check::new(name, State::Ok, format!("a socket gets {given} bytes"))
+            }
+            Some(text) => Check::new(name, State::Warning, text).hint(buffer.remedy()),
+        },
+        Err(error) => Check::new(name, State::Skipped, format!("no socket: {error}")),
     }
 }
 
