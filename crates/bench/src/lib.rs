@@ -15,6 +15,7 @@ mod lookup;
 mod machine;
 mod memory_group;
 mod notify;
+pub mod perf;
 mod pinned;
 mod process;
 mod query;

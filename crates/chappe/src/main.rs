@@ -60,6 +60,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Key(verb) => command::key::run(verb, json),
         Command::Exi(verb) => command::exi::run(verb, json),
         Command::Bench(flags) => command::bench::run(flags, json),
+        Command::Perf(verb) => command::perf::run(verb, json),
         Command::BenchProcess { arguments } => Ok(chappe_bench::process(&arguments)?),
         Command::Sim(verb) => command::sim::run(verb, json),
         Command::Completions { shell } => {

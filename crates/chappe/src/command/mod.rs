@@ -15,6 +15,7 @@ pub(crate) mod key;
 pub(crate) mod link;
 mod network;
 mod node_client;
+pub(crate) mod perf;
 pub(crate) mod query;
 pub(crate) mod serve;
 mod session;

@@ -270,7 +270,7 @@ fn print(flags: &Exchange, series: &Series, never: &[&str], seconds: f64) {
 // -- network --
 
 /// A rate such as `250kbit`, in bytes a second.
-fn bits(text: &str) -> Result<u64, String> {
+pub(crate) fn bits(text: &str) -> Result<u64, String> {
     let text = text.trim_end_matches("/s");
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,0 +1,319 @@
+//! What is measured, as rows: intervals while it goes on, phases at the end.
+
+use serde::Serialize;
+
+/// A distribution of times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Times {
+    /// Of how many.
+    pub count: u64,
+    /// The shortest, microseconds.
+    pub min_us: f64,
+    /// The mean, microseconds.
+    pub mean_us: f64,
+    /// The median, microseconds; like the others to within 1/64.
+    pub p50_us: f64,
+    /// 90 % are not above it, microseconds.
+    pub p90_us: f64,
+    /// 99 % are not above it, microseconds.
+    pub p99_us: f64,
+    /// 99.9 % are not above it, microseconds.
+    pub p999_us: f64,
+    /// The longest, microseconds.
+    pub max_us: f64,
+}
+
+/// How latency is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Both ends read the monotonic clock of one machine.
+    OneClock,
+    /// Half of the time until a sample came back, by the publisher's clock.
+    RoundTripHalved,
+}
+
+/// What the publisher saw in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PublisherInterval {
+    /// Its end, since the run began.
+    pub at_s: f64,
+    /// Which phase, from 0.
+    pub phase: usize,
+    /// Bytes of a sample.
+    pub size_bytes: usize,
+    /// The pacer.
+    pub pacer: String,
+    /// Not measured.
+    pub warm_up: bool,
+    /// Samples written.
+    pub sent: u64,
+    /// Samples acknowledged by all.
+    pub acknowledged: u64,
+    /// Samples written a second.
+    pub rate_per_s: f64,
+    /// Bytes of samples written a second.
+    pub bytes_per_s: f64,
+    /// Samples on the way just before one is written, on average. Nothing where nobody acknowledges.
+    pub occupation_mean: Option<f64>,
+    /// The most of them.
+    pub occupation_max: Option<u64>,
+    /// Mean time between samples, microseconds.
+    pub period_us: Option<f64>,
+    /// The time between samples that the pacer wants now, microseconds.
+    pub pacer_period_us: Option<f64>,
+    /// What the pacer does now, in its own word.
+    pub pacer_state: String,
+    /// Share of the time that the window was full and nothing could be written.
+    pub blocked_share: f64,
+    /// Samples sent again, where the carrier knows.
+    pub sent_again: Option<u64>,
+    /// Samples thrown away at this end.
+    pub dropped: Option<u64>,
+    /// Median of half the round trip, microseconds, with `--echo`.
+    pub latency_p50_us: Option<f64>,
+    /// Its 99th percentile, microseconds.
+    pub latency_p99_us: Option<f64>,
+    /// Percent of one processor.
+    pub cpu_percent: f64,
+    /// Resident bytes.
+    pub resident_bytes: u64,
+}
+
+impl PublisherInterval {
+    /// The columns of a table of them, by their names.
+    pub const COLUMNS: [&'static str; 21] = [
+        "at_s",
+        "phase",
+        "size_bytes",
+        "pacer",
+        "warm_up",
+        "sent",
+        "acknowledged",
+        "rate_per_s",
+        "bytes_per_s",
+        "occupation_mean",
+        "occupation_max",
+        "period_us",
+        "pacer_period_us",
+        "pacer_state",
+        "blocked_share",
+        "sent_again",
+        "dropped",
+        "latency_p50_us",
+        "latency_p99_us",
+        "cpu_percent",
+        "resident_bytes",
+    ];
+}
+
+/// What the publisher measured in a phase, without its warm-up.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PublisherPhase {
+    /// Which, from 0.
+    pub phase: usize,
+    /// Bytes of a sample.
+    pub size_bytes: usize,
+    /// The pacer.
+    pub pacer: String,
+    /// How long it was measured, seconds.
+    pub seconds: f64,
+    /// Samples written.
+    pub sent: u64,
+    /// Samples acknowledged by all.
+    pub acknowledged: u64,
+    /// Samples written a second.
+    pub rate_per_s: f64,
+    /// Bytes of samples written a second.
+    pub bytes_per_s: f64,
+    /// Samples on the way just before one is written, on average.
+    pub occupation_mean: Option<f64>,
+    /// The most of them.
+    pub occupation_max: Option<u64>,
+    /// Mean time between samples, microseconds.
+    pub period_us: Option<f64>,
+    /// How late samples were that had a time.
+    pub late: Option<Times>,
+    /// Share of the time that the window was full and nothing could be written.
+    pub blocked_share: f64,
+    /// Samples sent again, where the carrier knows.
+    pub sent_again: Option<u64>,
+    /// Samples thrown away at this end.
+    pub dropped: Option<u64>,
+    /// How long it took after the phase until all was acknowledged, seconds.
+    pub drain_s: Option<f64>,
+    /// Half the round trip, with `--echo`.
+    pub latency: Option<Times>,
+    /// Percent of one processor.
+    pub cpu_percent: f64,
+}
+
+/// What a subscriber saw in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubscriberInterval {
+    /// Its end, since the first sample.
+    pub at_s: f64,
+    /// Which phase, from 0.
+    pub phase: usize,
+    /// Bytes of a sample.
+    pub size_bytes: usize,
+    /// Not measured.
+    pub warm_up: bool,
+    /// Samples taken.
+    pub received: u64,
+    /// Samples a second.
+    pub rate_per_s: f64,
+    /// Bytes of samples a second.
+    pub bytes_per_s: f64,
+    /// Numbers missed.
+    pub lost: u64,
+    /// Samples that came again.
+    pub repeated: u64,
+    /// Median of the latency, microseconds.
+    pub latency_p50_us: Option<f64>,
+    /// Its 90th percentile, microseconds.
+    pub latency_p90_us: Option<f64>,
+    /// Its 99th percentile, microseconds.
+    pub latency_p99_us: Option<f64>,
+    /// The longest, microseconds.
+    pub latency_max_us: Option<f64>,
+    /// Percent of one processor.
+    pub cpu_percent: f64,
+    /// Resident bytes.
+    pub resident_bytes: u64,
+}
+
+impl SubscriberInterval {
+    /// The columns of a table of them, by their names.
+    pub const COLUMNS: [&'static str; 15] = [
+        "at_s",
+        "phase",
+        "size_bytes",
+        "warm_up",
+        "received",
+        "rate_per_s",
+        "bytes_per_s",
+        "lost",
+        "repeated",
+        "latency_p50_us",
+        "latency_p90_us",
+        "latency_p99_us",
+        "latency_max_us",
+        "cpu_percent",
+        "resident_bytes",
+    ];
+}
+
+/// What a subscriber measured in a phase, without its warm-up.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubscriberPhase {
+    /// Which, from 0.
+    pub phase: usize,
+    /// Bytes of a sample.
+    pub size_bytes: usize,
+    /// From the first measured sample to the last, seconds.
+    pub seconds: f64,
+    /// Samples taken.
+    pub received: u64,
+    /// Samples a second, from the first to the last.
+    pub rate_per_s: f64,
+    /// Bytes of samples a second.
+    pub bytes_per_s: f64,
+    /// Numbers missed.
+    pub lost: u64,
+    /// Samples that came again.
+    pub repeated: u64,
+    /// From writing to taking, on one machine.
+    pub latency: Option<Times>,
+    /// Percent of one processor.
+    pub cpu_percent: f64,
+}
+
+/// Something told while it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The publisher can be reached.
+    Listening {
+        /// Where, or in which domain.
+        endpoint: String,
+        /// The public key that subscribers have to know, in Z85.
+        server_key: Option<String>,
+    },
+    /// Waiting for subscribers, or for the first sample.
+    Waiting {
+        /// For what.
+        what: String,
+    },
+    /// Something to know about the machine.
+    Warning {
+        /// What.
+        text: String,
+        /// The remedy.
+        hint: String,
+    },
+    /// The publisher begins.
+    Begun {
+        /// Subscribers.
+        subscribers: usize,
+        /// Phases.
+        phases: usize,
+    },
+    /// An interval of the publisher.
+    Published(PublisherInterval),
+    /// An interval of a subscriber.
+    Subscribed(SubscriberInterval),
+}
+
+/// A condition, and whether it is met.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Criterion {
+    /// The option that asks for it.
+    pub name: &'static str,
+    /// In which phase; nothing: in all together.
+    pub phase: Option<usize>,
+    /// What was measured; nothing could be: it is not met.
+    pub measured: Option<f64>,
+    /// What is wanted.
+    pub bound: f64,
+    /// The unit of both.
+    pub unit: &'static str,
+    /// Whether it is met.
+    pub met: bool,
+}
+
+/// The end of a publisher.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Published {
+    /// Each phase.
+    pub phases: Vec<PublisherPhase>,
+    /// How latency is known, if it is.
+    pub latency_by: Option<Method>,
+    /// Resident bytes at the end.
+    pub resident_bytes: u64,
+    /// What was asked for.
+    pub criteria: Vec<Criterion>,
+}
+
+/// The end of a subscriber.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Subscribed {
+    /// Each phase that was seen.
+    pub phases: Vec<SubscriberPhase>,
+    /// How latency is known; nothing on two machines: see the publisher's `--echo`.
+    pub latency_by: Option<Method>,
+    /// Samples taken, warm-up included.
+    pub received: u64,
+    /// Numbers missed, warm-up included.
+    pub lost: u64,
+    /// Samples that came again, warm-up included.
+    pub repeated: u64,
+    /// What came and was no sample of this run.
+    pub foreign: u64,
+    /// Whether the publisher's last sample came.
+    pub complete: bool,
+    /// Resident bytes at the end.
+    pub resident_bytes: u64,
+    /// What was asked for.
+    pub criteria: Vec<Criterion>,
+}
