@@ -14,6 +14,7 @@ mod floor;
 mod lookup;
 mod machine;
 mod memory_group;
+mod napa;
 mod notify;
 pub mod perf;
 mod pinned;
@@ -44,7 +45,7 @@ pub struct Settings {
 }
 
 /// The scenarios by name.
-pub const SCENARIOS: [&str; 8] = [
+pub const SCENARIOS: [&str; 9] = [
     "readiness",
     "device",
     "registry",
@@ -53,6 +54,7 @@ pub const SCENARIOS: [&str; 8] = [
     "notify",
     "exi",
     "lookup",
+    "napa",
 ];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
@@ -67,6 +69,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         "exchange" => exchange::run(settings),
         "query" => query::run(settings),
         "lookup" => lookup::run(settings),
+        "napa" => napa::run(settings),
         "notify" => notify::run(settings),
         "exi" => exi::run(settings),
         _ => Err(Error::Failed(format!(

@@ -29,6 +29,9 @@ pub struct Report {
     /// All samples by name, in seconds.
     #[serde(skip)]
     pub raw: BTreeMap<String, Vec<f64>>,
+    /// Tables by name, as CSV.
+    #[serde(skip)]
+    pub tables: BTreeMap<String, String>,
     /// Figures by name, as SVG.
     #[serde(skip)]
     pub figures: BTreeMap<String, String>,
@@ -85,6 +88,7 @@ impl Report {
             targets: Vec::new(),
             skipped: Vec::new(),
             raw: BTreeMap::new(),
+            tables: BTreeMap::new(),
             figures: BTreeMap::new(),
         }
     }
@@ -161,6 +165,9 @@ impl Report {
         write(format!("{}.txt", self.scenario), self.to_string())?;
         for (name, svg) in &self.figures {
             write(format!("{}-{name}.svg", self.scenario), svg.clone())?;
+        }
+        for (name, csv) in &self.tables {
+            write(format!("{}-{name}.csv", self.scenario), csv.clone())?;
         }
         for (name, samples) in &self.raw {
             let lines: Vec<_> = samples

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Exi(crate::command::exi::Exi),
     /// Measure a part beside its peers and floors, and say which targets are met.
     #[command(
-        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n  query      a virtual sensor from log to log, compiled and by SQLite\n  notify     notification trees: plans side by side, dead sinks, loss, emulated links\n  exi        encoding and decoding beside EXIficient, parsing of the text and gzip\n\nExit code 1 when a target is missed."
+        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n  query      a virtual sensor from log to log, compiled and by SQLite\n  notify     notification trees: plans side by side, dead sinks, loss, emulated links\n  exi        encoding and decoding beside EXIficient, parsing of the text and gzip\n  napa       pacers beside the front of fixed windows and periods, between two processes\n\nExit code 1 when a target is missed."
     )]
     Bench(Bench),
     /// Measure latency, throughput and pace between a publisher and subscribers.

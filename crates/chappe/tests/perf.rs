@@ -28,16 +28,11 @@ fn publisher(more: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, Str
         .args(more);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output"));
-    let mut line = String::new();
-    loop {
-        line.clear();
-        assert!(lines.read_line(&mut line).expect("a line") > 0, "it ended");
-        let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        if event["event"] == "listening" {
-            let endpoint = event["endpoint"].as_str().expect("an endpoint").to_owned();
-            return (child, lines, endpoint);
-        }
-    }
+    let endpoint = lines.by_ref().lines().find_map(|line| {
+        let event: serde_json::Value = serde_json::from_str(&line.ok()?).ok()?;
+        event["endpoint"].as_str().map(str::to_owned)
+    });
+    (child, lines, endpoint.expect("it listens"))
 }
 
 fn last_line(text: &[u8]) -> serde_json::Value {

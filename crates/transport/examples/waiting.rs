@@ -14,7 +14,8 @@ fn show(name: &str, ahead: u64, mut late: Vec<Duration>) {
     late.sort_unstable();
     let at = |share: f64| {
         let index = (late.len() as f64 * share) as usize;
-        late.get(index.min(late.len().saturating_sub(1))).map_or(0.0, |it| it.as_secs_f64() * 1e6)
+        late.get(index.min(late.len().saturating_sub(1)))
+            .map_or(0.0, |it| it.as_secs_f64() * 1e6)
     };
     println!(
         "{name:<28} {ahead:>6} us ahead: late p50 {:>7.1} us, p90 {:>7.1}, p99 {:>7.1}, max {:>8.1}",
@@ -26,8 +27,13 @@ fn show(name: &str, ahead: u64, mut late: Vec<Duration>) {
 }
 
 fn main() -> std::io::Result<()> {
-    let waits: u64 = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(500);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let waits: u64 = std::env::args()
+        .nth(1)
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(500);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     for ahead in AHEAD_US {
         let next = || Instant::now() + Duration::from_micros(ahead);
         let late = runtime.block_on(async {
@@ -59,7 +65,11 @@ fn main() -> std::io::Result<()> {
                 sleep_until(at, spin_time);
                 at.elapsed()
             });
-            show(&format!("sleep_until, spin {spin} us"), ahead, late.collect());
+            show(
+                &format!("sleep_until, spin {spin} us"),
+                ahead,
+                late.collect(),
+            );
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ mod latency;
 mod links;
 mod message;
 mod mqtt;
-mod namespace;
+pub(crate) mod namespace;
 mod nats;
 mod node;
 mod outage;

@@ -138,7 +138,7 @@ impl Outlet for DdsOutlet {
             }
             Err(WriteError::Full(_)) => Ok(false),
             Err(WriteError::Dds(error)) => Err(error.into()),
-            Err(error @ WriteError::TooLarge { .. }) => Err(Error::new(error.to_string())),
+            Err(error) => Err(Error::new(error.to_string())),
         }
     }
 

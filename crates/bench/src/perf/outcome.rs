@@ -260,8 +260,10 @@ pub enum Event {
         phases: usize,
     },
     /// An interval of the publisher.
+    #[serde(rename = "interval")]
     Published(PublisherInterval),
     /// An interval of a subscriber.
+    #[serde(rename = "interval")]
     Subscribed(SubscriberInterval),
 }
 

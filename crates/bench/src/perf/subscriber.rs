@@ -193,11 +193,11 @@ impl Subscriber {
         self.received += 1;
         (self.phase, self.warm_up) = (head.phase, head.warm_up);
         self.interval.add(bytes, latency, now);
-        if !head.warm_up {
-            if let Some(phase) = self.phase_of(head.phase, bytes, now) {
-                phase.lost += lost;
-                phase.add(bytes, latency, now);
-            }
+        if !head.warm_up
+            && let Some(phase) = self.phase_of(head.phase, bytes, now)
+        {
+            phase.lost += lost;
+            phase.add(bytes, latency, now);
         }
         head.echo
     }
