@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::coverage::Piece;
 use crate::guard::Guard;
-use crate::job::Job;
+use crate::job::{Job, Part};
 use crate::message::{Body, Coverage, Response, Spread};
 use crate::state::{JobId, Sending, micros, response_of, stamp};
 use crate::tree::Tree;
@@ -266,9 +266,14 @@ impl<G: Guard> Tree<G> {
         let Some(job) = record.jobs.get_mut(usize::from(id.job)) else {
             return;
         };
+        let mut failed = Vec::new();
         let fresh = match &mut record.tally {
             _ if !true_piece => 0,
-            Some(tally) => tally.cover(&piece),
+            Some(tally) => {
+                let fresh = tally.cover(&piece);
+                failed = tally.news_of_failed(&piece);
+                fresh
+            }
             None if job.done => 0,
             None => {
                 let count = piece.count();
@@ -281,7 +286,22 @@ impl<G: Guard> Tree<G> {
             found.pieces = found.pieces.saturating_add(1);
         }
         let all = found.covered >= found.count() || present && u32::from(found.pieces) >= pieces;
+        let mut again = 0..0;
+        if !job.done && !failed.is_empty() {
+            // Hearsay: the source tries for itself, at once, whatever the round still waits for.
+            let (before, added) = (job.parts.len(), failed.len());
+            let single = |sink: u32| Part::new(sink, sink + 1);
+            job.parts.extend(failed.into_iter().map(single));
+            job.open += added;
+            if job.next == before {
+                job.next += added;
+                again = before..before + added;
+            }
+        }
         let nothing_left = record.tally.as_ref().is_some_and(|tally| tally.complete());
+        // As many parts as sinks at most.
+        self.sending
+            .extend(again.map(|part| Sending::Part(id, part as u32)));
         if nothing_left {
             self.all_delivered(id);
         } else if all {

@@ -43,7 +43,8 @@ pub struct Config {
     /// How much longer than the mean round trip an answer is waited for, at least. Default: 2 ms,
     /// which an ordinary system's scheduler needs; 200 µs on a fast network with idle processors.
     pub timeout_floor: Duration,
-    /// How often a forwarder sends to a sink that does not answer. Default: 3.
+    /// How often a forwarder sends to a sink that does not answer, and is not suspected. Default: 4:
+    /// with 5 % loss six of a million are left to the source.
     pub tree_attempts: u8,
     /// How often the source itself does, before it calls a sink failed: `k`. Default: 6.
     pub source_attempts: u8,
@@ -74,7 +75,7 @@ impl Default for Config {
             send_cost: Duration::from_micros(5),
             latency: Duration::from_micros(500),
             timeout_floor: Duration::from_millis(2),
-            tree_attempts: 3,
+            tree_attempts: 4,
             source_attempts: 6,
             within: Duration::from_secs(5),
             pace: None,

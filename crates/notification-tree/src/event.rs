@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 8, 4, 8 | topic, boot of the source, sequence number |
 //! | 4 | version of the membership |
-//! | 1 | flags: 1 list inside, 2 its sinks have keys, 4 signed |
+//! | 1 | flags: 1 list inside, 2 its sinks have keys, 4 signed, 8 heartbeat (no body) |
 //! | LEB128 | deadline in µs from publishing; 0: none |
 //! | LEB128, sinks | the list, when inside: number of sinks; each 4 or 6, the IP address, the port, the key |
 //! | rest | body: opaque |
@@ -25,6 +25,7 @@ const PURPOSE: &[u8] = b"chappe notification event 1";
 const FLAG_LIST: u8 = 1;
 const FLAG_KEYED: u8 = 2;
 const FLAG_SIGNED: u8 = 4;
+const FLAG_HEARTBEAT: u8 = 8;
 
 /// Which event: duplicates have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +63,7 @@ pub struct Event {
     list: Option<Arc<Membership>>,
     body: Range<usize>,
     signed: bool,
+    heartbeat: bool,
     bytes: Vec<u8>,
 }
 
@@ -79,6 +81,29 @@ impl Event {
         body: &[u8],
         most_bytes: usize,
     ) -> Result<Self, Error> {
+        Self::make(
+            guard,
+            id,
+            membership,
+            inline,
+            deadline,
+            Some(body),
+            most_bytes,
+        )
+    }
+
+    /// Without a body it is a heartbeat, which no application sees.
+    pub(crate) fn make(
+        guard: &impl Guard,
+        id: EventId,
+        membership: &Arc<Membership>,
+        inline: bool,
+        deadline: Option<Duration>,
+        body: Option<&[u8]>,
+        most_bytes: usize,
+    ) -> Result<Self, Error> {
+        let heartbeat = body.is_none();
+        let body = body.unwrap_or_default();
         let keyed = guard.authenticates();
         let mut bytes = Vec::with_capacity(most_bytes);
         let mut writer = Writer(&mut bytes);
@@ -86,7 +111,10 @@ impl Event {
         writer.u32(membership.version());
         let flag = |set, flag| if set { flag } else { 0 };
         writer.byte(
-            flag(inline, FLAG_LIST) | flag(inline && keyed, FLAG_KEYED) | flag(keyed, FLAG_SIGNED),
+            flag(inline, FLAG_LIST)
+                | flag(inline && keyed, FLAG_KEYED)
+                | flag(keyed, FLAG_SIGNED)
+                | flag(heartbeat, FLAG_HEARTBEAT),
         );
         let micros = deadline.map_or(0, |deadline| deadline.as_micros().max(1));
         writer.number(u32::try_from(micros).unwrap_or(u32::MAX));
@@ -117,6 +145,7 @@ impl Event {
             list: inline.then(|| Arc::clone(membership)),
             body: start..end,
             signed: keyed,
+            heartbeat,
             bytes,
         })
     }
@@ -130,7 +159,7 @@ impl Event {
         let id = EventId::read(&mut reader)?;
         let version = reader.u32()?;
         let flags = reader.byte()?;
-        let known = FLAG_LIST | FLAG_KEYED | FLAG_SIGNED;
+        let known = FLAG_LIST | FLAG_KEYED | FLAG_SIGNED | FLAG_HEARTBEAT;
         if flags & !known != 0 || flags & (FLAG_LIST | FLAG_KEYED) == FLAG_KEYED {
             return Err(Malformed::Kind);
         }
@@ -149,13 +178,19 @@ impl Event {
             .len()
             .checked_sub(signature)
             .filter(|end| *end >= start);
+        let body = start..end.ok_or(Malformed::Short)?;
+        let heartbeat = flags & FLAG_HEARTBEAT != 0;
+        if heartbeat && !body.is_empty() {
+            return Err(Malformed::Long);
+        }
         Ok(Self {
             id,
             version,
             deadline: (micros > 0).then(|| Duration::from_micros(u64::from(micros))),
             list,
-            body: start..end.ok_or(Malformed::Short)?,
+            body,
             signed,
+            heartbeat,
             bytes: bytes.to_vec(),
         })
     }
@@ -194,6 +229,12 @@ impl Event {
     #[must_use]
     pub fn list(&self) -> Option<&Arc<Membership>> {
         self.list.as_ref()
+    }
+
+    /// Whether it only asks who is there; no application sees it.
+    #[must_use]
+    pub fn is_heartbeat(&self) -> bool {
+        self.heartbeat
     }
 
     /// The body.

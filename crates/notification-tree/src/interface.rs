@@ -52,6 +52,13 @@ pub enum Command {
         /// When it should be delivered at the latest, from now.
         deadline: Option<Duration>,
     },
+    /// Spread an event without a body, which no application is given: the tree learns who is silent, the
+    /// latency, and sinks see what they missed, before the next event has to bear it. Its outcome comes
+    /// as that of an event. For before the first event of a membership, and for long pauses.
+    Heartbeat {
+        /// The topic.
+        topic: u64,
+    },
     /// A sink is suspected to be down, or no longer: it is not made a head.
     Suspect {
         /// The topic.

@@ -27,9 +27,10 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a measurement; `first` replaces what was assumed.
+    /// Takes a measurement; `first` replaces what was assumed, unless that was right within a quarter.
     pub(crate) fn measured(&mut self, sample: Duration, first: bool) {
-        match self.mean.filter(|_| !first) {
+        let right = |mean: &Duration| sample.abs_diff(*mean) <= *mean / 4;
+        match self.mean.filter(|mean| !first || right(mean)) {
             None => {
                 *self = Self::assume(sample);
                 self.deviation = sample / 2;

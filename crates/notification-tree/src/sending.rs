@@ -20,6 +20,8 @@ const BACKOFF_MAX: u32 = 8;
 ///
 /// Reason: half of what a UDP socket's default receive buffer holds, so that answers find room.
 const BURST_MAX: u32 = 128;
+/// How often a forwarder sends to a suspect; the source tries it, too.
+const SUSPECT_ATTEMPTS: u8 = 2;
 /// A part whose heads all kept silent becomes so many.
 const SMALLER: u32 = 8;
 /// A head that waits for its part says so each so many time-outs.
@@ -150,14 +152,17 @@ impl<G: Guard> Tree<G> {
         let before = send_cost * fan_out;
         let burst_end = sent + send_cost * u32::try_from(open).unwrap_or(u32::MAX);
         job.burst_end = job.burst_end.max(burst_end);
-        let tries = usize::from(next.attempts) + next.heads().len() - 2;
+        // Another head is another chance; who is asked again may be slow, or the network full.
+        let changed = next.heads().len().saturating_sub(2);
+        let tries = usize::from(next.attempts) - 1 + changed;
         let most = match record_is_source {
             // All attempts fit into half of the time that there is.
             true => self.config.within / (2 * u32::from(self.config.source_attempts.max(1))),
             false => timeout * BACKOFF_MAX,
         };
         let wait = (timeout * (1 << tries.min(16))).min(most).max(timeout);
-        let at = burst_end + before + wait;
+        // What came while we were sending is looked at before any timer rings.
+        let at = burst_end.max(sent + before + wait);
         let alarm = Alarm::Part(part as u32, next.generation);
         let left = job.due.saturating_since(now);
         let since = now.saturating_since(record.since);
@@ -284,7 +289,12 @@ impl<G: Guard> Tree<G> {
             return;
         }
         let Some(head) = found.head() else { return };
-        let attempts_max = if is_source { source } else { tree };
+        let suspect = topic.suspects.contains(&head) || job.suspects.contains(head);
+        let attempts_max = match (is_source, suspect) {
+            (true, _) => source,
+            (false, true) => tree.min(SUSPECT_ATTEMPTS),
+            (false, false) => tree,
+        };
         if found.count() == 1 {
             let first_time = found.attempts == 1;
             if found.attempts < attempts_max {

@@ -179,8 +179,11 @@ impl<G: Guard> Tree<G> {
         let age = Duration::from_micros(u64::from(record.age_us));
         let late = event.deadline().is_some_and(|deadline| age > deadline);
         let jobs = record.jobs.len();
-        self.counters.delivered += 1;
-        self.counters.late += u64::from(late);
+        let heartbeat = event.is_heartbeat();
+        if !heartbeat {
+            self.counters.delivered += 1;
+            self.counters.late += u64::from(late);
+        }
         let topic = &mut self.topics[at];
         topic.window.note(event.id().boot, event.id().sequence);
         let (topic_id, window) = (topic.id, topic.window);
@@ -192,8 +195,10 @@ impl<G: Guard> Tree<G> {
             topic: topic_id,
             window,
         }));
-        self.out
-            .push_back(Output::Event(Happened::Delivered { event, age, late }));
+        if !heartbeat {
+            self.out
+                .push_back(Output::Event(Happened::Delivered { event, age, late }));
+        }
         if gap {
             let wait = self.timeout(0) * PULL_TIMEOUTS;
             self.set_timer(self.now + wait, id, Alarm::Pull);

@@ -42,6 +42,8 @@ pub(crate) struct Tally {
     delivered_count: u32,
     /// Those that did not answer the source itself.
     failed: BTreeSet<u32>,
+    /// Those that others said to have failed: the source tries each itself, once a round.
+    hearsay: BTreeSet<u32>,
     pub(crate) round: u8,
     pub(crate) lies: u32,
     published: Instant,
@@ -55,6 +57,7 @@ impl Tally {
             delivered: vec![0; (sinks as usize).div_ceil(64)],
             delivered_count: 0,
             failed: BTreeSet::new(),
+            hearsay: BTreeSet::new(),
             round: 0,
             lies: 0,
             published,
@@ -83,6 +86,13 @@ impl Tally {
             }
         }
         fresh
+    }
+
+    /// The sinks that a piece says to have failed and of which nothing else is known.
+    pub(crate) fn news_of_failed(&mut self, piece: &Piece) -> Vec<u32> {
+        let mut news = piece.failed.clone();
+        news.retain(|sink| *sink < self.sinks && !self.has(*sink) && self.hearsay.insert(*sink));
+        news
     }
 
     pub(crate) fn failed(&mut self, sink: u32) {
@@ -159,7 +169,7 @@ impl<G: Guard> Tree<G> {
     pub(crate) fn publish(
         &mut self,
         topic: u64,
-        body: &[u8],
+        body: Option<&[u8]>,
         deadline: Option<Duration>,
     ) -> Result<(), Error> {
         let at = self.topic_index(topic).ok_or(Error::Topic { topic })?;
@@ -198,10 +208,12 @@ impl<G: Guard> Tree<G> {
             .take(most)
             .map(|sink| contact_bytes(sink.address.is_ipv4(), keyed))
             .sum();
-        let inline = self.config.inline && fixed + list + body.len() <= most;
-        let event = Event::new(&self.guard, id, &membership, inline, deadline, body, most)?;
+        let inline = self.config.inline && fixed + list + body.map_or(0, <[u8]>::len) <= most;
+        let event = Event::make(&self.guard, id, &membership, inline, deadline, body, most)?;
         self.topics[at].own = Some((boot, id.sequence));
-        self.out.push_back(Output::Event(Happened::Published(id)));
+        if body.is_some() {
+            self.out.push_back(Output::Event(Happened::Published(id)));
+        }
         let now = self.now();
         let sinks = membership.count();
         let topic = &mut self.topics[at];
@@ -300,6 +312,7 @@ impl<G: Guard> Tree<G> {
             return self.outcome(id);
         };
         tally.round += 1;
+        tally.hearsay.clear();
         // Eight times smaller in each round: a range in which somebody lies is taken apart quickly.
         let most = tally.sinks >> (3 * u32::from(tally.round)).min(31);
         let mut parts = Vec::new();

@@ -240,7 +240,8 @@ impl<G: Guard> Tree<G> {
                 topic,
                 body,
                 deadline,
-            } => self.publish(topic, &body, deadline),
+            } => self.publish(topic, Some(&body), deadline),
+            Command::Heartbeat { topic } => self.publish(topic, None, None),
             Command::Suspect {
                 topic,
                 sink,

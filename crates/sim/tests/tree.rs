@@ -117,3 +117,23 @@ fn the_same_seed_gives_the_same_run() {
         assert_eq!((one.messages, one.steps), (other.messages, other.steps));
     }
 }
+
+#[test]
+fn behind_a_heartbeat_the_first_event_passes_the_dead() {
+    let settings = Settings {
+        dead: 0.1,
+        heartbeat: true,
+        period: Duration::from_secs(6),
+        ..Settings::new(4, 400)
+    };
+    let report = run(&settings, &mut |_| {});
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    // Without a heartbeat heads are replaced in this event; with it nobody waits for the dead.
+    let cold = Settings {
+        heartbeat: false,
+        ..settings
+    };
+    let without = run(&cold, &mut |_| {});
+    assert!(report.completion() * 2 < without.completion());
+    assert_eq!(report.arrivals.len(), 1, "no heartbeat is delivered");
+}

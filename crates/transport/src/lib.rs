@@ -3,7 +3,7 @@
 //! [`udp`] carries the datagrams of WS-Discovery, one set of sockets for each interface and address
 //! family, and drives a machine with them; [`http`] is SOAP's HTTP at both ends, with a limit and a
 //! deadline on everything a peer can stretch, and [`tls`] goes below it; [`zeromq`] is ZeroMQ on TCP;
-//! [`kad`] is Kademlia on UDP unicast;
+//! [`kad`] is Kademlia on UDP unicast, [`tree`] notification trees;
 //! [`Drops`] is the one record of what was refused or lost, shared by all of them.
 //!
 //! Deliberately absent: protocol decisions (those are machines on lower floors), name resolution for
@@ -23,6 +23,7 @@ pub mod key_file;
 mod random;
 mod receive_buffer;
 pub mod tls;
+pub mod tree;
 pub mod udp;
 pub mod zeromq;
 

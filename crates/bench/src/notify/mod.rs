@@ -10,9 +10,11 @@
 //! - `--only failures`: dead sinks, loss, several sources
 //! - `--only mixed`: runs of mixed trouble, judged
 //! - `--only emulated`: real sockets on loopback, a link emulator in user space
+//! - `--only security`: what signatures, tags, receipts and windows on disk cost
 
 mod emulated;
 mod fit;
+mod security;
 mod simulated;
 
 use crate::{Error, Report, Settings};
@@ -36,6 +38,9 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     }
     if wanted("mixed") {
         simulated::mixed(settings, &mut report);
+    }
+    if wanted("security") {
+        security::run(settings, &mut report)?;
     }
     if wanted("emulated") {
         emulated::run(settings, &mut report)?;

@@ -33,6 +33,8 @@ pub struct Settings {
     pub events: u32,
     /// Time between two events of a source.
     pub period: Duration,
+    /// Whether each source spreads a heartbeat a period before its first event.
+    pub heartbeat: bool,
     /// Bytes of an event's body.
     pub body_bytes: usize,
     /// How sinks are divided.
@@ -92,6 +94,7 @@ impl Settings {
             sources: 1,
             events: 1,
             period: Duration::from_millis(100),
+            heartbeat: false,
             body_bytes: 100,
             plan: Choice::Measured { cap: 128 },
             send_cost: Duration::from_micros(20),

@@ -52,6 +52,7 @@ enum Happening {
     Wake(u32),
     Timer(u32),
     Publish(u32),
+    Heartbeat(u32),
     Crash(u32),
     /// What a liar sends on its own account.
     Send(u32, Box<Transmit>),
@@ -197,8 +198,12 @@ impl<'a> World<'a> {
         let settings = self.settings;
         let mut crashing = Vec::new();
         for source in 0..settings.sources {
+            if settings.heartbeat {
+                self.push(0, Happening::Heartbeat(settings.sinks + source));
+            }
             for event in 0..settings.events {
-                let at = nanos(settings.period) * u64::from(event);
+                let number = u64::from(event) + u64::from(settings.heartbeat);
+                let at = nanos(settings.period) * number;
                 self.push(at, Happening::Publish(settings.sinks + source));
                 self.last_publish = self.last_publish.max(at);
             }
@@ -275,6 +280,10 @@ impl<'a> World<'a> {
                 }
             }
             Happening::Publish(node) => self.publish(node),
+            Happening::Heartbeat(node) => {
+                let topic = u64::from(node - self.settings.sinks) + 1;
+                self.input(node, Input::Command(Command::Heartbeat { topic }), 0);
+            }
             Happening::Crash(node) => {
                 let found = &mut self.nodes[node as usize];
                 found.dead = true;
@@ -527,6 +536,8 @@ impl<'a> World<'a> {
                 // An event at the very beginning would look like none.
                 *delivered = at.max(1);
             }
+            // A heartbeat's is nobody's business.
+            Happened::Outcome(outcome) if !self.truths.contains_key(&outcome.id) => {}
             Happened::Outcome(outcome) => {
                 self.report
                     .known

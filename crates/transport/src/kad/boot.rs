@@ -28,7 +28,7 @@ pub fn next_boot(path: &Path, unix_s: u64) -> io::Result<u32> {
 }
 
 /// Writes a file anew so that after a loss of power either the old or the new one is there.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);

@@ -9,5 +9,6 @@ mod contacts;
 mod driver;
 
 pub use boot::next_boot;
+pub(crate) use boot::replace;
 pub use contacts::{CONTACTS_FILE_MAX, read_contacts, write_contacts};
 pub use driver::{KadOptions, bind, run_kad};

@@ -1,0 +1,67 @@
+//! What dead sinks and loss cost the events of a source, for a first look at a change:
+//! `cargo run --release --example tree -- SINKS DEAD LOSS SEND_US LATENCY_US HANDLING_US [SEEDS] [FLOOR_US] [HEARTBEAT]`.
+//! `chappe sim tree` is the command for users, `chappe bench notify --only failures` the measurement.
+
+use std::time::Duration;
+
+use chappe_notification_tree::Plan;
+use chappe_notification_tree::schedule::{Cost, completion};
+use chappe_sim::tree::{Settings, run};
+
+/// Events of each run.
+const EVENTS: u32 = 3;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default: f64| -> f64 {
+        let text = arguments.get(at);
+        text.map_or(default, |text| text.parse().expect("a number"))
+    };
+    let micros = |at: usize, default: f64| Duration::from_secs_f64(number(at, default) / 1e6);
+    let sinks = number(0, 1_000.0) as u32;
+    let (send_cost, latency, handling) = (micros(3, 20.0), micros(4, 30.0), micros(5, 10.0));
+    let cost = Cost {
+        send: send_cost,
+        delay: latency + handling,
+    };
+    let halves = completion(Plan::TwoHalves, sinks, cost).as_secs_f64();
+    let seeds = number(6, 11.0) as u64;
+    let mut shares = vec![Vec::new(); EVENTS as usize];
+    let mut counts = (0, 0, 0, 0);
+    for seed in 1..=seeds {
+        let settings = Settings {
+            dead: number(1, 0.1),
+            loss: number(2, 0.0),
+            send_cost,
+            latency,
+            handling,
+            events: EVENTS,
+            period: Duration::from_secs(12),
+            timeout_floor: micros(7, 200.0),
+            heartbeat: number(8, 0.0) > 0.0,
+            ..Settings::new(seed, sinks)
+        };
+        let report = run(&settings, &mut |_| {});
+        for violation in &report.violations {
+            println!("seed {seed}: {violation}");
+        }
+        for (times, shares) in report.arrivals.iter().zip(&mut shares) {
+            let last = times.last().copied().unwrap_or_default();
+            shares.push(last.as_secs_f64() / halves);
+        }
+        counts.0 += report.messages;
+        counts.1 += report.counters.repeated;
+        counts.2 += report.counters.taken_over;
+        counts.3 += report.unknown;
+    }
+    print!("two halves {:.2} ms;", halves * 1e3);
+    for shares in &mut shares {
+        shares.sort_by(f64::total_cmp);
+        let (median, worst) = (shares[shares.len() / 2], shares[shares.len() - 1]);
+        print!(" {median:.2} (worst {worst:.2})");
+    }
+    println!(
+        "; {} messages, {} again, {} taken over, {} unknown",
+        counts.0, counts.1, counts.2, counts.3
+    );
+}

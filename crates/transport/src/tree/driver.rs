@@ -1,0 +1,229 @@
+//! The loop that joins a socket with the machine.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_notification_tree::{
+    Command, DATAGRAM_BYTES_MAX, Guard, Happened, Message, Transmit, Tree,
+};
+use socket2::SockRef;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use super::Windows;
+use crate::{Clock, Drops, Hop};
+
+/// Datagrams taken from the socket before commands have their turn again.
+const DATAGRAMS_AT_ONCE: usize = 64;
+/// Topics of which heartbeats are sent.
+const TOPICS_MAX: usize = 1_024;
+
+/// How a node is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// How long a source may be quiet before it spreads a heartbeat, and that it spreads one when its
+    /// membership changes. Default 30 s: who is dead is known before the event that has to pass him,
+    /// for two short messages a sink in that time. `None`: never.
+    pub heartbeat: Option<Duration>,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            heartbeat: Some(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// Runs `machine` on `socket` until the commands end; gives the machine back.
+///
+/// Each window goes to `windows` before the event that it counts is handed on; when that fails the
+/// event is not, and the failure is noted in `drops`. While the receiver of events is behind no
+/// datagrams are read (the kernel's buffer is the bound), but timers go on. A timer rings only
+/// when all that has come was looked at. It ends early when the receiver of events is gone.
+pub async fn run_tree<G: Guard, W: Windows>(
+    machine: Tree<G>,
+    socket: UdpSocket,
+    mut commands: mpsc::Receiver<Command>,
+    events: mpsc::Sender<Happened>,
+    (mut windows, options): (W, TreeOptions),
+    drops: Drops,
+) -> Tree<G> {
+    let clock = Clock::process();
+    let mut node = Node {
+        machine,
+        socket,
+        drops,
+        pending: VecDeque::new(),
+        datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX),
+        quiet: Vec::new(),
+        heartbeat: options.heartbeat,
+        kept: true,
+    };
+    // One byte more than a datagram has, so that a longer one is seen to be too long.
+    let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
+    loop {
+        let behind = !node.pending.is_empty();
+        let beat = node.quiet.iter().map(|(_, at)| *at).min();
+        let deadline = node.machine.deadline().into_iter().chain(beat).min();
+        let at = deadline.map(|deadline| clock.at(deadline));
+        tokio::select! {
+            biased;
+            permit = events.reserve(), if behind => {
+                let Ok(permit) = permit else { return node.machine };
+                if let Some(event) = node.pending.pop_front() {
+                    permit.send(event);
+                }
+                continue;
+            }
+            ready = node.socket.readable(), if !behind => {
+                if let Err(error) = ready {
+                    node.note("receiving failed", &error);
+                }
+                for _ in 0..DATAGRAMS_AT_ONCE {
+                    match node.socket.try_recv(&mut buffer) {
+                        Ok(length) => {
+                            // What is refused is counted by the machine.
+                            if let Ok(message) = node.machine.open(&buffer[..length]) {
+                                node.input(clock.now(), Input::Receive(message), &mut windows);
+                            }
+                        }
+                        Err(error) => {
+                            // An earlier one reached nobody: the machine sees that by itself.
+                            let usual =
+                                [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused];
+                            if !usual.contains(&error.kind()) {
+                                node.note("receiving failed", &error);
+                            }
+                            break;
+                        }
+                    }
+                }
+            }
+            command = commands.recv() => match command {
+                Some(command) => {
+                    let now = clock.now();
+                    node.busy(now, &command);
+                    node.input(now, Input::Command(command), &mut windows);
+                }
+                None => return node.machine,
+            },
+            () = tokio::time::sleep_until(at.unwrap_or_else(tokio::time::Instant::now)),
+                if at.is_some() => {
+                let now = clock.now();
+                node.beat(now, &mut windows);
+                node.input(now, Input::Timeout, &mut windows);
+            }
+        }
+        // The usual case without waiting: there is room.
+        while let Some(event) = node.pending.pop_front() {
+            if let Err(error) = events.try_send(event) {
+                match error {
+                    mpsc::error::TrySendError::Full(event) => node.pending.push_front(event),
+                    mpsc::error::TrySendError::Closed(_) => return node.machine,
+                }
+                break;
+            }
+        }
+    }
+}
+
+struct Node<G> {
+    machine: Tree<G>,
+    socket: UdpSocket,
+    drops: Drops,
+    pending: VecDeque<Happened>,
+    /// The datagram that is being sent.
+    datagram: Vec<u8>,
+    /// Topics of which this node is the source, and when each was quiet for long enough.
+    quiet: Vec<(u64, Instant)>,
+    heartbeat: Option<Duration>,
+    /// Whether the last window was kept.
+    kept: bool,
+}
+
+impl<G: Guard> Node<G> {
+    /// Puts off the heartbeat of a topic of which something is published; a new one begins with it.
+    fn busy(&mut self, now: Instant, command: &Command) {
+        let Some(period) = self.heartbeat else { return };
+        let (topic, at) = match command {
+            Command::Publisher { membership, .. } => (membership.topic(), now),
+            Command::Publish { topic, .. } => (*topic, now + period),
+            Command::Leave { topic } => {
+                self.quiet.retain(|(known, _)| known != topic);
+                return;
+            }
+            Command::Membership { membership, .. } => {
+                let of = |known: &&mut (u64, Instant)| known.0 == membership.topic();
+                if let Some(known) = self.quiet.iter_mut().find(of) {
+                    known.1 = now;
+                }
+                return;
+            }
+            _ => return,
+        };
+        match self.quiet.iter().position(|(known, _)| *known == topic) {
+            Some(known) => self.quiet[known].1 = at,
+            None if self.quiet.len() < TOPICS_MAX => self.quiet.push((topic, at)),
+            None => {}
+        }
+    }
+
+    /// Spreads the heartbeats that are due.
+    fn beat<W: Windows>(&mut self, now: Instant, windows: &mut W) {
+        let Some(period) = self.heartbeat else { return };
+        for index in 0..self.quiet.len() {
+            let (topic, at) = self.quiet[index];
+            if at <= now {
+                self.quiet[index].1 = now + period;
+                self.input(now, Input::Command(Command::Heartbeat { topic }), windows);
+            }
+        }
+    }
+
+    fn input<W: Windows>(&mut self, now: Instant, input: Input<Message, Command>, windows: &mut W) {
+        self.machine.handle_input(now, input);
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Transmit(transmit) => self.transmit(&transmit),
+                Output::Event(Happened::Remember { topic, window }) => {
+                    let kept = windows.keep(topic, &window);
+                    self.kept = kept.is_ok();
+                    if let Err(error) = kept {
+                        self.note("a window is not kept", &error);
+                    }
+                }
+                // After a restart it would come again.
+                Output::Event(Happened::Delivered { .. }) if !self.kept => {}
+                Output::Event(event) => self.pending.push_back(event),
+            }
+        }
+    }
+
+    fn transmit(&mut self, transmit: &Transmit) {
+        self.machine.seal(transmit, &mut self.datagram);
+        // The runtime's own try_send_to refuses until it has seen the socket writable once.
+        let socket = SockRef::from(&self.socket);
+        let Err(error) = socket.send_to(&self.datagram, &transmit.address.into()) else {
+            return;
+        };
+        let reason = match error.kind() {
+            io::ErrorKind::WouldBlock => "send buffer full",
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no route",
+            io::ErrorKind::PermissionDenied => "sending forbidden",
+            // What an earlier datagram met; this one may go.
+            io::ErrorKind::ConnectionRefused => return,
+            _ => "sending failed",
+        };
+        let to = transmit.address.ip();
+        self.drops
+            .record(Hop::Network, reason, to, error.to_string(), None);
+    }
+
+    fn note(&self, reason: &'static str, error: &io::Error) {
+        self.drops
+            .record(Hop::Network, reason, "", error.to_string(), None);
+    }
+}
