@@ -46,6 +46,15 @@ pub(crate) enum Ready<'a> {
     Text(&'a str),
     /// A string of a character set.
     Restricted(u32, &'a str),
+    /// Items of a datatype, apart by white space, and how many; each is made ready when it is written.
+    List(u32, &'a str, u64),
+    /// By its lexical form, which is in the scratch, for this datatype.
+    Lexical(u32),
+}
+
+impl Ready<'_> {
+    /// Room for what becomes ready.
+    pub(crate) const NONE: Self = Self::Bits(0, 0);
 }
 
 /// Room for making values ready, reused.
@@ -68,9 +77,23 @@ impl Representations for Schema {
     }
 }
 
-/// Makes the lexical form of a value ready; none: it cannot be represented. Lists are for
-/// [`ready_list`].
+/// Makes the lexical form of a value ready; false: it cannot be represented.
 pub(crate) fn ready<'a>(
+    schema: &impl Representations,
+    datatype: u32,
+    text: &'a str,
+    scratch: &mut Scratch,
+    to: &mut Ready<'a>,
+) -> bool {
+    let made = match schema.representation(datatype) {
+        Representation::List(item) => ready_list(schema, *item, text, scratch),
+        _ => ready_one(schema, datatype, text, scratch),
+    };
+    made.map(|made| *to = made).is_some()
+}
+
+/// The same of what is no list.
+fn ready_one<'a>(
     schema: &impl Representations,
     datatype: u32,
     text: &'a str,
@@ -118,64 +141,86 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty())
 }
 
-/// How many items a list has; none: one of them cannot be represented.
-pub(crate) fn ready_list(
+/// A list; none: one of its items cannot be represented.
+fn ready_list<'a>(
     schema: &impl Representations,
     item: u32,
-    text: &str,
+    text: &'a str,
     scratch: &mut Scratch,
-) -> Option<u64> {
+) -> Option<Ready<'a>> {
     let mut count = 0;
     for word in words(text) {
         let start = scratch.octets.len();
-        ready(schema, item, word, scratch)?;
+        ready_one(schema, item, word, scratch)?;
         scratch.octets.truncate(start);
         count += 1;
     }
-    Some(count)
+    Some(Ready::List(item, text, count))
 }
 
-/// Makes a typed value ready, without its lexical form if it can be; none: go by the lexical form.
+/// Makes a typed value ready without its lexical form, and strings; false: go by the lexical form.
+#[inline(always)]
 pub(crate) fn ready_typed<'a>(
     representation: &Representation,
     value: &Value<'a>,
-) -> Option<Ready<'a>> {
-    Some(match (representation, *value) {
-        (Representation::Boolean, Value::Boolean(value)) => Ready::Bits(u32::from(value), 1),
-        (Representation::PatternBoolean, Value::Boolean(value)) => {
-            Ready::Bits(u32::from(value) * 2, 2)
+    to: &mut Ready<'a>,
+) -> bool {
+    #[inline(always)]
+    fn set<'a>(to: &mut Ready<'a>, ready: Ready<'a>) -> bool {
+        *to = ready;
+        true
+    }
+    match (representation, value) {
+        (Representation::String, Value::Text(text) | Value::Lexical(text)) => {
+            set(to, Ready::Text(text))
         }
-        (Representation::Integer, Value::Integer(value)) => Ready::Integer(value),
-        (Representation::Unsigned, Value::Integer(value)) if value >= 0 => {
-            Ready::Unsigned(value as u64)
+        (Representation::Integer, Value::Integer(value)) => set(to, Ready::Integer(*value)),
+        (Representation::Float, Value::Float(value)) => set(to, Ready::Float(*value)),
+        (Representation::Boolean, Value::Boolean(value)) => {
+            set(to, Ready::Bits(u32::from(*value), 1))
         }
-        (Representation::Unsigned, Value::Unsigned(value)) => Ready::Unsigned(value),
+        (Representation::Unsigned, Value::Integer(value)) => match u64::try_from(*value) {
+            Ok(value) => set(to, Ready::Unsigned(value)),
+            Err(_) => false,
+        },
         (Representation::Bounded { least, count }, Value::Integer(value)) => {
-            let offset = i128::from(value).checked_sub(*least)?;
-            let offset = u32::try_from(offset).ok().filter(|offset| offset < count)?;
-            Ready::Bits(offset, width(u64::from(*count)))
+            let offset = i128::from(*value).checked_sub(*least);
+            let offset = offset.and_then(|offset| u32::try_from(offset).ok());
+            match offset.filter(|offset| offset < count) {
+                Some(offset) => set(to, Ready::Bits(offset, width(u64::from(*count)))),
+                None => false,
+            }
         }
-        (Representation::Decimal, Value::Decimal(value)) => Ready::Decimal(value),
-        (Representation::Decimal, Value::Integer(value)) => Ready::Decimal(Decimal {
-            negative: value < 0,
-            integral: value.unsigned_abs(),
-            fraction: 0,
-            fraction_digits: 0,
-        }),
-        (Representation::Float, Value::Float(value)) => Ready::Float(value),
-        (Representation::Float, Value::Integer(mantissa)) => Ready::Float(Float::Finite {
-            mantissa,
-            exponent: 0,
-        }),
         (Representation::DateTime(kind), Value::DateTime(value)) if *kind == value.kind => {
-            Ready::DateTime(value)
+            set(to, Ready::DateTime(*value))
+        }
+        (Representation::PatternBoolean, Value::Boolean(value)) => {
+            set(to, Ready::Bits(u32::from(*value) * 2, 2))
+        }
+        (Representation::Unsigned, Value::Unsigned(value)) => set(to, Ready::Unsigned(*value)),
+        (Representation::Decimal, Value::Decimal(value)) => set(to, Ready::Decimal(*value)),
+        (Representation::Decimal, Value::Integer(value)) => {
+            let decimal = Decimal {
+                negative: *value < 0,
+                integral: value.unsigned_abs(),
+                fraction: 0,
+                fraction_digits: 0,
+            };
+            set(to, Ready::Decimal(decimal))
+        }
+        (Representation::Float, Value::Integer(mantissa)) => {
+            let float = Float::Finite {
+                mantissa: *mantissa,
+                exponent: 0,
+            };
+            set(to, Ready::Float(float))
         }
         (Representation::Base64, Value::Base64(octets) | Value::Hex(octets))
         | (Representation::Hex, Value::Hex(octets) | Value::Base64(octets)) => {
-            Ready::Octets(octets)
+            set(to, Ready::Octets(octets))
         }
-        _ => return None,
-    })
+        _ => false,
+    }
 }
 
 fn boolean(text: &str) -> Option<bool> {
@@ -329,10 +374,10 @@ fn enumerated<'a>(
     }
     // Equal values may be written differently.
     let start = scratch.octets.len();
-    let wanted = by_value(ready(schema, base, text, scratch)?);
+    let wanted = by_value(ready_one(schema, base, text, scratch)?);
     let wanted_octets = scratch.octets.split_off(start);
     let same = values.iter().position(|value| {
-        let other = ready(schema, base, value, scratch);
+        let other = ready_one(schema, base, value, scratch);
         let octets = scratch.octets.split_off(start);
         other.map(by_value) == Some(wanted) && octets == wanted_octets
     });
@@ -406,7 +451,7 @@ pub(crate) fn write(writer: &mut BitWriter, item: &Ready<'_>, scratch: &Scratch)
             writer.unsigned((end - start) as u64);
             writer.octets(octets(&(*start, *end)));
         }
-        Ready::Text(_) | Ready::Restricted(..) => {}
+        Ready::Text(_) | Ready::Restricted(..) | Ready::List(..) | Ready::Lexical(_) => {}
     }
 }
 

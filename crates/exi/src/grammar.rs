@@ -376,40 +376,46 @@ impl Grammar {
         (state.first, state.attributes)
     }
 
-    /// Enters an element.
+    /// There is room for one more open element.
     #[inline]
-    pub(crate) fn enter(&mut self, frame: Frame) -> Result<(), Cause> {
+    fn room(&self) -> Result<(), Cause> {
         // The document's own frame is none.
-        if self.stack.len() > self.depth_max {
-            return Err(Cause::limit("depth", self.depth_max as u64));
+        match self.stack.len() > self.depth_max {
+            true => Err(Cause::limit("depth", self.depth_max as u64)),
+            false => Ok(()),
         }
-        self.stack.push(frame);
-        Ok(())
     }
 
-    /// The place where an element's own grammar begins: that of its declaration.
+    /// Enters an element by its declaration.
+    ///
+    /// Frames are made where they stay: one that is handed on is read in other pieces than it was
+    /// written in, for which a processor waits.
     #[inline]
-    pub(crate) fn declared(&self, name: u32, element: u32) -> Frame {
+    pub(crate) fn enter_declared(&mut self, name: u32, element: u32) -> Result<(), Cause> {
+        self.room()?;
         let (type_, nil) = match self.schema.elements.get(element as usize) {
             Some(element) => (&element.type_, element.nillable),
             None => (&self.schema.element_fragment, true),
         };
-        Frame {
+        self.stack.push(Frame {
             name,
             at: At::Schema(type_.start),
             empty: type_.empty,
             cast: type_.castable,
             nil,
             count: 0,
-        }
+        });
+        Ok(())
     }
 
-    /// The place where the global grammar of a name begins; a built-in one is made at need.
-    pub(crate) fn global(&mut self, name: u32) -> Frame {
+    /// Enters an element by the global grammar of its name; a built-in one is made at need.
+    pub(crate) fn enter_global(&mut self, name: u32) -> Result<(), Cause> {
         let known = self.schema.names.get(name as usize);
         if let Some(known) = known.filter(|known| known.element != NONE) {
-            return self.declared(name, known.element);
+            let element = known.element;
+            return self.enter_declared(name, element);
         }
+        self.room()?;
         if self.of_name.len() <= name as usize {
             self.of_name.resize(name as usize + 1, NONE);
         }
@@ -425,14 +431,15 @@ impl Grammar {
             self.built_in[self.used].content.push(Learnt::End);
             self.used += 1;
         }
-        Frame {
+        self.stack.push(Frame {
             name,
             at: At::StartTag(self.of_name[name as usize]),
             empty: NONE,
             cast: false,
             nil: false,
             count: 0,
-        }
+        });
+        Ok(())
     }
 
     /// What a built-in grammar knows at its place.

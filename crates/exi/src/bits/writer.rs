@@ -17,6 +17,12 @@ pub(crate) struct BitWriter {
     packing: Packing,
 }
 
+impl Default for BitWriter {
+    fn default() -> Self {
+        Self::new(Packing::Bytes)
+    }
+}
+
 impl BitWriter {
     pub(crate) fn new(packing: Packing) -> Self {
         Self {
@@ -59,6 +65,11 @@ impl BitWriter {
         // `whole` may be eight: a shift in two steps.
         self.pending = self.pending << (whole * 4) << (whole * 4);
         self.pending_bits -= whole * 8;
+    }
+
+    /// Bytes begun so far, of those that were not handed over.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len() + self.pending_bits.div_ceil(8) as usize
     }
 
     /// Bits written so far.
@@ -131,13 +142,24 @@ impl BitWriter {
         self.bits(u32::from(value), 1);
     }
 
+    /// An unsigned integer (7.1.6): groups of seven bits, the least significant first.
     #[inline]
-    pub(crate) fn unsigned(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.raw_bits(value as u32 & 0x7f | 0x80, 8);
-            value >>= 7;
+    pub(crate) fn unsigned(&mut self, value: u64) {
+        let mut rest = value;
+        // Four groups at once.
+        while rest >= 1 << 28 {
+            let low = rest as u32;
+            let groups = [low, low >> 7, low >> 14, low >> 21].map(|group| group as u8 | 0x80);
+            self.raw_bits(u32::from_be_bytes(groups), 32);
+            rest >>= 28;
         }
-        self.raw_bits(value as u32, 8);
+        let (mut groups, mut count, mut rest) = (0, 8, rest as u32);
+        while rest >= 0x80 {
+            groups = (groups | rest & 0x7f | 0x80) << 8;
+            rest >>= 7;
+            count += 8;
+        }
+        self.raw_bits(groups | rest, count);
     }
 
     /// An unsigned integer whose groups of seven bits are given, the least significant first.

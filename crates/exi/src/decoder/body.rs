@@ -8,7 +8,7 @@ use crate::bits::{BitReader, width};
 use crate::datatype::{self, Buffers, Found, Representations};
 use crate::error::Cause;
 use crate::event::{Event, Name};
-use crate::grammar::{At, Frame, Grammar, Learnt, Second, State, is_xsi_type};
+use crate::grammar::{At, Grammar, Learnt, Second, State, is_xsi_type};
 use crate::schema::{NONE, Representation, Terminal};
 use crate::tables::Values;
 use crate::value::Value;
@@ -457,14 +457,14 @@ impl Decoder {
         name: u32,
         element: u32,
     ) -> Result<(), Cause> {
-        let frame = self.grammar.declared(name, element);
-        self.start(reader, frame)
+        self.grammar.enter_declared(name, element)?;
+        self.start(reader, name)
     }
 
     /// An element whose name is known, by its global grammar.
     fn global(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<(), Cause> {
-        let frame = self.grammar.global(name);
-        self.start(reader, frame)
+        self.grammar.enter_global(name)?;
+        self.start(reader, name)
     }
 
     /// An element of any name.
@@ -473,10 +473,9 @@ impl Decoder {
         self.global(reader, name)
     }
 
-    fn start(&mut self, reader: &mut BitReader<'_>, frame: Frame) -> Result<(), Cause> {
-        let name = frame.name;
+    #[inline]
+    fn start(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<(), Cause> {
         let prefix = self.prefix(reader, name)?;
-        self.grammar.enter(frame)?;
         self.give(Raw::StartElement { name, prefix })
     }
 

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::Encoder;
-use super::body::{Found, Item, shortened};
+use super::body::{Found, shortened};
 use super::kept::{Keeper, Kept, Piece};
 use crate::bits::width;
 use crate::datatype::Ready;
@@ -55,7 +55,8 @@ fn name_of<'k>(keeper: &'k Keeper, one: &Buffered) -> Name<'k> {
 
 impl Encoder {
     /// Keeps an attribute until the start tag is whole, as they are sorted.
-    pub(super) fn buffer(&mut self, name: Name<'_>, value: Value<'_>) -> Result<(), Cause> {
+    #[inline(never)]
+    pub(super) fn buffer(&mut self, name: &Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
         if self.grammar.stack.len() == 1 {
             return Err(Cause::Misuse("an attribute outside an element"));
         }
@@ -64,13 +65,14 @@ impl Encoder {
             namespace: keeper.keep_text(name.namespace),
             local: keeper.keep_text(name.local),
             prefix: name.prefix.map(|prefix| keeper.keep_text(prefix)),
-            value: keeper.keep(&value),
+            value: keeper.keep(value),
         });
         Ok(())
     }
 
     /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted where
     /// there is a schema (6).
+    #[inline(never)]
     pub(super) fn attributes(&mut self) -> Result<(), Cause> {
         let mut attributes = core::mem::take(&mut self.attributes);
         let first = |name: &Name<'_>| match () {
@@ -118,6 +120,7 @@ impl Encoder {
 
     /// In front of what follows in the start tag of a built-in grammar that must not learn: a type whose
     /// grammar does not (EXI Profile, 3.1).
+    #[inline(never)]
     pub(super) fn limit_learning(&mut self) -> Result<(), Cause> {
         let schema = &self.grammar.schema;
         let lexical = self.grammar.options.preserve.lexical_values;
@@ -141,7 +144,7 @@ impl Encoder {
         name: Name<'_>,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
-        let known = self.find(name);
+        let known = self.find(&name);
         // The EXI Profile wants xsi:type by its event code of two parts.
         let limited = name.is_xsi("type") && self.grammar.learns_no_more();
         let learnt = self.grammar.learnt();
@@ -159,7 +162,7 @@ impl Encoder {
             }
             None => {
                 self.undeclared(Second::AttributeAny)?;
-                let known = self.name(name)?;
+                let known = self.name(&name)?;
                 self.grammar.learn(Learnt::Attribute(known))?;
                 known
             }
@@ -178,23 +181,24 @@ impl Encoder {
         value: &Value<'_>,
     ) -> Result<(), Cause> {
         let found = self.production(state, |terminal, schema| match terminal {
-            Terminal::Attribute { name: known, .. } if schema.is(known, name) => Found::Best,
+            Terminal::Attribute { name: known, .. } if schema.is(known, &name) => Found::Best,
             Terminal::AttributeIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
             Terminal::AttributeAny => Found::Fair,
             _ => Found::No,
         });
         let count = self.first_parts();
+        let mut ready = Ready::NONE;
         if let Some((at, production)) = found
             && let Terminal::Attribute {
                 name: known,
                 datatype,
             } = production.terminal
         {
-            if let Some(ready) = self.ready(datatype, value) {
+            if self.ready(datatype, value, &mut ready) {
                 self.code(at, count);
                 self.grammar.top_mut().at = At::Schema(production.next);
                 self.prefix(known, name.prefix)?;
-                return self.put(known, datatype, value, &ready);
+                return self.put(known, datatype, &ready);
             }
             if !self.has(Second::AttributeUntyped) {
                 return Err(self.not_typed(datatype, value));
@@ -206,31 +210,31 @@ impl Encoder {
         }
         // By a wildcard, or undeclared: by the global declaration, if there is one.
         let global = self
-            .find(name)
+            .find(&name)
             .and_then(|known| self.grammar.global_attribute(known));
         let datatype = global.unwrap_or(NONE);
-        let Some(ready) = self.ready(datatype, value) else {
+        if !self.ready(datatype, value, &mut ready) {
             if !self.has(Second::AttributeUntyped) {
                 return Err(self.not_typed(datatype, value));
             }
             let (_, count) = self.grammar.attributes(state);
             self.untyped_code(state, count)?;
-            let known = self.name(name)?;
+            let known = self.name(&name)?;
             self.prefix(known, name.prefix)?;
             return self.untyped(known, value);
-        };
+        }
         let known = match found {
             Some((at, production)) => {
                 self.code(at, count);
                 self.grammar.top_mut().at = At::Schema(production.next);
                 match production.terminal {
                     Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,
-                    _ => self.name(name)?,
+                    _ => self.name(&name)?,
                 }
             }
             None if self.has(Second::AttributeAny) => {
                 self.undeclared(Second::AttributeAny)?;
-                self.name(name)?
+                self.name(&name)?
             }
             None => {
                 let mut text = String::from("attribute ");
@@ -239,7 +243,7 @@ impl Encoder {
             }
         };
         self.prefix(known, name.prefix)?;
-        self.put(known, datatype, value, &ready)
+        self.put(known, datatype, &ready)
     }
 
     /// The event code of an attribute with an untyped value, of three parts.
@@ -268,7 +272,7 @@ impl Encoder {
         let schema = &self.grammar.schema;
         let name = self.type_name(value);
         let type_ = self
-            .find(name)
+            .find(&name)
             .and_then(|name| schema.names.get(name as usize));
         let type_ = type_.and_then(|name| schema.types.get(name.type_ as usize));
         type_.is_some_and(|type_| At::Schema(type_.start) == self.grammar.top().at)
@@ -324,10 +328,10 @@ impl Encoder {
         };
         let type_name = if self.grammar.options.preserve.lexical_values {
             let text = value.to_string();
-            self.write(known, &Item::One(Ready::Text(&text)))?;
-            self.find(type_)
+            self.write(known, &Ready::Text(&text))?;
+            self.find(&type_)
         } else {
-            let name = self.name(type_)?;
+            let name = self.name(&type_)?;
             self.prefix(name, type_.prefix)?;
             Some(name)
         };
@@ -356,8 +360,10 @@ impl Encoder {
                 let datatype = self.grammar.schema.boolean;
                 self.undeclared(Second::XsiNil)?;
                 self.prefix(known, name.prefix)?;
-                let ready = self.ready(datatype, value);
-                let ready = ready.ok_or(Cause::Misuse("a boolean that is none"))?;
+                let mut ready = Ready::NONE;
+                if !self.ready(datatype, value, &mut ready) {
+                    return Err(Cause::Misuse("a boolean that is none"));
+                }
                 self.write(known, &ready)?;
                 if nil {
                     self.grammar.nil();
@@ -369,7 +375,7 @@ impl Encoder {
             None if self.has(Second::AttributeUntyped) => {
                 let (_, count) = self.grammar.attributes(state);
                 self.untyped_code(state, count)?;
-                let known = self.name(name)?;
+                let known = self.name(&name)?;
                 self.prefix(known, name.prefix)?;
                 self.untyped(known, value)
             }

@@ -3,19 +3,23 @@
 use alloc::vec::Vec;
 
 use super::Encoder;
-use super::kept::{Keeper, Kept};
-use crate::bits::Packing;
+use super::body::write_plain;
+use super::kept::{Keeper, Piece};
+use crate::bits::{BitWriter, Packing};
 use crate::channels::Channels;
+use crate::datatype::Ready;
 use crate::error::Cause;
 use crate::inflate::Deflater;
 use crate::schema::NONE;
-use crate::value::Value;
 
-/// A value that waits for its channel, and its datatype, or [`NONE`].
+/// A value that waits for its channel.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    datatype: u32,
-    value: Kept,
+enum Waiting {
+    /// It is among the bytes that are written already, from a place to another.
+    Written(usize, usize),
+    /// By its lexical form, for a datatype or [`NONE`]. Which string the tables have is not known before
+    /// those in front of it are written.
+    Text(u32, Piece),
 }
 
 /// The block at hand, and what is finished.
@@ -24,6 +28,8 @@ pub(crate) struct Block {
     pub(crate) out: Vec<u8>,
     channels: Channels,
     waiting: Vec<Waiting>,
+    /// Values that go by no string table.
+    written: BitWriter,
     keeper: Keeper,
     deflater: Deflater,
 }
@@ -37,17 +43,28 @@ impl Block {
     fn clear(&mut self) {
         self.channels.clear();
         self.waiting.clear();
+        self.written.clear(Packing::Bytes);
         self.keeper.clear();
     }
 }
 
 impl Encoder {
     /// Puts a value, of which it is known that its datatype can represent it, into its channel.
-    pub(super) fn enqueue(&mut self, name: u32, datatype: u32, value: &Value<'_>) {
-        let block = &mut self.block;
+    pub(super) fn enqueue(&mut self, name: u32, datatype: u32, ready: &Ready<'_>) {
+        let Self { block, scratch, .. } = self;
         block.channels.add(name, block.waiting.len() as u32);
-        let value = block.keeper.keep(value);
-        block.waiting.push(Waiting { datatype, value });
+        let value = match ready {
+            Ready::Text(text) | Ready::Restricted(_, text) | Ready::List(_, text, _) => {
+                Waiting::Text(datatype, block.keeper.keep_text(text))
+            }
+            Ready::Lexical(_) => Waiting::Text(datatype, block.keeper.keep_text(&scratch.text)),
+            plain => {
+                let start = block.written.length();
+                write_plain(&mut block.written, plain, scratch, self.canonical);
+                Waiting::Written(start, block.written.length())
+            }
+        };
+        block.waiting.push(value);
     }
 
     /// Ends the block when it has its number of values.
@@ -79,11 +96,14 @@ impl Encoder {
                 }
                 let mut waiting = Channels::first(&channel);
                 while waiting != NONE {
-                    let Waiting { datatype, value } = block.waiting[waiting as usize];
-                    let value = block.keeper.value(value);
-                    let ready = self.ready(datatype, &value);
-                    let ready = ready.ok_or(Cause::Misuse("a value that was ready is not"))?;
-                    self.write(channel.name, &ready)?;
+                    match block.waiting[waiting as usize] {
+                        Waiting::Written(start, end) => {
+                            self.writer.octets(&block.written.whole()[start..end]);
+                        }
+                        Waiting::Text(datatype, piece) => {
+                            self.write_text(channel.name, datatype, block.keeper.text(piece))?;
+                        }
+                    }
                     waiting = block.channels.behind(waiting);
                 }
                 if !small {

@@ -8,19 +8,10 @@ use crate::bits::{BitWriter, width};
 use crate::datatype::{self, Ready, Representations};
 use crate::error::Cause;
 use crate::event::{Event, Name};
-use crate::grammar::{At, Frame, Grammar, Learnt, Second, State};
-use crate::schema::{NONE, Production, Representation, Schema, Terminal};
+use crate::grammar::{At, Grammar, Learnt, Second, State};
+use crate::schema::{NONE, Production, Schema, Terminal};
 use crate::tables::{Hit, Values};
 use crate::value::{Value, collapse};
-
-/// A value made ready.
-pub(super) enum Item<'a> {
-    One(Ready<'a>),
-    /// So many items, apart by white space, each of this datatype.
-    List(u32, &'a str, u64),
-    /// By its lexical form, which is in the scratch, for this datatype.
-    Lexical(u32),
-}
 
 /// How well a production fits an event: by name, by namespace, by a wildcard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,25 +47,30 @@ impl Encoder {
 
     #[inline]
     pub(super) fn take(&mut self, event: &Event<'_>) -> Result<(), Cause> {
-        match *event {
-            Event::StartDocument => Ok(()),
-            Event::Attribute(name, value) => self.buffer(name, value),
+        match event {
+            Event::StartDocument => return Ok(()),
+            Event::Attribute(name, value) => return self.buffer(name, value),
             Event::Namespace {
                 prefix, namespace, ..
-            } => self.namespace(prefix, namespace),
-            Event::SelfContained => self.self_contained(),
-            _ => {
-                if self.grammar.profile.is_some() {
-                    if self.ignores(event) {
-                        return Ok(());
-                    }
-                    self.limit_learning()?;
-                }
-                if !self.attributes.is_empty() {
-                    self.attributes()?;
-                }
-                self.content(event)
+            } => return self.namespace(prefix, namespace),
+            Event::SelfContained => return self.self_contained(),
+            _ => {}
+        }
+        if self.grammar.profile.is_some() {
+            if self.ignores(event) {
+                return Ok(());
             }
+            self.limit_learning()?;
+        }
+        if !self.attributes.is_empty() {
+            self.attributes()?;
+        }
+        match event {
+            Event::StartElement(name) => self.start_element(name),
+            Event::EndElement => self.end_element(),
+            Event::Characters(Value::Text("")) if !self.expects_characters() => Ok(()),
+            Event::Characters(value) => self.characters(value),
+            _ => self.rare(event),
         }
     }
 
@@ -89,14 +85,11 @@ impl Encoder {
         }
     }
 
-    pub(super) fn content(&mut self, event: &Event<'_>) -> Result<(), Cause> {
+    #[inline(never)]
+    fn rare(&mut self, event: &Event<'_>) -> Result<(), Cause> {
         let preserve = self.grammar.options.preserve;
         match *event {
             Event::EndDocument => self.end_document(),
-            Event::StartElement(name) => self.start_element(name),
-            Event::EndElement => self.end_element(),
-            Event::Characters(Value::Text("")) if !self.expects_characters() => Ok(()),
-            Event::Characters(ref value) => self.characters(value),
             Event::Comment(text) if preserve.comments => {
                 self.misc(Second::Comment)?;
                 self.plain(text);
@@ -249,21 +242,24 @@ impl Encoder {
 
     // -- elements -----------------------------------------------------------------------------
 
-    pub(super) fn start_element(&mut self, name: Name<'_>) -> Result<(), Cause> {
-        let frame = match self.grammar.top().at {
-            At::Document => self.root(name)?,
-            At::Fragment => self.fragment_root(name)?,
+    pub(super) fn start_element(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+        match self.grammar.top().at {
             At::Schema(state) => self.child_of_schema(state, name)?,
             At::StartTag(_) | At::Content(_) => self.child_of_built_in(name)?,
+            At::Document => self.root(name)?,
+            At::Fragment => self.fragment_root(name)?,
             At::DocumentEnd | At::Ended => {
                 return Err(Cause::Misuse("a document has one root element"));
             }
-        };
-        self.prefix(frame.name, name.prefix)?;
-        self.grammar.enter(frame)
+        }
+        match self.grammar.options.preserve.prefixes {
+            true => self.prefix(self.grammar.top().name, name.prefix),
+            false => Ok(()),
+        }
     }
 
-    pub(super) fn root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+    #[inline(never)]
+    fn root(&mut self, name: &Name<'_>) -> Result<(), Cause> {
         let schema = &self.grammar.schema;
         let count = schema.global_elements.len() + 1;
         let known = self.find(name);
@@ -273,16 +269,17 @@ impl Encoder {
             self.code(count - 1, count);
             self.grammar.top_mut().at = At::DocumentEnd;
             let name = self.name(name)?;
-            return Ok(self.grammar.global(name));
+            return self.grammar.enter_global(name);
         };
         let element = named.element;
         let code = schema.global_code(element);
         self.code(code, count);
         self.grammar.top_mut().at = At::DocumentEnd;
-        Ok(self.grammar.declared(known, element))
+        self.grammar.enter_declared(known, element)
     }
 
-    pub(super) fn fragment_root(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+    #[inline(never)]
+    fn fragment_root(&mut self, name: &Name<'_>) -> Result<(), Cause> {
         let schema = self.grammar.schema.clone();
         let known = self.find(name);
         let roots = self.roots();
@@ -291,7 +288,7 @@ impl Encoder {
             if let Some(at) = elements.position(|(other, _)| Some(*other) == known) {
                 self.code(at, roots + 2);
                 let (name, element) = schema.fragment_elements[at];
-                return Ok(self.grammar.declared(name, element));
+                return self.grammar.enter_declared(name, element);
             }
         } else if let Some(known) = known {
             let found = self
@@ -301,7 +298,7 @@ impl Encoder {
                 .rposition(|name| *name == known);
             if let Some(at) = found {
                 self.code(roots - 1 - at, roots + 2);
-                return Ok(self.grammar.global(known));
+                return self.grammar.enter_global(known);
             }
         }
         self.code(roots, roots + 2);
@@ -309,10 +306,10 @@ impl Encoder {
         if !schema.informed {
             self.grammar.learn_root(name)?;
         }
-        Ok(self.grammar.global(name))
+        self.grammar.enter_global(name)
     }
 
-    pub(super) fn child_of_schema(&mut self, state: u32, name: Name<'_>) -> Result<Frame, Cause> {
+    fn child_of_schema(&mut self, state: u32, name: &Name<'_>) -> Result<(), Cause> {
         let found = self.production(state, |terminal, schema| match terminal {
             Terminal::Element { name: known, .. } if schema.is(known, name) => Found::Best,
             Terminal::ElementIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
@@ -320,32 +317,35 @@ impl Encoder {
             _ => Found::No,
         });
         let Some((at, production)) = found else {
-            if self.grammar.options.strict {
-                let mut text = String::from("element ");
-                text.push_str(&shortened(name.local));
-                return Err(Cause::NotAllowed(text));
-            }
-            self.undeclared(Second::ElementAny)?;
-            self.grammar.undeclared_content();
-            let name = self.name(name)?;
-            return Ok(self.grammar.global(name));
+            return self.undeclared_child(name);
         };
-        self.code(at, self.first_parts());
+        self.writer
+            .bits(at as u32, self.grammar.first_part(state).bits);
         self.grammar.follow(state, production.next);
-        match production.terminal {
-            Terminal::Element { name, element } => Ok(self.grammar.declared(name, element)),
-            Terminal::ElementIn(uri) => {
-                let name = self.local_name(uri, name.local)?;
-                Ok(self.grammar.global(name))
+        let name = match production.terminal {
+            Terminal::Element { name, element } => {
+                return self.grammar.enter_declared(name, element);
             }
-            _ => {
-                let name = self.name(name)?;
-                Ok(self.grammar.global(name))
-            }
-        }
+            Terminal::ElementIn(uri) => self.local_name(uri, name.local)?,
+            _ => self.name(name)?,
+        };
+        self.grammar.enter_global(name)
     }
 
-    pub(super) fn child_of_built_in(&mut self, name: Name<'_>) -> Result<Frame, Cause> {
+    #[cold]
+    fn undeclared_child(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+        if self.grammar.options.strict {
+            let mut text = String::from("element ");
+            text.push_str(&shortened(name.local));
+            return Err(Cause::NotAllowed(text));
+        }
+        self.undeclared(Second::ElementAny)?;
+        self.grammar.undeclared_content();
+        let name = self.name(name)?;
+        self.grammar.enter_global(name)
+    }
+
+    fn child_of_built_in(&mut self, name: &Name<'_>) -> Result<(), Cause> {
         if let Some(known) = self.find(name) {
             let learnt = self.grammar.learnt();
             let found = learnt
@@ -355,14 +355,14 @@ impl Encoder {
                 let count = learnt.len();
                 self.code(count - 1 - at, count);
                 self.grammar.content_begins();
-                return Ok(self.grammar.global(known));
+                return self.grammar.enter_global(known);
             }
         }
         self.undeclared(Second::ElementAny)?;
         let name = self.name(name)?;
         self.grammar.learn(Learnt::Element(name))?;
         self.grammar.content_begins();
-        Ok(self.grammar.global(name))
+        self.grammar.enter_global(name)
     }
 
     pub(super) fn end_element(&mut self) -> Result<(), Cause> {
@@ -468,23 +468,22 @@ impl Encoder {
         let mut refused = None;
         let productions = self.grammar.schema.productions(state);
         let count = productions.len();
-        let is_text =
-            |one: &Production| matches!(one.terminal, Terminal::Characters(_) | Terminal::Untyped);
-        // Character data come last.
-        let other = productions.iter().rposition(|one| !is_text(one));
-        for at in other.map_or(0, |at| at + 1)..count {
-            let production = self.grammar.schema.productions(state)[at];
-            let datatype = match production.terminal {
-                Terminal::Characters(datatype) => datatype,
-                _ => NONE,
-            };
-            let Some(ready) = self.ready(datatype, value) else {
-                refused = Some(datatype);
-                continue;
-            };
-            self.code(at, count);
-            self.grammar.top_mut().at = At::Schema(production.next);
-            return self.put(name, datatype, value, &ready);
+        // Character data come last, and there is one production of them at most.
+        if let Some(production) = productions.last().copied()
+            && let Some(datatype) = match production.terminal {
+                Terminal::Characters(datatype) => Some(datatype),
+                Terminal::Untyped => Some(NONE),
+                _ => None,
+            }
+        {
+            let mut ready = Ready::NONE;
+            if self.ready(datatype, value, &mut ready) {
+                let bits = self.grammar.first_part(state).bits;
+                self.writer.bits(count as u32 - 1, bits);
+                self.grammar.top_mut().at = At::Schema(production.next);
+                return self.put(name, datatype, &ready);
+            }
+            refused = Some(datatype);
         }
         if self.has(Second::Characters) {
             self.undeclared(Second::Characters)?;
@@ -516,6 +515,7 @@ impl Encoder {
 
     // -- namespaces ---------------------------------------------------------------------------
 
+    #[inline(never)]
     pub(super) fn namespace(&mut self, prefix: &str, namespace: &str) -> Result<(), Cause> {
         let depth = self.grammar.stack.len();
         if depth == 1 {
@@ -549,7 +549,7 @@ impl Encoder {
     // -- names --------------------------------------------------------------------------------
 
     /// The name, if the tables have it.
-    pub(super) fn find(&self, name: Name<'_>) -> Option<u32> {
+    pub(super) fn find(&self, name: &Name<'_>) -> Option<u32> {
         let Grammar { names, schema, .. } = &self.grammar;
         let uri = names.find_uri(schema, name.namespace)?;
         names.find(schema, uri, name.local)
@@ -573,7 +573,7 @@ impl Encoder {
         }
     }
 
-    pub(super) fn name(&mut self, name: Name<'_>) -> Result<u32, Cause> {
+    pub(super) fn name(&mut self, name: &Name<'_>) -> Result<u32, Cause> {
         let uri = self.uri(name.namespace)?;
         self.local_name(uri, name.local)
     }
@@ -611,91 +611,107 @@ impl Encoder {
 
     // -- values -------------------------------------------------------------------------------
 
-    /// Makes a value ready for a datatype, or as a string for [`NONE`]; none: it does not fit.
-    pub(super) fn ready<'v>(&mut self, datatype: u32, value: &Value<'v>) -> Option<Item<'v>> {
+    /// Makes a value ready for a datatype, or as a string for [`NONE`]; false: it does not fit.
+    ///
+    /// What is ready is put where the caller has room for it, and nowhere else: it is large, and a copy
+    /// is read in other pieces than it was written in, for which a processor waits.
+    #[inline]
+    pub(super) fn ready<'v>(
+        &mut self,
+        datatype: u32,
+        value: &Value<'v>,
+        ready: &mut Ready<'v>,
+    ) -> bool {
+        if datatype != NONE
+            && datatype::ready_typed(self.grammar.representation(datatype), value, ready)
+        {
+            return true;
+        }
+        self.ready_lexical(datatype, value, ready)
+    }
+
+    /// The same by the lexical form.
+    fn ready_lexical<'v>(
+        &mut self,
+        datatype: u32,
+        value: &Value<'v>,
+        ready: &mut Ready<'v>,
+    ) -> bool {
         let Self {
             grammar, scratch, ..
         } = self;
         scratch.octets.clear();
         if let Value::Text(text) | Value::Lexical(text) = value {
-            return ready_text(grammar, datatype, text, scratch);
-        }
-        if datatype != NONE
-            && let Some(ready) = datatype::ready_typed(grammar.representation(datatype), value)
-        {
-            return Some(Item::One(ready));
+            if datatype == NONE {
+                *ready = Ready::Text(text);
+                return true;
+            }
+            return datatype::ready(grammar, datatype, text, scratch, ready);
         }
         let mut text = core::mem::take(&mut scratch.text);
         text.clear();
         value.write_lexical(&mut text);
-        let fits = ready_text(grammar, datatype, &text, scratch).is_some();
+        let mut unused = Ready::NONE;
+        let fits =
+            datatype == NONE || datatype::ready(grammar, datatype, &text, scratch, &mut unused);
         scratch.text = text;
-        fits.then_some(Item::Lexical(datatype))
+        *ready = Ready::Lexical(datatype);
+        fits
     }
 
     pub(super) fn untyped(&mut self, name: u32, value: &Value<'_>) -> Result<(), Cause> {
-        match self.ready(NONE, value) {
-            Some(ready) => self.put(name, NONE, value, &ready),
-            None => Err(Cause::Misuse("a string that is none")),
+        let mut ready = Ready::NONE;
+        match self.ready(NONE, value, &mut ready) {
+            true => self.put(name, NONE, &ready),
+            false => Err(Cause::Misuse("a string that is none")),
         }
     }
 
     /// Writes the value of an event, or lets it wait for its channel.
-    pub(super) fn put(
-        &mut self,
-        name: u32,
-        datatype: u32,
-        value: &Value<'_>,
-        ready: &Item<'_>,
-    ) -> Result<(), Cause> {
+    #[inline]
+    pub(super) fn put(&mut self, name: u32, datatype: u32, ready: &Ready<'_>) -> Result<(), Cause> {
         if self.grammar.options.channels() {
-            self.enqueue(name, datatype, value);
+            self.enqueue(name, datatype, ready);
             return self.end_full_block();
         }
         self.write(name, ready)
     }
 
     /// Writes a value.
-    pub(super) fn write(&mut self, name: u32, ready: &Item<'_>) -> Result<(), Cause> {
+    #[inline]
+    pub(super) fn write(&mut self, name: u32, ready: &Ready<'_>) -> Result<(), Cause> {
         match ready {
-            Item::One(item) => self.write_item(name, item),
-            Item::List(datatype, text, count) => {
-                self.writer.unsigned(*count);
-                for word in datatype::words(text) {
-                    self.scratch.octets.clear();
-                    let Self {
-                        grammar, scratch, ..
-                    } = self;
-                    let ready = datatype::ready(&*grammar, *datatype, word, scratch);
-                    let ready = ready.ok_or(Cause::Misuse("an item that was ready is not"))?;
-                    self.write_item(name, &ready)?;
-                }
-                Ok(())
-            }
-            Item::Lexical(datatype) => {
+            Ready::Text(text) => self.string(name, text, None),
+            Ready::Restricted(set, text) => self.string(name, text, Some(*set)),
+            Ready::List(datatype, text, count) => self.list(name, *datatype, text, *count),
+            Ready::Lexical(datatype) => {
                 let text = core::mem::take(&mut self.scratch.text);
-                let ready = self.ready(*datatype, &Value::Text(&text));
-                let written = match &ready {
-                    None | Some(Item::Lexical(_)) => Err(Cause::Misuse("a value that is none")),
-                    Some(ready) => self.write(name, ready),
-                };
+                let written = self.write_text(name, *datatype, &text);
                 self.scratch.text = text;
                 written
+            }
+            plain => {
+                let Self {
+                    writer, scratch, ..
+                } = self;
+                write_plain(writer, plain, scratch, self.canonical);
+                Ok(())
             }
         }
     }
 
-    pub(super) fn write_item(&mut self, name: u32, item: &Ready<'_>) -> Result<(), Cause> {
-        match item {
-            Ready::Text(text) => self.string(name, text, None),
-            Ready::Restricted(set, text) => self.string(name, text, Some(*set)),
-            item => {
-                let one = self.canonical.map(|canonical| normalized(*item, canonical));
-                let item = one.as_ref().unwrap_or(item);
-                datatype::write(&mut self.writer, item, &self.scratch);
-                Ok(())
-            }
+    /// Writes a value by its lexical form, of which it is known that it fits.
+    pub(super) fn write_text(&mut self, name: u32, datatype: u32, text: &str) -> Result<(), Cause> {
+        let mut ready = Ready::NONE;
+        match self.ready_lexical(datatype, &Value::Text(text), &mut ready) {
+            true => self.write(name, &ready),
+            false => Err(Cause::Misuse("a value that was ready is not")),
         }
+    }
+
+    fn list(&mut self, name: u32, datatype: u32, text: &str, count: u64) -> Result<(), Cause> {
+        self.writer.unsigned(count);
+        datatype::words(text).try_for_each(|word| self.write_text(name, datatype, word))
     }
 
     /// A string by the value partitions (7.3.3).
@@ -732,6 +748,7 @@ impl Encoder {
 
     // -- self-contained elements --------------------------------------------------------------
 
+    #[inline(never)]
     pub(super) fn self_contained(&mut self) -> Result<(), Cause> {
         self.undeclared(Second::SelfContained)?;
         self.writer.align();
@@ -746,7 +763,7 @@ impl Encoder {
         };
         self.saved.push(saved);
         self.reset_values();
-        self.start_element(Name {
+        self.start_element(&Name {
             namespace: &namespace,
             local: &local,
             prefix: Some(&prefix),
@@ -769,22 +786,16 @@ impl Encoder {
     }
 }
 
-fn ready_text<'v>(
-    grammar: &Grammar,
-    datatype: u32,
-    text: &'v str,
-    scratch: &mut datatype::Scratch,
-) -> Option<Item<'v>> {
-    if datatype == NONE {
-        return Some(Item::One(Ready::Text(text)));
-    }
-    match grammar.representation(datatype) {
-        Representation::List(item) => {
-            let item = *item;
-            let count = datatype::ready_list(grammar, item, text, scratch)?;
-            Some(Item::List(item, text, count))
-        }
-        _ => datatype::ready(grammar, datatype, text, scratch).map(Item::One),
+/// Writes what goes by no string table.
+pub(super) fn write_plain(
+    writer: &mut BitWriter,
+    plain: &Ready<'_>,
+    scratch: &datatype::Scratch,
+    canonical: Option<super::Canonical>,
+) {
+    match canonical {
+        None => datatype::write(writer, plain, scratch),
+        Some(canonical) => datatype::write(writer, &normalized(*plain, canonical), scratch),
     }
 }
 

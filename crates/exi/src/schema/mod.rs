@@ -319,7 +319,7 @@ impl Schema {
 
     /// Whether a name is this one.
     #[inline]
-    pub(crate) fn is(&self, known: u32, name: crate::Name<'_>) -> bool {
+    pub(crate) fn is(&self, known: u32, name: &crate::Name<'_>) -> bool {
         let named = &self.names[known as usize];
         self.span(named.local) == name.local && self.uri(named.uri) == name.namespace
     }
