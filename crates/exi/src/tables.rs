@@ -69,6 +69,7 @@ impl Names {
         (schema.uris.len() + self.uris.len()) as u32
     }
 
+    #[inline]
     pub(crate) fn uri<'a>(&'a self, schema: &'a Schema, uri: u32) -> &'a str {
         match (uri as usize).checked_sub(schema.uris.len()) {
             None => schema.uri(uri),

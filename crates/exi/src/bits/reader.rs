@@ -7,6 +7,14 @@ use core::fmt;
 use super::{Packing, RUN, word_of};
 use crate::error::Cause;
 
+/// The low seven bits of eight octets next to each other.
+#[inline]
+const fn joined(octets: u64) -> u64 {
+    let pairs = octets & 0x007f_007f_007f_007f | octets >> 1 & 0x3f80_3f80_3f80_3f80;
+    let fours = pairs & 0x0000_3fff_0000_3fff | pairs >> 2 & 0x0fff_c000_0fff_c000;
+    fours & 0x0fff_ffff | fours >> 4 & 0x00ff_ffff_f000_0000
+}
+
 /// Bytes that a source is asked for at once.
 const PIECE: usize = 16 << 10;
 
@@ -216,7 +224,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// Sees to it that so many bits are at hand.
-    #[inline]
+    #[inline(always)]
     fn need(&mut self, count: u64) -> Result<(), Broken> {
         while self.at + count > self.end {
             if !self.more()? {
@@ -227,7 +235,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next bits as they are, whatever the packing; `count` is at most 32.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn raw_bits(&mut self, count: u32) -> Result<u32, Broken> {
         self.need(u64::from(count))?;
         let word = self.word();
@@ -237,7 +245,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// At least 57 bits from the next one on, at the high end; zeros behind the end.
-    #[inline]
+    #[inline(always)]
     fn word(&self) -> u64 {
         let from = (self.at / 8) as usize;
         let bytes = self.bytes();
@@ -248,7 +256,7 @@ impl<'a> BitReader<'a> {
         word << (self.at % 8)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bits(&mut self, count: u32) -> Result<u32, Broken> {
         match self.packing {
             Packing::Bits => self.raw_bits(count),
@@ -290,12 +298,9 @@ impl<'a> BitReader<'a> {
             return None;
         }
         self.at += bits;
-        if last == 0 {
-            return Some(word >> 56);
-        }
-        let octets = (word & 0x7f7f_7f7f_7f7f_7f7f).to_be_bytes();
-        let octets = octets[..=last as usize].iter().rev();
-        Some(octets.fold(0, |value, octet| value << 7 | u64::from(*octet)))
+        // The octets before the end of it, the first one lowest; then their groups next to each other.
+        let octets = (word >> (64 - bits)).swap_bytes() >> (64 - bits);
+        Some(joined(octets))
     }
 
     fn long_unsigned(&mut self) -> Result<u64, Broken> {

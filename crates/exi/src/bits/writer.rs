@@ -4,6 +4,13 @@ use alloc::vec::Vec;
 
 use super::{Packing, RUN, word_of};
 
+/// Groups of seven bits, at most four of them, each in an octet.
+#[inline]
+const fn apart(value: u32) -> u32 {
+    let pairs = value & 0x3fff | (value & 0x0fff_c000) << 2;
+    pairs & 0x007f_007f | (pairs & 0x3f80_3f80) << 1
+}
+
 /// Writes to memory.
 #[derive(Debug)]
 pub(crate) struct BitWriter {
@@ -104,7 +111,7 @@ impl BitWriter {
     }
 
     /// Bits as they are, whatever the packing; `count` is at most 32.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn raw_bits(&mut self, value: u32, count: u32) {
         debug_assert!(count <= 32 && (count == 32 || u64::from(value) < 1 << count));
         let value = u64::from(value);
@@ -115,7 +122,12 @@ impl BitWriter {
             self.pending_bits += count;
             return;
         }
-        let over = count - room;
+        self.spill(value, count - room);
+    }
+
+    /// The pending word is full; `over` bits of the value are left.
+    #[inline(never)]
+    fn spill(&mut self, value: u64, over: u32) {
         let word = self.pending | value >> over;
         self.bytes.extend_from_slice(&word.to_be_bytes());
         // At most 32 bits are over; without any, all are shifted out in two steps.
@@ -124,7 +136,7 @@ impl BitWriter {
     }
 
     /// An n-bit unsigned integer of at most 32 bits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bits(&mut self, value: u32, count: u32) {
         match self.packing {
             Packing::Bits => self.raw_bits(value, count),
@@ -138,6 +150,7 @@ impl BitWriter {
         }
     }
 
+    #[inline]
     pub(crate) fn boolean(&mut self, value: bool) {
         self.bits(u32::from(value), 1);
     }
@@ -153,13 +166,11 @@ impl BitWriter {
             self.raw_bits(u32::from_be_bytes(groups), 32);
             rest >>= 28;
         }
-        let (mut groups, mut count, mut rest) = (0, 8, rest as u32);
-        while rest >= 0x80 {
-            groups = (groups | rest & 0x7f | 0x80) << 8;
-            rest >>= 7;
-            count += 8;
-        }
-        self.raw_bits(groups | rest, count);
+        let rest = rest as u32;
+        let bits = (32 - rest.leading_zeros()).max(1).div_ceil(7) * 8;
+        // All but the last say that more follow.
+        let more = 0x8080_8080 & !(u32::MAX << (bits - 8));
+        self.raw_bits((apart(rest) | more).swap_bytes() >> (32 - bits), bits);
     }
 
     /// An unsigned integer whose groups of seven bits are given, the least significant first.
@@ -175,6 +186,7 @@ impl BitWriter {
     }
 
     /// A signed integer of any facets (7.1.5).
+    #[inline]
     pub(crate) fn integer(&mut self, value: i64) {
         self.boolean(value < 0);
         // The magnitude of a negative number is written less one.

@@ -302,7 +302,10 @@ impl Decoder {
     #[inline]
     fn schema_state(&mut self, reader: &mut BitReader<'_>, state: u32) -> Result<(), Cause> {
         let part = self.grammar.first_part(state);
-        let code = reader.bits(part.bits)?;
+        let code = match part.bits {
+            0 => 0,
+            bits => reader.bits(bits)?,
+        };
         if code >= part.count {
             return match code == part.count && part.escapes {
                 true => self.schema_second(reader, state),
@@ -676,10 +679,15 @@ impl Decoder {
     }
 
     /// The prefix of a name, where prefixes are preserved.
+    #[inline(always)]
     fn prefix(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<u32, Cause> {
-        if !self.grammar.options.preserve.prefixes {
-            return Ok(NONE);
+        match self.grammar.options.preserve.prefixes {
+            true => self.kept_prefix(reader, name),
+            false => Ok(NONE),
         }
+    }
+
+    fn kept_prefix(&mut self, reader: &mut BitReader<'_>, name: u32) -> Result<u32, Cause> {
         let Grammar { names, schema, .. } = &self.grammar;
         let count = names.prefix_count(names.uri_of(schema, name));
         let identifier = reader.bits(width(u64::from(count)))?;

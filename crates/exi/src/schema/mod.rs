@@ -321,7 +321,13 @@ impl Schema {
     #[inline]
     pub(crate) fn is(&self, known: u32, name: &crate::Name<'_>) -> bool {
         let named = &self.names[known as usize];
-        self.span(named.local) == name.local && self.uri(named.uri) == name.namespace
+        let same = |span: Span, text: &str| {
+            let start = span.start as usize;
+            let end = start + span.length as usize;
+            span.length as usize == text.len()
+                && self.text.as_bytes()[start..end] == *text.as_bytes()
+        };
+        same(named.local, name.local) && same(self.uris[named.uri as usize].text, name.namespace)
     }
 
     pub(crate) fn local(&self, name: u32) -> &str {
