@@ -9,7 +9,7 @@ use crate::datatype::Representations;
 use crate::error::Cause;
 use crate::limits::Limits;
 use crate::options::{Options, Profile};
-use crate::schema::{NONE, Representation, Schema, Shape, Type};
+use crate::schema::{COUNTED, NONE, Repeat, Representation, Schema, Shape, Type};
 use crate::tables::Names;
 
 /// Where an element, or the document, stands.
@@ -42,7 +42,7 @@ pub(crate) struct Frame {
     pub(crate) cast: bool,
     /// Strict grammars have xsi:nil at the entry.
     pub(crate) nil: bool,
-    /// How often the state has been followed by itself, if it is a repeated one.
+    /// How many copies of a counted particle are behind it.
     pub(crate) count: u32,
 }
 
@@ -565,30 +565,30 @@ impl Grammar {
         }
     }
 
-    /// A child leads on from a state: to another, or to itself until it has repeated its number of
-    /// times.
+    /// Goes on to what follows a production.
     #[inline]
-    pub(crate) fn follow(&mut self, state: u32, next: u32) {
-        let mut next = next;
-        let mut count = 0;
-        if next == state && !self.schema.repeats.is_empty() {
-            (next, count) = self.repeat(state);
+    pub(crate) fn follow(&mut self, next: u32) {
+        if next & COUNTED != 0 {
+            return self.follow_counted(next & !COUNTED);
         }
         let frame = self.top_mut();
         frame.at = At::Schema(next);
-        frame.count = count;
+        frame.count = 0;
     }
 
-    fn repeat(&self, state: u32) -> (u32, u32) {
-        let repeats = &self.schema.repeats;
-        let Ok(at) = repeats.binary_search_by_key(&state, |repeat| repeat.state) else {
-            return (state, 0);
+    #[cold]
+    fn follow_counted(&mut self, repeat: u32) {
+        let Repeat {
+            again,
+            times,
+            after,
+        } = self.schema.repeats[repeat as usize];
+        let frame = self.top_mut();
+        let count = frame.count.saturating_add(times.min(1));
+        (frame.at, frame.count) = match times > 0 && count >= times {
+            true => (At::Schema(after), 0),
+            false => (At::Schema(again), count),
         };
-        let count = self.top().count + 1;
-        match count >= repeats[at].times {
-            true => (repeats[at].after, 0),
-            false => (state, count),
-        }
     }
 
     /// The datatype of the global attribute declaration of a name.

@@ -11,13 +11,17 @@ use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::error::{Cause, Error};
 use crate::event::{Event, Name};
-use crate::options::{Alignment, Options, Profile, QName, Representation, SchemaId};
+use crate::options::{Alignment, Metadata, Options, Profile, QName, Representation, SchemaId};
 use crate::representation::EXI_NAMESPACE as EXI;
 use crate::schema::model::{Content, Namespaces, Particle, Term, complex_type};
 use crate::schema::{Builder, Declared, NONE, Schema, XSD_NAMESPACE};
 use crate::value::{Decimal, Value, reversed, unreversed};
 
 const COOKIE: &[u8; 4] = b"$EXI";
+
+/// Bytes of names and values in user-defined metadata; reason: values in string tables are short to ask
+/// for, and options are kept.
+const METADATA_BYTES_MAX: usize = 64 << 10;
 
 /// What a header begins with, and whether options follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -266,11 +270,15 @@ pub(crate) fn read_options(
     let mut options = Options::default();
     let mut path: Vec<(String, String)> = Vec::new();
     let mut map: Vec<QName> = Vec::new();
+    let mut room = METADATA_BYTES_MAX;
     loop {
         let offset = reading.bit_offset();
         let event = reading.next_event()?;
         let Some(event) = event else { break };
-        let taken = take(&mut options, &mut path, &mut map, &event);
+        let taken = match is_metadata(&path, &event) {
+            true => metadata(&mut options.metadata, &mut path, &mut room, &event),
+            false => take(&mut options, &mut path, &mut map, &event),
+        };
         taken.map_err(|cause| Error {
             offset,
             path: "/header".into(),
@@ -285,6 +293,64 @@ pub(crate) fn read_options(
         cause,
     })?;
     Ok(options)
+}
+
+/// Whether an event is of an element of another namespace within `uncommon`, or is its begin.
+fn is_metadata(path: &[(String, String)], event: &Event<'_>) -> bool {
+    match (path.get(3), event) {
+        (Some((uri, _)), _) => uri != EXI,
+        (None, Event::StartElement(name)) => path.len() == 3 && name.namespace != EXI,
+        _ => false,
+    }
+}
+
+/// Keeps one event of user-defined metadata, as far as there is room.
+fn metadata(
+    kept: &mut Vec<Metadata>,
+    path: &mut Vec<(String, String)>,
+    room: &mut usize,
+    event: &Event<'_>,
+) -> Result<(), Cause> {
+    let qname = |namespace: &str, local: &str| QName {
+        namespace: namespace.into(),
+        local: local.into(),
+    };
+    let (part, bytes) = match event {
+        Event::StartElement(name) => {
+            path.push((name.namespace.into(), name.local.into()));
+            let bytes = name.namespace.len() + name.local.len();
+            (Metadata::Start(qname(name.namespace, name.local)), bytes)
+        }
+        Event::Attribute(
+            _,
+            Value::QName {
+                namespace, local, ..
+            },
+        ) => {
+            let bytes = namespace.len() + local.len();
+            (Metadata::Type(qname(namespace, local)), bytes)
+        }
+        Event::Attribute(name, value) => {
+            let (name, value) = (qname(name.namespace, name.local), value.to_string());
+            let bytes = name.namespace.len() + name.local.len() + value.len();
+            (Metadata::Attribute(name, value), bytes)
+        }
+        Event::Characters(value) => {
+            let text = value.to_string();
+            let bytes = text.len();
+            (Metadata::Text(text), bytes)
+        }
+        Event::EndElement => {
+            path.pop();
+            (Metadata::End, 0)
+        }
+        _ => return Ok(()),
+    };
+    // Each part takes some room of its own.
+    let left = room.checked_sub(bytes + size_of::<Metadata>());
+    *room = left.ok_or(Cause::limit("metadata_bytes", METADATA_BYTES_MAX as u64))?;
+    kept.push(part);
+    Ok(())
 }
 
 /// Takes one event of an options document.
@@ -415,6 +481,29 @@ pub(crate) fn write_options(
     writing.into_writer()
 }
 
+/// The event of a part of user-defined metadata.
+fn part(part: &Metadata) -> Event<'_> {
+    fn name(name: &QName) -> Name<'_> {
+        Name::new(&name.namespace, &name.local)
+    }
+    match part {
+        Metadata::Start(element) => Event::StartElement(name(element)),
+        Metadata::Type(type_) => {
+            let value = Value::QName {
+                namespace: &type_.namespace,
+                local: &type_.local,
+                prefix: None,
+            };
+            Event::Attribute(Name::new(crate::schema::XSI_NAMESPACE, "type"), value)
+        }
+        Metadata::Attribute(attribute, value) => {
+            Event::Attribute(name(attribute), Value::Text(value))
+        }
+        Metadata::Text(text) => Event::Characters(Value::Text(text)),
+        Metadata::End => Event::EndElement,
+    }
+}
+
 /// The events of an options document.
 fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
     let start = |local| Event::StartElement(Name::new(EXI, local));
@@ -442,6 +531,7 @@ fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
     flag(&mut alignment, byte, "byte");
     flag(&mut alignment, pre, "pre-compress");
     let mut uncommon = Vec::new();
+    uncommon.extend(options.metadata.iter().map(part));
     let limited = options
         .profile
         .filter(|profile| *profile != Profile::default());

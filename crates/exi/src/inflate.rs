@@ -1,12 +1,12 @@
 //! DEFLATE streams one behind the other (9.3).
+//!
+//! What comes from strangers is inflated by a library without `unsafe`. What is our own is deflated by one
+//! that takes less time and makes fewer bytes of it, where there is the standard library that it needs.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use miniz_oxide::DataFormat;
-use miniz_oxide::deflate::CompressionLevel;
-use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
     TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
@@ -78,7 +78,7 @@ impl Inflater {
 /// Compresses one stream after another; its state is reused.
 #[derive(Default)]
 pub(crate) struct Deflater {
-    state: Option<Box<CompressorOxide>>,
+    state: Option<deflate::State>,
 }
 
 impl fmt::Debug for Deflater {
@@ -88,10 +88,67 @@ impl fmt::Debug for Deflater {
 }
 
 impl Deflater {
-    /// Compresses one stream; false when the library refuses, which it has no reason to.
+    /// Appends one stream; false when the library refuses, which it has no reason to.
     #[must_use]
     pub(crate) fn deflate(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
-        let state = match &mut self.state {
+        deflate::append(&mut self.state, bytes, out)
+    }
+}
+
+#[cfg(feature = "std")]
+mod deflate {
+    use alloc::vec::Vec;
+    use zlib_rs::{Deflate, DeflateFlush, Status};
+
+    /// The level of zlib when none is said.
+    const LEVEL: i32 = 6;
+    /// The largest window that DEFLATE has, as a power of two.
+    const WINDOW_BITS: u8 = 15;
+
+    pub(super) type State = Deflate;
+
+    pub(super) fn append(state: &mut Option<State>, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let state = match state {
+            Some(state) => {
+                state.reset();
+                state
+            }
+            none => none.insert(Deflate::new(LEVEL, false, WINDOW_BITS)),
+        };
+        let (mut taken, mut end) = (0, out.len());
+        // As a rule it becomes less.
+        out.resize(end + bytes.len() + super::ROOM, 0);
+        loop {
+            let (read, written) = (state.total_in(), state.total_out());
+            let done = state.compress(&bytes[taken..], &mut out[end..], DeflateFlush::Finish);
+            // Neither is more than what was handed over.
+            taken += (state.total_in() - read) as usize;
+            end += (state.total_out() - written) as usize;
+            match done {
+                Ok(Status::StreamEnd) => break,
+                Ok(_) if end == out.len() => out.resize(out.len() * 2, 0),
+                _ => return false,
+            }
+        }
+        out.truncate(end);
+        true
+    }
+}
+
+#[cfg(not(feature = "std"))]
+mod deflate {
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+    use miniz_oxide::DataFormat;
+    use miniz_oxide::deflate::CompressionLevel;
+    use miniz_oxide::deflate::core::{
+        CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output,
+    };
+
+    pub(super) type State = Box<CompressorOxide>;
+
+    pub(super) fn append(state: &mut Option<State>, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let state = match state {
             Some(state) => {
                 state.reset();
                 state

@@ -47,7 +47,9 @@ pub use event::{Event, Name};
 pub use header::Header;
 pub use limits::Limits;
 pub use messages::Messages;
-pub use options::{Alignment, Options, Preserve, Profile, QName, Representation, SchemaId};
+pub use options::{
+    Alignment, Metadata, Options, Preserve, Profile, QName, Representation, SchemaId,
+};
 #[cfg(feature = "std")]
 pub use schema::xsd::{Resolve, XsdError, XsdSource};
 pub use schema::{CompiledError, Schema};

@@ -65,6 +65,21 @@ pub struct Representation {
     pub representation: QName,
 }
 
+/// A part of user-defined metadata, in the order of the document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Metadata {
+    /// An element begins.
+    Start(QName),
+    /// The `xsi:type` of the element just started.
+    Type(QName),
+    /// Another attribute of it, by its lexical form.
+    Attribute(QName, String),
+    /// Character data.
+    Text(String),
+    /// The innermost open element ends.
+    End,
+}
+
 /// Limits on what a reader must remember of a stream, for small devices. Streams within them are
 /// ordinary ones, so that any decoder reads them.
 ///
@@ -122,6 +137,9 @@ pub struct Options {
     /// The limits of the EXI Profile that the stream keeps to, said in its header as element `p` if
     /// there are any.
     pub profile: Option<Profile>,
+    /// What else the options document says, in elements of other namespaces than EXI's (5.4). It has no
+    /// effect on the stream.
+    pub metadata: Vec<Metadata>,
 }
 
 impl Default for Options {
@@ -139,6 +157,7 @@ impl Default for Options {
             value_max_length: None,
             value_partition_capacity: None,
             profile: None,
+            metadata: Vec::new(),
         }
     }
 }

@@ -167,13 +167,36 @@ fn large_numbers_take_no_room() {
 }
 
 #[test]
+fn large_numbers_of_groups_take_no_room() {
+    let limits = Limits {
+        grammar_states: 400,
+        ..Limits::default()
+    };
+    let group = "<xs:sequence minOccurs='3' maxOccurs='4000000000'><xs:element name='a' type='xs:int'/>\
+        <xs:choice minOccurs='0'><xs:element name='b' type='xs:int'/><xs:element name='c' type='xs:int'/>\
+        </xs:choice></xs:sequence><xs:element name='z' type='xs:int'/>";
+    for mixed in [false, true] {
+        let schema = schema(group, mixed, &limits).expect("it is within the limit");
+        for (number, valid) in [(2, false), (3, true), (10_000, true)] {
+            let text = if mixed { "x" } else { "" };
+            let document = format!("<r>{}{text}<z>5</z></r>", "<a>5</a><c>6</c>".repeat(number));
+            assert_eq!(stream(&schema, true, &document).is_ok(), valid, "{number}");
+            let wrong = document.replace("</c><z>", "</c><b>6</b><z>");
+            assert!(stream(&schema, true, &wrong).is_err() || mixed);
+        }
+    }
+}
+
+#[test]
 fn too_many_states_are_refused() {
     let limits = Limits {
         grammar_states: 400,
         ..Limits::default()
     };
-    let group = "<xs:sequence maxOccurs='4000000000'><xs:element name='a' type='xs:int'/>\
-        <xs:element name='b' type='xs:int'/></xs:sequence>";
+    // Which of the two sequences a child is in cannot be told without seeing what follows.
+    let group = "<xs:sequence maxOccurs='unbounded'><xs:sequence maxOccurs='4000000000'>\
+        <xs:element name='a' type='xs:int'/><xs:element name='b' type='xs:int'/></xs:sequence>\
+        </xs:sequence>";
     let refused = schema(group, false, &limits).expect_err("it is too large");
     assert!(
         refused.starts_with("r.xsd, line 2: limit grammar_states of 400 is exceeded"),

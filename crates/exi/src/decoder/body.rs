@@ -316,12 +316,7 @@ impl Decoder {
         if production.terminal == Terminal::End {
             return self.end();
         }
-        match production.terminal {
-            Terminal::Element { .. } | Terminal::ElementIn(_) | Terminal::ElementAny => {
-                self.grammar.follow(state, production.next);
-            }
-            _ => self.grammar.top_mut().at = At::Schema(production.next),
-        }
+        self.grammar.follow(production.next);
         match production.terminal {
             Terminal::Attribute { name, datatype } => self.attribute(reader, name, datatype),
             Terminal::AttributeIn(uri) => {
@@ -514,7 +509,7 @@ impl Decoder {
             return self.attribute(reader, name, NONE);
         }
         let production = self.grammar.schema.productions[(first + code) as usize];
-        self.grammar.top_mut().at = At::Schema(production.next);
+        self.grammar.follow(production.next);
         match production.terminal {
             Terminal::Attribute { name, .. } => self.attribute(reader, name, NONE),
             _ => Err(Cause::EventCode(code)),

@@ -188,6 +188,12 @@ impl Encoder {
         });
         let count = self.first_parts();
         let mut ready = Ready::NONE;
+        let declared = match found.map(|(_, production)| production.terminal) {
+            Some(Terminal::Attribute { datatype, .. }) => datatype,
+            _ => NONE,
+        };
+        let text = self.attribute_text(declared, value);
+        let value = &text.as_deref().map_or(*value, Value::Text);
         if let Some((at, production)) = found
             && let Terminal::Attribute {
                 name: known,
@@ -196,7 +202,7 @@ impl Encoder {
         {
             if self.ready(datatype, value, &mut ready) {
                 self.code(at, count);
-                self.grammar.top_mut().at = At::Schema(production.next);
+                self.grammar.follow(production.next);
                 self.prefix(known, name.prefix)?;
                 return self.put(known, datatype, &ready);
             }
@@ -204,7 +210,7 @@ impl Encoder {
                 return Err(self.not_typed(datatype, value));
             }
             self.untyped_code(state, at as u32)?;
-            self.grammar.top_mut().at = At::Schema(production.next);
+            self.grammar.follow(production.next);
             self.prefix(known, name.prefix)?;
             return self.untyped(known, value);
         }
@@ -226,7 +232,7 @@ impl Encoder {
         let known = match found {
             Some((at, production)) => {
                 self.code(at, count);
-                self.grammar.top_mut().at = At::Schema(production.next);
+                self.grammar.follow(production.next);
                 match production.terminal {
                     Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,
                     _ => self.name(&name)?,
@@ -257,7 +263,8 @@ impl Encoder {
     pub(super) fn xsi_type(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
         if !self.has(Second::XsiType) {
             // A strict schema has no place for the type that the element has anyway (8.5.4.4.2).
-            return match self.is_own_type(value) {
+            // A canonical stream leaves nothing out.
+            return match self.is_own_type(value) && self.canonical.is_none() {
                 true => Ok(()),
                 false => Err(self.not_allowed(Second::XsiType)),
             };
@@ -371,7 +378,7 @@ impl Encoder {
                 Ok(())
             }
             // What says nothing is not missed.
-            Some(false) => Ok(()),
+            Some(false) if self.canonical.is_none() => Ok(()),
             None if self.has(Second::AttributeUntyped) => {
                 let (_, count) = self.grammar.attributes(state);
                 self.untyped_code(state, count)?;

@@ -321,7 +321,7 @@ impl Encoder {
         };
         self.writer
             .bits(at as u32, self.grammar.first_part(state).bits);
-        self.grammar.follow(state, production.next);
+        self.grammar.follow(production.next);
         let name = match production.terminal {
             Terminal::Element { name, element } => {
                 return self.grammar.enter_declared(name, element);
@@ -480,7 +480,7 @@ impl Encoder {
             if self.ready(datatype, value, &mut ready) {
                 let bits = self.grammar.first_part(state).bits;
                 self.writer.bits(count as u32 - 1, bits);
-                self.grammar.top_mut().at = At::Schema(production.next);
+                self.grammar.follow(production.next);
                 return self.put(name, datatype, &ready);
             }
             refused = Some(datatype);

@@ -1,8 +1,8 @@
 //! Canonical EXI: of one document always the same stream, for signatures.
 //!
 //! It stands in front of the encoder: declarations of namespaces are sorted by prefix, character data
-//! comes as one event, and white space stays where it means something: within `xml:space="preserve"`,
-//! and in elements without children. Values have one form each, attributes one order, compression is
+//! comes as one event (4.3.1), and white space stays where it means something (4.3.2): within
+//! `xml:space="preserve"`, and in elements without children. Values have one form each, attributes one order, compression is
 //! left to who transports the stream.
 //!
 //! Source: Canonical EXI, W3C Recommendation, 7 June 2018.
@@ -15,8 +15,9 @@ use crate::datatype::Ready;
 use crate::error::{Cause, Error};
 use crate::event::Event;
 use crate::grammar::At;
-use crate::options::{Alignment, Options};
-use crate::schema::{Terminal, WhiteSpace, XML_NAMESPACE};
+use crate::options::{Alignment, Options, Representation};
+use crate::representation::EXI_NAMESPACE;
+use crate::schema::{Terminal, WhiteSpace, XML_NAMESPACE, XSD_NAMESPACE};
 use crate::value::{DateTime, Float, Value, collapse};
 
 /// What both sides agree on before they compare canonical streams.
@@ -63,8 +64,34 @@ impl Options {
         if !options.channels() {
             options.block_size = Self::BLOCK_SIZE;
         }
+        options.metadata.clear();
+        let map = &mut options.datatype_representation_map;
+        map.retain(|one| !is_default(one));
+        map.sort_by(|a, b| {
+            let (a, b) = (&a.datatype, &b.datatype);
+            (&a.local, &a.namespace).cmp(&(&b.local, &b.namespace))
+        });
         options
     }
+}
+
+/// Whether an entry says what holds without it (table 7-1).
+fn is_default(entry: &Representation) -> bool {
+    let Representation {
+        datatype,
+        representation,
+    } = entry;
+    let usual = match datatype.local.as_str() {
+        "float" => "double",
+        "anySimpleType" => "string",
+        "base64Binary" | "hexBinary" | "boolean" | "dateTime" | "time" | "date" | "gYearMonth"
+        | "gYear" | "gMonthDay" | "gDay" | "gMonth" | "decimal" | "double" | "integer"
+        | "string" => datatype.local.as_str(),
+        _ => return false,
+    };
+    datatype.namespace == XSD_NAMESPACE
+        && representation.namespace == EXI_NAMESPACE
+        && representation.local == usual
 }
 
 impl Encoder {
@@ -87,7 +114,12 @@ impl Encoder {
             cookie: false,
             options: !canonical.omit_options_document,
         };
-        let mut writing = self.begin_with(&options.canonical(), header)?;
+        let mut options = options.canonical();
+        if header.options && options.preserve.lexical_values {
+            // It has no effect then (5.4), and is not said (3).
+            options.datatype_representation_map.clear();
+        }
+        let mut writing = self.begin_with(&options, header)?;
         writing.canonical(canonical);
         Ok(writing)
     }
@@ -191,15 +223,18 @@ impl Encoder {
                 Terminal::Characters(datatype) => schema.datatypes.get(datatype as usize),
                 _ => None,
             });
-        match datatype.map(|datatype| datatype.white_space) {
-            Some(WhiteSpace::Replace) => *text = text.replace(['\t', '\n', '\r'], " "),
-            Some(WhiteSpace::Collapse) => {
-                let words = text.split([' ', '\t', '\n', '\r']);
-                let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-                *text = words.join(" ");
-            }
-            _ => {}
+        if let Some(normal) = datatype.and_then(|datatype| faceted(datatype.white_space, text)) {
+            *text = normal;
         }
+    }
+
+    /// The text of an attribute by the white space facet of its datatype; none: as it is.
+    pub(super) fn attribute_text(&self, datatype: u32, value: &Value<'_>) -> Option<String> {
+        let (Some(_), Value::Text(text)) = (self.canonical, value) else {
+            return None;
+        };
+        let datatype = self.grammar.schema.datatypes.get(datatype as usize)?;
+        faceted(datatype.white_space, text)
     }
 
     /// Whether the open element can contain white space alone: not one of element content.
@@ -210,6 +245,19 @@ impl Encoder {
         let productions = self.grammar.schema.productions(state);
         let text = |terminal| matches!(terminal, Terminal::Characters(_) | Terminal::Untyped);
         productions.iter().any(|one| text(one.terminal))
+    }
+}
+
+/// Text by a white space facet; none: as it is.
+fn faceted(white_space: WhiteSpace, text: &str) -> Option<String> {
+    match white_space {
+        WhiteSpace::Preserve => None,
+        WhiteSpace::Replace => Some(text.replace(['\t', '\n', '\r'], " ")),
+        WhiteSpace::Collapse => {
+            let words = text.split([' ', '\t', '\n', '\r']);
+            let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+            Some(words.join(" "))
+        }
     }
 }
 

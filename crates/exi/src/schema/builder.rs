@@ -11,9 +11,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{
-    Datatype, Element, NONE, Named, Production, Repeat, Representation, Schema, Shape, Span, State,
-    Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, WhiteSpace, XML_NAMESPACE,
-    XSD_NAMESPACE, XSI_NAMESPACE,
+    COUNTED, Datatype, Element, NONE, Named, Production, Repeat, Representation, Schema, Shape,
+    Span, State, Terminal, Type, URI_EMPTY, URI_XML, URI_XSD, URI_XSI, Uri, WhiteSpace,
+    XML_NAMESPACE, XSD_NAMESPACE, XSI_NAMESPACE,
 };
 use crate::limits::Limits;
 use crate::value::DateTimeKind;
@@ -114,16 +114,44 @@ pub(crate) struct Node {
     pub(crate) links: Vec<u32>,
     /// EE.
     pub(crate) accepts: bool,
-    /// Its own productions lead back to it so many times, then to that node.
-    pub(crate) repeats: Option<(u32, u32)>,
+    /// The counted copy it belongs to.
+    pub(crate) region: Option<u32>,
+    /// That copy may end here, and the next one begin.
+    pub(crate) crosses: bool,
 }
+
+/// A copy of a particle that stands for many in a row; behind it is another, which is the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Region {
+    pub(crate) start: u32,
+    /// From each of its nodes to that of the last copy.
+    pub(crate) to_last: u32,
+    /// How many copies it stands for.
+    pub(crate) times: u32,
+    /// It may be left after any of them.
+    pub(crate) optional: bool,
+}
+
+/// How a node is in a set of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stand {
+    /// In the copy that is being counted.
+    Within,
+    /// In the one that follows it.
+    Next,
+    /// Where nothing is counted, or not yet.
+    Outside,
+}
+
+/// A set of nodes that are reached together, and the region that is being counted.
+type Set = (Option<u32>, BTreeMap<u32, Stand>);
 
 /// A grammar that cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unmade {
     /// It has too many states.
     TooLarge,
-    /// It cannot be told what a repeated state repeats.
+    /// It cannot be told which copy a child is in.
     Ambiguous,
 }
 
@@ -408,13 +436,13 @@ impl Builder {
             end.clone(),
         ];
         // Two states are never too many, and none is repeated.
-        let _ = self.set_type(type_, &nodes, 0, &[end]);
+        let _ = self.set_type(type_, (&nodes, &[]), 0, &[end]);
     }
 
     fn type_of(&mut self, nodes: &[Node], content: u32, empty: &[Node]) -> u32 {
         let type_ = self.reserve_type();
         // Few states, and none is repeated.
-        let _ = self.set_type(type_, nodes, content, empty);
+        let _ = self.set_type(type_, (nodes, &[]), content, empty);
         type_
     }
 
@@ -423,12 +451,12 @@ impl Builder {
     pub(crate) fn set_type(
         &mut self,
         type_: u32,
-        nodes: &[Node],
+        nodes: (&[Node], &[Region]),
         content: u32,
         empty: &[Node],
     ) -> Result<(), Unmade> {
         let start = self.normalize(nodes, content)?;
-        let empty = self.normalize(empty, empty.len() as u32 - 1)?;
+        let empty = self.normalize((empty, &[]), empty.len() as u32 - 1)?;
         let type_ = &mut self.types[type_ as usize];
         type_.start = start;
         type_.empty = empty;
@@ -436,99 +464,118 @@ impl Builder {
     }
 
     /// All nodes that a set reaches by links.
-    fn closure(nodes: &[Node], set: &BTreeSet<u32>) -> BTreeSet<u32> {
-        let mut closed = set.clone();
-        let mut waiting: Vec<u32> = set.iter().copied().collect();
-        while let Some(node) = waiting.pop() {
-            for link in &nodes[node as usize].links {
-                if closed.insert(*link) {
-                    waiting.push(*link);
-                }
+    fn closure(
+        (nodes, regions): (&[Node], &[Region]),
+        core: &BTreeSet<u32>,
+    ) -> Result<Set, Unmade> {
+        let mut of = core.iter().map(|node| nodes[*node as usize].region);
+        let active = of.next().flatten();
+        if of.any(|other| other != active) {
+            return Err(Unmade::Ambiguous);
+        }
+        let region = active.map(|active| regions[active as usize]);
+        let optional = region.is_some_and(|region| region.optional);
+        let first = match active {
+            Some(_) => Stand::Within,
+            None => Stand::Outside,
+        };
+        let mut closed: BTreeMap<u32, Stand> = BTreeMap::new();
+        let mut waiting: Vec<(u32, Stand)> = core.iter().map(|node| (*node, first)).collect();
+        while let Some((at, stand)) = waiting.pop() {
+            match closed.get(&at) {
+                Some(known) if *known == stand => continue,
+                // Who may leave at any time loses nothing by counting as late as can be.
+                Some(Stand::Within) if stand == Stand::Next && optional => continue,
+                Some(Stand::Next) if stand == Stand::Within && optional => {}
+                Some(_) => return Err(Unmade::Ambiguous),
+                None => {}
+            }
+            closed.insert(at, stand);
+            let node = &nodes[at as usize];
+            for link in &node.links {
+                let same = stand != Stand::Outside && nodes[*link as usize].region == active;
+                waiting.push((*link, if same { stand } else { Stand::Outside }));
+            }
+            if let (true, Stand::Within, Some(region)) = (node.crosses, stand, region)
+                && node.region == active
+            {
+                waiting.push((region.start, Stand::Next));
             }
         }
-        closed
+        Ok((active, closed))
     }
 
     /// Normalizes one grammar; gives its entry. Sets that reach the same nodes are one state: an
     /// attribute by a wildcard at the entry leads back to the entry.
-    fn normalize(&mut self, nodes: &[Node], content: u32) -> Result<u32, Unmade> {
-        let mut states: BTreeMap<BTreeSet<u32>, u32> = BTreeMap::new();
-        let mut order: Vec<BTreeSet<u32>> = Vec::new();
+    fn normalize(&mut self, nodes: (&[Node], &[Region]), content: u32) -> Result<u32, Unmade> {
+        let mut states: BTreeMap<Set, u32> = BTreeMap::new();
+        let mut order: Vec<Set> = Vec::new();
         let base = self.states.len() as u32;
-        let mut number = |set: BTreeSet<u32>, order: &mut Vec<BTreeSet<u32>>| {
-            let set = Self::closure(nodes, &set);
-            *states.entry(set.clone()).or_insert_with(|| {
+        let mut number = |core: &BTreeSet<u32>, order: &mut Vec<Set>| -> Result<u32, Unmade> {
+            let set = Self::closure(nodes, core)?;
+            Ok(*states.entry(set.clone()).or_insert_with(|| {
                 order.push(set);
                 base + order.len() as u32 - 1
-            })
+            }))
         };
-        number(BTreeSet::from([0]), &mut order);
+        number(&BTreeSet::from([0]), &mut order)?;
         // Without attributes the entry is the content, and an undeclared child leads to its copy.
-        let content2 = number(BTreeSet::from([content]), &mut order);
+        let content2 = number(&BTreeSet::from([content]), &mut order)?;
         let content2 = if content == 0 { NONE } else { content2 };
         let mut made: Vec<Normalized> = Vec::new();
-        let mut repeats: Vec<Repeat> = Vec::new();
+        let mut repeats: BTreeMap<Repeat, u32> = BTreeMap::new();
+        let first_repeat = self.repeats.len() as u32;
+        let mut repeat = |repeat: Repeat| {
+            let count = first_repeat + repeats.len() as u32;
+            COUNTED | *repeats.entry(repeat).or_insert(count)
+        };
         let mut at = 0;
         // What is behind the present state is bounded by sets as well as by their elements.
         let mut elements = 0;
         while at < order.len() {
-            let closed = order[at].clone();
+            let (active, closed) = order[at].clone();
             elements += closed.len();
             if self.states.len() + order.len() > self.states_max || elements / 16 > self.states_max
             {
                 return Err(Unmade::TooLarge);
             }
-            let mut found: BTreeMap<Symbol, (Order, BTreeSet<u32>)> = BTreeMap::new();
-            let mut accepts = false;
-            for node in &closed {
-                let node = &nodes[*node as usize];
-                accepts |= node.accepts;
-                for (symbol, next, place) in &node.productions {
-                    let entry = found
-                        .entry(symbol.clone())
-                        .or_insert_with(|| (*place, BTreeSet::new()));
-                    entry.0 = entry.0.min(*place);
-                    entry.1.insert(*next);
-                }
-            }
-            let mut productions: Vec<(u8, Order, Symbol, BTreeSet<u32>)> = found
-                .into_iter()
-                .map(|(symbol, (place, next))| (rank(&symbol), place, symbol, next))
-                .collect();
-            productions.sort();
-            let mut counted = closed
-                .iter()
-                .filter(|node| nodes[**node as usize].repeats.is_some());
-            if let Some(node) = counted.next() {
-                let own = Self::closure(nodes, &BTreeSet::from([*node]));
-                let symbols = &nodes[*node as usize].productions;
-                // Text of mixed content leads nowhere.
-                let alone = |(symbol, ..): &(Symbol, u32, Order)| {
-                    let leads = productions.iter().find(|(_, _, other, _)| other == symbol);
-                    *symbol == Symbol::Untyped || leads.is_some_and(|(.., next)| next.len() == 1)
+            let itself = base + at as u32;
+            let in_start_tag = closed.keys().any(|node| *node < content);
+            let start_tag = in_start_tag || at == 0;
+            let accepts = closed.keys().any(|node| nodes.0[*node as usize].accepts);
+            let mut list: Vec<(Symbol, u32)> = Vec::new();
+            for (_, _, symbol, leads) in leading(nodes.0, &closed)? {
+                let next = match &leads {
+                    Leads::Nowhere if in_start_tag => {
+                        number(&BTreeSet::from([content]), &mut order)?
+                    }
+                    Leads::Nowhere => itself,
+                    Leads::To(_, targets) => number(targets, &mut order)?,
                 };
-                if own != closed || counted.next().is_some() || !symbols.iter().all(alone) {
-                    return Err(Unmade::Ambiguous);
-                }
-                if let Some((times, after)) = nodes[*node as usize].repeats {
-                    repeats.push(Repeat {
-                        state: base + at as u32,
-                        times,
-                        after: number(BTreeSet::from([after]), &mut order),
-                    });
-                }
+                let counted = active.map(|active| nodes.1[active as usize]);
+                let next = match (leads, counted) {
+                    (Leads::To(Stand::Next, targets), Some(region)) => {
+                        let last = targets.iter().map(|node| node + region.to_last);
+                        repeat(Repeat {
+                            again: next,
+                            times: region.times,
+                            after: number(&last.collect(), &mut order)?,
+                        })
+                    }
+                    (Leads::To(Stand::Within, _) | Leads::Nowhere, Some(_)) => repeat(Repeat {
+                        again: next,
+                        times: 0,
+                        after: next,
+                    }),
+                    _ => next,
+                };
+                list.push((symbol, next));
             }
-            let start_tag = closed.iter().any(|node| *node < content) || at == 0;
             let shape = Shape {
                 entry: at == 0,
                 start_tag,
                 end: accepts,
             };
-            let mut list: Vec<(Symbol, u32)> = Vec::new();
-            for (_, _, symbol, next) in productions {
-                list.push((symbol, number(next, &mut order)));
-            }
-            let itself = base + at as u32;
             made.push((list, shape, if start_tag { content2 } else { itself }));
             at += 1;
         }
@@ -545,7 +592,10 @@ impl Builder {
             made[0].2 = copy;
         }
         self.states.append(&mut made);
-        self.repeats.append(&mut repeats);
+        let mut repeats: Vec<(Repeat, u32)> = repeats.into_iter().collect();
+        repeats.sort_unstable_by_key(|(_, at)| *at);
+        self.repeats
+            .extend(repeats.iter().map(|(repeat, _)| *repeat));
         Ok(base)
     }
 }
@@ -785,6 +835,47 @@ impl Builder {
             });
         }
     }
+}
+
+/// Where a terminal leads from a set of nodes.
+enum Leads {
+    /// Text of mixed content: to the same nodes.
+    Nowhere,
+    To(Stand, BTreeSet<u32>),
+}
+
+/// The terminals of a set of nodes in the order of their event codes, and where they lead.
+fn leading(
+    nodes: &[Node],
+    closed: &BTreeMap<u32, Stand>,
+) -> Result<Vec<(u8, Order, Symbol, Leads)>, Unmade> {
+    let mut found: BTreeMap<Symbol, (Order, Leads)> = BTreeMap::new();
+    for (at, stand) in closed {
+        for (symbol, next, place) in &nodes[*at as usize].productions {
+            let nowhere = *symbol == Symbol::Untyped && next == at;
+            match found.get_mut(symbol) {
+                None => {
+                    let leads = match nowhere {
+                        true => Leads::Nowhere,
+                        false => Leads::To(*stand, BTreeSet::from([*next])),
+                    };
+                    found.insert(symbol.clone(), (*place, leads));
+                }
+                Some((_, Leads::Nowhere)) if nowhere => {}
+                Some((known, Leads::To(same, targets))) if same == stand && !nowhere => {
+                    *known = (*known).min(*place);
+                    targets.insert(*next);
+                }
+                Some(_) => return Err(Unmade::Ambiguous),
+            }
+        }
+    }
+    let mut all: Vec<(u8, Order, Symbol, Leads)> = found
+        .into_iter()
+        .map(|(symbol, (place, leads))| (rank(&symbol), place, symbol, leads))
+        .collect();
+    all.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
+    Ok(all)
 }
 
 const END: Production = Production {

@@ -18,7 +18,7 @@ use crate::value::DateTimeKind;
 /// What the bytes begin with.
 const MARK: &[u8; 8] = b"EXI\x1agram";
 /// The version of the form. It rises with every change of the tables or of their meaning.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Mark, version, checksum.
 const HEAD: usize = 8 + 4 + 8;
 
@@ -195,7 +195,7 @@ impl Writer {
         }
         self.count(schema.repeats.len());
         for repeat in &schema.repeats {
-            self.index(repeat.state);
+            self.index(repeat.again);
             self.index(repeat.times);
             self.index(repeat.after);
         }
@@ -415,7 +415,7 @@ impl<'a> Reader<'a> {
         }
         let repeats = self.list(|reader| {
             Some(Repeat {
-                state: reader.index()?,
+                again: reader.index()?,
                 times: reader.index()?,
                 after: reader.index()?,
             })

@@ -4,7 +4,7 @@
 //! that pass may still be those of no schema.
 
 use super::{
-    NONE, Repeat, Representation, Schema, State, Terminal, Type, URI_XSI, XML_NAMESPACE,
+    COUNTED, NONE, Repeat, Representation, Schema, State, Terminal, Type, URI_XSI, XML_NAMESPACE,
     XSD_NAMESPACE, XSI_NAMESPACE,
 };
 use crate::representation::lexical_sets;
@@ -125,19 +125,18 @@ fn states_and_productions(schema: &Schema) -> Checked {
                 Terminal::Characters(datatype) => good(datatype, schema.datatypes.len()),
                 _ => true,
             };
-            let next =
-                production.terminal == Terminal::End || good(production.next, schema.states.len());
+            let next = match production.next & COUNTED {
+                _ if production.terminal == Terminal::End => true,
+                0 => good(production.next, schema.states.len()),
+                _ => good(production.next & !COUNTED, schema.repeats.len()),
+            };
             all(parameters && next, "a production")?;
         }
     }
-    let in_order = schema.repeats.is_sorted_by(|a, b| a.state < b.state);
     let known = |repeat: &Repeat| {
-        good(repeat.state, schema.states.len()) && good(repeat.after, schema.states.len())
+        good(repeat.again, schema.states.len()) && good(repeat.after, schema.states.len())
     };
-    all(
-        in_order && schema.repeats.iter().all(known),
-        "a repeated state",
-    )
+    all(schema.repeats.iter().all(known), "a repeated state")
 }
 
 fn datatypes_and_sets(schema: &Schema) -> Checked {

@@ -114,10 +114,16 @@ impl State {
     }
 }
 
-/// A state that stands for many in a row: a child that leads back to it leads on after so many times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Set in what follows a production, it is no state but a [`Repeat`].
+pub(crate) const COUNTED: u32 = 1 << 31;
+
+/// What follows where copies of a particle are counted: states that stand for many copies in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Repeat {
-    pub(crate) state: u32,
+    /// The state that follows.
+    pub(crate) again: u32,
+    /// The next copy begins, and after so many times the other state follows; zero: within a copy, the
+    /// count stays.
     pub(crate) times: u32,
     pub(crate) after: u32,
 }
@@ -239,7 +245,6 @@ pub struct Schema {
     /// The relaxed grammar of 8.5.3.
     pub(crate) element_fragment: Type,
     pub(crate) states: Vec<State>,
-    /// By state.
     pub(crate) repeats: Vec<Repeat>,
     pub(crate) productions: Vec<Production>,
     pub(crate) datatypes: Vec<Datatype>,

@@ -3,9 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::builder::{Builder, Expanded, Node, Order, Symbol, Unmade};
+use super::builder::{Builder, Expanded, Node, Order, Region, Symbol, Unmade};
 
-/// From so many occurrences of a single element or wildcard on, they are counted rather than copied.
+/// From so many occurrences on they are counted rather than copied.
 const COUNTED_MIN: u32 = 8;
 
 /// A term and how often it occurs.
@@ -77,9 +77,22 @@ struct Piece {
 pub(crate) fn complex_type(
     builder: &mut Builder,
     type_: u32,
+    attributes: Vec<Attribute>,
+    wildcard: Option<&Namespaces>,
+    content: &Content,
+) -> Result<(), Unmade> {
+    let all = [Counts::Outermost, Counts::Innermost, Counts::Nothing];
+    complex_type_with(builder, type_, attributes, wildcard, content, &all)
+}
+
+/// The same with the first of these ways to count that can be told.
+fn complex_type_with(
+    builder: &mut Builder,
+    type_: u32,
     mut attributes: Vec<Attribute>,
     wildcard: Option<&Namespaces>,
     content: &Content,
+    all: &[Counts],
 ) -> Result<(), Unmade> {
     attributes.sort_by(|a, b| (&a.name.1, &a.name.0).cmp(&(&b.name.1, &b.name.0)));
     let mut nodes = Vec::new();
@@ -93,29 +106,40 @@ pub(crate) fn complex_type(
         accepts: true,
         ..Node::default()
     });
-    let nodes_max = builder.states_max;
-    let mut set = |counts: bool| {
+    let mut made = Ok(());
+    for counts in all {
         let mut proto = Proto {
             nodes: nodes.clone(),
-            nodes_max,
-            counts,
+            nodes_max: builder.states_max,
+            regions: Vec::new(),
+            counts: *counts,
         };
-        proto.content(content)?;
-        builder.set_type(type_, &proto.nodes, content_start, &empty)
-    };
-    match set(true) {
-        // What is repeated is within something that repeats itself.
-        Err(Unmade::Ambiguous) => set(false),
-        made => made,
+        let built = proto.content(content);
+        let nodes = (&*proto.nodes, &*proto.regions);
+        made = built.and_then(|()| builder.set_type(type_, nodes, content_start, &empty));
+        if made.is_ok() || proto.regions.is_empty() {
+            break;
+        }
     }
+    made
+}
+
+/// Which of many occurrences are counted: an element has one counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    /// Of particles within each other the outer one.
+    Outermost,
+    /// The inner one.
+    Innermost,
+    Nothing,
 }
 
 /// A proto-grammar that is being built.
 struct Proto {
     nodes: Vec<Node>,
     nodes_max: usize,
-    /// Large numbers of occurrences are counted.
-    counts: bool,
+    regions: Vec<Region>,
+    counts: Counts,
 }
 
 impl Proto {
@@ -175,83 +199,89 @@ impl Proto {
     /// A particle: copies of its term, of which some may be left out (8.5.4.1.5). `place` is that of
     /// its first leaf, and afterwards that behind its last.
     fn build(&mut self, particle: &Particle, place: &mut u32) -> Result<Piece, Unmade> {
+        let Particle { term, max, .. } = particle;
         let first = *place;
         *place += leaves(particle);
-        let occurrences = particle.max.unwrap_or(particle.min);
-        if self.counts
-            && occurrences >= COUNTED_MIN
-            && let Some(symbols) = particle.term.symbols(first)
-        {
-            return self.counted(particle, &symbols);
-        }
-        let mut start = None;
-        // Where the copies so far may end, and where the last of them does.
-        let (mut ends, mut last): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
-        let optional = particle
-            .max
-            .map_or(0, |max| max.saturating_sub(particle.min));
-        for copy in 0..particle.min.saturating_add(optional) {
-            let piece = self.term(&particle.term, first)?;
-            link(&mut self.nodes, &last, piece.start);
-            let begun = *start.get_or_insert(piece.start);
-            if copy < particle.min {
-                ends.clear();
-            } else if copy == 0 {
-                ends.push(begun);
+        let counts = match self.counts {
+            Counts::Outermost => true,
+            Counts::Innermost => !has_many(term),
+            Counts::Nothing => false,
+        };
+        let counts = |copies: u32| counts && copies >= COUNTED_MIN;
+        // Copies that may be empty need not be there.
+        let many = counts(max.unwrap_or(particle.min));
+        let min = if many && may_be_empty(term) {
+            0
+        } else {
+            particle.min
+        };
+        let start = self.node()?;
+        let mut ends = Vec::from([start]);
+        if counts(min) {
+            ends = self.region(term, first, (min, false), &ends)?;
+        } else {
+            for _ in 0..min {
+                ends = self.copy(term, first, &ends)?.ends;
             }
-            ends.extend(&piece.ends);
-            last = piece.ends;
         }
-        if particle.max.is_none() {
-            let piece = self.term(&particle.term, first)?;
+        let Some(max) = *max else {
+            let piece = self.copy(term, first, &ends)?;
             link(&mut self.nodes, &piece.ends, piece.start);
-            link(&mut self.nodes, &last, piece.start);
-            start.get_or_insert(piece.start);
-            ends = [piece.start].into();
-        }
-        match start {
-            Some(start) => Ok(Piece { start, ends }),
-            None => {
-                let start = self.node()?;
-                let ends = [start].into();
-                Ok(Piece { start, ends })
+            let ends = [piece.start].into();
+            return Ok(Piece { start, ends });
+        };
+        let optional = max.saturating_sub(min);
+        if counts(optional) {
+            let more = self.region(term, first, (optional, true), &ends)?;
+            ends.extend(more);
+        } else {
+            let mut last = ends.clone();
+            for _ in 0..optional {
+                last = self.copy(term, first, &last)?.ends;
+                ends.extend(&last);
             }
         }
+        Ok(Piece { start, ends })
     }
 
-    /// Many occurrences of one leaf: one node for the first, one for all others that must be there, one
-    /// for those that may, and what is behind them.
-    fn counted(
+    /// A copy of a term behind these ends.
+    fn copy(&mut self, term: &Term, place: u32, from: &[u32]) -> Result<Piece, Unmade> {
+        let piece = self.term(term, place)?;
+        link(&mut self.nodes, from, piece.start);
+        Ok(piece)
+    }
+
+    /// Many copies of a term: one that stands for all but the last of them, and the last. Gives where
+    /// they may end.
+    fn region(
         &mut self,
-        particle: &Particle,
-        symbols: &[(Symbol, Order)],
-    ) -> Result<Piece, Unmade> {
-        let min = particle.min;
-        let start = self.node()?;
-        let mut ends: Vec<u32> = Vec::new();
-        // From the end to the begin: each leads to the one that was made before it.
-        let mut next = match particle.max {
-            Some(_) => self.node()?,
-            None => {
-                let every = self.node()?;
-                self.lead(every, symbols, every);
-                every
-            }
-        };
-        ends.push(next);
-        let free = particle.max.map_or(0, |max| max - min.clamp(1, max));
-        for (times, may_end) in [(free, true), (min.saturating_sub(1), false)] {
-            if times > 0 {
-                let repeated = self.node()?;
-                self.lead(repeated, symbols, repeated);
-                self.nodes[repeated as usize].repeats = Some((times, next));
-                ends.extend(may_end.then_some(repeated));
-                next = repeated;
-            }
+        term: &Term,
+        place: u32,
+        (copies, optional): (u32, bool),
+        from: &[u32],
+    ) -> Result<Vec<u32>, Unmade> {
+        let counts = core::mem::replace(&mut self.counts, Counts::Nothing);
+        let number = self.regions.len() as u32;
+        let begin = self.nodes.len();
+        let many = self.copy(term, place, from)?;
+        let end = self.nodes.len();
+        for node in &mut self.nodes[begin..end] {
+            node.region = Some(number);
         }
-        self.lead(start, symbols, next);
-        ends.extend((min == 0).then_some(start));
-        Ok(Piece { start, ends })
+        for end in &many.ends {
+            self.nodes[*end as usize].crosses = true;
+        }
+        let last = self.term(term, place)?;
+        self.regions.push(Region {
+            start: many.start,
+            to_last: (end - begin) as u32,
+            times: copies - 1,
+            optional,
+        });
+        self.counts = counts;
+        let mut ends = last.ends;
+        ends.extend(many.ends.iter().filter(|_| optional));
+        Ok(ends)
     }
 
     fn lead(&mut self, from: u32, symbols: &[(Symbol, Order)], to: u32) {
@@ -385,12 +415,181 @@ fn link(nodes: &mut [Node], from: &[u32], to: u32) {
     }
 }
 
+/// Whether a term may be without any child.
+fn may_be_empty(term: &Term) -> bool {
+    let may = |particle: &Particle| particle.min == 0 || may_be_empty(&particle.term);
+    match term {
+        Term::Element(_) | Term::Wildcard(_) => false,
+        Term::Sequence(particles) | Term::All(particles) => particles.iter().all(may),
+        Term::Choice(particles) => particles.is_empty() || particles.iter().any(may),
+    }
+}
+
+/// Whether something in a term occurs many times.
+fn has_many(term: &Term) -> bool {
+    match term {
+        Term::Element(_) | Term::Wildcard(_) => false,
+        Term::Sequence(particles) | Term::Choice(particles) | Term::All(particles) => particles
+            .iter()
+            .any(|one| one.max.unwrap_or(one.min) >= COUNTED_MIN || has_many(&one.term)),
+    }
+}
+
 /// How many leaves a term has; they are numbered depth first (8.5.4.3).
 fn leaves(particle: &Particle) -> u32 {
     match &particle.term {
         Term::Element(_) | Term::Wildcard(_) => 1,
         Term::Sequence(particles) | Term::Choice(particles) | Term::All(particles) => {
             particles.iter().map(leaves).sum()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{COUNTED, Schema};
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    /// The schema of one element with such content.
+    fn schema(particle: &Particle, counts: &[Counts]) -> Result<Schema, Unmade> {
+        let mut builder = Builder::new(true);
+        builder.states_max = 2_000;
+        let names = ["a", "b", "c", "d"];
+        names.iter().for_each(|name| builder.name("", name));
+        let type_ = builder.reserve_type();
+        let content = Content::Model {
+            particle: Some(particle.clone()),
+            mixed: false,
+        };
+        complex_type_with(&mut builder, type_, Vec::new(), None, &content, counts)?;
+        builder.name_type(("u".into(), "t".into()), type_);
+        Ok(builder.finish(""))
+    }
+
+    fn entry(schema: &Schema) -> u32 {
+        let uri = schema
+            .uris
+            .iter()
+            .position(|uri| schema.span(uri.text) == "u");
+        let name = uri.and_then(|uri| schema.find(uri as u32, "t"));
+        let type_ = name.map(|name| schema.names[name as usize].type_);
+        schema.types[type_.expect("it is declared") as usize].start
+    }
+
+    /// What follows a production when so many copies are behind.
+    fn next(schema: &Schema, next: u32, count: u32) -> (u32, u32) {
+        if next & COUNTED == 0 {
+            return (next, 0);
+        }
+        let repeat = schema.repeats[(next & !COUNTED) as usize];
+        let count = count + repeat.times.min(1);
+        match repeat.times > 0 && count >= repeat.times {
+            true => (repeat.after, 0),
+            false => (repeat.again, count),
+        }
+    }
+
+    /// Walks through both at once: the same terminals in the same order, wherever they lead.
+    fn same(one: &Schema, other: &Schema) -> Result<(), TestCaseError> {
+        let mut seen = BTreeSet::new();
+        let mut waiting = Vec::from([((entry(one), 0), (entry(other), 0))]);
+        while let Some((a, b)) = waiting.pop() {
+            if !seen.insert((a, b)) || seen.len() > 2_000 {
+                continue;
+            }
+            let (left, right) = (one.productions(a.0), other.productions(b.0));
+            let terminals = |all: &[crate::schema::Production]| {
+                all.iter().map(|one| one.terminal).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(terminals(left), terminals(right));
+            for (left, right) in left.iter().zip(right) {
+                if left.terminal != crate::schema::Terminal::End {
+                    let pair = (next(one, left.next, a.1), next(other, right.next, b.1));
+                    waiting.push(pair);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn occurs() -> impl Strategy<Value = (u32, Option<u32>)> {
+        prop_oneof![
+            4 => (0..2u32, 1..3u32).prop_map(|(min, more)| (min, Some(min.max(1) + more - 1))),
+            1 => (0..2u32).prop_map(|min| (min, None)),
+            2 => (0..14u32, 0..14u32).prop_map(|(min, more)| (min, Some(min.max(1) + more))),
+            1 => (8..12u32).prop_map(|min| (min, None)),
+        ]
+    }
+
+    fn particle() -> impl Strategy<Value = Particle> {
+        let leaf = (0..4usize).prop_map(|at| {
+            let name = ["a", "b", "c", "d"][at];
+            Term::Element([((String::new(), name.into()), at as u32)].into())
+        });
+        let make = |(term, (min, max)): (Term, (u32, Option<u32>))| Particle { min, max, term };
+        let leaf = (leaf, occurs()).prop_map(make);
+        leaf.prop_recursive(3, 8, 3, move |inner| {
+            let inner = proptest::collection::vec(inner, 1..4);
+            let term = (inner, any::<bool>()).prop_map(|(particles, choice)| match choice {
+                true => Term::Choice(particles),
+                false => Term::Sequence(particles),
+            });
+            (term, occurs()).prop_map(make)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn what_is_counted_is_as_copied(particle in particle()) {
+            // Too large, or it cannot be told: nothing is counted then.
+            if let Ok(copied) = schema(&particle, &[Counts::Nothing]) {
+                for counts in [Counts::Outermost, Counts::Innermost] {
+                    if let Ok(counted) = schema(&particle, &[counts]) {
+                        same(&counted, &copied)?;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_are_counted() {
+        let element = |at: usize, min, max| Particle {
+            min,
+            max,
+            term: Term::Element([((String::new(), ["a", "b"][at].into()), at as u32)].into()),
+        };
+        for first in [
+            element(0, 1, Some(1)),
+            element(0, 0, Some(1)),
+            element(0, 1, None),
+        ] {
+            for second in [
+                element(1, 0, Some(1)),
+                element(1, 1, Some(1)),
+                element(1, 1, Some(40)),
+            ] {
+                let (many, maybe) = (second.max == Some(40), first.min == 0);
+                if (first.max.is_none() && second.min == 0) || (maybe && many) {
+                    // Which copy it is in cannot be told.
+                    continue;
+                }
+                let terms = Vec::from([first.clone(), second]);
+                for (min, max) in [(0, 1_000_000), (1_000_000, 1_000_001), (9, 4_000_000_000)] {
+                    let particle = Particle {
+                        min,
+                        max: Some(max),
+                        term: Term::Sequence(terms.clone()),
+                    };
+                    let counts = [Counts::Outermost, Counts::Innermost];
+                    let made = schema(&particle, &counts).expect("it is counted");
+                    assert!(made.states.len() < 1_000, "{}", made.states.len());
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Text XML to events: well-formed documents in UTF-8 or UTF-16, with a document type declaration
-//! whose entities are expanded, external ones where the caller has them. Attribute defaults of a
-//! document type are not applied.
+//! whose entities are expanded, external ones where the caller has them. Attributes that a document type
+//! gives by default are no events: an attribute that is not specified maps to none (EXI 1.0, B.3), and
+//! whoever has the document type computes them.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::collections::{BTreeMap, BTreeSet};

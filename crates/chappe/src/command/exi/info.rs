@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use chappe_exi::{Alignment, Decoder, Encoder, Event, Header, Options, Reading, SchemaId, text};
+use chappe_exi::{
+    Alignment, Decoder, Encoder, Event, Header, Metadata, Options, Reading, SchemaId, text,
+};
 use serde_json::json;
 
 use super::flags::Info;
@@ -195,6 +197,17 @@ impl Shown {
                 from.namespace, from.local, to.namespace, to.local
             );
             shown.push(("datatypeRepresentationMap", text));
+        }
+        if let Some(profile) = options.profile {
+            shown.push(("profile", format!("{profile:?}")));
+        }
+        let names = options.metadata.iter().filter_map(|part| match part {
+            Metadata::Start(name) => Some(format!("{{{}}}{}", name.namespace, name.local)),
+            _ => None,
+        });
+        let names: Vec<String> = names.collect();
+        if !names.is_empty() {
+            shown.push(("user-defined metadata", names.join(", ")));
         }
         shown
     }
