@@ -82,6 +82,9 @@ pub(crate) enum Command {
     /// Bring streams of other nodes here, and see how they come.
     #[command(subcommand)]
     Link(Link),
+    /// Show DDS topics: what is published, what is read, and what does not fit.
+    #[command(after_help = "Examples:\n  chappe dds\n  chappe dds --json")]
+    Dds(Dds),
     /// Show what others recognize this node by.
     #[command(subcommand)]
     Key(Key),
@@ -451,6 +454,14 @@ impl LinkAdd {
     pub(crate) fn origin_fingerprint(&self) -> Option<String> {
         self.origin_fingerprint.map(|shown| shown.to_string())
     }
+}
+
+/// Flags of `dds`.
+#[derive(Debug, Args)]
+pub(crate) struct Dds {
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
 /// Flags of `link list`.

@@ -57,6 +57,7 @@ fn run(cli: Cli) -> Outcome {
             }
         },
         Command::Link(verb) => command::link::run(verb, json),
+        Command::Dds(flags) => command::dds::run(flags, json),
         Command::Key(verb) => command::key::run(verb, json),
         Command::Exi(verb) => command::exi::run(verb, json),
         Command::Bench(flags) => command::bench::run(flags, json),

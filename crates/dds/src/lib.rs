@@ -26,6 +26,7 @@
 
 mod backend;
 mod cdr;
+mod element;
 mod error;
 mod octets;
 #[cfg(feature = "planted")]
@@ -33,6 +34,8 @@ pub mod planted;
 mod qos;
 #[cfg(feature = "rustdds")]
 mod rust_dds;
+mod stored;
+mod supervise;
 
 pub use backend::{
     Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,
@@ -41,9 +44,16 @@ pub use backend::{
 };
 pub use bytes::Bytes;
 pub use cdr::{Decoder, Encoder};
+pub use element::{ElementType, FIELDS_MAX, Told};
 pub use error::{CdrError, DdsError, WriteError};
 pub use octets::Octets;
 pub use qos::{
     Announced, AnnouncedDurability, Durability, Qos, READER_FACTOR, Reliability, SAMPLES_MAX,
     WINDOW_DEFAULT,
+};
+pub use stored::Stored;
+pub use supervise::{
+    ABANDONED_MAX, ENDS_MAX, Ended, Inlet, InletConfig, InletStatus, Notice, Outgoing, Outlet,
+    OutletConfig, OutletStatus, Progress, Stalled, State, Supervisor, SupervisorConfig,
+    SupervisorStatus,
 };

@@ -13,7 +13,7 @@ use crate::{CdrError, Endian, Payload};
 ///     @key unsigned long source;
 ///     unsigned long long number;
 ///     long long time_ns;
-///     sequence<octet> octets;
+///     sequence<octet> data;
 ///   };
 /// };
 /// ```
@@ -35,7 +35,7 @@ impl Octets {
     /// Bytes of CDR before the octets.
     pub const HEAD_BYTES: usize = 28;
     /// Its IDL.
-    pub const IDL: &str = "module chappe {\n  @final struct Octets {\n    @key unsigned long source;\n    unsigned long long number;\n    long long time_ns;\n    sequence<octet> octets;\n  };\n};\n";
+    pub const IDL: &str = "module chappe {\n  @final struct Octets {\n    @key unsigned long source;\n    unsigned long long number;\n    long long time_ns;\n    sequence<octet> data;\n  };\n};\n";
 
     /// In CDR.
     #[must_use]

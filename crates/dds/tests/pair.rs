@@ -11,7 +11,7 @@ use chappe_dds::{
 };
 
 /// Longest that anything here may take; reason: a busy machine, and the library's own timers.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 fn config(offset: u32) -> ParticipantConfig {
     let domain = 20 + (std::process::id().wrapping_mul(7) + offset * 53) % 200;

@@ -72,6 +72,14 @@ pub enum StartError {
         /// What to do.
         hint: Option<String>,
     },
+    /// What the configuration says of DDS topics cannot be.
+    #[error("dds: {reason}")]
+    Dds {
+        /// Why not.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
     /// An address of the exchange cannot be listened on.
     #[error("{key}: {source}")]
     Exchange {
@@ -119,7 +127,7 @@ impl StartError {
             )),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
-            Self::Link { hint, .. } => hint.clone(),
+            Self::Link { hint, .. } | Self::Dds { hint, .. } => hint.clone(),
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
                 "chmod 600 {0}; or remove {0}: a new token is made and printed",

@@ -23,6 +23,8 @@ pub mod config;
 #[path = "../console/mod.rs"]
 mod console;
 mod data;
+#[cfg(feature = "dds")]
+mod dds;
 mod devices;
 mod error;
 mod health;

@@ -208,6 +208,9 @@ pub(crate) struct Metrics {
     pub(crate) log_syncs: Counter,
     /// Links.
     pub(crate) links: LinkMetrics,
+    /// DDS topics.
+    #[cfg(feature = "dds")]
+    pub(crate) topics: crate::dds::TopicMetrics,
     /// Free bytes under the data directory.
     pub(crate) disk_free: Gauge,
     /// Resident memory.
@@ -243,6 +246,8 @@ impl Default for Metrics {
             log_records: Counter::default(),
             log_syncs: Counter::default(),
             links: LinkMetrics::default(),
+            #[cfg(feature = "dds")]
+            topics: crate::dds::TopicMetrics::default(),
             disk_free: Gauge::default(),
             resident: Gauge::default(),
             start_time: Gauge::default(),
@@ -256,6 +261,8 @@ impl Default for Metrics {
 impl Metrics {
     fn register(&mut self) {
         self.links.register(&mut self.registry);
+        #[cfg(feature = "dds")]
+        self.topics.register(&mut self.registry);
         let r = &mut self.registry;
         r.register(
             "http_requests",

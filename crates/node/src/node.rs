@@ -95,6 +95,8 @@ impl Node {
             devices: Devices::new(config.discovery.max_devices as usize),
             sensors: crate::sensors::Sensors::default(),
             exchange: std::sync::OnceLock::new(),
+            #[cfg(feature = "dds")]
+            topics: std::sync::OnceLock::new(),
             registrations: crate::register::Registrations::default(),
             rescan: tokio::sync::Notify::new(),
             drops,
@@ -111,6 +113,8 @@ impl Node {
         crate::register::forget(&app).await;
         publish_node(&app).await;
         crate::links::start(&app, sockets).await?;
+        #[cfg(feature = "dds")]
+        crate::dds::start(&app)?;
         let mut tasks = JoinSet::new();
         let serving = http::Serving {
             router: http::router(app.clone()),
@@ -249,6 +253,10 @@ impl Node {
         self.drain.send_replace(true);
         if let Some(exchange) = self.app.exchange.get() {
             exchange.close();
+        }
+        #[cfg(feature = "dds")]
+        if let Some(topics) = self.app.topics.get() {
+            topics.close();
         }
         while self.tasks.join_next().await.is_some() {}
         let stores = [self.app.store.clone(), self.app.registry_store.clone()];

@@ -58,6 +58,9 @@ pub(crate) struct Shared {
     pub(crate) sensors: Sensors,
     /// The links to and from other nodes, once they are started.
     pub(crate) exchange: OnceLock<Exchange>,
+    /// The DDS topics, once they are started, if there are any.
+    #[cfg(feature = "dds")]
+    pub(crate) topics: OnceLock<chappe_wrappers::dds::Topics>,
     /// When each entity was registered.
     pub(crate) registrations: Registrations,
     /// Asks that the sensors' directory be looked at now.
@@ -170,6 +173,10 @@ impl Shared {
         self.measure_streams();
         if let Some(exchange) = self.exchange.get() {
             exchange.measure(&self.metrics, &self.config.limits);
+        }
+        #[cfg(feature = "dds")]
+        if let Some(topics) = self.topics.get() {
+            crate::dds::measure(topics, &self.metrics.topics);
         }
     }
 

@@ -11,7 +11,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-const ROUTES: [(&str, &str); 12] = [
+const ROUTES: [(&str, &str); 13] = [
     ("/api/v1/node", "application/json"),
     ("/api/v1/devices", "application/json"),
     ("/api/v1/entities", "application/json"),
@@ -19,6 +19,7 @@ const ROUTES: [(&str, &str); 12] = [
     ("/api/v1/virtual-sensors", "application/json"),
     ("/api/v1/drops", "application/json"),
     ("/api/v1/notices", "application/json"),
+    ("/api/v1/dds", "application/json"),
     ("/api/v1/openapi.json", "application/json"),
     ("/health", "application/json"),
     ("/ready", "application/json"),

@@ -2,10 +2,13 @@
 //!
 //! A [`Mapping`] turns the events of one device into elements: [`flat`] types by their schema,
 //! others by path [`rules`], medical devices by [`sdc`]. [`dpws`] attaches a described device to the
-//! mappings that fit it. [`links`] bring the streams of other nodes.
+//! mappings that fit it. [`links`] bring the streams of other nodes. With the feature `dds` streams are
+//! published to DDS topics and topics read.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "dds")]
+pub mod dds;
 pub mod dpws;
 pub mod flat;
 pub mod links;

@@ -5,6 +5,7 @@ pub(crate) mod call;
 mod client;
 pub(crate) mod config;
 pub(crate) mod data;
+pub(crate) mod dds;
 pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod device;

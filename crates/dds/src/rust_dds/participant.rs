@@ -27,12 +27,20 @@ const PEERS_MAX: usize = 4_096;
 const BELL: Token = Token(0);
 const STATUS: Token = Token(1);
 
-/// Which ends elsewhere match each end here.
+/// What a participant and its ends share: which ends elsewhere match each end here.
 #[derive(Debug, Default)]
-pub(super) struct Matches(Mutex<BTreeMap<Guid, BTreeSet<Guid>>>);
+pub(super) struct Matches {
+    ends: Mutex<BTreeMap<Guid, BTreeSet<Guid>>>,
+    /// What made the participant useless, first seen where nothing could be said of it.
+    broken: Mutex<Option<DdsError>>,
+}
 
 /// Ends [`Participant::wait`]; called by the library's threads, too.
-struct Bell(mio1::Waker);
+struct Bell {
+    waker: mio1::Waker,
+    #[cfg(feature = "planted")]
+    participant: Guid,
+}
 
 struct RustDds {
     // Ends are dropped before the participant: they are told to it.
@@ -84,7 +92,11 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
             poll,
             events: Events::with_capacity(64),
             queued: VecDeque::new(),
-            bell: Arc::new(Bell(bell)),
+            bell: Arc::new(Bell {
+                waker: bell,
+                #[cfg(feature = "planted")]
+                participant: guid_of(participant.guid()),
+            }),
             matches: Arc::default(),
             names: BTreeMap::new(),
             readers: 0,
@@ -99,9 +111,9 @@ impl Wake for Bell {
     }
     fn wake_by_ref(self: &Arc<Self>) {
         #[cfg(feature = "planted")]
-        crate::planted::in_the_library();
+        crate::planted::in_the_library(self.participant);
         // A wake that fails costs a wait its timeout, no more.
-        let _ = self.0.wake();
+        let _ = self.waker.wake();
     }
 }
 
@@ -129,8 +141,22 @@ impl Matches {
         pairs
     }
 
+    /// The participant is of no more use.
+    pub(super) fn broke(&self, error: DdsError) {
+        self.broken().get_or_insert(error);
+    }
+
+    /// Whether it is.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken().is_some()
+    }
+
+    fn broken(&self) -> MutexGuard<'_, Option<DdsError>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Guid, BTreeSet<Guid>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,6 +279,9 @@ impl Participant for RustDds {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), DdsError> {
+        if let Some(error) = self.matches.broken().clone() {
+            return Err(error);
+        }
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
             polled => polled.map_err(|error| library("waiting", &error)),
@@ -268,10 +297,14 @@ impl Participant for RustDds {
             return Some(event);
         }
         loop {
-            // What panics here has panicked in the library's threads before; it shows at the next
-            // write or read.
+            if self.matches.is_broken() {
+                return None;
+            }
             let status = guarded("reading events", || Ok(self.status.try_recv_status()));
-            let status = status.ok().flatten()?;
+            let status = status.unwrap_or_else(|error| {
+                self.matches.broke(error);
+                None
+            })?;
             if let Some(event) = self.told(status) {
                 return Some(event);
             }

@@ -61,14 +61,20 @@ impl RustWriter {
     /// Takes from the queue what is acknowledged. A writer acknowledges in order: the first that is
     /// not ends the search, and has left its waker.
     fn settle(&mut self) {
+        if self.matches.is_broken() {
+            return;
+        }
         let waker = self.waker.clone();
         let mut context = Context::from_waker(&waker);
         while let Some(first) = self.on_the_way.front_mut() {
             let polled = guarded("reading acknowledgements", || {
                 Ok(first.acknowledged.as_mut().poll(&mut context))
             });
-            // A panic here is one of the library's threads; writing will say so.
-            let Ok(Poll::Ready(_)) = polled else { return };
+            match polled {
+                Ok(Poll::Ready(_)) => {}
+                Ok(Poll::Pending) => return,
+                Err(error) => return self.matches.broke(error),
+            }
             let (number, bytes) = (first.number, first.bytes);
             let delay = first.written.elapsed();
             self.on_the_way.pop_front();

@@ -19,6 +19,8 @@ pub(super) fn contradictions(
     found.extend(tls(config, settings));
     found.extend(exchange(config, settings));
     found.extend(links(config, settings, lines));
+    #[cfg(feature = "dds")]
+    found.extend(dds(config, settings));
     found
 }
 
@@ -123,4 +125,17 @@ fn links(config: &Config, settings: &[Setting], lines: &BTreeMap<String, usize>)
         found.push(problem);
     }
     found
+}
+
+/// What is published and read can be.
+#[cfg(feature = "dds")]
+fn dds(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let error = config.dds.check().err()?;
+    let hint = error.hint().unwrap_or("docs/dds.md shows a right one");
+    let read = !config.dds.subscribe.is_empty() && config.dds.publish.is_empty();
+    let key = match read {
+        true => "dds.subscribe",
+        false => "dds.publish",
+    };
+    Some(at(settings, key, error.to_string(), hint))
 }

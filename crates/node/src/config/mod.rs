@@ -18,6 +18,8 @@ mod schema;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+#[cfg(feature = "dds")]
+use chappe_wrappers::dds::DdsConfig;
 use chappe_wrappers::links::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,9 @@ pub struct Config {
     /// Links: streams of other nodes that are brought here. Each is a table of its own, `[[links]]`;
     /// links can be added while the node runs, too (`chappe link add`).
     pub links: Vec<LinkConfig>,
+    /// DDS topics: streams that are published to topics, and topics that are read into streams.
+    #[cfg(feature = "dds")]
+    pub dds: DdsConfig,
     /// What one request may cost.
     pub limits: Limits,
 }
@@ -284,6 +289,8 @@ impl Default for Config {
             log: Log::default(),
             exchange: Exchange::default(),
             links: Vec::new(),
+            #[cfg(feature = "dds")]
+            dds: DdsConfig::default(),
             limits: Limits::default(),
         }
     }

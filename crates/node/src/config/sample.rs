@@ -11,6 +11,15 @@ const LINK: &str = "# [[links]]\n# name = \"ward-3\"\n# kind = \"zeromq\"\n\
                     # address = \"tcp://192.0.2.7:8471\"\n# streams = [\"ward.*\"]\n\
                     # server_key = \"what `chappe key show` prints on that node's host\"\n";
 
+/// A topic each way, as an example.
+#[cfg(feature = "dds")]
+const TOPICS: &str = "\n# A stream that is published to a DDS topic, and a topic that is read into a \
+                      stream, are tables\n# of their own, and there may be many (docs/dds.md):\n#\n\
+                      # [[dds.publish]]\n# stream = \"ward.temperature\"\n# topic = \
+                      \"ward/temperature\"\n# acknowledge = \"received\"\n#\n# [[dds.subscribe]]\n\
+                      # topic = \"ward/pulse\"\n# stream = \"ward.pulse\"\n# fields = [{ name = \
+                      \"rate\", type = \"double\", unit = \"/min\" }]\n";
+
 /// A node.toml that changes nothing: every key commented out at its default, with its meaning,
 /// unit and range.
 #[must_use]
@@ -37,6 +46,8 @@ pub fn sample() -> String {
     text.push_str(LINK);
     text.push_str("#\n# The keys of a link:\n");
     of_tables(&mut text);
+    #[cfg(feature = "dds")]
+    text.push_str(TOPICS);
     text
 }
 

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod console;
+mod dds;
 mod devices;
 mod directory;
 mod element;
@@ -62,6 +63,8 @@ pub(crate) fn router(app: App) -> Router {
             "/links/{name}/dead-letters/{verb}",
             axum::routing::post(links::act_on_letters),
         )
+        .route("/dds", get(dds::status))
+        .route("/dds/idl/{name}", get(dds::idl))
         .route("/exchange/streams/{name}", get(exchange::pull))
         .route(
             "/exchange/subscriptions",

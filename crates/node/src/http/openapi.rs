@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use utoipa::OpenApi;
 
-use super::{devices, directory, entities, exchange, links, live, node, query, sensors, streams};
+use super::{
+    dds, devices, directory, entities, exchange, links, live, node, query, sensors, streams,
+};
 use crate::shared::App;
 
 #[derive(OpenApi)]
@@ -43,6 +45,8 @@ use crate::shared::App;
         links::delete,
         links::dead_letters,
         links::act_on_letters,
+        dds::status,
+        dds::idl,
         exchange::pull,
         exchange::subscribe,
         exchange::renew,

@@ -1,0 +1,105 @@
+//! `chappe dds`: the topics of a node.
+
+use serde_json::Value;
+
+use super::network;
+use super::node_client::NodeClient;
+use crate::cli::Dds;
+use crate::output::{self, Outcome, Table};
+
+/// Shows the participant, what is published and what is read.
+pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
+    network::block_on(async move {
+        let node = NodeClient::new(&flags.node)?;
+        let answer = node.get("/api/v1/dds").await?;
+        match json {
+            true => output::json(&answer),
+            false => tell(&answer),
+        }
+        Ok(())
+    })
+}
+
+fn tell(answer: &Value) {
+    let participant = &answer["participant"];
+    if participant.is_null() {
+        return output::note(
+            "no topic; [[dds.publish]] and [[dds.subscribe]] in node.toml name some",
+        );
+    }
+    let text = |of: &Value, key: &str| match &of[key] {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    output::line(format_args!(
+        "{} in domain {}, {}; peers {}, restarts {}, panics {}, stalls {}\n",
+        text(participant, "backend"),
+        participant["domain"],
+        text(participant, "state"),
+        participant["peers"],
+        participant["restarts"],
+        participant["panics"],
+        participant["stalls"],
+    ));
+    let writers = [
+        "topic",
+        "matched",
+        "sent",
+        "unacknowledged",
+        "given_up",
+        "blocked_s",
+        "mismatches",
+    ];
+    table(&participant["writers"], &writers, &text);
+    let readers = ["topic", "matched", "received", "lost", "mismatches"];
+    table(&participant["readers"], &readers, &text);
+    let publications = [
+        "stream",
+        "topic",
+        "acknowledge",
+        "delivered",
+        "lag_elements",
+        "again",
+        "last_error",
+    ];
+    table(&answer["publications"], &publications, &text);
+    let subscriptions = [
+        "topic",
+        "stream",
+        "stored",
+        "received",
+        "repeated",
+        "early",
+        "malformed",
+        "foreign",
+        "last_error",
+    ];
+    table(&answer["subscriptions"], &subscriptions, &text);
+    for ends in ["writers", "readers"] {
+        for end in participant[ends].as_array().into_iter().flatten() {
+            for mismatch in end["mismatched"].as_array().into_iter().flatten() {
+                let words = mismatch.as_str().unwrap_or_default();
+                output::note(format_args!("{}: {words}", text(end, "topic")));
+            }
+        }
+    }
+    for publication in answer["publications"].as_array().into_iter().flatten() {
+        if let Some(hint) = publication["hint"].as_str() {
+            output::note(format_args!("{}: {hint}", text(publication, "stream")));
+        }
+    }
+}
+
+fn table(rows: &Value, keys: &[&str], text: &impl Fn(&Value, &str) -> String) {
+    let rows: Vec<&Value> = rows.as_array().into_iter().flatten().collect();
+    if rows.is_empty() {
+        return;
+    }
+    let head = keys.iter().map(|key| key.replace('_', " ").to_uppercase());
+    let mut table = Table::with_head(head.collect());
+    for row in rows {
+        table.row(keys.iter().map(|key| text(row, key)));
+    }
+    output::line(format_args!("{table}\n"));
+}

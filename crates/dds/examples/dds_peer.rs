@@ -1,0 +1,121 @@
+//! A writer or reader of numbered octets, for trials beside other DDS programs.
+//!
+//! ```text
+//! dds_peer idl                             prints the IDL of the type
+//! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is there, until all is acknowledged
+//! dds_peer read DOMAIN TOPIC COUNT         prints what came: count, missing, repeated, bytes
+//! ```
+
+use std::time::{Duration, Instant};
+
+use chappe_dds::{
+    Backend, Bytes, Durability, Octets, Participant, ParticipantConfig, Qos, Topic, open,
+    write_within,
+};
+
+const WINDOW: u32 = 16;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match *words {
+        ["idl"] => print!("{}", Octets::IDL),
+        ["write", domain, topic, count, bytes] => {
+            write(domain.parse()?, topic, count.parse()?, bytes.parse()?)?;
+        }
+        ["read", domain, topic, count] => read(domain.parse()?, topic, count.parse()?)?,
+        _ => return Err("see the head of the example for what it takes".into()),
+    }
+    Ok(())
+}
+
+fn take_part(
+    domain: u16,
+    topic: &str,
+) -> Result<(Box<dyn Participant>, Topic), chappe_dds::DdsError> {
+    let config = ParticipantConfig {
+        domain,
+        ..ParticipantConfig::default()
+    };
+    let topic = Topic {
+        name: topic.to_owned(),
+        type_name: Octets::TYPE_NAME.into(),
+    };
+    Ok((open(Backend::default(), &config)?, topic))
+}
+
+/// What is written to a volatile topic while reader and writer still find each other may be lost.
+fn durable(qos: Qos) -> Qos {
+    Qos {
+        durability: Durability::TransientLocal,
+        ..qos
+    }
+}
+
+fn write(domain: u16, topic: &str, count: u64, bytes: usize) -> Outcome {
+    let (mut participant, topic) = take_part(domain, topic)?;
+    let mut writer = participant.writer(&topic, &durable(Qos::reliable_writer(WINDOW)))?;
+    let begun = Instant::now();
+    while writer.matched() == 0 {
+        if begun.elapsed() > PATIENCE {
+            return Err("no reader is there".into());
+        }
+        participant.wait(Duration::from_millis(50))?;
+        while participant.event().is_some() {}
+    }
+    for number in 1..=count {
+        let filling = u8::try_from(number % 251)?;
+        let octets = Octets {
+            source: 1,
+            number,
+            time_ns: 0,
+            octets: Bytes::from(vec![filling; bytes.saturating_sub(Octets::HEAD_BYTES)]),
+        };
+        write_within(&mut *participant, &mut *writer, &octets.payload(), PATIENCE)?;
+    }
+    while writer.unacknowledged() > 0 {
+        if begun.elapsed() > PATIENCE {
+            return Err("not all is acknowledged".into());
+        }
+        participant.wait(Duration::from_millis(50))?;
+        while participant.event().is_some() {}
+    }
+    println!("written {count}");
+    Ok(())
+}
+
+fn read(domain: u16, topic: &str, count: u64) -> Outcome {
+    let (mut participant, topic) = take_part(domain, topic)?;
+    let mut reader = participant.reader(&topic, &durable(Qos::reliable_reader(WINDOW * 4)))?;
+    println!("ready");
+    let (mut taken, mut missing, mut repeated, mut bytes) = (Vec::new(), 0, 0, 0);
+    let (begun, mut newest) = (Instant::now(), 0);
+    while newest < count {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("{newest} of {count} came").into());
+        }
+        participant.wait(Duration::from_millis(50))?;
+        while participant.event().is_some() {}
+        reader.take(usize::MAX, &mut taken)?;
+        for sample in taken.drain(..) {
+            let octets = Octets::read(&sample.payload)?;
+            let filling = u8::try_from(octets.number % 251)?;
+            if octets.octets.iter().any(|byte| *byte != filling) {
+                return Err(format!("sample {} holds something else", octets.number).into());
+            }
+            match octets.number {
+                number if number <= newest => repeated += 1,
+                number => {
+                    missing += number - newest - 1;
+                    newest = number;
+                }
+            }
+            bytes += sample.payload.bytes.len();
+        }
+    }
+    println!("read {count} missing {missing} repeated {repeated} bytes {bytes}");
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! Stream elements as samples: one IDL struct a stream, made from its schema.
+//!
+//! Each struct begins with where the element stands at its source, which is its identity over all
+//! restarts of both sides, and goes on with one member for each field of the schema. What has no
+//! value is named in `absent`, and its member holds zero or nothing.
+//!
+//! Deliberately absent: IDL that others wrote. A topic of theirs is read once it has this shape.
+
+use std::fmt::Write as _;
+
+use chappe_stream::{
+    Epoch, FieldType, Position, Quality, Samples, SchemaError, StreamElement, StreamSchema,
+    Timestamp, Value,
+};
+
+use crate::cdr::{Decoder, Encoder};
+use crate::{CdrError, Payload};
+
+/// Most fields of a type; reason: what has no value is named by a number of 16 bits.
+pub const FIELDS_MAX: usize = u16::MAX as usize;
+
+/// What all types use.
+const SHARED: &str = "  enum Quality { GOOD, QUESTIONABLE, BAD };\n\n  /* Evenly spaced samples. */\n  \
+                      @final struct Samples {\n    long long start_ns; /* nanoseconds since 1970 */\n    \
+                      unsigned long long period_ns;\n    sequence<double> values;\n  };\n";
+
+/// The members before the fields.
+const HEAD: [&str; 8] = [
+    "stream",
+    "instance",
+    "epoch",
+    "number",
+    "previous",
+    "source_time_ns",
+    "quality",
+    "absent",
+];
+
+/// Words of IDL 4.2, clause 7.2.4, in lower case, as fields are.
+const KEYWORDS: &str = " abstract any alias attribute bitfield bitmask bitset boolean case char \
+    component connector const consumes context custom default double exception emits enum \
+    eventtype factory false finder fixed float getraises getter home import in inout int16 int32 \
+    int64 int8 interface local long manages map mirrorport module multiple native object octet \
+    oneway out port porttype primarykey private provides public publishes raises readonly sequence \
+    setraises setter short string struct supports switch true truncatable typedef typeid typename \
+    typeprefix uint16 uint32 uint64 uint8 union unsigned uses valuebase valuetype void wchar wstring ";
+
+/// The type of a stream's samples.
+///
+/// ```
+/// use chappe_dds::ElementType;
+/// use chappe_stream::{Field, FieldType, StreamSchema};
+/// let schema = StreamSchema {
+///     fields: vec![Field {
+///         name: "temperature".into(),
+///         field_type: FieldType::Double,
+///         unit: Some("Cel".into()),
+///         observed_property: None,
+///         description: None,
+///     }],
+///     key: None,
+/// };
+/// let of_stream = ElementType::new("ward.bed-3", schema)?;
+/// assert_eq!(of_stream.type_name(), "chappe::Ward_bed_3");
+/// assert!(of_stream.idl().contains("    double temperature; /* Cel */\n"));
+/// # Ok::<(), chappe_stream::SchemaError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElementType {
+    stream: String,
+    schema: StreamSchema,
+}
+
+/// What a sample says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// The name of the stream at its source.
+    pub stream: String,
+    /// The number of the element before it; 0: it is to be taken whatever came before.
+    pub previous: u64,
+    /// The element.
+    pub element: StreamElement,
+}
+
+impl ElementType {
+    /// Of the stream of this name.
+    ///
+    /// # Errors
+    /// A field whose name is no column name or stands twice, or too many.
+    pub fn new(stream: &str, schema: StreamSchema) -> Result<Self, SchemaError> {
+        schema.check_names()?;
+        if let Some(field) = schema.fields.get(FIELDS_MAX) {
+            return Err(SchemaError::Name(field.name.clone()));
+        }
+        Ok(Self {
+            stream: stream.to_owned(),
+            schema,
+        })
+    }
+
+    /// The fields.
+    #[must_use]
+    pub fn schema(&self) -> &StreamSchema {
+        &self.schema
+    }
+
+    /// The scoped name of the type: that of the stream, with `_` for what IDL does not take.
+    #[must_use]
+    pub fn type_name(&self) -> String {
+        format!("chappe::{}", self.struct_name())
+    }
+
+    fn struct_name(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let name: String = self.stream.chars().map(plain).collect();
+        let mut letters = name.chars();
+        match letters.next() {
+            Some(first) if first.is_ascii_alphabetic() => {
+                first.to_ascii_uppercase().to_string() + letters.as_str()
+            }
+            _ => format!("Stream_{name}"),
+        }
+    }
+
+    /// Its IDL (4.2), with what the schema says of each field.
+    #[must_use]
+    pub fn idl(&self) -> String {
+        let mut idl = format!("/* Elements of the stream {}. */\n", told(&self.stream));
+        let _ = write!(idl, "module chappe {{\n{SHARED}\n");
+        let _ = write!(
+            idl,
+            "  @final struct {} {{\n    \
+             @key string stream; /* its name at its source */\n    \
+             @key string instance; /* {}; empty where there is none */\n    \
+             unsigned long long epoch; /* with stream and number: which element it is */\n    \
+             unsigned long long number; /* rises by one; 0: it has none */\n    \
+             unsigned long long previous; /* the number before; 0: take it whatever came before */\n    \
+             long long source_time_ns; /* nanoseconds since 1970 */\n    \
+             Quality quality;\n    \
+             sequence<unsigned short> absent; /* places of the members below without a value, from 0 */\n",
+            self.struct_name(),
+            told(
+                self.schema
+                    .key
+                    .as_deref()
+                    .unwrap_or("which one it is about")
+            ),
+        );
+        for field in &self.schema.fields {
+            let _ = write!(
+                idl,
+                "    {} {};",
+                idl_type(field.field_type),
+                self.member(&field.name)
+            );
+            let said = [&field.unit, &field.observed_property, &field.description];
+            let said: Vec<String> = said
+                .iter()
+                .filter_map(|said| Some(told(said.as_ref()?)))
+                .collect();
+            if !said.is_empty() {
+                let _ = write!(idl, " /* {} */", said.join("; "));
+            }
+            idl.push('\n');
+        }
+        idl.push_str("  };\n};\n");
+        idl
+    }
+
+    /// A field's name as a member's.
+    fn member(&self, field: &str) -> String {
+        // Names that differ in case only are the same to IDL.
+        if HEAD.contains(&field) || self.struct_name().eq_ignore_ascii_case(field) {
+            return format!("{field}_");
+        }
+        match field.starts_with('_') || KEYWORDS.contains(&format!(" {field} ")) {
+            // A leading `_` says that it is no word of IDL, and is no part of the name.
+            true => format!("_{field}"),
+            false => field.to_owned(),
+        }
+    }
+
+    /// An element as a sample. `previous`: the number of the element before it, where a reader is to
+    /// take it only behind that one; 0 where not.
+    ///
+    /// # Errors
+    /// The element does not fit the schema.
+    pub fn encode(&self, element: &StreamElement, previous: u64) -> Result<Payload, SchemaError> {
+        self.schema.check(element)?;
+        let mut cdr = Encoder::default();
+        cdr.text(&self.stream);
+        cdr.text(element.key.as_deref().unwrap_or_default());
+        cdr.u64(element.position.epoch.0);
+        cdr.u64(element.position.sequence);
+        cdr.u64(previous);
+        cdr.i64(element.source_time.0);
+        cdr.u32(match element.quality {
+            Quality::Good => 0,
+            Quality::Questionable => 1,
+            Quality::Bad => 2,
+        });
+        let places = element.values.iter().zip(0_u16..);
+        let absent: Vec<u16> = places
+            .filter_map(|(value, place)| (*value == Value::Null).then_some(place))
+            .collect();
+        cdr.length(absent.len());
+        absent.iter().for_each(|place| cdr.u16(*place));
+        for (field, value) in self.schema.fields.iter().zip(&element.values) {
+            put(&mut cdr, field.field_type, value);
+        }
+        Ok(cdr.finish())
+    }
+
+    /// What a sample says; the position of the element is that at its source.
+    ///
+    /// # Errors
+    /// Where it is not of this type.
+    pub fn decode(&self, payload: &Payload) -> Result<Told, CdrError> {
+        let mut cdr = Decoder::new(payload);
+        let stream = cdr.text()?.to_owned();
+        let key = Some(cdr.text()?).filter(|key| !key.is_empty());
+        let key = key.map(str::to_owned);
+        let position = Position {
+            epoch: Epoch(cdr.u64()?),
+            sequence: cdr.u64()?,
+        };
+        let previous = cdr.u64()?;
+        let source_time = Timestamp(cdr.i64()?);
+        let quality = match cdr.u32()? {
+            0 => Quality::Good,
+            1 => Quality::Questionable,
+            2 => Quality::Bad,
+            _ => return Err(cdr.wrong("a quality is none of 0, 1, 2")),
+        };
+        let fields = &self.schema.fields;
+        let mut absent = vec![false; fields.len()];
+        for _ in 0..cdr.length(2)? {
+            let place = usize::from(cdr.u16()?);
+            match absent.get_mut(place) {
+                Some(place) if !*place => *place = true,
+                _ => return Err(cdr.wrong("an absent member is none of the type, or named twice")),
+            }
+        }
+        let mut values = Vec::with_capacity(fields.len());
+        for (field, absent) in fields.iter().zip(absent) {
+            let value = take(&mut cdr, field.field_type)?;
+            values.push(if absent { Value::Null } else { value });
+        }
+        cdr.finish()?;
+        let element = StreamElement {
+            position,
+            source_time,
+            receive_time: Timestamp(0),
+            key,
+            values,
+            quality,
+            origin: None,
+        };
+        Ok(Told {
+            stream,
+            previous,
+            element,
+        })
+    }
+}
+
+/// Words for a comment.
+fn told(words: &str) -> String {
+    let line: String = words
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    line.replace("*/", "* /").replace("/*", "/ *")
+}
+
+fn idl_type(field: FieldType) -> &'static str {
+    match field {
+        FieldType::Boolean => "boolean",
+        FieldType::Integer => "long long",
+        FieldType::Double => "double",
+        FieldType::Text => "string",
+        FieldType::Bytes => "sequence<octet>",
+        FieldType::Samples => "Samples",
+    }
+}
+
+/// Writes a value of that type; one that is absent as zero or nothing.
+fn put(cdr: &mut Encoder, field: FieldType, value: &Value) {
+    match (field, value) {
+        (FieldType::Boolean, value) => cdr.boolean(*value == Value::Boolean(true)),
+        (FieldType::Integer, Value::Integer(number)) => cdr.i64(*number),
+        (FieldType::Integer, _) => cdr.i64(0),
+        (FieldType::Double, Value::Double(number)) => cdr.f64(*number),
+        (FieldType::Double, _) => cdr.f64(0.0),
+        (FieldType::Text, Value::Text(text)) => cdr.text(text),
+        (FieldType::Text, _) => cdr.text(""),
+        (FieldType::Bytes, Value::Bytes(bytes)) => cdr.octets(bytes),
+        (FieldType::Bytes, _) => cdr.octets(&[]),
+        (FieldType::Samples, value) => {
+            let nothing = Samples::default();
+            let samples = match value {
+                Value::Samples(samples) => samples,
+                _ => &nothing,
+            };
+            cdr.i64(samples.start.0);
+            cdr.u64(samples.period_ns);
+            cdr.length(samples.values.len());
+            samples.values.iter().for_each(|sample| cdr.f64(*sample));
+        }
+    }
+}
+
+fn take(cdr: &mut Decoder<'_>, field: FieldType) -> Result<Value, CdrError> {
+    Ok(match field {
+        FieldType::Boolean => Value::Boolean(cdr.boolean()?),
+        FieldType::Integer => Value::Integer(cdr.i64()?),
+        FieldType::Double => Value::Double(cdr.f64()?),
+        FieldType::Text => Value::Text(cdr.text()?.to_owned()),
+        FieldType::Bytes => Value::Bytes(cdr.octets()?.to_vec()),
+        FieldType::Samples => {
+            let start = Timestamp(cdr.i64()?);
+            let period_ns = cdr.u64()?;
+            let length = cdr.length(8)?;
+            let values = (0..length).map(|_| cdr.f64()).collect::<Result<_, _>>()?;
+            Value::Samples(Samples {
+                start,
+                period_ns,
+                values,
+            })
+        }
+    })
+}

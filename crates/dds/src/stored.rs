@@ -1,0 +1,73 @@
+//! Stored: what a reader says when its log has what it received.
+//!
+//! An acknowledgement of DDS says that a reader's library has a sample in memory. This says more, on a
+//! topic of its own beside the topic it is about.
+
+use chappe_stream::{Epoch, Position};
+
+use crate::cdr::{Decoder, Encoder};
+use crate::{CdrError, Payload};
+
+/// All elements up to this one are stored at the reader's level.
+///
+/// ```idl
+/// module chappe {
+///   @final struct Stored {
+///     @key string stream;
+///     @key string reader;
+///     unsigned long long epoch;
+///     unsigned long long number;
+///   };
+/// };
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The stream, by its name at its source.
+    pub stream: String,
+    /// Who stored it: the key of a node, hexadecimal.
+    pub reader: String,
+    /// The newest element that is stored, and with it all before.
+    pub through: Position,
+}
+
+impl Stored {
+    /// The name of the type.
+    pub const TYPE_NAME: &str = "chappe::Stored";
+    /// Its IDL.
+    pub const IDL: &str = "module chappe {\n  @final struct Stored {\n    @key string stream;\n    @key string reader;\n    unsigned long long epoch;\n    unsigned long long number;\n  };\n};\n";
+
+    /// The topic on which it is said for a topic.
+    #[must_use]
+    pub fn topic(of: &str) -> String {
+        format!("{of}/stored")
+    }
+
+    /// In CDR.
+    #[must_use]
+    pub fn payload(&self) -> Payload {
+        let mut cdr = Encoder::default();
+        cdr.text(&self.stream);
+        cdr.text(&self.reader);
+        cdr.u64(self.through.epoch.0);
+        cdr.u64(self.through.sequence);
+        cdr.finish()
+    }
+
+    /// From CDR.
+    ///
+    /// # Errors
+    /// Where it is not of this type.
+    pub fn read(payload: &Payload) -> Result<Self, CdrError> {
+        let mut cdr = Decoder::new(payload);
+        let stored = Self {
+            stream: cdr.text()?.to_owned(),
+            reader: cdr.text()?.to_owned(),
+            through: Position {
+                epoch: Epoch(cdr.u64()?),
+                sequence: cdr.u64()?,
+            },
+        };
+        cdr.finish()?;
+        Ok(stored)
+    }
+}

@@ -1,0 +1,271 @@
+//! Goal: who uses a supervised participant sees no panic of the library, loses nothing by a restart,
+//! and is not held up by a reader that acknowledges nothing.
+//! Method: supervisors and participants on loopback; a panic planted in the library's own thread (with
+//! the feature `planted`); a reader in another process that is stopped by a signal.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use chappe_dds::{
+    Backend, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig, ParticipantConfig, Qos,
+    Stalled, State, Supervisor, SupervisorConfig, Topic, open,
+};
+use chappe_flow::pacer::Flood;
+
+const PATIENCE: Duration = Duration::from_secs(240);
+const WINDOW: u32 = 16;
+
+/// Each test has two processors to itself: one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn participant(offset: u32) -> ParticipantConfig {
+    let domain = 20 + (std::process::id().wrapping_mul(7) + offset * 53) % 200;
+    ParticipantConfig {
+        domain: u16::try_from(domain).unwrap(),
+        ..ParticipantConfig::default()
+    }
+}
+
+fn topic() -> Topic {
+    Topic {
+        name: "chappe/test/supervised".into(),
+        type_name: Octets::TYPE_NAME.into(),
+    }
+}
+
+fn supervisor(participant: &ParticipantConfig) -> Supervisor {
+    Supervisor::start(SupervisorConfig {
+        participant: participant.clone(),
+        ..SupervisorConfig::default()
+    })
+    .unwrap()
+}
+
+fn outlet(supervisor: &Supervisor, readers: usize, stalled: Stalled) -> Outlet {
+    supervisor
+        .writer(OutletConfig {
+            topic: topic(),
+            qos: Qos::reliable_writer(WINDOW),
+            readers,
+            stalled,
+            stalled_after: Duration::from_millis(500),
+            pacer: || Box::new(Flood::default()),
+        })
+        .unwrap()
+}
+
+fn inlet(supervisor: &Supervisor) -> Inlet {
+    let config = InletConfig {
+        topic: topic(),
+        qos: Qos::reliable_reader(WINDOW),
+    };
+    supervisor.reader(config).unwrap()
+}
+
+/// Sends so many samples, again from behind the last acknowledged one after each restart.
+async fn send_all(outlet: &Outlet, count: u64) {
+    let mut progress = outlet.progress();
+    let (mut generation, mut acknowledged, mut next) = (0, 0, 1);
+    while acknowledged < count {
+        let now = *progress.borrow_and_update();
+        if let Some(through) = now.acknowledged {
+            acknowledged = acknowledged.max(through);
+        }
+        if now.generation != generation {
+            generation = now.generation;
+            next = acknowledged + 1;
+        }
+        if generation == 0 || next > count {
+            if acknowledged < count {
+                progress.changed().await.unwrap();
+            }
+            continue;
+        }
+        let octets = Octets {
+            number: next,
+            octets: vec![0; 1_000].into(),
+            ..Octets::default()
+        };
+        let outgoing = Outgoing {
+            generation,
+            tag: next,
+            payload: octets.payload(),
+        };
+        tokio::select! {
+            sent = outlet.send(outgoing) => { sent.unwrap(); next += 1; }
+            changed = progress.changed() => changed.unwrap(),
+        }
+    }
+}
+
+/// Receives until each of so many came; how many came again.
+async fn receive_all(inlet: &mut Inlet, count: u64) -> u64 {
+    let (mut newest, mut again) = (0, 0);
+    while newest < count {
+        let sample = inlet.receive().await.expect("the supervisor lives");
+        let number = Octets::read(&sample.payload).unwrap().number;
+        assert!(number <= newest + 1, "{number} came behind {newest}");
+        again += u64::from(number <= newest);
+        newest = newest.max(number);
+    }
+    again
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let bounded = async { tokio::time::timeout(PATIENCE, future).await };
+    runtime.block_on(bounded).expect("it ends in time")
+}
+
+#[test]
+fn what_is_sent_is_received_and_acknowledged() {
+    let _one = ONE.lock();
+    let config = participant(0);
+    let (here, there) = (supervisor(&config), supervisor(&config));
+    let outlet = outlet(&here, 1, Stalled::Wait);
+    let mut inlet = inlet(&there);
+    let again = block_on(async {
+        let (again, ()) = tokio::join!(receive_all(&mut inlet, 500), send_all(&outlet, 500));
+        again
+    });
+    assert_eq!(again, 0);
+    let (status, reader) = (here.status(), inlet.status());
+    assert_eq!(status.state, State::Running);
+    assert_eq!((status.restarts, status.panics, status.stalls), (0, 0, 0));
+    assert_eq!(status.writers[0].sent, 500);
+    assert_eq!(status.writers[0].acknowledged, 500);
+    assert_eq!((reader.received, reader.lost), (500, 0));
+}
+
+#[test]
+#[cfg(feature = "planted")]
+fn a_panic_in_the_library_is_counted_and_nothing_is_lost() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use chappe_dds::{Notice, planted};
+
+    let _one = ONE.lock();
+    let config = participant(1);
+    let restarted = Arc::new(AtomicBool::new(false));
+    let told = restarted.clone();
+    let here = Supervisor::start(SupervisorConfig {
+        participant: config.clone(),
+        notice: Arc::new(move |notice| {
+            if matches!(notice, Notice::Restarted { .. }) {
+                told.store(true, Ordering::SeqCst);
+            }
+        }),
+        ..SupervisorConfig::default()
+    })
+    .unwrap();
+    let outlet = outlet(&here, 1, Stalled::Wait);
+    let there = supervisor(&config);
+    let mut inlet = inlet(&there);
+    block_on(async {
+        let sending = send_all(&outlet, 2_000);
+        let receiving = async {
+            for _ in 0..200 {
+                inlet.receive().await.unwrap();
+            }
+            let guid = here.status().guid.expect("it takes part");
+            planted::panic_at_the_next_acknowledgement_of(&guid);
+            // From 200 on: what was received is known, what comes again is not new.
+            let mut newest = 200;
+            while newest < 2_000 {
+                let sample = inlet.receive().await.unwrap();
+                let number = Octets::read(&sample.payload).unwrap().number;
+                assert!(number <= newest + 1, "{number} came behind {newest}");
+                newest = newest.max(number);
+            }
+        };
+        tokio::join!(sending, receiving);
+    });
+    let (here, there) = (here.status(), there.status());
+    assert_eq!((here.restarts, here.panics), (1, 1), "{here:?}");
+    assert_eq!(there.restarts, 0);
+    assert!(restarted.load(Ordering::SeqCst));
+}
+
+/// The reader of another process.
+struct Other(Child);
+
+impl Other {
+    fn start(domain: u16) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_reader_in_a_process", "--ignored"])
+            .env("CHAPPE_TEST_DOMAIN", domain.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn stop(&self) {
+        let pid = self.0.id().to_string();
+        let stopped = Command::new("kill").args(["-STOP", &pid]).status();
+        assert!(stopped.unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn a_reader_in_a_process() {
+    let Ok(domain) = std::env::var("CHAPPE_TEST_DOMAIN") else {
+        return;
+    };
+    let config = ParticipantConfig {
+        domain: domain.parse().unwrap(),
+        ..ParticipantConfig::default()
+    };
+    let mut participant = open(Backend::Rustdds, &config).unwrap();
+    let qos = Qos::reliable_reader(WINDOW);
+    let mut reader = participant.reader(&topic(), &qos).unwrap();
+    let (begun, mut taken) = (Instant::now(), Vec::new());
+    while begun.elapsed() < PATIENCE * 2 {
+        participant.wait(Duration::from_millis(50)).unwrap();
+        while participant.event().is_some() {}
+        reader.take(usize::MAX, &mut taken).unwrap();
+        taken.clear();
+    }
+}
+
+#[test]
+fn a_reader_that_acknowledges_nothing_does_not_hold_up_the_others() {
+    let _one = ONE.lock();
+    let config = participant(2);
+    let here = supervisor(&config);
+    let outlet = outlet(&here, 2, Stalled::Pass);
+    let there = supervisor(&config);
+    let mut inlet = inlet(&there);
+    let other = Other::start(config.domain);
+    let count = 250;
+    block_on(async {
+        let receiving = async {
+            for number in 1..=count {
+                let sample = inlet.receive().await.unwrap();
+                assert_eq!(Octets::read(&sample.payload).unwrap().number, number);
+                if number == 10 {
+                    other.stop();
+                }
+            }
+        };
+        tokio::join!(send_all(&outlet, count), receiving);
+    });
+    let writer = &here.status().writers[0];
+    assert!(writer.stalls >= 1, "{writer:?}");
+    assert!(writer.renewed >= 1 && writer.given_up > 0, "{writer:?}");
+    assert!(writer.blocked_s > 0.0, "{writer:?}");
+    assert_eq!(inlet.status().lost, 0);
+}

@@ -1,0 +1,229 @@
+//! DDS topics, wired: what the node is to them, what is told and measured of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use chappe_log::Level;
+use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+use chappe_transport::Hop;
+use chappe_wrappers::dds::{Topics, TopicsHost};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::devices::of_stream;
+use crate::error::StartError;
+use crate::notices::NoticeKind;
+use crate::shared::{App, Shared};
+use crate::{catalogue, clock, register};
+
+/// The source, in the registry, of all streams that are read from topics.
+const SOURCE: &str = "urn:chappe:dds";
+
+/// The node, as its topics see it; it may be gone before they are.
+struct Host {
+    node: Weak<Shared>,
+    key: String,
+}
+
+/// Starts the topics of the configuration, if there are any.
+///
+/// # Errors
+/// A configuration that cannot be one.
+pub(crate) fn start(app: &App) -> Result<(), StartError> {
+    let config = &app.config.dds;
+    if !config.is_used() {
+        return Ok(());
+    }
+    let host = Arc::new(Host {
+        node: Arc::downgrade(app),
+        key: app.key.clone(),
+    });
+    let topics = Topics::start(config, host, app.catalogue.store());
+    let topics = topics.map_err(|error| StartError::Dds {
+        hint: error.hint().map(str::to_owned),
+        reason: error.to_string(),
+    })?;
+    app.topics.get_or_init(|| topics);
+    Ok(())
+}
+
+/// How they are.
+pub(crate) fn status(app: &App) -> serde_json::Value {
+    match app.topics.get() {
+        Some(topics) => serde_json::to_value(topics.status()).unwrap_or_default(),
+        None => serde_json::json!({
+            "participant": null, "publications": [], "subscriptions": []
+        }),
+    }
+}
+
+impl TopicsHost for Host {
+    fn open(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        level: Option<Level>,
+    ) -> Result<StreamLog, String> {
+        let app = self.node.upgrade().ok_or("the node ends")?;
+        let known = app.catalogue.get(name).map(|entry| entry.log.schema());
+        let made = app.catalogue.create(name, schema, SOURCE, level);
+        let entry = made.map_err(|error| error.to_string())?;
+        let registered = app.registrations.of(&catalogue::key(name)) != u64::MAX;
+        if !registered || known.as_ref() != Some(schema) {
+            let entity = of_stream(name, schema, SOURCE, None);
+            let registering = app.clone();
+            tokio::spawn(async move { register::publish(&registering, vec![entity]).await });
+        }
+        Ok(entry.log.clone())
+    }
+
+    fn stream(&self, name: &str) -> Option<StreamLog> {
+        let app = self.node.upgrade()?;
+        app.catalogue.get(name).map(|entry| entry.log.clone())
+    }
+
+    fn received(&self, stream: &str, elements: u64, newest: Timestamp) {
+        let app = self.node.upgrade();
+        if let Some(entry) = app.and_then(|app| app.catalogue.get(stream)) {
+            entry.came(elements, newest);
+        }
+    }
+
+    fn notice(&self, text: String) {
+        if let Some(app) = self.node.upgrade() {
+            app.notices.tell(NoticeKind::Link, "dds", text);
+        }
+    }
+
+    fn dropped(&self, reason: &'static str, topic: &str, detail: String) {
+        if let Some(app) = self.node.upgrade() {
+            app.drops.record(Hop::Exchange, reason, topic, detail, None);
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        clock::now()
+    }
+
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+}
+
+/// A topic; there are no more than the configuration names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TopicLabel {
+    topic: String,
+}
+
+/// What is measured of topics. It is filled anew at each reading.
+#[derive(Debug, Default)]
+pub(crate) struct TopicMetrics {
+    unacknowledged: Family<TopicLabel, Gauge>,
+    matched: Family<TopicLabel, Gauge>,
+    sent: Family<TopicLabel, Counter>,
+    acknowledged: Family<TopicLabel, Counter>,
+    given_up: Family<TopicLabel, Counter>,
+    received: Family<TopicLabel, Counter>,
+    lost: Family<TopicLabel, Counter>,
+    mismatches: Family<TopicLabel, Counter>,
+    stalls: Family<TopicLabel, Counter>,
+    blocked: Family<TopicLabel, Counter<f64, AtomicU64>>,
+    restarts: Counter,
+    panics: Counter,
+    library_stalls: Counter,
+    peers: Gauge,
+}
+
+impl TopicMetrics {
+    pub(crate) fn register(&self, r: &mut Registry) {
+        let text = "Samples written and not acknowledged by all reliable readers";
+        r.register("dds_unacknowledged", text, self.unacknowledged.clone());
+        let text = "Readers of a written topic, writers of a read one";
+        r.register("dds_matched", text, self.matched.clone());
+        r.register("dds_sent", "Samples written", self.sent.clone());
+        let text = "Samples acknowledged by all reliable readers";
+        r.register("dds_acknowledged", text, self.acknowledged.clone());
+        let text = "Samples given up for a reader that acknowledged nothing";
+        r.register("dds_given_up", text, self.given_up.clone());
+        r.register("dds_received", "Samples received", self.received.clone());
+        let text = "Samples passed over, by the writers' numbers";
+        r.register("dds_lost", text, self.lost.clone());
+        let text = "Ends elsewhere whose quality of service does not fit";
+        r.register("dds_mismatches", text, self.mismatches.clone());
+        let text = "Times a reader acknowledged nothing";
+        r.register("dds_reader_stalls", text, self.stalls.clone());
+        let (text, unit) = ("Time with a sample and no room for it", Unit::Seconds);
+        r.register_with_unit("dds_blocked", text, unit, self.blocked.clone());
+        let text = "Times the participant was made anew";
+        r.register("dds_restarts", text, self.restarts.clone());
+        r.register("dds_panics", "Panics of the library", self.panics.clone());
+        let text = "Times nothing moved in the library";
+        r.register("dds_stalls", text, self.library_stalls.clone());
+        let text = "Participants elsewhere";
+        r.register("dds_peers", text, self.peers.clone());
+    }
+}
+
+/// Brings the metrics of topics up to date.
+pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
+    let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let counters = [
+        &of.sent,
+        &of.acknowledged,
+        &of.given_up,
+        &of.received,
+        &of.lost,
+        &of.mismatches,
+        &of.stalls,
+    ];
+    counters.into_iter().for_each(Family::clear);
+    of.blocked.clear();
+    of.matched.clear();
+    of.unacknowledged.clear();
+    let participant = topics.participant();
+    for writer in participant.writers {
+        let label = TopicLabel {
+            topic: writer.topic,
+        };
+        let count = |family: &Family<TopicLabel, Counter>, by: u64| {
+            family.get_or_create(&label).inc_by(by);
+        };
+        count(&of.sent, writer.sent);
+        count(&of.acknowledged, writer.acknowledged);
+        count(&of.given_up, writer.given_up);
+        count(&of.mismatches, writer.mismatches);
+        count(&of.stalls, writer.stalls);
+        of.blocked.get_or_create(&label).inc_by(writer.blocked_s);
+        let unacknowledged = of.unacknowledged.get_or_create(&label);
+        unacknowledged.inc_by(gauge(writer.unacknowledged));
+        of.matched
+            .get_or_create(&label)
+            .inc_by(gauge(writer.matched));
+    }
+    for reader in participant.readers {
+        let label = TopicLabel {
+            topic: reader.topic,
+        };
+        of.received.get_or_create(&label).inc_by(reader.received);
+        of.lost.get_or_create(&label).inc_by(reader.lost);
+        of.mismatches
+            .get_or_create(&label)
+            .inc_by(reader.mismatches);
+        of.matched
+            .get_or_create(&label)
+            .inc_by(gauge(reader.matched));
+    }
+    let whole = [
+        (&of.restarts, participant.restarts),
+        (&of.panics, participant.panics),
+        (&of.library_stalls, participant.stalls),
+    ];
+    for (counter, count) in whole {
+        counter.inner().store(count, Ordering::Relaxed);
+    }
+    of.peers.set(gauge(participant.peers));
+}

@@ -1,0 +1,197 @@
+//! Goal: a stream that is published to a topic with `acknowledge = "stored"` is in the log of the node
+//! that reads the topic, each element once and in order, also when either side ends at any place and
+//! comes again; what was delivered is not published again.
+//! Method: topics of two nodes in one process, with logs in memory, on loopback; each side is dropped
+//! and started anew on the same log while elements flow.
+
+#![cfg(feature = "dds")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chappe_log::{Level, MemoryDisk, Options, Store};
+use chappe_stream::{
+    Field, FieldType, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp, Value,
+};
+use chappe_wrappers::dds::{DdsConfig, Topics, TopicsHost, TopicsStatus};
+
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A node with nothing but a log.
+struct Node {
+    store: StreamStore,
+    key: &'static str,
+    told: Mutex<Vec<String>>,
+}
+
+impl Node {
+    fn new(key: &'static str) -> Arc<Self> {
+        let disk = Box::new(MemoryDisk::new());
+        let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
+        Arc::new(Self {
+            store: StreamStore::new(store),
+            key,
+            told: Mutex::default(),
+        })
+    }
+
+    fn start(self: &Arc<Self>, config: &str) -> Topics {
+        let domain = 20 + std::process::id().wrapping_mul(7) % 200;
+        let config = format!("domain = {domain}\n{config}");
+        let config: DdsConfig = toml::from_str(&config).unwrap();
+        Topics::start(&config, self.clone(), self.store.clone()).unwrap()
+    }
+}
+
+impl TopicsHost for Node {
+    fn open(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        level: Option<Level>,
+    ) -> Result<StreamLog, String> {
+        let level = level.unwrap_or(Level::Power);
+        let log = self.store.stream(name, level, schema, None);
+        log.map_err(|error| error.to_string())
+    }
+    fn stream(&self, name: &str) -> Option<StreamLog> {
+        self.store.existing(name).unwrap()
+    }
+    fn received(&self, _: &str, _: u64, _: Timestamp) {}
+    fn notice(&self, text: String) {
+        self.told.lock().unwrap().push(text);
+    }
+    fn dropped(&self, reason: &'static str, _: &str, detail: String) {
+        self.told
+            .lock()
+            .unwrap()
+            .push(format!("{reason}: {detail}"));
+    }
+    fn now(&self) -> Timestamp {
+        Timestamp(1)
+    }
+    fn key(&self) -> String {
+        self.key.to_owned()
+    }
+}
+
+fn schema() -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: "value".into(),
+            field_type: FieldType::Integer,
+            unit: None,
+            observed_property: None,
+            description: None,
+        }],
+        key: None,
+    }
+}
+
+fn element(value: i64) -> StreamElement {
+    StreamElement {
+        position: Default::default(),
+        source_time: Timestamp(value),
+        receive_time: Timestamp(0),
+        key: None,
+        values: vec![Value::Integer(value)],
+        quality: Default::default(),
+        origin: None,
+    }
+}
+
+const PUBLISH: &str = "[[publish]]\nstream = \"a.b\"\ntopic = \"chappe/test/ab\"\nstart = \"first\"\n\
+                       stalled_after_s = 1\n";
+const SUBSCRIBE: &str = "[[subscribe]]\ntopic = \"chappe/test/ab\"\nstream = \"c.d\"\nsource = \"a.b\"\n\
+                         fields = [{ name = \"value\", type = \"integer\" }]\n";
+
+async fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
+    let begun = tokio::time::Instant::now();
+    while let Err(so_far) = done() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: {so_far}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
+    until("stored", || {
+        let last = node.stream("c.d").map_or(0, |log| log.log().last());
+        match last >= count {
+            true => Ok(()),
+            false => Err(format!("{last} of {count}, {:?}", status())),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
+    let (source, sink) = (Node::new("aa"), Node::new("bb"));
+    let log = source
+        .store
+        .stream("a.b", Level::Power, &schema(), None)
+        .unwrap();
+    let append = async |values: std::ops::Range<i64>| {
+        let elements: Vec<_> = values.map(element).collect();
+        log.append(&elements).unwrap().await.unwrap();
+    };
+    append(0..100).await;
+    let publishing = source.start(PUBLISH);
+    let reading = sink.start(SUBSCRIBE);
+    stored(&sink, 100, || publishing.status()).await;
+    // The reader ends while elements flow; what its library had is published again.
+    append(100..600).await;
+    stored(&sink, 101, || publishing.status()).await;
+    drop(reading);
+    append(600..700).await;
+    let reading = sink.start(SUBSCRIBE);
+    stored(&sink, 700, || publishing.status()).await;
+    // The writer ends; what it had delivered it does not publish again.
+    until("delivered", || {
+        let delivered = publishing.status().publications[0].delivered;
+        match delivered.is_some_and(|at| at.sequence == 700) {
+            true => Ok(()),
+            false => Err(format!("{delivered:?}")),
+        }
+    })
+    .await;
+    let cursor = source.store.store();
+    let cursor = cursor.stream("dds-cursor/a.b/chappe/test/ab", Level::Power, &[1]);
+    let cursor = cursor.unwrap();
+    until("kept", || match cursor.newest(1).unwrap().last() {
+        Some(record) if record.payload.ends_with(&700_u64.to_le_bytes()) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    drop(publishing);
+    append(700..800).await;
+    let publishing = source.start(PUBLISH);
+    stored(&sink, 800, || publishing.status()).await;
+    let all = sink.stream("c.d").unwrap().read(0, 10_000).unwrap();
+    let values: Vec<_> = all
+        .iter()
+        .map(|element| element.values[0].clone())
+        .collect();
+    let wanted: Vec<_> = (0..800).map(Value::Integer).collect();
+    assert_eq!(values, wanted);
+    let origins = all.iter().map(|element| element.origin.unwrap().sequence);
+    assert!(origins.eq(1..=800));
+    assert_eq!(reading.status().subscriptions[0].malformed, 0);
+    let sent = publishing.status().participant.writers;
+    let sent = sent.iter().find(|writer| writer.topic == "chappe/test/ab");
+    assert!(sent.unwrap().sent < 800, "{sent:?}");
+    assert!(reading.status().participant.readers[0].lost == 0);
+}
+
+#[test]
+fn what_cannot_be_a_topic_is_refused() {
+    let config = |text: &str| toml::from_str::<DdsConfig>(text).unwrap().check();
+    assert!(config(PUBLISH).is_ok() && config(SUBSCRIBE).is_ok());
+    let bad = SUBSCRIBE.replace("value", "Value");
+    assert!(config(&bad).unwrap_err().to_string().starts_with("fields"));
+    let bad = PUBLISH.replace("chappe/test/ab", "a b");
+    assert!(config(&bad).unwrap_err().to_string().contains("topic"));
+    assert!(config("domain = 300").is_err());
+    assert!(config("interfaces = []").is_err());
+    assert!(config("interfaces = [\"::1\"]").is_err());
+}
