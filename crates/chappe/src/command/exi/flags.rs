@@ -220,6 +220,7 @@ impl Coding {
             value_max_length: self.value_max_length,
             value_partition_capacity: self.value_partition_capacity,
             profile: (profile != Profile::default()).then_some(profile),
+            metadata: Vec::new(),
         }
     }
 }
