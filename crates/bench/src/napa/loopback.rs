@@ -12,10 +12,10 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
+use chappe_sim::pacing::{Point, beyond_front, front};
 use serde_json::Value;
 
 use super::bottleneck::{Bottleneck, Narrow};
-use super::front::{Point, beyond_front, front};
 use super::scatter::{Kind, scatter};
 use crate::exchange::namespace;
 use crate::process::Process;
@@ -28,7 +28,7 @@ const DDS_BYTES_MAX: usize = 32 << 20;
 /// Periods from half the time of a sample to eight times that.
 const PERIODS: (f64, f64) = (0.5, 8.0);
 /// More was sent than arrived if it is so much more.
-const UNSTEADY: f64 = 1.03;
+const UNSTEADY: f64 = 1.1;
 /// The narrow place: 200 Mbit/s, half a millisecond, a queue of 20 ms.
 const NARROW: Narrow = Narrow {
     bytes_per_s: 25_000_000,

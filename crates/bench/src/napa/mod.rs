@@ -10,7 +10,6 @@
 //! that others use too they say what was possible then.
 
 mod bottleneck;
-mod front;
 mod loopback;
 mod scatter;
 

@@ -211,11 +211,12 @@ pub struct SubscriberPhase {
     pub phase: usize,
     /// Bytes of a sample.
     pub size_bytes: usize,
-    /// From the first measured sample to the last, seconds.
+    /// From writing the first measured sample (on two machines: from its arrival) to taking the last,
+    /// seconds.
     pub seconds: f64,
     /// Samples taken.
     pub received: u64,
-    /// Samples a second, from the first to the last.
+    /// Samples a second in that time.
     pub rate_per_s: f64,
     /// Bytes of samples a second.
     pub bytes_per_s: f64,

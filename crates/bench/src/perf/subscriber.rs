@@ -194,7 +194,7 @@ impl Subscriber {
         (self.phase, self.warm_up) = (head.phase, head.warm_up);
         self.interval.add(bytes, latency, now);
         if !head.warm_up
-            && let Some(phase) = self.phase_of(head.phase, bytes, now)
+            && let Some(phase) = self.phase_of(head.phase, bytes, written(now, latency))
         {
             phase.lost += lost;
             phase.add(bytes, latency, now);
@@ -203,13 +203,13 @@ impl Subscriber {
     }
 
     /// The tally of a phase, a new one if it has just begun.
-    fn phase_of(&mut self, number: u16, bytes: usize, now: Instant) -> Option<&mut Tally> {
+    fn phase_of(&mut self, number: u16, bytes: usize, begun: Instant) -> Option<&mut Tally> {
         if self.phases.last().is_none_or(|(last, _)| *last != number) {
             if let Some((_, ended)) = self.phases.last_mut() {
                 ended.processor_percent = ended.usage.percent();
             }
             if self.phases.len() < PHASES_MAX {
-                self.phases.push((number, Tally::new(now, bytes)));
+                self.phases.push((number, Tally::new(begun, bytes)));
             }
         }
         self.phases.last_mut().map(|(_, phase)| phase)
@@ -270,6 +270,12 @@ impl Subscriber {
             criteria: Vec::new(),
         }
     }
+}
+
+/// When a sample was written, where that is known: a phase begins with writing, so that samples that
+/// were held up and come all at once are not taken for a high rate.
+fn written(now: Instant, latency: Option<u64>) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_sub(latency.unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -339,6 +345,24 @@ mod tests {
             .collect();
         assert_eq!(seen, [(0, 100, 2), (1, 101, 2), (2, 102, 2)]);
         assert!(!outcome.complete && outcome.received == 9);
+    }
+
+    #[test]
+    fn samples_that_were_held_up_and_come_at_once_are_no_high_rate() {
+        let now = Clock::process().now() + Duration::from_secs(10);
+        let mut subscriber = Subscriber::new(now);
+        for number in 1..=11 {
+            let held_up = Head {
+                written_ns: monotonic_ns() - 1_000_000_000,
+                ..head(number)
+            };
+            subscriber.take(Some(held_up), 100, now);
+        }
+        let phase = &subscriber.outcome().phases[0];
+        assert!(
+            phase.seconds >= 1.0 && phase.rate_per_s <= 10.0,
+            "{phase:?}"
+        );
     }
 
     #[test]
