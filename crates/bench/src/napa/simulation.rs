@@ -1,0 +1,482 @@
+//! In simulation: the front, and what happens when something changes.
+
+use std::time::Duration;
+
+use chappe_flow::pacer::{Choice, NapaConfig, Waits};
+use chappe_sim::figure::{Series as Line, figure};
+use chappe_sim::pacing::{
+    Change, Moment, Outcome, Point, Settings as Path, beyond_front, front, run,
+};
+
+use crate::{Bound, Report, Settings};
+
+/// Bytes of the paper's samples, and a quick run's.
+const SIZES: [u64; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
+const SIZES_QUICK: [u64; 2] = [20_000, 100_000];
+/// Seeds of a point.
+const REPEATS: u64 = 3;
+/// Periods of the sweep.
+const PERIODS: u32 = 25;
+/// Distance from the front, and share of its highest throughput.
+const DISTANCE: f64 = 5.0;
+const THROUGHPUT: f64 = 90.0;
+
+/// A network of the sweep.
+struct Network {
+    name: &'static str,
+    bytes_per_s: f64,
+    latency_us: u64,
+    /// K.
+    every: u64,
+    receiver_bytes_per_s: f64,
+    jitter: f64,
+    loss: f64,
+}
+
+const GIGABIT: Network = Network {
+    name: "gigabit",
+    bytes_per_s: 125e6,
+    latency_us: 100,
+    every: 1,
+    receiver_bytes_per_s: 500e6,
+    jitter: 0.1,
+    loss: 0.0,
+};
+
+const NETWORKS: [Network; 7] = [
+    GIGABIT,
+    Network {
+        name: "gigabit, K 10",
+        every: 10,
+        ..GIGABIT
+    },
+    Network {
+        name: "slow receiver",
+        bytes_per_s: 1_250e6,
+        latency_us: 20,
+        receiver_bytes_per_s: 400e6,
+        jitter: 0.3,
+        ..GIGABIT
+    },
+    Network {
+        name: "100 Mbit/s, 20 ms",
+        bytes_per_s: 12.5e6,
+        latency_us: 20_000,
+        every: 2,
+        ..GIGABIT
+    },
+    Network {
+        name: "gigabit, 0.1 % lost",
+        loss: 0.001,
+        ..GIGABIT
+    },
+    Network {
+        name: "gigabit, 1 % lost",
+        loss: 0.01,
+        ..GIGABIT
+    },
+    Network {
+        name: "gigabit, 5 % lost",
+        loss: 0.05,
+        ..GIGABIT
+    },
+];
+
+impl Network {
+    fn path(&self, seed: u64, size_bytes: u64, choice: Choice) -> Path {
+        let mut path = Path::new(seed, choice, size_bytes);
+        path.bottleneck.bytes_per_s = self.bytes_per_s;
+        path.bottleneck.latency = Duration::from_micros(self.latency_us);
+        path.bottleneck.loss = self.loss;
+        path.acknowledging.every = self.every;
+        path.acknowledging.missing_interval += 2 * path.bottleneck.latency;
+        path.receivers[0].bytes_per_s = self.receiver_bytes_per_s;
+        path.receivers[0].jitter = self.jitter;
+        path
+    }
+
+    fn napa(&self) -> Choice {
+        Choice::Napa(NapaConfig {
+            capacity_bytes_per_s: self.bytes_per_s,
+            acknowledged_at_once: self.every,
+            ..NapaConfig::default()
+        })
+    }
+
+    /// The periods of the sweep at a size.
+    fn periods(&self, size: u64) -> impl Iterator<Item = Duration> {
+        let path = self.path(0, size, Choice::Flood);
+        let least = size as f64 / path.capacity_bytes_per_s();
+        (0..PERIODS).map(move |step| {
+            let factor = 0.5 * 20_f64.powf(f64::from(step) / f64::from(PERIODS - 1));
+            Duration::from_secs_f64((least * factor).min(1.0))
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// The median over the repeats, and the first of them.
+fn measured(path: &Path) -> (Point, Outcome) {
+    let outcomes: Vec<Outcome> = (0..REPEATS)
+        .filter_map(|repeat| {
+            let seed = path.seed + repeat;
+            run(&Path {
+                seed,
+                ..path.clone()
+            })
+            .into_iter()
+            .next()
+        })
+        .collect();
+    let of = |value: fn(&Outcome) -> f64| median(outcomes.iter().map(value).collect());
+    let point = Point {
+        throughput_bytes_per_s: of(|it| it.throughput_bytes_per_s),
+        latency_s: of(|it| it.latency_p50_s),
+    };
+    (point, outcomes.into_iter().next().unwrap_or_default())
+}
+
+/// Every size on every network: the sweeps, their front, and the pacers beside it; the paper's
+/// figures 7 and 8 are throughput and latency by size.
+pub(super) fn fronts(bench: &Settings, report: &mut Report) {
+    let sizes: &[u64] = if bench.quick { &SIZES_QUICK } else { &SIZES };
+    for network in &NETWORKS {
+        let mut throughput: Vec<Line> = Vec::new();
+        let mut latency: Vec<Line> = Vec::new();
+        let (mut farthest, mut least_share) = (0.0_f64, f64::INFINITY);
+        for size in sizes {
+            (bench.progress)(&format!("simulation: {}, {size} bytes", network.name));
+            let windows = (0..=10).map(|power| Choice::FixedWindow(1 << power));
+            let swept: Vec<Choice> = windows
+                .chain(network.periods(*size).map(Choice::FixedPeriod))
+                .collect();
+            let points: Vec<(String, Point)> = swept
+                .into_iter()
+                .map(|choice| {
+                    let name = choice.to_string();
+                    (name, measured(&network.path(bench.seed, *size, choice)).0)
+                })
+                .collect();
+            let all: Vec<Point> = points.iter().map(|it| it.1).collect();
+            let front = front(&all);
+            sweep(report, network, *size, &points);
+            let best = front.last().map_or(0.0, |it| it.throughput_bytes_per_s);
+            let pacers = [
+                ("flood", Choice::Flood),
+                ("fixed_window:4", Choice::FixedWindow(4)),
+                ("napa", network.napa()),
+                ("adaptive", Choice::default()),
+            ];
+            for (name, choice) in pacers {
+                let (point, outcome) = measured(&network.path(bench.seed, *size, choice));
+                let distance = beyond_front(point, &front) * 100.0;
+                let share = point.throughput_bytes_per_s / best.max(1.0) * 100.0;
+                row(report, network, *size, name, &point, &outcome, distance);
+                if name == "adaptive" {
+                    farthest = farthest.max(distance);
+                    least_share = least_share.min(share);
+                }
+                let kilobytes = *size as f64 / 1e3;
+                push(
+                    &mut throughput,
+                    name,
+                    kilobytes,
+                    point.throughput_bytes_per_s / 1e6,
+                );
+                push(
+                    &mut latency,
+                    name,
+                    kilobytes,
+                    point.latency_s.max(1e-6).log10() + 6.0,
+                );
+            }
+        }
+        let name = format!("{}: adaptive from the front, at most", network.name);
+        report.target(&name, farthest, Bound::AtMost(DISTANCE), "%");
+        let name = format!(
+            "{}: adaptive, of the front's highest throughput, at least",
+            network.name
+        );
+        report.target(&name, least_share, Bound::AtLeast(THROUGHPUT), "%");
+        let file = file_name(network.name);
+        let title = format!("Throughput by size ({}, simulated)", network.name);
+        let svg = figure(&title, "kB", "MB/s", &throughput);
+        report.figures.insert(format!("throughput-{file}"), svg);
+        let title = format!("Median latency by size ({}, simulated)", network.name);
+        let svg = figure(&title, "kB", "log10 of µs", &latency);
+        report.figures.insert(format!("latency-{file}"), svg);
+    }
+}
+
+/// Adds a point to the line of that name.
+fn push(lines: &mut Vec<Line>, name: &str, x: f64, y: f64) {
+    match lines.iter_mut().find(|line| line.name == name) {
+        Some(line) => line.points.push((x, y)),
+        None => lines.push(Line {
+            name: name.to_owned(),
+            points: vec![(x, y)],
+        }),
+    }
+}
+
+fn file_name(name: &str) -> String {
+    let word = |sign: char| {
+        if sign.is_ascii_alphanumeric() {
+            sign
+        } else {
+            '-'
+        }
+    };
+    name.chars().map(word).collect()
+}
+
+fn row(
+    report: &mut Report,
+    network: &Network,
+    size: u64,
+    name: &str,
+    point: &Point,
+    outcome: &Outcome,
+    distance: f64,
+) {
+    let capacity = network.path(0, size, Choice::Flood).capacity_bytes_per_s();
+    let note = format!(
+        "{:.1} % of the slowest part; p50 {:.3} ms, p99 {:.3} ms; {:.1} % sent again; {distance:.1} % from the front",
+        point.throughput_bytes_per_s / capacity * 100.0,
+        point.latency_s * 1e3,
+        outcome.latency_p99_s * 1e3,
+        outcome.sent_again as f64 / outcome.sent.max(1) as f64 * 100.0,
+    );
+    let row = format!("{}: {} kB, {name}", network.name, size / 1_000);
+    report.row(&row, point.throughput_bytes_per_s / 1e6, "MB/s", note);
+}
+
+/// The sweep as raw values: throughput (bytes a second) and latency (seconds) by turns, the windows
+/// from 1 on, then the periods from the shortest on.
+fn sweep(report: &mut Report, network: &Network, size: u64, points: &[(String, Point)]) {
+    let name = format!("sweep-{}-{size}", file_name(network.name));
+    let values = points.iter();
+    let values = values.flat_map(|(_, point)| [point.throughput_bytes_per_s, point.latency_s]);
+    report.raw.insert(name, values.collect());
+}
+
+/// The mean of the moments from one second to another.
+fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f64 {
+    let within = |it: &&Moment| it.at_s > from && it.at_s <= until + 1e-9;
+    let values: Vec<f64> = moments.iter().filter(within).map(of).collect();
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// When, after so many seconds, throughput is again at nine tenths and latency below so much for
+/// three tenths of a second.
+fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
+    let later: Vec<&Moment> = moments.iter().filter(|it| it.at_s > from).collect();
+    let well = |it: &&Moment| {
+        it.throughput_bytes_per_s >= 0.9 * rate
+            && it.latency_p50_s > 0.0
+            && it.latency_p50_s <= latency
+    };
+    let at = later.windows(3).find(|three| three.iter().all(well));
+    // The moment ends a tenth of a second after it begins.
+    at.map_or(f64::INFINITY, |three| three[0].at_s - 0.1 - from)
+}
+
+/// Over time: a collapsed start, a receiver that halves its speed, two senders.
+pub(super) fn events(bench: &Settings, report: &mut Report) {
+    let seconds = Duration::from_secs;
+    for size in SIZES {
+        (bench.progress)(&format!("simulation: changes, {size} bytes"));
+        let kilobytes = size / 1_000;
+        for pacer in ["napa", "adaptive"] {
+            let choice = match pacer {
+                "napa" => GIGABIT.napa(),
+                _ => Choice::default(),
+            };
+            let mut path = GIGABIT.path(bench.seed, size, Choice::Flood);
+            path.window = 256;
+            path.changes = vec![(
+                seconds(2),
+                Change::Pacer {
+                    sender: 0,
+                    choice: choice.clone(),
+                },
+            )];
+            path.duration = seconds(6);
+            let rate = path.capacity_bytes_per_s();
+            let latency = 2.0 * path.latency_least_s();
+            let moments = outcome_of(&path).moments;
+            let name =
+                format!("{kilobytes} kB: {pacer} takes over after 2 s of flooding: back after");
+            let back = back_after(&moments, 2.0, rate, latency);
+            report.row(&name, back, "s", format!(
+                "256 samples on the way; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
+                mean(&moments, 1.0, 2.0, |it| it.latency_p50_s) * 1e3
+            ));
+            if pacer == "adaptive" {
+                report.target(&name, back, Bound::AtMost(2.0), "s");
+                over_time(report, &format!("collapsed-{kilobytes}-kB"), &moments);
+            }
+            let mut path = GIGABIT.path(bench.seed, size, choice.clone());
+            path.receivers[0].bytes_per_s = path.bottleneck.bytes_per_s * 1.1;
+            path.changes = vec![(
+                seconds(3),
+                Change::Slower {
+                    receiver: 0,
+                    factor: 2.0,
+                },
+            )];
+            path.duration = seconds(6);
+            let rate = path.capacity_bytes_per_s() / 2.0;
+            path.bottleneck.queue_bytes = 4 << 20;
+            let outcome = outcome_of(&path);
+            let service = size as f64 / rate;
+            let least = size as f64 / path.bottleneck.bytes_per_s + 100e-6 + service;
+            let back = back_after(&outcome.moments, 3.0, rate, 2.0 * least);
+            let again = outcome.sent_again as f64 / outcome.sent.max(1) as f64 * 100.0;
+            let name =
+                format!("{kilobytes} kB: the receiver halves its speed, {pacer}: back after");
+            report.row(
+                &name,
+                back,
+                "s",
+                format!(
+                    "90 % of the new rate at twice the new least latency; {again:.1} % sent again"
+                ),
+            );
+            if pacer == "adaptive" {
+                report.target(&name, back, Bound::AtMost(1.0), "s");
+                let name = format!("{kilobytes} kB: the receiver halves its speed: sent again");
+                report.target(&name, again, Bound::AtMost(1.0), "%");
+                over_time(report, &format!("halved-{kilobytes}-kB"), &outcome.moments);
+            }
+            let mut path = GIGABIT.path(bench.seed, size, choice.clone());
+            path.senders.push((choice, seconds(2)));
+            path.warm_up = seconds(5);
+            path.duration = seconds(15);
+            let outcomes = run(&path);
+            let rates: Vec<f64> = outcomes
+                .iter()
+                .map(|it| it.throughput_bytes_per_s)
+                .collect();
+            let (least, most) = (rates[0].min(rates[1]), rates[0].max(rates[1]));
+            let unfair = (most / least.max(1.0) - 1.0) * 100.0;
+            let name =
+                format!("{kilobytes} kB: two senders share, {pacer}: the larger has more by");
+            report.row(
+                &name,
+                unfair,
+                "%",
+                format!(
+                    "{:.1} and {:.1} MB/s, p50 {:.3} and {:.3} ms; the second began 2 s later",
+                    rates[0] / 1e6,
+                    rates[1] / 1e6,
+                    outcomes[0].latency_p50_s * 1e3,
+                    outcomes[1].latency_p50_s * 1e3,
+                ),
+            );
+            if pacer == "adaptive" {
+                report.target(&name, unfair, Bound::AtMost(20.0), "%");
+            }
+        }
+    }
+}
+
+fn outcome_of(path: &Path) -> Outcome {
+    run(path).into_iter().next().unwrap_or_default()
+}
+
+/// Throughput and latency over time.
+fn over_time(report: &mut Report, file: &str, moments: &[Moment]) {
+    let line = |name: &str, of: fn(&Moment) -> f64| Line {
+        name: name.to_owned(),
+        points: moments.iter().map(|it| (it.at_s, of(it))).collect(),
+    };
+    let lines = [
+        line("MB/s", |it| it.throughput_bytes_per_s / 1e6),
+        line("on the way", |it| it.occupation as f64),
+    ];
+    let svg = figure(&format!("{file}, adaptive, simulated"), "s", "", &lines);
+    report.figures.insert(file.to_owned(), svg);
+}
+
+/// One to many: the slowest sets the pace, unless policy leaves it behind.
+pub(super) fn receivers(bench: &Settings, report: &mut Report) {
+    for count in [1_usize, 2, 4, 8, 16] {
+        (bench.progress)(&format!("simulation: {count} receivers"));
+        let mut path = GIGABIT.path(bench.seed, 50_000, Choice::default());
+        path.receivers = vec![path.receivers[0].clone(); count];
+        path.receivers[count - 1].bytes_per_s = 60e6;
+        let outcome = outcome_of(&path);
+        let share = outcome.throughput_bytes_per_s / path.capacity_bytes_per_s() * 100.0;
+        let name = format!("{count} receivers, one at 60 MB/s: of what the slowest takes");
+        report.row(
+            &name,
+            share,
+            "%",
+            format!(
+                "50 kB; p50 {:.3} ms; {} sent again",
+                outcome.latency_p50_s * 1e3,
+                outcome.sent_again
+            ),
+        );
+        report.target(&name, share, Bound::AtLeast(THROUGHPUT), "%");
+    }
+    let mut path = GIGABIT.path(bench.seed, 50_000, Choice::default());
+    path.receivers = vec![path.receivers[0].clone(); 4];
+    path.changes = vec![(Duration::from_secs(1), Change::Dead { receiver: 3 })];
+    for (word, waits) in [
+        ("waited for", Waits::All),
+        (
+            "left behind after 0.5 s of silence",
+            Waits::Silence(Duration::from_millis(500)),
+        ),
+    ] {
+        path.waits = waits;
+        let outcome = outcome_of(&path);
+        let rate = mean(&outcome.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s) * 4.0 / 3.0;
+        let name = format!("one of 4 receivers dies, {word}: the others' rate");
+        report.row(&name, rate / 1e6, "MB/s", "50 kB; from 1 s after it");
+    }
+}
+
+/// The paper's figure 2: throughput and latency against the time between samples, 100 kB.
+pub(super) fn period(bench: &Settings, report: &mut Report) {
+    (bench.progress)("simulation: time between samples");
+    const SIZE: u64 = 100_000;
+    let mut throughput = Vec::new();
+    let mut latency = Vec::new();
+    for period in GIGABIT.periods(SIZE) {
+        let choice = Choice::FixedPeriod(period);
+        let (point, outcome) = measured(&GIGABIT.path(bench.seed, SIZE, choice));
+        let micros = period.as_secs_f64() * 1e6;
+        throughput.push((micros, point.throughput_bytes_per_s / 1e6));
+        latency.push((micros, point.latency_s.max(1e-6).log10() + 6.0));
+        report.row(
+            &format!("gigabit: 100 kB every {micros:.0} us"),
+            point.throughput_bytes_per_s / 1e6,
+            "MB/s",
+            format!(
+                "p50 {:.3} ms; {:.1} % sent again",
+                point.latency_s * 1e3,
+                outcome.sent_again as f64 / outcome.sent.max(1) as f64 * 100.0
+            ),
+        );
+    }
+    let lines = [
+        Line {
+            name: "MB/s".to_owned(),
+            points: throughput,
+        },
+        Line {
+            name: "log10 of µs, x 20".to_owned(),
+            points: latency.iter().map(|(x, y)| (*x, y * 20.0)).collect(),
+        },
+    ];
+    let title = "100 kB by the time between samples (gigabit, simulated)";
+    let svg = figure(title, "µs between samples", "", &lines);
+    report.figures.insert("period".to_owned(), svg);
+}
