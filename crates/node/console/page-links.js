@@ -6,13 +6,18 @@ import { facts, h, problem, replace, setText, table } from './dom.js';
 import { age, bytes, count, moment, rate } from './format.js';
 import { picture } from './link-picture.js';
 import { errors, link, model, refresh } from './model.js';
+import { Ring } from './ring.js';
 import { setSign, word } from './semaphore.js';
+import { spark } from './spark.js';
 
 const LETTERS_SHOWN = 50;
 const SUMMED = [
   'sent', 'sent_again', 'acknowledged', 'in_flight', 'lag_elements', 'refused', 'rate_per_s',
 ];
 const LINKS_EVERY_MS = 1_000;
+/** Readers whose pace is drawn, and points of a line. */
+const PACES_MAX = 32;
+const PACE_POINTS = 120;
 
 /** Opens the list, or one link. */
 export function open(root, at) {
@@ -69,14 +74,65 @@ export function readersOf(peers) {
       reader = { id: key, kind: how, key: proven, address, who, connections: 0, streams: new Set() };
       for (const name of SUMMED) reader[name] = 0;
       reader.occupation = 0;
+      reader.paced = 0;
+      reader.period = 0;
+      reader.states = new Set();
       found.set(key, reader);
     }
     reader.connections += 1;
     for (const name of SUMMED) reader[name] += one[name] ?? 0;
     reader.occupation = Math.max(reader.occupation, one.occupation ?? 0);
+    if (one.pacing) {
+      reader.paced += one.pacing.occupation;
+      reader.period = Math.max(reader.period, one.pacing.period_s);
+      reader.states.add(one.pacing.state);
+    }
     for (const stream of one.streams ?? []) reader.streams.add(stream);
   }
   return [...found.values()];
+}
+
+/** What the pacers of a reader do, in words: state, and the time between two frames. */
+export function pace(one) {
+  if (!one.states.size) return '';
+  const state = [...one.states].join(', ');
+  return one.period > 0 ? `${state}, every ${(one.period * 1e3).toPrecision(3)} ms` : state;
+}
+
+/** The occupation of each reader over time, each with its line. */
+function paces() {
+  const known = new Map();
+  return {
+    /** The line of a reader, with one point more. */
+    line(one) {
+      let found = known.get(one.id);
+      if (!found) {
+        if (known.size >= PACES_MAX) return null;
+        const field = { name: 'on the way', type: 'integer', unit: '1' };
+        const ring = new Ring(1, PACE_POINTS);
+        const buffer = { waves: new Map(), scalars: [field], ring, newest: 0 };
+        found = { buffer, line: spark(buffer, 'elements on the way, as the pacer sees them') };
+        known.set(one.id, found);
+      }
+      const now = Date.now() / 1000;
+      found.buffer.ring.push(now, [one.paced]);
+      found.buffer.newest = now;
+      return found.line.node;
+    },
+    /** Those who no longer read are forgotten. */
+    keep(readers) {
+      const ids = new Set(readers.map((one) => one.id));
+      for (const [id, { line }] of known) {
+        if (ids.has(id)) continue;
+        line.end();
+        known.delete(id);
+      }
+    },
+    end() {
+      for (const { line } of known.values()) line.end();
+      known.clear();
+    },
+  };
 }
 
 /** What the picture shows of the links and readers. */
@@ -130,6 +186,7 @@ function openList(root) {
   );
   const links = h('section');
   const peers = h('section');
+  const lines = paces();
   let drawn = null;
   replace(root, h('h1', null, 'Links'), trouble, nothing, drawing.node, links, peers);
 
@@ -163,6 +220,7 @@ function openList(root) {
       `${Math.round((one.occupation ?? 0) * 100)} %`,
       count(one.lag_elements),
       count(one.sent_again),
+      one.states.size ? [lines.line(one), ' ', pace(one)] : '',
       one.refused ? count(one.refused) : '',
     ];
   }
@@ -193,14 +251,16 @@ function openList(root) {
     );
     const heads = [
       'reader', 'kind', 'connections', 'streams', 'rate', 'sent', 'acknowledged', 'on the way', 'window', 'behind', 'sent again',
-      'refused',
+      'pace', 'refused',
     ];
+    const found = readersOf(readers);
+    lines.keep(found);
     replace(
       peers,
-      readers.length
+      found.length
         ? [
             h('h2', null, 'Read here by others'),
-            table('Readers', heads, readersOf(readers).map(peerRow), 'stack links'),
+            table('Readers', heads, found.map(peerRow), 'stack links'),
           ]
         : null,
     );
@@ -212,6 +272,7 @@ function openList(root) {
     changed: (what) => ['links', 'node', 'streams'].includes(what) && fill(),
     close() {
       endBeat();
+      lines.end();
       drawing.end();
     },
   };

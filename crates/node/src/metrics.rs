@@ -57,6 +57,20 @@ pub(crate) struct LinkLabel {
     pub(crate) link: String,
 }
 
+/// Who reads, by key or address, or `other` beyond the limit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ReaderLabel {
+    /// Its key, or its address where it proved none.
+    pub(crate) reader: String,
+}
+
+/// What pacers are about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct PacerStateLabel {
+    /// The word.
+    pub(crate) state: String,
+}
+
 /// A stream of a link, or `other` beyond the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct LinkStreamLabels {
@@ -107,6 +121,12 @@ pub(crate) struct LinkMetrics {
     pub(crate) peers: Gauge,
     /// Elements sent to others and not acknowledged.
     pub(crate) peers_in_flight: Gauge,
+    /// Elements on the way, as its pacer sees them.
+    pub(crate) pacer_occupation: Family<ReaderLabel, Gauge>,
+    /// Time between two frames.
+    pub(crate) pacer_period: Family<ReaderLabel, Gauge<f64, AtomicU64>>,
+    /// What the pacers are about.
+    pub(crate) pacer_states: Family<PacerStateLabel, Gauge>,
 }
 
 impl LinkMetrics {
@@ -137,6 +157,17 @@ impl LinkMetrics {
         r.register("link_peers", text, self.peers.clone());
         let text = "Elements sent to others and not acknowledged";
         r.register("link_peers_in_flight", text, self.peers_in_flight.clone());
+        let text = "Elements on the way to a reader, as its pacer sees them";
+        r.register("link_pacer_occupation", text, self.pacer_occupation.clone());
+        let text = "Between two frames to a reader; 0 while nothing is held back";
+        r.register_with_unit(
+            "link_pacer_period",
+            text,
+            Unit::Seconds,
+            self.pacer_period.clone(),
+        );
+        let text = "Pacers by what they are about";
+        r.register("link_pacers", text, self.pacer_states.clone());
     }
 
     /// Forgets what was measured.
@@ -152,6 +183,9 @@ impl LinkMetrics {
         self.held.clear();
         self.occupation.clear();
         self.refused.clear();
+        self.pacer_occupation.clear();
+        self.pacer_period.clear();
+        self.pacer_states.clear();
     }
 }
 

@@ -213,6 +213,7 @@ fn tell_list(answer: &Value) {
             "ON THE WAY",
             "LAG",
             "SENT AGAIN",
+            "PACE",
         ];
         let mut table = Table::new(head);
         for peer in peers {
@@ -225,9 +226,24 @@ fn tell_list(answer: &Value) {
                 peer["in_flight"].to_string(),
                 lag(peer),
                 peer["sent_again"].to_string(),
+                pace(&peer["pacing"]),
             ]);
         }
         output::line(format_args!("\n{table}"));
+    }
+}
+
+/// What a reader's pacer does, in one cell.
+fn pace(pacing: &serde_json::Value) -> String {
+    let Some(state) = pacing["state"].as_str() else {
+        return "-".to_owned();
+    };
+    let on_way = &pacing["occupation"];
+    match pacing["period_s"].as_f64() {
+        Some(period) if period > 0.0 => {
+            format!("{state}, {on_way} on the way, every {:.3} ms", period * 1e3)
+        }
+        _ => format!("{state}, {on_way} on the way"),
     }
 }
 

@@ -9,7 +9,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_stream::Timestamp;
 use chappe_wrappers::links::{
-    DeadLetter, LinkConfig, LinkError, LinkState, LinkStatus, PeerStatus, StreamStatus,
+    DeadLetter, LinkConfig, LinkError, LinkState, LinkStatus, PacingStatus, PeerStatus,
+    StreamStatus,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -161,6 +162,50 @@ pub(crate) struct Peer {
     stalls: u64,
     /// Elements that it refused.
     refused: u64,
+    /// The pacer of its session; none where the kind has no session.
+    pacing: Option<Pacing>,
+}
+
+/// The pacer of a reader's session: when the next frame may go.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Pacing {
+    /// The pacer: adaptive, napa, flood, fixed_window or fixed_period.
+    pacer: String,
+    /// What it is about: fixed, measuring, idle, rising, holding, falling or draining.
+    state: String,
+    /// Elements on the way.
+    occupation: u64,
+    /// Below so many on the way it sends faster; 0: none.
+    low_threshold: u64,
+    /// Above so many on the way it waits; 0: none.
+    high_threshold: u64,
+    /// Seconds between two frames; 0: it does not hold back.
+    period_s: f64,
+    /// Seconds from sending to acknowledgement, the last.
+    round_trip_s: Option<f64>,
+    /// The shortest.
+    round_trip_min_s: Option<f64>,
+    /// The rate of the slowest part of the way, bytes a second.
+    delivery_rate_bytes_per_s: Option<u64>,
+    /// Elements that one acknowledgement acknowledges.
+    acknowledged_at_once: u64,
+}
+
+impl Pacing {
+    fn of(status: PacingStatus) -> Self {
+        Self {
+            pacer: status.pacer,
+            state: status.state,
+            occupation: status.occupation,
+            low_threshold: status.low_threshold,
+            high_threshold: status.high_threshold,
+            period_s: status.period_s,
+            round_trip_s: status.round_trip_s,
+            round_trip_min_s: status.round_trip_min_s,
+            delivery_rate_bytes_per_s: status.delivery_rate_bytes_per_s,
+            acknowledged_at_once: status.acknowledged_at_once,
+        }
+    }
 }
 
 /// The word of a choice of the configuration.
@@ -246,6 +291,7 @@ impl Peer {
             lag_elements: status.lag_elements,
             stalls: status.stalls,
             refused: status.refused,
+            pacing: status.pacing.map(Pacing::of),
         }
     }
 }

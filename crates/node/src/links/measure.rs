@@ -4,7 +4,12 @@ use chappe_wrappers::links::LinkState;
 
 use super::Exchange;
 use crate::config::Limits;
-use crate::metrics::{LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics};
+use crate::metrics::{
+    LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics, PacerStateLabel, ReaderLabel,
+};
+
+/// Readers that have a label of their own in metrics; reason: each costs two lines of every scrape.
+const READERS_NAMED_MAX: usize = 256;
 
 impl Exchange {
     /// Brings the metrics of links up to date.
@@ -62,5 +67,23 @@ impl Exchange {
         of.peers.set(gauge(peers.len() as u64));
         let in_flight = peers.iter().map(|peer| peer.in_flight).sum();
         of.peers_in_flight.set(gauge(in_flight));
+        for (number, peer) in peers.into_iter().enumerate() {
+            let Some(pacing) = peer.pacing else { continue };
+            let state = pacing.state;
+            of.pacer_states
+                .get_or_create(&PacerStateLabel { state })
+                .inc();
+            let reader = match number < READERS_NAMED_MAX {
+                true => peer.key.unwrap_or(peer.address),
+                false => "other".to_owned(),
+            };
+            // Several sessions of one reader are added up; of their periods the longest is told.
+            let label = ReaderLabel { reader };
+            of.pacer_occupation
+                .get_or_create(&label)
+                .inc_by(gauge(pacing.occupation));
+            let period = of.pacer_period.get_or_create(&label);
+            period.set(period.get().max(pacing.period_s));
+        }
     }
 }

@@ -44,6 +44,6 @@ pub use host::{DirectoryEntry, HostError, LinkHost, LinkNotice, Reader};
 pub use zeromq::ZeromqConfig;
 
 pub use status::{
-    Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PeerStatus,
-    StreamStatus,
+    Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PacingStatus,
+    PeerStatus, StreamStatus,
 };

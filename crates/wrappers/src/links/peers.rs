@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chappe_flow::{Counters, SenderChannel};
+use chappe_flow::{Counters, PacerStatus, SenderChannel};
 use chappe_stream::Timestamp;
 
 use super::meter::Meter;
@@ -79,6 +79,7 @@ impl Peers {
             lag_elements: 0,
             stalls: 0,
             refused: 0,
+            pacing: None,
         };
         let peer = Arc::new(Peer {
             number,
@@ -150,6 +151,7 @@ impl Peer {
         streams: Vec<String>,
         counters: &Counters,
         channels: &[SenderChannel],
+        pacer: PacerStatus,
     ) {
         let mut state = lock(&self.state);
         let news = counters.elements.saturating_sub(state.0.sent);
@@ -164,6 +166,7 @@ impl Peer {
         status.sent_again = counters.sent_again;
         status.acknowledged = counters.acknowledged;
         status.stalls = counters.stalls;
+        status.pacing = Some(pacer.into());
         status.refused = channels.iter().map(|channel| channel.refused).sum();
         status.in_flight = channels.iter().map(|it| it.in_flight_elements).sum();
         status.lag_elements = channels

@@ -146,6 +146,49 @@ pub struct LinkStatus {
     pub streams: Vec<StreamStatus>,
 }
 
+/// The pacer of a session to somebody who reads.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PacingStatus {
+    /// The pacer: `adaptive`, `napa`, `flood`, `fixed_window` or `fixed_period`.
+    pub pacer: String,
+    /// What it is about: `fixed`, `measuring`, `idle`, `rising`, `holding`, `falling` or `draining`.
+    pub state: String,
+    /// Elements on the way.
+    pub occupation: u64,
+    /// Below so many on the way it sends faster; 0: it has no such threshold.
+    pub low_threshold: u64,
+    /// Above so many on the way it waits; 0: it has no such threshold.
+    pub high_threshold: u64,
+    /// Seconds between two frames; 0: it does not hold back.
+    pub period_s: f64,
+    /// Seconds from sending to acknowledgement, the last.
+    pub round_trip_s: Option<f64>,
+    /// The shortest.
+    pub round_trip_min_s: Option<f64>,
+    /// The rate of the slowest part of the way, bytes a second, once it is known.
+    pub delivery_rate_bytes_per_s: Option<u64>,
+    /// Elements that one acknowledgement acknowledges.
+    pub acknowledged_at_once: u64,
+}
+
+impl From<chappe_flow::PacerStatus> for PacingStatus {
+    fn from(status: chappe_flow::PacerStatus) -> Self {
+        let seconds = |time: std::time::Duration| time.as_secs_f64();
+        Self {
+            pacer: status.name.to_owned(),
+            state: status.state.as_str().to_owned(),
+            occupation: status.occupation,
+            low_threshold: status.low_threshold,
+            high_threshold: status.high_threshold,
+            period_s: seconds(status.period),
+            round_trip_s: status.round_trip.map(seconds),
+            round_trip_min_s: status.round_trip_min.map(seconds),
+            delivery_rate_bytes_per_s: status.delivery_rate_bytes_per_s,
+            acknowledged_at_once: status.acknowledged_at_once,
+        }
+    }
+}
+
 /// Somebody who reads streams of this node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
@@ -177,6 +220,9 @@ pub struct PeerStatus {
     pub stalls: u64,
     /// Elements that it refused.
     pub refused: u64,
+    /// The pacer of its session; none where the kind has no session.
+    #[serde(default)]
+    pub pacing: Option<PacingStatus>,
 }
 
 /// What a link could not store in its stream.

@@ -467,7 +467,8 @@ impl<C: FrameConnection> Origin<C> {
     fn tell_status(&mut self) {
         let counters = self.sender.counters();
         let channels: Vec<_> = self.sender.channels().map(|(_, channel)| channel).collect();
-        self.peer.tell(self.streams(), &counters, &channels);
+        let pacer = self.sender.pacer();
+        self.peer.tell(self.streams(), &counters, &channels, pacer);
     }
 }
 
