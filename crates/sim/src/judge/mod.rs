@@ -21,7 +21,8 @@
 //! 8. What the product counts as lost is what is missing: for each node the sum over the reasons, for
 //!    each subscriber the numbers that it was told of.
 //! 9. What is derived from an element in the same store is never there without it, unless the element
-//!    was accepted, trimmed or damaged, and has gone since.
+//!    was accepted or trimmed, and has gone since. Damage to what was not accepted is no excuse: a loss
+//!    of power that takes it must take what is derived from it too.
 
 mod model;
 #[cfg(test)]

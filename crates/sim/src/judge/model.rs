@@ -211,9 +211,9 @@ impl Judge {
                         "stream {stream}: derived from {content}, not at {at:?}"
                     ));
                 }
-                // What was stored and not acknowledged any more before a crash may have gone since too.
-                let since = at.number < it.trimmed_before || it.damaged.contains(&at);
-                if !there && !since && !it.accepted.contains(&at) {
+                // Stored before a crash, which kept it from being acknowledged, and let go of since.
+                let trimmed = at.number < it.trimmed_before;
+                if !there && !trimmed && !it.accepted.contains(&at) {
                     return wrong(format!(
                         "stream {stream}: what is derived from {at:?} is there without it"
                     ));

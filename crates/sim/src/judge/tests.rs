@@ -225,7 +225,25 @@ fn what_is_derived_from_nothing_is_seen() {
     ];
     let after = all_stored().chain(holds(ALL, ALL));
     assert_eq!(three(right.into_iter().chain(after)), Ok(()));
-    refused(three([offered, derived(4, 104, false)]), "without it");
+    refused(
+        three([offered.clone(), derived(4, 104, false)]),
+        "without it",
+    );
+    // Nor may it be there when a loss of power was seen to take what it comes from.
+    let damaged = Event::Damaged {
+        stream: 0,
+        at: at(1, 4),
+    };
+    let torn = [offered.clone(), damaged, derived(4, 104, false)];
+    refused(three(torn), "without it");
+    // What was stored and never acknowledged may be let go of, and then it is not missed.
+    let trimmed = Event::Trimmed {
+        stream: 0,
+        before: 5,
+    };
+    let gone = [offered, trimmed, derived(4, 104, false)].into_iter();
+    let after = all_stored().chain(holds(&[], ALL));
+    assert_eq!(three(gone.chain(after)), Ok(()));
     refused(three([derived(2, 101, true)]), "not at");
     refused(three([derived(4, 104, false)]), "not at");
 }
