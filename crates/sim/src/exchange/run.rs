@@ -96,6 +96,11 @@ impl Run {
     fn finish(&mut self) {
         self.heal_all();
         self.world.plan.repair_every = self.world.plan.repair_every.min(Duration::from_secs(120));
+        // Who would look for damage only after the end does so now.
+        let nodes: Vec<Node> = self.nodes().collect();
+        nodes
+            .into_iter()
+            .for_each(|node| self.world.repair_later(node));
         let end = self.world.network.now() + CATCH_UP;
         // Everybody comes back, and what was begun ends.
         self.run_until(self.world.network.now() + Duration::from_secs(1_200));
