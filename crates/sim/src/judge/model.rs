@@ -449,7 +449,7 @@ impl Judge {
                 ));
             }
         }
-        if copy.said.contains_key(&at) {
+        if copy.said.remove(&at).is_some() && !it.restored {
             return wrong(format!("{name}: {at:?} was said to be lost and comes"));
         }
         copy.warned = false;
@@ -763,7 +763,9 @@ impl Judge {
         }
         let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
         let mut said = copy.said.keys();
-        let back = said.find(|at| origin.contains(at) && !it.put_back.contains(at));
+        // A power loss undoes rot that was never on the disk.
+        let came_back = |at: &At| it.put_back.contains(at) || it.damaged.contains(at);
+        let back = said.find(|at| origin.contains(at) && !came_back(at));
         if let Some(at) = back.filter(|_| !it.restored) {
             return wrong(format!(
                 "{name}: {at:?} was said to be lost and the origin has it"
