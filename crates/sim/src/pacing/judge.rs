@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(front, [point(90.0, 0.5), point(100.0, 1.0)]);
         assert!(beyond_front(point(100.0, 0.9), &front) <= 0.0);
         assert!(beyond_front(point(10.0, 0.1), &front) <= 0.0);
-        let near = beyond_front(point(95.0, 1.0), &front);
+        let near = beyond_front(point(95.0, 1.1), &front);
         assert!((near - 100.0 / 95.0 + 1.0).abs() < 1e-9, "{near}");
         // Twice as slow as a point that is twice as quick: far in both.
         let far = beyond_front(point(45.0, 1.0), &front);
