@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_log::{CorruptRange, Level, Options, QueueFull, Recovery, Store};
+use chappe_log::{Appended, CorruptRange, Level, Options, QueueFull, Recovery, Store};
 use chappe_registry::{Entity, EntityKind, LogJournal, Registry, vocabulary};
 use chappe_stream::{StoreError, StreamElement, StreamLog, StreamSchema};
 use chappe_transport::{Drops, FileDisk, RECEIVE_BUFFER_BYTES, ReceiveBuffer, key_file};
@@ -214,6 +214,22 @@ impl Node {
         schema: &StreamSchema,
         elements: &[StreamElement],
     ) -> Result<(), StoreFailure> {
+        let offered = self.offer(name, schema, elements).await?;
+        offered.await.map_err(|error| failure(error.into()))
+    }
+
+    /// Like [`Self::store`], but returns when they have their numbers: what it gives back resolves
+    /// when they are acknowledged. Whoever yields elements faster than a disk syncs offers the next
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Why they cannot be stored, in words.
+    pub async fn offer(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreFailure> {
         let source = format!("urn:chappe:node:{}", self.app.key);
         let key = crate::catalogue::key(name);
         let registered = self.app.registrations.of(&key) != u64::MAX;
@@ -221,7 +237,7 @@ impl Node {
             && let Some(entry) = self.app.catalogue.get(name)
             && entry.log.is_as(schema, &source)
         {
-            return acknowledged(&entry, elements).await;
+            return entry.append(elements).await.map_err(failure);
         }
         let known = self.app.catalogue.get(name).map(|entry| entry.log.schema());
         let made = self.app.catalogue.create(name, schema, &source, None);
@@ -230,7 +246,7 @@ impl Node {
             let entity = crate::devices::of_stream(name, schema, &source, None);
             crate::register::publish(&self.app, vec![entity]).await;
         }
-        acknowledged(&entry, elements).await
+        entry.append(elements).await.map_err(failure)
     }
 
     /// A stream of the node by its name, to be read and followed.
@@ -271,11 +287,8 @@ impl Node {
     }
 }
 
-/// Stores elements; returns when they are acknowledged.
-async fn acknowledged(entry: &Entry, elements: &[StreamElement]) -> Result<(), StoreFailure> {
-    let failed = |error: StoreError| StoreFailure(error.to_string());
-    let appended = entry.append(elements).await.map_err(failed)?;
-    appended.await.map_err(|error| failed(error.into()))
+fn failure(error: StoreError) -> StoreFailure {
+    StoreFailure(error.to_string())
 }
 
 /// Why elements were not stored, in words.

@@ -388,6 +388,10 @@ fn accepts(
         return false;
     }
     if let Some(items) = value.as_array() {
+        let least = schema["minItems"].as_u64().unwrap_or(0);
+        if (items.len() as u64) < least {
+            return false;
+        }
         let inner = &schema["items"];
         return inner.is_null() || items.iter().all(|item| accepts(root, inner, item));
     }

@@ -21,7 +21,7 @@ const STREAMS: usize = 24;
 
 struct Host {
     store: StreamStore,
-    latencies_ns: Mutex<Vec<u64>>,
+    latencies_ns: Arc<Latencies>,
     random: AtomicU64,
 }
 
@@ -32,6 +32,16 @@ fn now() -> Timestamp {
     Timestamp(since.as_nanos() as i64)
 }
 
+#[derive(Default)]
+struct Latencies(Mutex<Vec<u64>>);
+
+impl Arrivals for Latencies {
+    fn came(&self, _: u64, newest: Timestamp) {
+        let late = now().0.saturating_sub(newest.0).unsigned_abs();
+        self.0.lock().expect("whole").push(late);
+    }
+}
+
 impl LinkHost for Host {
     fn open(
         &self,
@@ -39,24 +49,21 @@ impl LinkHost for Host {
         name: &str,
         schema: &StreamSchema,
         level: Option<Level>,
-    ) -> Result<StreamLog, HostError> {
+    ) -> Result<Opened, HostError> {
         let level = level.unwrap_or(Level::Power);
         let made = self.store.stream(name, level, schema, Some(link));
-        made.map_err(|error| HostError {
+        let log = made.map_err(|error| HostError {
             text: error.to_string(),
             transient: false,
-        })
+        })?;
+        let arrivals = self.latencies_ns.clone();
+        Ok(Opened { log, arrivals })
     }
     fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
         self.store.existing(name).ok().flatten()
     }
     fn directory(&self, _: &Reader) -> Vec<DirectoryEntry> {
         Vec::new()
-    }
-    fn received(&self, _: &str, _: u64, newest: Timestamp) {
-        let late = now().0.saturating_sub(newest.0).unsigned_abs();
-        let mut latencies = self.latencies_ns.lock().expect("whole");
-        latencies.push(late);
     }
     fn lost(&self, _: &str, _: &str, _: LossReason, _: u64) {}
     fn notice(&self, notice: LinkNotice) {
@@ -92,7 +99,7 @@ fn node(path: Option<&Path>, seed: u64, config: LinksConfig) -> (Links, Arc<Host
     let store = StreamStore::new(store);
     let host = Arc::new(Host {
         store: store.clone(),
-        latencies_ns: Mutex::default(),
+        latencies_ns: Arc::default(),
         random: AtomicU64::new(seed),
     });
     let links = Links::new(host.clone(), store, config, ZeromqConfig::default());
@@ -204,7 +211,7 @@ async fn main() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let (wall, used) = (begin.elapsed().as_secs_f64(), cpu_s() - cpu);
-    let mut latencies = std::mem::take(&mut *to.latencies_ns.lock().expect("whole"));
+    let mut latencies = std::mem::take(&mut *to.latencies_ns.0.lock().expect("whole"));
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize] as f64 / 1e6;
     println!(

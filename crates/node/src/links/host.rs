@@ -11,7 +11,8 @@ use chappe_stream::{StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
 use chappe_wrappers::links::http::KeptSubscription;
 use chappe_wrappers::links::{
-    DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Reader,
+    Arrivals, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Opened,
+    Reader,
 };
 
 use super::kept::Kept;
@@ -45,6 +46,12 @@ impl Host {
     }
 }
 
+impl Arrivals for Entry {
+    fn came(&self, elements: u64, newest: Timestamp) {
+        Entry::came(self, elements, newest);
+    }
+}
+
 impl LinkHost for Host {
     fn open(
         &self,
@@ -52,7 +59,7 @@ impl LinkHost for Host {
         name: &str,
         schema: &StreamSchema,
         level: Option<Level>,
-    ) -> Result<StreamLog, HostError> {
+    ) -> Result<Opened, HostError> {
         let app = self.app()?;
         let source = key_of(link);
         let known = app.catalogue.get(name).map(|entry| entry.log.schema());
@@ -63,7 +70,10 @@ impl LinkHost for Host {
             let registering = app.clone();
             tokio::spawn(async move { register::publish(&registering, vec![entity]).await });
         }
-        Ok(entry.log.clone())
+        Ok(Opened {
+            log: entry.log.clone(),
+            arrivals: entry,
+        })
     }
 
     fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
@@ -80,16 +90,6 @@ impl LinkHost for Host {
             .iter()
             .map(|entry| DirectoryEntry::of(&entry.log))
             .collect()
-    }
-
-    fn received(&self, stream: &str, elements: u64, newest: Timestamp) {
-        let entry = self
-            .node
-            .upgrade()
-            .and_then(|app| app.catalogue.get(stream));
-        if let Some(entry) = entry {
-            entry.came(elements, newest);
-        }
     }
 
     fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64) {

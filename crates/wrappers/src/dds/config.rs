@@ -41,6 +41,7 @@ pub struct DdsConfig {
     pub domain: u16,
     /// IPv4 addresses of this host by which it takes part. It announces itself at these only, and
     /// uses multicast on their interfaces only; with 127.0.0.1 alone it stays on this host.
+    #[schemars(length(min = 1))]
     pub interfaces: Vec<IpAddr>,
     /// Seconds in which nothing may move in the DDS library that should, before it is made anew.
     #[schemars(range(min = 2, max = 3_600), extend("x-unit" = "seconds"))]

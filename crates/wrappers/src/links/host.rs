@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use chappe_identity::AddressPolicy;
 use chappe_log::Level;
@@ -23,16 +24,13 @@ pub trait LinkHost: Send + Sync + 'static {
         name: &str,
         schema: &StreamSchema,
         level: Option<Level>,
-    ) -> Result<StreamLog, HostError>;
+    ) -> Result<Opened, HostError>;
 
     /// The stream of this name, if `reader` may read it.
     fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog>;
 
     /// All streams that `reader` may read, by name.
     fn directory(&self, reader: &Reader) -> Vec<DirectoryEntry>;
-
-    /// Elements of `stream` came and are queued for storing.
-    fn received(&self, stream: &str, elements: u64, newest: Timestamp);
 
     /// Elements of `stream` will never come.
     fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64);
@@ -61,6 +59,20 @@ pub trait LinkHost: Send + Sync + 'static {
 
     /// Random bytes.
     fn random(&self) -> u64;
+}
+
+/// A stream of the node for what comes over a link.
+pub struct Opened {
+    /// Where it is stored.
+    pub log: StreamLog,
+    /// Is told of what comes.
+    pub arrivals: Arc<dyn Arrivals>,
+}
+
+/// Counts what comes, of one stream; found once and not for each batch.
+pub trait Arrivals: Send + Sync {
+    /// So many elements came and are queued for storing, the last one of this source time.
+    fn came(&self, elements: u64, newest: Timestamp);
 }
 
 /// Who reads.

@@ -3,7 +3,7 @@
 //! each element is stored exactly once whichever way it came.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chappe_log::Appended;
@@ -13,9 +13,9 @@ use chappe_stream::{
 };
 
 use super::dead_letters::{Letter, Reason, own_schema, record_of};
-use super::link::Link;
+use super::link::{Link, StreamLive};
 use super::serialization::{Elements, SchemaId, SchemaRef};
-use super::{DeadLetterReason, LinkError, LinkNotice, LinkStart, LossReason};
+use super::{Arrivals, DeadLetterReason, LinkError, LinkNotice, LinkStart, LossReason};
 
 /// Versions of the origin's schema that are remembered; reason: a version may be in use until what
 /// was sent under it is stored, and the origin announces each anew.
@@ -29,6 +29,9 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 /// The receiving end of one stream.
 pub(crate) struct Inlet {
     link: Arc<Link>,
+    live: Arc<Mutex<StreamLive>>,
+    /// Is told of what comes, once the stream is opened.
+    arrivals: Option<Arc<dyn Arrivals>>,
     /// Its name at the origin.
     name: String,
     /// Its name here.
@@ -140,18 +143,21 @@ impl Inlet {
             (None, letter) => letter,
             (stored, _) => stored,
         };
-        link.stream(name, |stream| {
-            stream.status.stored = have;
-            stream.status.refusal = None;
-        });
-        Ok(Self {
+        let inlet = Self {
             link: link.clone(),
+            live: link.stream(name),
+            arrivals: None,
             name: name.to_owned(),
             local,
             log,
             versions: VecDeque::new(),
             have,
-        })
+        };
+        inlet.count(|stream| {
+            stream.status.stored = have;
+            stream.status.refusal = None;
+        });
+        Ok(inlet)
     }
 
     /// Its name at the origin.
@@ -195,9 +201,10 @@ impl Inlet {
         let link = &self.link;
         let level = link.config.level.map(Into::into);
         let host = &link.shared.host;
-        let log = host.open(&link.config.name, &self.local, schema, level)?;
-        let intake = log.intake(schema)?;
-        self.log = Some(log);
+        let opened = host.open(&link.config.name, &self.local, schema, level)?;
+        let intake = opened.log.intake(schema)?;
+        self.log = Some(opened.log);
+        self.arrivals = Some(opened.arrivals);
         self.versions
             .retain(|known| known.at_origin.version != version);
         if self.versions.len() >= VERSIONS_MAX {
@@ -414,9 +421,10 @@ impl Inlet {
     /// So many elements up to this one are on their way to the log.
     fn note(&mut self, last: Position, newest: Timestamp, count: u64) {
         self.have = Some(last);
-        let host = &self.link.shared.host;
-        host.received(&self.local, count, newest);
-        let late = host.now().0.saturating_sub(newest.0) as f64 / 1e9;
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.came(count, newest);
+        }
+        let late = self.link.shared.host.now().0.saturating_sub(newest.0) as f64 / 1e9;
         self.count(|stream| {
             stream.meter.add(count);
             stream.status.counts.received += count;
@@ -573,8 +581,8 @@ impl Inlet {
     }
 
     /// Changes what is known of it.
-    pub(crate) fn count(&self, change: impl FnOnce(&mut super::link::StreamLive)) {
-        self.link.stream(&self.name, change);
+    pub(crate) fn count(&self, change: impl FnOnce(&mut StreamLive)) {
+        change(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn version(&self, version: u32) -> Result<&Version, InletError> {
@@ -607,12 +615,12 @@ async fn settled(log: &chappe_log::Stream, name: &str) -> Result<(), LinkError> 
 
 /// The origin, or this node, refuses a stream; told once.
 pub(crate) fn refused(link: &Link, name: &str, why: &str) {
-    let mut news = false;
-    link.stream(name, |stream| {
-        news = stream.status.refusal.as_deref() != Some(why);
-        stream.status.refusal = Some(why.to_owned());
-    });
-    if news {
+    let before = {
+        let stream = link.stream(name);
+        let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.status.refusal.replace(why.to_owned())
+    };
+    if before.as_deref() != Some(why) {
         link.shared.host.notice(LinkNotice::Refused {
             link: link.config.name.clone(),
             stream: name.to_owned(),

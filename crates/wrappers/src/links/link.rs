@@ -28,7 +28,7 @@ pub(crate) struct Live {
     hint: Option<String>,
     connections: u64,
     pub(crate) bytes_received: u64,
-    pub(crate) streams: BTreeMap<String, StreamLive>,
+    pub(crate) streams: BTreeMap<String, Arc<Mutex<StreamLive>>>,
 }
 
 /// How one of its streams does.
@@ -59,17 +59,18 @@ impl Link {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known of one of its streams.
-    pub(crate) fn stream(&self, name: &str, change: impl FnOnce(&mut StreamLive)) {
+    /// What is known of one of its streams.
+    pub(crate) fn stream(&self, name: &str) -> Arc<Mutex<StreamLive>> {
         let mut live = self.live();
-        if let Some(stream) = live.streams.get_mut(name) {
-            return change(stream);
+        if let Some(stream) = live.streams.get(name) {
+            return stream.clone();
         }
         let mut stream = StreamLive::default();
         stream.status.name = name.to_owned();
         stream.status.local_name = self.config.local_name(name);
-        change(&mut stream);
-        live.streams.insert(name.to_owned(), stream);
+        let stream = Arc::new(Mutex::new(stream));
+        live.streams.insert(name.to_owned(), stream.clone());
+        stream
     }
 
     /// It carries elements.
@@ -121,9 +122,10 @@ impl Link {
 
     pub(crate) fn status(&self) -> LinkStatus {
         let dead_letters = self.letters.count();
-        let mut live = self.live();
+        let live = self.live();
         let mut streams = Vec::with_capacity(live.streams.len());
-        for stream in live.streams.values_mut() {
+        for stream in live.streams.values() {
+            let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
             stream.status.rate_per_s = stream.meter.rate_per_s();
             streams.push(stream.status.clone());
         }

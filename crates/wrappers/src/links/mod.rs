@@ -40,7 +40,7 @@ pub use config::{
 pub use dial::Dialler;
 pub use error::{HttpRefusal, LinkError};
 pub use handle::Links;
-pub use host::{DirectoryEntry, HostError, LinkHost, LinkNotice, Reader};
+pub use host::{Arrivals, DirectoryEntry, HostError, LinkHost, LinkNotice, Opened, Reader};
 pub use zeromq::ZeromqConfig;
 
 pub use status::{

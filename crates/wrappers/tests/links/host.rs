@@ -37,6 +37,13 @@ pub(crate) struct Host {
     random: Mutex<u64>,
 }
 
+/// Elements are counted by what is stored.
+struct Uncounted;
+
+impl Arrivals for Uncounted {
+    fn came(&self, _: u64, _: Timestamp) {}
+}
+
 impl Node {
     pub(crate) fn new(seed: u64) -> Self {
         Self::on(SimDisk::new(seed), seed, LinksConfig::default())
@@ -140,7 +147,7 @@ impl LinkHost for Host {
         name: &str,
         schema: &StreamSchema,
         level: Option<Level>,
-    ) -> Result<StreamLog, HostError> {
+    ) -> Result<Opened, HostError> {
         if name.starts_with("taken") {
             return Err(HostError {
                 text: format!("{name} belongs to somebody else"),
@@ -150,10 +157,12 @@ impl LinkHost for Host {
         let level = level.unwrap_or(Level::Power);
         let log = self.store.stream(name, level, schema, Some(link));
         self.tell();
-        log.map_err(|error| HostError {
+        let log = log.map_err(|error| HostError {
             text: error.to_string(),
             transient: false,
-        })
+        })?;
+        let arrivals = Arc::new(Uncounted);
+        Ok(Opened { log, arrivals })
     }
 
     fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
@@ -170,8 +179,6 @@ impl LinkHost for Host {
             .filter(|log| !log.name().starts_with("secret"));
         open.map(DirectoryEntry::of).collect()
     }
-
-    fn received(&self, _: &str, _: u64, _: Timestamp) {}
 
     fn lost(&self, _: &str, stream: &str, reason: LossReason, elements: u64) {
         let key = (stream.to_owned(), reason);
