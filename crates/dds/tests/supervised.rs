@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use chappe_dds::{
-    Backend, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig, ParticipantConfig, Qos,
-    Stalled, State, Supervisor, SupervisorConfig, Topic, open,
+    Backend, Durability, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig,
+    ParticipantConfig, Qos, Stalled, State, Supervisor, SupervisorConfig, Topic, open,
 };
 use chappe_flow::pacer::Flood;
 
@@ -42,11 +42,20 @@ fn supervisor(participant: &ParticipantConfig) -> Supervisor {
     .unwrap()
 }
 
+/// A volatile writer that is made anew counts what it writes as acknowledged before its readers have
+/// found it (docs/dds.md); this one keeps it for them.
+fn kept(qos: Qos) -> Qos {
+    Qos {
+        durability: Durability::TransientLocal,
+        ..qos
+    }
+}
+
 fn outlet(supervisor: &Supervisor, readers: usize, stalled: Stalled) -> Outlet {
     supervisor
         .writer(OutletConfig {
             topic: topic(),
-            qos: Qos::reliable_writer(WINDOW),
+            qos: kept(Qos::reliable_writer(WINDOW)),
             readers,
             stalled,
             stalled_after: Duration::from_millis(500),
@@ -58,7 +67,7 @@ fn outlet(supervisor: &Supervisor, readers: usize, stalled: Stalled) -> Outlet {
 fn inlet(supervisor: &Supervisor) -> Inlet {
     let config = InletConfig {
         topic: topic(),
-        qos: Qos::reliable_reader(WINDOW),
+        qos: kept(Qos::reliable_reader(WINDOW)),
     };
     supervisor.reader(config).unwrap()
 }
