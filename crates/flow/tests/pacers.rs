@@ -4,7 +4,7 @@
 //! Method: random stories against each pacer, then an honest reader behind which it must go on; and
 //! sessions with a pacer that always waits for an acknowledgement.
 
-#[allow(dead_code)] // other tests use the rest
+#[allow(dead_code, reason = "other tests use the rest")]
 mod network;
 
 use std::time::Duration;
