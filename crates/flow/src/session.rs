@@ -377,10 +377,17 @@ impl<E: CommonEvent> Session<E> {
         self.send_fetch(asked);
     }
 
-    fn send_fetch(&mut self, mut asked: Asked) {
+    fn send_fetch(&mut self, asked: Asked) {
         let request = self.next_request;
         self.next_request += 1;
-        asked.again_at = self.now + self.round_trip.timeout().max(self.config.retry.0) * 2;
+        self.send_request(request, asked);
+    }
+
+    /// Each time it waits twice as long: a large answer may take long on its way.
+    fn send_request(&mut self, request: u64, mut asked: Asked) {
+        let first = self.round_trip.timeout().max(self.config.retry.0) * 2;
+        let wait = first * (1 << asked.attempts.min(FETCH_ATTEMPTS_MAX));
+        asked.again_at = self.now + wait.min(self.config.retry.1.max(first));
         asked.attempts += 1;
         self.push(&Message::Fetch {
             request,
@@ -406,7 +413,8 @@ impl<E: CommonEvent> Session<E> {
             return;
         };
         if asked.attempts < FETCH_ATTEMPTS_MAX {
-            return self.send_fetch(asked);
+            // The same question: a late answer to it is one.
+            return self.send_request(request, asked);
         }
         asked.missing += asked.next - asked.at;
         self.event(E::fetch_ended(&asked));

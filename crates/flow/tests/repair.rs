@@ -80,6 +80,31 @@ fn the_subscriber_gets_back_what_the_origin_still_has() {
 }
 
 #[test]
+fn an_answer_that_takes_long_on_its_way_is_waited_for() {
+    let mut world = World::new(1, 1, SenderConfig::default(), ReceiverConfig::default());
+    world.connect();
+    world.append(0, 400, 300);
+    world.finish(Duration::from_secs(10));
+    // A full frame takes eight seconds.
+    world.weather = Weather {
+        delay: Duration::from_millis(5),
+        ordered: true,
+        bytes_per_s: Some(8_000),
+        ..Weather::default()
+    };
+    let epoch = world.streams[0].epoch();
+    world.tell_receiver(Input::Command(ReceiverCommand::Fetch {
+        channel: CHANNEL,
+        epoch,
+        from: 1,
+        next: 401,
+    }));
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.unrepaired, [vec![], vec![0]]);
+    assert_eq!(world.repaired[1].len(), 400);
+}
+
+#[test]
 fn what_neither_has_ends_too() {
     let mut world = world(1);
     world.tell_receiver(Input::Command(ReceiverCommand::Fetch {
