@@ -306,6 +306,19 @@ impl Index {
         entered
     }
 
+    /// The first of the numbers right before `number` that were put back or given up; `number` itself
+    /// when there are none.
+    pub(crate) fn put_back_before(&self, number: u64) -> u64 {
+        let fills = self.fills.iter().map(|fill| (fill.from, fill.next));
+        let mut known: Vec<(u64, u64)> = fills.chain(self.given_up.iter().copied()).collect();
+        known.sort_unstable();
+        let below = |first: u64, &(from, next): &(u64, u64)| match from < first && first <= next {
+            true => from,
+            false => first,
+        };
+        known.iter().rev().fold(number, below)
+    }
+
     /// What was put back in this frame cannot be read: it is missing (again).
     pub(crate) fn unfill(&mut self, segment: u32, offset: u32) {
         let is = |fill: &Fill| fill.segment == segment && fill.frame.offset == offset;

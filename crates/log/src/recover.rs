@@ -95,7 +95,8 @@ impl Scanned {
                     let gap = (stream.definition.name.clone(), kept, first - 1);
                     self.corrupt[range].gaps.push(gap);
                 }
-                None => drop(stream.index.trim_to(first)),
+                // What was put back lies in later segments, and stays without the damaged one.
+                None => drop(stream.index.trim_to(stream.index.put_back_before(first))),
             }
             stream.index.trim_to(stream.trimmed);
             stream.index.count_losses();
@@ -682,7 +683,7 @@ impl Scan {
         let (ranges_seen, opaque_seen) = (self.found.corrupt.len(), self.found.opaque.len());
         let lost_in = self.lost_beginning();
         self.found.streams.entry(id).or_insert_with(|| {
-            let mut index = Index::new(lost_in.map_or(first, |_| 1));
+            let mut index = Index::new(1);
             index.skip_to(first);
             ScannedStream {
                 definition: Definition {

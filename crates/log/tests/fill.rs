@@ -162,6 +162,52 @@ fn a_damaged_middle_is_healed() {
 }
 
 #[test]
+fn what_was_put_back_stays_when_its_damaged_segment_goes() {
+    let disk = SimDisk::new(1);
+    let (store, stream) = open(&disk);
+    let large = |n: u64| (n as i64, format!("record {n} ").repeat(360).into_bytes());
+    // A segment for each.
+    for n in 1..=9 {
+        stream.append(vec![large(n)]).unwrap().wait().unwrap();
+    }
+    drop(stream);
+    store.close().unwrap();
+    let holds = |name: &String, n: u64| {
+        let bytes = disk.bytes(name).unwrap();
+        let wanted = &large(n).1[..20];
+        bytes.windows(wanted.len()).any(|it| it == wanted)
+    };
+    let damaged = disk.names().into_iter().find(|it| holds(it, 4)).unwrap();
+    disk.flip(&damaged, 2_000 * 8);
+    disk.put(&damaged.replace("segment", "index"), b"");
+
+    let (store, stream) = open(&disk);
+    let epoch = stream.epoch();
+    assert_eq!(stream.gaps(), vec![(4, 4)]);
+    let first = Position { epoch, sequence: 4 };
+    let filled = stream.fill(first, vec![large(4)]).unwrap();
+    filled.wait().unwrap();
+    stream.trim(4).unwrap().wait().unwrap();
+    // The commit thread takes the next work when it has removed what it will.
+    store.stream("settle", Level::Process, b"").unwrap();
+    assert!(!disk.names().contains(&damaged), "{:?}", disk.names());
+    let there = |stream: &Stream| {
+        assert_eq!((stream.first(), stream.gaps()), (4, vec![]));
+        for n in 4..=9 {
+            assert_eq!(stream.read(n, 1).unwrap()[0].payload, large(n).1);
+        }
+    };
+    there(&stream);
+    drop(stream);
+    store.close().unwrap();
+
+    let (store, stream) = open(&disk);
+    there(&stream);
+    assert_eq!(store.lost()[0].missing, 0);
+    assert!(check(&disk).unwrap().corrupt.is_empty());
+}
+
+#[test]
 fn what_was_put_back_rots_like_anything_else() {
     let disk = damaged();
     let (store, stream) = open(&disk);
