@@ -26,11 +26,14 @@ impl StreamLog {
         let epochs = self.stream.epochs();
         let mut holes = Vec::new();
         for (first, last) in self.stream.gaps() {
-            // A part for each epoch.
+            // A part for each epoch that has elements in it.
             let begins = epochs.iter().map(|(_, begin)| *begin);
             let begins = begins.filter(|begin| *begin > first && *begin <= last);
             let mut from = first;
             for next in begins.chain([last + 1]) {
+                if next == from {
+                    continue;
+                }
                 let here = self.position_of(from);
                 holes.push(Hole {
                     here,
