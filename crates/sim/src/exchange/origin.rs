@@ -46,6 +46,8 @@ pub(super) struct OriginStream {
 pub(super) struct Session {
     pub(super) line: Line<Sender>,
     pub(super) channels: Vec<(Channel, usize)>,
+    /// Damaged places that were asked for.
+    pub(super) asked: usize,
 }
 
 /// See the [module documentation](self).
@@ -377,6 +379,7 @@ impl Origin {
         let session = Session {
             line: Line::new(serial, connection, peer, sender),
             channels: Vec::new(),
+            asked: 0,
         };
         self.sessions.insert(serial, session);
         self.by_connection.insert(connection, serial);

@@ -28,7 +28,7 @@ struct Hole {
     count: u64,
 }
 
-/// The damaged numbers of a stream, a part for each of its epochs.
+/// The damaged numbers of a stream, a part for each of its epochs that has elements in it.
 fn holes(stream: &Stream) -> Vec<Hole> {
     let epochs = stream.epochs();
     let mut holes = Vec::new();
@@ -37,6 +37,9 @@ fn holes(stream: &Stream) -> Vec<Hole> {
         let inside = begins.filter(|begin| *begin > first && *begin <= last);
         let mut from = first;
         for next in inside.chain([last + 1]) {
+            if next == from {
+                continue;
+            }
             let epoch = epoch_of(stream, from);
             let (here, origin) = (
                 Position {
@@ -89,6 +92,16 @@ fn copied_holes(stream: &Stream) -> Vec<Hole> {
     told
 }
 
+/// As many as there is room for, each time from where the last time ended: what the peer lacks too does
+/// not keep the others from being asked for.
+fn in_turn<T>(mut lacks: Vec<T>, room: usize, asked: &mut usize) -> Vec<T> {
+    let first = *asked % lacks.len().max(1);
+    lacks.rotate_left(first);
+    lacks.truncate(room);
+    *asked += lacks.len();
+    lacks
+}
+
 /// What a store counts of a stream.
 pub(super) fn counts(store: &Store, stream: &Stream) -> Counts {
     let name = stream.name();
@@ -123,21 +136,21 @@ impl Origin {
         }
         let serials: Vec<u32> = self.sessions.keys().copied().collect();
         for serial in serials {
-            let Some(session) = self.sessions.get(&serial) else {
+            let Some(session) = self.sessions.get_mut(&serial) else {
                 continue;
             };
-            let mut room = session.line.machine.fetch_room();
-            for (channel, index) in session.channels.clone() {
-                for hole in holes[index].iter().take(room) {
-                    room -= 1;
-                    let fetch = SenderCommand::Fetch {
-                        channel,
-                        epoch: hole.origin.epoch,
-                        from: hole.origin.number,
-                        next: hole.origin.number + hole.count,
-                    };
-                    self.pump(world, serial, Input::Command(fetch));
-                }
+            let channels = session.channels.iter();
+            let lacks =
+                channels.flat_map(|(it, index)| holes[*index].iter().map(move |h| (*it, h)));
+            let room = session.line.machine.fetch_room();
+            for (channel, hole) in in_turn(lacks.collect(), room, &mut session.asked) {
+                let fetch = SenderCommand::Fetch {
+                    channel,
+                    epoch: hole.origin.epoch,
+                    from: hole.origin.number,
+                    next: hole.origin.number + hole.count,
+                };
+                self.pump(world, serial, Input::Command(fetch));
             }
         }
     }
@@ -216,22 +229,24 @@ impl Subscriber {
         self.disked.scrub(world);
         let each = world.plan.streams_each;
         for link in 0..self.links.len() {
-            for number in link * each..(link + 1) * each {
+            let lacks = (link * each..(link + 1) * each).flat_map(|number| {
                 let stream = self.copies[number].stream.as_ref();
-                for hole in stream.map(copied_holes).unwrap_or_default() {
-                    let session = self.links[link].session.as_ref();
-                    let room = session.map_or(0, |it| it.line.machine.fetch_room());
-                    if room == 0 {
-                        break;
-                    }
-                    let fetch = ReceiverCommand::Fetch {
-                        channel: Channel(number as u32),
-                        epoch: hole.origin.epoch,
-                        from: hole.origin.number,
-                        next: hole.origin.number + hole.count,
-                    };
-                    self.pump(world, link, Input::Command(fetch));
-                }
+                let holes = stream.map(copied_holes).unwrap_or_default();
+                holes.into_iter().map(move |hole| (number, hole))
+            });
+            let lacks: Vec<(usize, Hole)> = lacks.collect();
+            let Some(session) = &mut self.links[link].session else {
+                continue;
+            };
+            let room = session.line.machine.fetch_room();
+            for (number, hole) in in_turn(lacks, room, &mut session.asked) {
+                let fetch = ReceiverCommand::Fetch {
+                    channel: Channel(number as u32),
+                    epoch: hole.origin.epoch,
+                    from: hole.origin.number,
+                    next: hole.origin.number + hole.count,
+                };
+                self.pump(world, link, Input::Command(fetch));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A node's disk and the store on it, through deaths, power cuts, failures and restored copies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chappe_log::{Committed, EpochReason, Recovery, Store};
@@ -37,6 +37,8 @@ pub(super) struct Disked {
     pub(super) store: Option<Store>,
     /// What the next opening may find gone.
     pub(super) allows: Allows,
+    /// How many numbers of each stream its openings have named as torn, since that was told.
+    pub(super) torn: BTreeMap<String, u64>,
     /// An old copy, and what it was like.
     pub(super) backup: Option<SimDisk>,
     /// Segments of which a place without elements has rotted.
@@ -55,6 +57,7 @@ impl Disked {
             disk: SimDisk::new(seed),
             store: None,
             allows: Allows::Nothing,
+            torn: BTreeMap::new(),
             backup: None,
             rotten: BTreeSet::new(),
             slow: Duration::ZERO,
@@ -72,6 +75,10 @@ impl Disked {
             Ok((store, recovery)) => {
                 world.sometimes.torn_tail += u64::from(recovery.torn_tail.is_some());
                 world.sometimes.new_epoch += recovery.new_epochs.len() as u64;
+                let unsynced = recovery.corrupt.iter().filter(|range| range.unsynced);
+                for (stream, first, last) in unsynced.flat_map(|range| &range.gaps) {
+                    *self.torn.entry(stream.clone()).or_default() += last - first + 1;
+                }
                 self.store = Some(store.clone());
                 Some((store, recovery))
             }

@@ -68,6 +68,8 @@ pub(super) struct Session {
     pub(super) line: Line<Receiver>,
     open: bool,
     subscribed: bool,
+    /// Damaged places that were asked for.
+    pub(super) asked: usize,
 }
 
 /// See the [module documentation](self).
@@ -152,16 +154,18 @@ impl Subscriber {
             }
             let newest = self.copies[stream].newest;
             let number = newest.map_or(0, |at| at.number);
+            let torn = self.disked.torn.remove(&stream_name(stream)).unwrap_or(0);
             world.note(
                 self.disked.node,
-                "reopened: stream, newest",
-                [stream as u64, number, 0],
+                "reopened: stream, newest, torn",
+                [stream as u64, number, torn],
             );
             world.tell(Event::Reopened {
                 subscriber: self.index,
                 stream,
                 newest,
                 allows,
+                torn,
             });
         }
         for link in 0..self.links.len() {
@@ -248,6 +252,7 @@ impl Subscriber {
             line: Line::new(serial, connection, origin, receiver),
             open: false,
             subscribed: false,
+            asked: 0,
         });
         if let Some(before) = before {
             self.by_connection.remove(&before.line.connection);
@@ -551,6 +556,11 @@ impl Subscriber {
             let at = At { number, ..first };
             batch.push((record.time, record::with_origin(at, record.payload)));
             elements.push((at, record::content(record.payload).unwrap_or(0)));
+            world.tell(Event::Storing {
+                subscriber: self.index,
+                stream,
+                at,
+            });
         }
         world.note(
             self.node(),

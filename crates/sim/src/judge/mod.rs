@@ -10,6 +10,10 @@
 //! 1. Every accepted element is at each subscriber in the end, once, in order; or it is lost for a
 //!    reason that is true (trimmed or damaged at its origin, undone by an old state put back) and
 //!    was said, where saying is promised, with exactly its numbers.
+//!    What a loss of power tore out of the middle of a subscriber's last write, before it was safe, is
+//!    named by its store alone, as a gap of its own numbers: it is asked for again, and when its origin
+//!    has let go of it meanwhile, nobody says it a second time. No more may be missing in this way than
+//!    the store has named, and nothing that the origin has.
 //! 2. Nothing is acknowledged to an origin beyond what the subscriber keeps through a power loss.
 //! 3. Nothing is stored that was not offered.
 //! 4. A number of an epoch stands for one content.
@@ -115,6 +119,15 @@ pub enum Event {
         /// The first number.
         from: u64,
     },
+    /// A subscriber has given an element to its store; it is not safe yet.
+    Storing {
+        /// The subscriber.
+        subscriber: usize,
+        /// The stream.
+        stream: usize,
+        /// The place at the origin.
+        at: At,
+    },
     /// A subscriber has stored an element, safe from a power loss.
     Stored {
         /// The subscriber.
@@ -136,6 +149,9 @@ pub enum Event {
         newest: Option<At>,
         /// What may be gone by what was done to the subscriber before.
         allows: Allows,
+        /// After a loss of power: how many numbers of its own the store says are missing by a write
+        /// that was torn before it was safe.
+        torn: u64,
     },
     /// Bytes of an element at a subscriber were damaged.
     DamagedThere {

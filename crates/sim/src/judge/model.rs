@@ -115,6 +115,12 @@ struct Copy {
     ever_damaged: BTreeSet<At>,
     /// How often something that was damaged was stored anew, behind what came after it.
     stored_anew: u64,
+    /// Given to the store since it was opened, and not safe yet.
+    storing: BTreeSet<At>,
+    /// What was on its way when the power went, before what was found: it may be torn.
+    maybe_torn: BTreeSet<At>,
+    /// How many numbers the store has named as torn, and not put back since.
+    torn: u64,
     counts: Option<Counts>,
     /// What is before was not granted.
     granted_from: u64,
@@ -247,6 +253,14 @@ impl Judge {
                     None => Ok(()),
                 }
             }
+            Event::Storing {
+                subscriber,
+                stream,
+                at,
+            } => {
+                self.copy(subscriber, stream).storing.insert(at);
+                Ok(())
+            }
             Event::Stored {
                 subscriber,
                 stream,
@@ -258,7 +272,11 @@ impl Judge {
                 stream,
                 newest,
                 allows,
-            } => self.reopened(subscriber, stream, newest, allows),
+                torn,
+            } => {
+                self.torn(subscriber, stream, newest, torn)?;
+                self.reopened(subscriber, stream, newest, allows)
+            }
             Event::DamagedThere {
                 subscriber,
                 stream,
@@ -285,7 +303,10 @@ impl Judge {
                 at,
                 content,
             } => {
-                self.copy(subscriber, stream).damaged.remove(&at);
+                let copy = self.copy(subscriber, stream);
+                if !copy.damaged.remove(&at) && copy.maybe_torn.remove(&at) {
+                    copy.torn = copy.torn.saturating_sub(1);
+                }
                 self.streams[stream].see(stream, at, content)
             }
             Event::Acknowledged {
@@ -453,9 +474,40 @@ impl Judge {
             return wrong(format!("{name}: {at:?} was said to be lost and comes"));
         }
         copy.warned = false;
+        copy.storing.remove(&at);
         copy.stored.push(at);
         copy.has.insert(at);
         copy.reached = copy.reached.max(Some(order));
+        Ok(())
+    }
+
+    /// What was not safe yet when the power went, and lies before the newest that was found.
+    fn torn(
+        &mut self,
+        subscriber: usize,
+        stream: usize,
+        newest: Option<At>,
+        torn: u64,
+    ) -> Result<(), Violation> {
+        let it = &self.streams[stream];
+        let copy = self
+            .copies
+            .get_mut(&(subscriber, stream))
+            .expect("the judge was made for all subscribers and streams");
+        let storing = std::mem::take(&mut copy.storing);
+        if torn > storing.len() as u64 {
+            return wrong(format!(
+                "subscriber {subscriber}, stream {stream}: {torn} numbers are said to be torn, {} \
+                 were on their way",
+                storing.len()
+            ));
+        }
+        if torn > 0 {
+            let last = newest.and_then(|at| it.order(at));
+            let before = storing.into_iter().filter(|at| it.order(*at) < last);
+            copy.maybe_torn.extend(before);
+            copy.torn += torn;
+        }
         Ok(())
     }
 
@@ -744,12 +796,16 @@ impl Judge {
         let held = self.in_order(stream, &name, holds, copy.rolled)?;
         let has = |at: &At| held.contains(at) || copy.damaged.contains(at);
         // What the origin has, whoever accepted it, and what was accepted at any time.
-        let theirs = it.holds.iter().flatten().map(|(at, _)| at);
-        for at in it.accepted.iter().chain(theirs) {
+        let theirs: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
+        let mut torn = 0;
+        for at in it.accepted.union(&theirs) {
             let excused = it.undone.contains(at)
                 || copy.said.contains_key(at)
                 || at.number < copy.granted_from;
-            if !has(at) && !excused {
+            let missing = !has(at) && !excused;
+            let may_be_torn = copy.maybe_torn.contains(at) && !theirs.contains(at);
+            torn += u64::from(missing && may_be_torn);
+            if missing && (!may_be_torn || torn > copy.torn) {
                 return wrong(format!(
                     "{name}: {at:?} is missing and nobody said that it is lost (newest {:?})",
                     holds.last()
@@ -761,11 +817,10 @@ impl Judge {
                 "{name}: {at:?} was stored and is not there in the end"
             ));
         }
-        let origin: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
         let mut said = copy.said.keys();
         // A power loss undoes rot that was never on the disk.
         let came_back = |at: &At| it.put_back.contains(at) || it.damaged.contains(at);
-        let back = said.find(|at| origin.contains(at) && !came_back(at));
+        let back = said.find(|at| theirs.contains(at) && !came_back(at));
         if let Some(at) = back.filter(|_| !it.restored) {
             return wrong(format!(
                 "{name}: {at:?} was said to be lost and the origin has it"
@@ -779,10 +834,10 @@ impl Judge {
         };
         right_sum(&name, &counts, holds.len() as u64, false)?;
         let gone = copy.stored.iter().filter(|at| !held.contains(at)).count() as u64;
-        if counts.missing != gone + copy.stored_anew {
+        if counts.missing != gone + copy.stored_anew + copy.torn {
             return wrong(format!(
-                "{name}: {} are counted as missing, {gone} are, and {} that were stored anew",
-                counts.missing, copy.stored_anew
+                "{name}: {} are counted as missing, {gone} are, {} that were stored anew, {} torn",
+                counts.missing, copy.stored_anew, copy.torn
             ));
         }
         Ok(())

@@ -195,6 +195,7 @@ fn what_is_gone_after_a_restart_is_seen() {
         stream: 0,
         newest: Some(at(1, 2)),
         allows,
+        torn: 0,
     };
     refused(
         three(all_stored().chain([reopened(Allows::Nothing)])),
@@ -454,6 +455,41 @@ fn what_one_side_lacks_and_the_other_has_is_to_be_put_back() {
     let there = judge(ALL, gone).expect("wrong");
     assert!(there.contains("the origin has it"), "{there}");
     assert_eq!(judge(gone, gone), None);
+}
+
+#[test]
+fn what_a_loss_of_power_tore_must_be_named_by_the_store_and_put_back_if_it_can_be() {
+    let storing = |number| Event::Storing {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, number),
+    };
+    // The first is safe; the second is torn, and the third behind it is not.
+    let history = |torn, before, origin, missing| {
+        let reopened = Event::Reopened {
+            subscriber: 0,
+            stream: 0,
+            newest: Some(at(1, 3)),
+            allows: Allows::Nothing,
+            torn,
+        };
+        let trimmed = Event::Trimmed { stream: 0, before };
+        let counted = Event::CountedThere {
+            subscriber: 0,
+            stream: 0,
+            counts: counts(3, missing, missing, 0),
+        };
+        let events = [stored(1, 1), storing(2), storing(3), reopened];
+        let events = events.into_iter().chain([trimmed, counted]);
+        three(events.chain(holds(origin, &[(1, 1), (1, 3)])))
+    };
+    let trimmed: &[(u64, u64)] = &[(1, 3)];
+    assert_eq!(history(1, 3, trimmed, 1), Ok(()));
+    refused(history(0, 3, trimmed, 1), "nobody said");
+    refused(history(3, 3, trimmed, 1), "2 were on their way");
+    refused(history(2, 3, trimmed, 1), "2 torn");
+    // The origin has it.
+    refused(history(1, 1, ALL, 1), "nobody said");
 }
 
 #[test]
