@@ -7,20 +7,16 @@
 #[path = "../../../fuzz/checks/kad.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
+#[path = "../../../fuzz/checks/corpus.rs"]
+#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
+mod corpus;
 
 #[test]
 fn the_corpus_passes() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/kad");
-    let files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the corpus folder")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    assert!(!files.is_empty(), "no seeds in {folder}");
-    for file in files {
-        let bytes = std::fs::read(&file).expect("a seed");
-        check::check_forms(&bytes);
-        check::check(&bytes);
-    }
+    corpus::replay("kad", 1, |bytes| {
+        check::check_forms(bytes);
+        check::check(bytes);
+    });
 }
 
 #[test]

@@ -3,18 +3,13 @@
 //! Method: every file of `fuzz/corpus/xml` goes through the function that the fuzz target calls.
 
 #[path = "../../../fuzz/checks/xml.rs"]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
+#[path = "../../../fuzz/checks/corpus.rs"]
+#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
+mod corpus;
 
 #[test]
 fn the_corpus_passes() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/xml");
-    let files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the corpus folder")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    assert!(!files.is_empty(), "no seeds in {folder}");
-    for file in files {
-        check::check(&std::fs::read(&file).expect("a seed"));
-    }
+    corpus::replay("xml", 1, check::check);
 }

@@ -2,35 +2,26 @@
 //! Method: replays `fuzz/corpus/zmtp` and byte-by-byte changes of it through the target's check, and
 //! properties over arbitrary bytes.
 
+#[path = "../../../fuzz/checks/corpus.rs"]
+#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
+mod corpus;
 #[path = "../../../fuzz/checks/zmtp.rs"]
 #[allow(unreachable_pub)]
 mod zmtp;
 
-use std::path::Path;
-
 use proptest::prelude::*;
-
-fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/zmtp");
-    let files = std::fs::read_dir(folder).unwrap();
-    let inputs: Vec<_> = files
-        .map(|file| std::fs::read(file.unwrap().path()).unwrap())
-        .collect();
-    assert!(inputs.len() >= 15, "the corpus is there");
-    inputs
-}
 
 #[test]
 fn the_corpus_holds() {
-    for input in corpus() {
-        zmtp::check(&input);
+    corpus::replay("zmtp", 15, |input| {
+        zmtp::check(input);
         for at in 0..input.len().min(200) {
-            let mut changed = input.clone();
+            let mut changed = input.to_vec();
             changed[at] ^= 1 << (at % 8);
             zmtp::check(&changed);
             zmtp::check(&input[..at]);
         }
-    }
+    });
 }
 
 proptest! {
