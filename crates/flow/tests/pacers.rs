@@ -1,6 +1,9 @@
 //! Goal: no pacer panics, waits too long or stops for good, whatever it is told: readers that never
 //! acknowledge, late, in bursts, or the future; clocks that stand and jump.
 //!
+//! And that sessions at the default pace lose nothing by it: who has less to send than might go sends
+//! when a window alone lets it, to the nanosecond; a receiver whose disk is slow gets as much.
+//!
 //! Method: random stories against each pacer, then an honest reader behind which it must go on; and
 //! sessions with a pacer that always waits for an acknowledgement.
 
@@ -10,7 +13,8 @@ mod network;
 use std::time::Duration;
 
 use chappe_flow::pacer::{
-    Choice, InFlight, LATE_MAX, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, Receivers, Waits,
+    Choice, FixedWindow, InFlight, LATE_MAX, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus,
+    Receivers, Waits,
 };
 use chappe_flow::{ReceiverConfig, SenderConfig};
 use chappe_machine::Instant;
@@ -287,5 +291,62 @@ fn a_session_never_stalls_by_its_pacer() {
         world.connect();
         world.finish(Duration::from_secs(600));
         world.judge();
+    }
+}
+
+/// A session with five streams and a receiver that acknowledges late, as between nodes; at the default
+/// pace, or bound by the receiver's window alone.
+fn session(paced: bool, store: Duration) -> World {
+    let receiver = ReceiverConfig {
+        acknowledge_delay: Duration::from_millis(250),
+        ..ReceiverConfig::default()
+    };
+    let mut world = World::new(3, 5, SenderConfig::default(), receiver);
+    world.manners.store = store;
+    if !paced {
+        world.pacer = Some(|| Box::new(FixedWindow::of_bytes(u64::MAX)));
+    }
+    world.connect();
+    world.run(Duration::from_millis(10));
+    world
+}
+
+#[test]
+fn who_has_less_to_send_than_might_go_is_not_held_back() {
+    for store in [1, 20, 500] {
+        let run = |paced| {
+            let mut world = session(paced, Duration::from_millis(store));
+            // A hundred elements a second of each stream, three at a time; then a burst.
+            for round in 0..200 {
+                for stream in 0..5 {
+                    let count = if round == 150 { 30 } else { 3 };
+                    world.append(stream, count, 400);
+                }
+                world.run(Duration::from_millis(30));
+            }
+            world.finish(Duration::from_secs(10));
+            world.handed_out
+        };
+        assert_eq!(run(true), run(false), "stored after {store} ms");
+    }
+}
+
+#[test]
+fn a_slow_disk_at_the_receiver_is_no_reason_to_send_little() {
+    for store in [1, 20, 300] {
+        let run = |paced| {
+            let mut world = session(paced, Duration::from_millis(store));
+            for stream in 0..5 {
+                world.append(stream, 4_000, 1_000);
+            }
+            let began = world.now;
+            world.finish(Duration::from_secs(600));
+            (world.now - began).as_secs_f64()
+        };
+        let (paced, bound) = (run(true), run(false));
+        assert!(
+            paced < 1.2 * bound + 0.5,
+            "{store} ms: {paced} s, {bound} s by the window alone"
+        );
     }
 }

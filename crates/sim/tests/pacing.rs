@@ -1,11 +1,13 @@
 //! Goal: flooding collapses, and the adaptive pacer does not, nor what it takes over; it follows a
-//! receiver, shares with another sender, and goes on beside a dead receiver that is not waited for.
+//! receiver, shares with another sender, and goes on beside a dead receiver that is not waited for. What
+//! makes acknowledgements late without anything standing on the way does not make it slow: disks,
+//! pauses, timers.
 //!
 //! Method: short runs of the pacing simulation; throughput and latency are virtual, so bounds are exact.
 
 use std::time::Duration;
 
-use chappe_flow::pacer::{Choice, Waits};
+use chappe_flow::pacer::{AdaptiveConfig, Choice, Waits};
 use chappe_sim::pacing::{Change, Moment, Settings, run};
 
 fn seconds(count: u64) -> Duration {
@@ -121,4 +123,101 @@ fn senders_share_within_a_fifth_and_receivers_set_the_pace() {
     let goes_on = run(&many).remove(0);
     let after = mean(&goes_on.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s);
     assert!(after > 0.8 * 125e6 * 15.0 / 16.0, "{after}");
+}
+
+fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Sessions between two nodes: frames of up to 64 KiB, acknowledged when stored, after 128 KiB, 1,024
+/// elements or a quarter of a second; a mebibyte of credit; one processor for all.
+fn sessions(choice: Choice, count: usize, size: u64, commit: (u64, u64)) -> Settings {
+    let mut settings = Settings::new(1, choice.clone(), size);
+    settings.senders = vec![(choice, Duration::ZERO); count];
+    settings.window = (1 << 20) / size;
+    settings.frame_samples = (65_536 / size).max(1);
+    settings.bottleneck.bytes_per_s = 1_250e6;
+    settings.bottleneck.queue_bytes = 1 << 30;
+    settings.receivers[0].per_frame = Duration::from_micros(50);
+    settings.receivers[0].buffer_bytes = 1 << 30;
+    settings.one_processor = true;
+    settings.acknowledging.every = (131_072 / size).clamp(1, 1_024);
+    settings.acknowledging.delay = milliseconds(250);
+    settings.acknowledging.commit = Some((milliseconds(commit.0), milliseconds(commit.1)));
+    settings.acknowledging.heartbeat = seconds(60);
+    settings
+}
+
+fn session_pacer() -> Choice {
+    Choice::Adaptive(AdaptiveConfig::of_session(65_536))
+}
+
+#[test]
+fn acknowledgements_that_wait_for_a_disk_do_not_make_it_slow() {
+    for (commit, size) in [((8, 20), 5_000), ((100, 500), 5_000), ((100, 500), 100_000)] {
+        let throughput = |choice| {
+            let mut settings = sessions(choice, 1, size, commit);
+            settings.warm_up = seconds(2);
+            settings.duration = seconds(7);
+            run(&settings)[0].throughput_bytes_per_s
+        };
+        let window = throughput(Choice::FixedWindow((1 << 20) / size));
+        let share = throughput(session_pacer()) / window;
+        assert!(
+            share > 0.7,
+            "{size} bytes, {commit:?} ms: {share} of the window's"
+        );
+    }
+}
+
+#[test]
+fn sessions_with_little_to_send_are_as_quick_as_by_a_window_alone() {
+    let latencies = |choice| {
+        let mut settings = sessions(choice, 24, 100, (8, 20));
+        settings.offered_per_s = Some(100.0);
+        settings.offered_at_once = 3;
+        let outcomes = run(&settings);
+        let of = outcomes.iter();
+        of.map(|it| (it.latency_p50_s, it.latency_max_s))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        latencies(session_pacer()),
+        latencies(Choice::FixedWindow(80_000))
+    );
+}
+
+#[test]
+fn after_a_pause_of_the_receiver_it_is_back_within_two_seconds() {
+    for size in [5_000, 100_000] {
+        let mut settings = Settings::new(5, Choice::default(), size);
+        let change = Change::Pause {
+            receiver: 0,
+            time: milliseconds(1_500),
+        };
+        settings.changes = vec![(seconds(1), change)];
+        settings.duration = seconds(6);
+        let moments = run(&settings).remove(0).moments;
+        let rate = mean(&moments, 4.5, 6.0, |it| it.throughput_bytes_per_s);
+        let share = rate / settings.capacity_bytes_per_s();
+        assert!(share > 0.9, "{size}: {share} of what it takes");
+    }
+}
+
+#[test]
+fn timers_of_a_millisecond_keep_nobody_from_learning() {
+    let mut settings = Settings::new(6, Choice::default(), 5_000);
+    settings.timer = milliseconds(1);
+    settings.receivers[0].bytes_per_s = 40e6;
+    // The receiver becomes three times as quick.
+    let change = Change::Slower {
+        receiver: 0,
+        factor: 1.0 / 3.0,
+    };
+    settings.changes = vec![(seconds(2), change)];
+    settings.duration = seconds(6);
+    let moments = run(&settings).remove(0).moments;
+    let before = mean(&moments, 1.0, 2.0, |it| it.throughput_bytes_per_s);
+    let after = mean(&moments, 4.0, 6.0, |it| it.throughput_bytes_per_s);
+    assert!(after > 2.5 * before, "{before}, then {after}");
 }

@@ -94,11 +94,11 @@ struct Refusing {
 
 impl Sender {
     /// An end without channels, at the pace of [`Adaptive`], which does not hold back while less than
-    /// a frame is on the way. `seed` is random and different for each session.
+    /// some frames are on the way ([`AdaptiveConfig::of_session`]). `seed` is random and different for each session.
     #[must_use]
     pub fn new(config: SenderConfig, seed: u64) -> Self {
-        let least_bytes = config.session.frame_bytes as u64;
-        let pacer = Adaptive::new(AdaptiveConfig { least_bytes });
+        let pacer = AdaptiveConfig::of_session(config.session.frame_bytes as u64);
+        let pacer = Adaptive::new(pacer);
         Self::with_pacer(config, Box::new(pacer), seed)
     }
 

@@ -18,9 +18,14 @@
 //! - The sender sends again all that is named missing, at once, whole, beside its pace.
 //! - When nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
 //!
+//! Where it is a session between nodes that is simulated, a frame takes what waits together
+//! ([`Settings::frame_samples`]), sessions share their receiver's processor
+//! ([`Settings::one_processor`]), and what is stored by one commit is acknowledged after it
+//! ([`Acknowledging::commit`]).
+//!
 //! Samples to several receivers cross the bottleneck once; what goes again goes to one. A sample's
-//! *latency* is the time from its being written, when the pacer let it go, to its being delivered in
-//! order. Everything follows from the seed.
+//! *latency* is the time from its being written, when the pacer let it go (of what is offered at a rate:
+//! when it was offered), to its being delivered in order. Everything follows from the seed.
 
 mod judge;
 mod world;
@@ -47,6 +52,8 @@ pub struct Bottleneck {
 /// How a receiver handles samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
+    /// For each frame.
+    pub per_frame: Duration,
     /// For each sample.
     pub per_sample: Duration,
     /// For its bytes, bytes a second.
@@ -66,6 +73,9 @@ pub struct Acknowledging {
     pub delay: Duration,
     /// How often at most it is said what is missing.
     pub missing_interval: Duration,
+    /// What is acknowledged is stored before: a commit takes between so long and so long, and holds
+    /// what was handled before it began. None: what was handled is acknowledged.
+    pub commit: Option<(Duration, Duration)>,
     /// After so long without an acknowledgement the sender asks.
     pub heartbeat: Duration,
 }
@@ -73,6 +83,20 @@ pub struct Acknowledging {
 /// Something that changes while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
+    /// A sender has so many samples a second from now on.
+    Offered {
+        /// Which.
+        sender: usize,
+        /// Samples a second.
+        per_s: f64,
+    },
+    /// A receiver handles nothing for so long.
+    Pause {
+        /// Which.
+        receiver: usize,
+        /// How long.
+        time: Duration,
+    },
     /// A receiver's service takes so many times as long as at first.
     Slower {
         /// Which.
@@ -107,10 +131,19 @@ pub struct Settings {
     pub window: u64,
     /// Samples a second that each sender has; none: as many as may go.
     pub offered_per_s: Option<f64>,
+    /// So many of them come at a time.
+    pub offered_at_once: u64,
+    /// The senders' timers go off at multiples of this; zero: when they are to.
+    pub timer: Duration,
+    /// Samples that go in one frame at most, when so many wait.
+    pub frame_samples: u64,
     /// What all share.
     pub bottleneck: Bottleneck,
     /// One for each receiver; each has its own for each sender.
     pub receivers: Vec<Service>,
+    /// Whether a receiver handles what comes from all senders one after the other, as a node does
+    /// with its sessions.
+    pub one_processor: bool,
     /// When they acknowledge.
     pub acknowledging: Acknowledging,
     /// For whom senders wait.
@@ -174,6 +207,9 @@ impl Settings {
             size_bytes,
             window: 1_024,
             offered_per_s: None,
+            offered_at_once: 1,
+            timer: Duration::ZERO,
+            frame_samples: 1,
             bottleneck: Bottleneck {
                 bytes_per_s: 125e6,
                 latency: Duration::from_micros(100),
@@ -181,15 +217,18 @@ impl Settings {
                 loss: 0.0,
             },
             receivers: vec![Service {
+                per_frame: Duration::ZERO,
                 per_sample: Duration::from_micros(10),
                 bytes_per_s: 500e6,
                 jitter: 0.1,
                 buffer_bytes: 4 << 20,
             }],
+            one_processor: false,
             acknowledging: Acknowledging {
                 every: 1,
                 delay: Duration::from_millis(10),
                 missing_interval: Duration::from_millis(10),
+                commit: None,
                 heartbeat: Duration::from_millis(100),
             },
             waits: Waits::All,
@@ -204,7 +243,8 @@ impl Settings {
     pub fn capacity_bytes_per_s(&self) -> f64 {
         let size = self.size_bytes as f64;
         let service = self.receivers.iter().map(|one| {
-            let time = one.per_sample.as_secs_f64() + size / one.bytes_per_s;
+            let frame = one.per_frame.as_secs_f64() / self.frame_samples.max(1) as f64;
+            let time = frame + one.per_sample.as_secs_f64() + size / one.bytes_per_s;
             size / time
         });
         service.fold(self.bottleneck.bytes_per_s, f64::min)
@@ -217,7 +257,7 @@ impl Settings {
         let service = self
             .receivers
             .iter()
-            .map(|one| one.per_sample.as_secs_f64() + size / one.bytes_per_s);
+            .map(|one| (one.per_frame + one.per_sample).as_secs_f64() + size / one.bytes_per_s);
         size / self.bottleneck.bytes_per_s
             + self.bottleneck.latency.as_secs_f64()
             + service.fold(0.0, f64::max)

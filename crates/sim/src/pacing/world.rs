@@ -31,6 +31,12 @@ enum Event {
         sender: usize,
         receiver: usize,
         sample: u64,
+        /// Whether a frame begins with it.
+        first: bool,
+    },
+    /// What was handled before this commit is stored.
+    Committed {
+        receiver: usize,
     },
     Handled {
         sender: usize,
@@ -70,6 +76,8 @@ struct SendingSide {
     receivers: Receivers<usize>,
     begun: bool,
     written: Vec<u64>,
+    /// Samples a second, when so many were offered, and how many.
+    offered: Option<(f64, u64, u64)>,
     timer: u64,
     heartbeat: u64,
     outcome: Outcome,
@@ -95,6 +103,9 @@ struct ReceivingSide {
     /// In the buffer, with the time at which each is done.
     buffered: VecDeque<u64>,
     next: u64,
+    /// Up to where the commit stores that runs, and what is stored.
+    committing: u64,
+    stored: u64,
     highest: u64,
     ahead: BTreeSet<u64>,
     /// What the sender knows of it.
@@ -115,6 +126,10 @@ pub(super) struct World<'a> {
     senders: Vec<SendingSide>,
     /// By sender, then receiver.
     receivers: Vec<Vec<ReceivingSide>>,
+    /// By receiver, when it is shared.
+    processors: Vec<Line>,
+    /// By receiver: whether a commit runs.
+    commits: Vec<bool>,
     warm_up: u64,
     end: u64,
 }
@@ -141,6 +156,7 @@ impl<'a> World<'a> {
                 receivers: known,
                 begun: false,
                 written: Vec::new(),
+                offered: settings.offered_per_s.map(|per_s| (per_s, 0, 0)),
                 timer: 0,
                 heartbeat: 0,
                 outcome: Outcome::default(),
@@ -160,6 +176,8 @@ impl<'a> World<'a> {
             bottleneck: Line::default(),
             senders,
             receivers,
+            processors: vec![Line::default(); settings.receivers.len()],
+            commits: vec![false; settings.receivers.len()],
             warm_up: nanos(settings.warm_up),
             end: nanos(settings.duration),
         };
@@ -227,7 +245,9 @@ impl<'a> World<'a> {
                 sender,
                 receiver,
                 sample,
-            } => self.arrives(sender, receiver, sample),
+                first,
+            } => self.arrives(sender, receiver, sample, first),
+            Event::Committed { receiver } => self.committed(receiver),
             Event::Handled {
                 sender,
                 receiver,
@@ -270,6 +290,22 @@ impl<'a> World<'a> {
     fn change(&mut self, index: usize) {
         let settings = self.settings;
         match &settings.changes[index].1 {
+            Change::Offered { sender, per_s } => {
+                let now = self.now;
+                let side = &mut self.senders[*sender];
+                let came = side.offered_until(now, self.settings.offered_at_once);
+                side.offered = Some((*per_s, now, came));
+                self.go_on(*sender);
+            }
+            Change::Pause { receiver, time } => {
+                let until = self.now + nanos(*time);
+                for sides in &mut self.receivers {
+                    let line = &mut sides[*receiver].line;
+                    line.busy_until = line.busy_until.max(until);
+                }
+                let line = &mut self.processors[*receiver];
+                line.busy_until = line.busy_until.max(until);
+            }
             Change::Slower { receiver, factor } => {
                 for sides in &mut self.receivers {
                     sides[*receiver].factor = *factor;
@@ -291,7 +327,6 @@ impl<'a> World<'a> {
     fn go_on(&mut self, sender: usize) {
         let now = self.instant();
         let size = self.settings.size_bytes;
-        let offered = self.settings.offered_per_s;
         loop {
             let side = &mut self.senders[sender];
             if !side.begun {
@@ -299,31 +334,41 @@ impl<'a> World<'a> {
             }
             let in_flight = side.receivers.in_flight(now);
             side.outcome.occupation_max = side.outcome.occupation_max.max(in_flight.elements);
-            if in_flight.elements >= self.settings.window {
+            let room = self.settings.window.saturating_sub(in_flight.elements);
+            if room == 0 {
                 return;
             }
-            if let Some(rate) = offered {
-                let due = nanos_of(side.written.len() as f64 / rate.max(1e-3));
-                if due > self.now {
+            let mut count = self.settings.frame_samples.max(1).min(room);
+            if side.offered.is_some() {
+                let written = side.written.len() as u64;
+                let waiting = side
+                    .offered_until(self.now, self.settings.offered_at_once)
+                    .saturating_sub(written);
+                if waiting == 0 {
+                    let due = side.due(written, self.settings.offered_at_once);
                     return self.set_timer(sender, due);
                 }
+                count = count.min(waiting);
             }
             match side.pacer.next(now, in_flight) {
                 Pace::Now => {}
                 Pace::At(at) => return self.set_timer(sender, at.as_nanos()),
                 Pace::AfterAcknowledgement => return,
             }
-            let sample = side.written.len() as u64;
-            side.written.push(self.now);
-            side.receivers.sent(now, size, 1);
-            side.pacer.sent(now, size, 1);
-            side.outcome.sent += 1;
+            let first = side.written.len() as u64;
+            side.written
+                .extend(std::iter::repeat_n(self.now, count as usize));
+            side.receivers.sent(now, size * count, count);
+            side.pacer.sent(now, size * count, count);
+            side.outcome.sent += count;
             if side.heartbeat == 0 {
                 self.set_heartbeat(sender);
             }
-            if let Some(departs) = self.through_bottleneck(sender, size) {
-                for receiver in 0..self.settings.receivers.len() {
-                    self.travel(sender, receiver, sample, departs);
+            for sample in first..first + count {
+                if let Some(departs) = self.through_bottleneck(sender, size) {
+                    for receiver in 0..self.settings.receivers.len() {
+                        self.travel((sender, receiver), sample, departs, sample == first);
+                    }
                 }
             }
         }
@@ -333,7 +378,9 @@ impl<'a> World<'a> {
         let side = &mut self.senders[sender];
         side.timer += 1;
         let number = side.timer;
-        self.at(at.max(self.now + 1), Event::Timer { sender, number });
+        let step = nanos(self.settings.timer).max(1);
+        let at = at.max(self.now + 1).div_ceil(step).saturating_mul(step);
+        self.at(at, Event::Timer { sender, number });
     }
 
     /// When a sample has gone through, or nothing when it did not fit.
@@ -356,7 +403,13 @@ impl<'a> World<'a> {
         Some(self.bottleneck.busy_until)
     }
 
-    fn travel(&mut self, sender: usize, receiver: usize, sample: u64, departs: u64) {
+    fn travel(
+        &mut self,
+        (sender, receiver): (usize, usize),
+        sample: u64,
+        departs: u64,
+        first: bool,
+    ) {
         let bottleneck = &self.settings.bottleneck;
         if self.random.f64() < bottleneck.loss {
             return;
@@ -368,11 +421,12 @@ impl<'a> World<'a> {
                 sender,
                 receiver,
                 sample,
+                first,
             },
         );
     }
 
-    fn arrives(&mut self, sender: usize, receiver: usize, sample: u64) {
+    fn arrives(&mut self, sender: usize, receiver: usize, sample: u64, first: bool) {
         let size = self.settings.size_bytes;
         let share = self.random.f64() * 2.0 - 1.0;
         let side = &mut self.receivers[sender][receiver];
@@ -387,11 +441,18 @@ impl<'a> World<'a> {
             self.senders[sender].outcome.dropped += 1;
             return;
         }
-        let service =
+        let mut service =
             side.service.per_sample.as_secs_f64() + size as f64 / side.service.bytes_per_s;
+        if first {
+            service += side.service.per_frame.as_secs_f64();
+        }
         let takes = service * side.factor * (1.0 + side.service.jitter * share);
-        side.line.busy_until = side.line.busy_until.max(self.now) + nanos_of(takes);
-        let done = side.line.busy_until;
+        let line = match self.settings.one_processor {
+            true => &mut self.processors[receiver],
+            false => &mut side.line,
+        };
+        line.busy_until = line.busy_until.max(self.now) + nanos_of(takes);
+        let done = line.busy_until;
         side.buffered.push_back(done);
         self.at(
             done,
@@ -418,7 +479,11 @@ impl<'a> World<'a> {
             side.next += 1;
             delivered.end = side.next;
         }
-        side.since_acknowledged += 1;
+        let stores = self.settings.acknowledging.commit.is_some();
+        if !stores {
+            side.since_acknowledged += 1;
+            side.stored = side.next;
+        }
         let hole = side.highest > side.next;
         let interval = nanos(self.settings.acknowledging.missing_interval);
         let may_name = side.named_at.is_none_or(|at| at + interval <= self.now);
@@ -426,11 +491,48 @@ impl<'a> World<'a> {
         for sample in delivered {
             self.delivered(sender, sample);
         }
+        if stores && !self.commits[receiver] {
+            self.commit(receiver);
+        }
         if at_once {
             return self.acknowledge(sender, receiver);
         }
         let at = self.now + nanos(self.settings.acknowledging.delay);
         self.acknowledge_until(sender, receiver, at);
+    }
+
+    /// A receiver begins to store what it has handled.
+    fn commit(&mut self, receiver: usize) {
+        let Some((least, most)) = self.settings.acknowledging.commit else {
+            return;
+        };
+        let mut some = false;
+        for sides in &mut self.receivers {
+            let side = &mut sides[receiver];
+            side.committing = side.next;
+            some |= side.committing > side.stored;
+        }
+        self.commits[receiver] = some;
+        if some {
+            let takes = self.random.u64(nanos(least)..=nanos(most.max(least)));
+            self.at(self.now + takes, Event::Committed { receiver });
+        }
+    }
+
+    fn committed(&mut self, receiver: usize) {
+        let every = self.settings.acknowledging.every.max(1);
+        for sender in 0..self.senders.len() {
+            let side = &mut self.receivers[sender][receiver];
+            side.since_acknowledged += side.committing - side.stored;
+            side.stored = side.committing;
+            if side.since_acknowledged >= every {
+                self.acknowledge(sender, receiver);
+            } else if side.since_acknowledged > 0 {
+                let at = self.now + nanos(self.settings.acknowledging.delay);
+                self.acknowledge_until(sender, receiver, at);
+            }
+        }
+        self.commit(receiver);
     }
 
     /// A receiver acknowledges at that time, if it does not before.
@@ -452,8 +554,11 @@ impl<'a> World<'a> {
 
     fn delivered(&mut self, sender: usize, sample: u64) {
         let side = &mut self.senders[sender];
-        let written = side.written.get(sample as usize).copied();
-        let latency = (self.now - written.unwrap_or(self.now)) as f32 / 1e9;
+        let since = match side.offered {
+            Some(_) => Some(side.due(sample, self.settings.offered_at_once)),
+            None => side.written.get(sample as usize).copied(),
+        };
+        let latency = self.now.saturating_sub(since.unwrap_or(self.now)) as f32 / 1e9;
         side.moment.delivered += 1;
         side.moment.latencies.push(latency);
         if self.now >= self.warm_up {
@@ -477,7 +582,7 @@ impl<'a> World<'a> {
             let range = side.next..side.highest.min(side.next + NAMED_MAX);
             missing.extend(range.filter(|sample| !side.ahead.contains(sample)));
         }
-        let next = side.next;
+        let next = side.stored;
         // What is missing is named again until it has come.
         let again = side.named_at.filter(|_| side.highest > side.next);
         if let Some(named_at) = again {
@@ -511,7 +616,7 @@ impl<'a> World<'a> {
             side.moment.sent_again += 1;
             side.pacer.sent_again(now, size, 1);
             if let Some(departs) = self.through_bottleneck(sender, size) {
-                self.travel(sender, receiver, sample, departs);
+                self.travel((sender, receiver), sample, departs, true);
             }
         }
         if elements > 0 {
@@ -579,6 +684,26 @@ impl<'a> World<'a> {
     }
 }
 
+impl SendingSide {
+    /// How many samples were offered up to a time.
+    fn offered_until(&self, now: u64, at_once: u64) -> u64 {
+        let Some((per_s, since, before)) = self.offered else {
+            return u64::MAX;
+        };
+        let since = now.saturating_sub(since) as f64 / 1e9;
+        // A millionth of a sample early: the clock counts whole nanoseconds.
+        let all = before + (since * per_s + 1e-6) as u64 + 1;
+        all / at_once.max(1) * at_once.max(1)
+    }
+
+    /// When a sample is offered: with the last of those that come together.
+    fn due(&self, sample: u64, at_once: u64) -> u64 {
+        let (per_s, since, before) = self.offered.unwrap_or((1.0, 0, 0));
+        let last = sample / at_once.max(1) * at_once.max(1) + at_once.max(1) - 1;
+        since + nanos_of(last.saturating_sub(before) as f64 / per_s.max(1e-3))
+    }
+}
+
 impl ReceivingSide {
     fn new(service: &Service) -> Self {
         Self {
@@ -588,6 +713,8 @@ impl ReceivingSide {
             line: Line::default(),
             buffered: VecDeque::new(),
             next: 0,
+            committing: 0,
+            stored: 0,
             highest: 0,
             ahead: BTreeSet::new(),
             known: 0,

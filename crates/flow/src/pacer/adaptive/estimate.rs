@@ -13,6 +13,10 @@ const ELEMENTS_MIN: u64 = 6;
 const ACKNOWLEDGEMENTS_MIN: u32 = 2;
 /// And so many of the largest batches: the rate must not depend on how many of them it happens to see.
 const BATCHES_MIN: f64 = 3.0;
+/// But where so little is known that a mistake costs more than waiting, it lasts no longer, seconds.
+const LONG_S: f64 = 0.2;
+/// Who had nothing to send for a larger share of a control period has not shown what might be sent.
+const IDLE: f64 = 0.25;
 /// How much of the largest batch is forgotten with each control period.
 const BATCH_KEPT: f64 = 0.9;
 
@@ -56,7 +60,9 @@ struct Running {
     acknowledgements: u32,
     elements: u64,
     round_trip: f64,
-    limited: bool,
+    round_trip_max: f64,
+    /// Seconds without anything to send.
+    idle: f64,
 }
 
 /// What a control period has shown.
@@ -66,6 +72,8 @@ pub(super) struct Period {
     pub(super) rate: f64,
     /// The shortest round trip in it, seconds.
     pub(super) round_trip: f64,
+    /// By how much the longest was longer, seconds.
+    pub(super) spread: f64,
     /// Whether the sender had less to send than it might have.
     pub(super) limited: bool,
 }
@@ -88,10 +96,10 @@ impl Estimate {
         self.marks.push_back(Mark { end, at: now });
     }
 
-    /// The sender had less to send than it might have.
-    pub(super) fn limited(&mut self) {
+    /// For so long the sender had nothing to send and might have.
+    pub(super) fn idle(&mut self, time: Duration) {
         if let Some(period) = self.period.as_mut() {
-            period.limited = true;
+            period.idle += time.as_secs_f64();
         }
     }
 
@@ -104,17 +112,20 @@ impl Estimate {
             acknowledgements: 0,
             elements: 0,
             round_trip: f64::INFINITY,
-            limited: false,
+            round_trip_max: 0.0,
+            idle: 0.0,
         });
     }
 
-    /// Something was acknowledged; gives the control period if that was its end.
+    /// Something was acknowledged; gives the control period if that was its end. `quickly`: also when
+    /// it is long and has seen little.
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
         bytes: u64,
         elements: u64,
         delay: Option<Duration>,
+        quickly: bool,
     ) -> Option<Period> {
         // What was sent before this pacer was asked is no mark of its own.
         self.delivered = self.delivered.saturating_add(bytes).min(self.sent);
@@ -146,12 +157,14 @@ impl Estimate {
         period.elements = period.elements.saturating_add(elements);
         if let Some(seen) = seen {
             period.round_trip = period.round_trip.min(seen);
+            period.round_trip_max = period.round_trip_max.max(seen);
         }
         let took = (now - period.began).as_secs_f64();
-        let whole = self.delivered >= period.until
-            && period.acknowledgements >= ACKNOWLEDGEMENTS_MIN
+        let enough = period.acknowledgements >= ACKNOWLEDGEMENTS_MIN
             && period.elements >= ELEMENTS_MIN
-            && period.elements as f64 >= BATCHES_MIN * self.batch_elements
+            && period.elements as f64 >= BATCHES_MIN * self.batch_elements;
+        let whole = self.delivered >= period.until
+            && (enough || (quickly && took >= LONG_S))
             && period.round_trip.is_finite()
             && took > 0.0;
         // A clock that went back begins anew.
@@ -169,7 +182,8 @@ impl Estimate {
         Some(Period {
             rate: (self.delivered - ended.delivered) as f64 / took,
             round_trip: ended.round_trip,
-            limited: ended.limited,
+            spread: ended.round_trip_max - ended.round_trip,
+            limited: ended.idle > IDLE * took,
         })
     }
 

@@ -14,11 +14,16 @@
 //! low = C · shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample.
 //! Beyond `high` nothing is sent.
 //!
+//! Round trips also differ where nothing stands on the way: acknowledgements come late, many at once,
+//! and after a disk has stored. By how much they differ within a control period, and K, say how much
+//! of what seems to stand there is chance; C falls to no less than the best of three control periods;
+//! and as long as more on the way brings a higher rate of delivery, it rises, whatever stands there.
+//!
 //! | state | what it does | until |
 //! |---|---|---|
-//! | measuring | twice as many on the way in each control period | a sample stands on the way, or the rate no longer grows |
+//! | measuring | twice as many on the way in each control period | samples stand on the way (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
 //! | holding | sends at [`CRUISE`] of C | now and then; or something stands on the way |
-//! | rising | sends at [`PROBE`] of C | a sample stands on the way: C is the rate of delivery; or nothing was gained |
+//! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample stands on the way: C is the rate of delivery; or nothing was gained |
 //! | draining | sends less than C | nothing stands on the way |
 //!
 //! A sender that takes over a collapsed window drains it before it begins.
@@ -40,10 +45,19 @@ use estimate::{Estimate, Period};
 const CRUISE: f64 = 0.97;
 /// The share of C at which it finds out whether there is more.
 const PROBE: f64 = 1.25;
+/// The same after more was delivered than before.
+const PROBE_MORE: f64 = 2.0;
+/// A rate that grew by less than this in a probe did not grow.
+const GAIN: f64 = 1.1;
 /// The share of C while what stands on the way drains.
 const DRAIN: f64 = 0.75;
 /// Control periods from one probe to the next.
 const PROBE_EVERY: u32 = 16;
+/// And the longest time from one to the next: control periods are long where acknowledgements are late.
+const PROBE_AGE: Duration = Duration::from_secs(1);
+/// How much of what round trips differ by is chance; and when as much is on the way as may be.
+const NOISE: f64 = 0.5;
+const NOISE_BOUND: f64 = 0.125;
 /// Control periods after which draining ends, whatever stands on the way: it is not ours.
 const DRAIN_PERIODS: u32 = 4;
 /// After so many findings between two probes that something stands on the way, it is emptied.
@@ -52,7 +66,7 @@ const STANDING_MAX: u32 = 3;
 const COLLAPSED: f64 = 0.7;
 /// Control periods of a probe that finds no end.
 const PROBE_PERIODS: u32 = 4;
-/// A rate that grew by less than this did not grow.
+/// A rate that grew by less than this while it measures did not grow.
 const GROWTH: f64 = 1.25;
 /// After so many control periods without growth, measuring is over.
 const FLAT_PERIODS: u32 = 3;
@@ -64,9 +78,21 @@ const FIRST_SAMPLES: f64 = 2.0;
 /// What may be told to [`Adaptive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AdaptiveConfig {
-    /// While less than this is on the way, nothing is held back, bytes. Default 0: one sample. A
-    /// session sets what it puts into one frame.
+    /// While less than this is on the way, nothing is held back, bytes. Default 0: one sample. For
+    /// sessions see [`AdaptiveConfig::of_session`].
     pub least_bytes: u64,
+}
+
+impl AdaptiveConfig {
+    /// For a session that puts so many bytes into a frame: four frames are never held back. A receiver
+    /// acknowledges after two of them, or after a quarter of a second: with less on the way it would
+    /// be these that bound the rate, and nothing could be learnt of the way.
+    #[must_use]
+    pub const fn of_session(frame_bytes: u64) -> Self {
+        Self {
+            least_bytes: frame_bytes.saturating_mul(4),
+        }
+    }
 }
 
 /// What it is about.
@@ -84,7 +110,7 @@ enum Phase {
     /// Just below C.
     Cruise,
     /// Above C, for so many control periods already.
-    Probe { periods: u32 },
+    Probe { periods: u32, gained: bool },
     /// Below C, for so many control periods already.
     Drain { periods: u32 },
     /// Until nearly nothing is on the way: then the shortest round trip is measured anew.
@@ -100,6 +126,11 @@ impl Phase {
     };
 }
 
+/// The share of C at which it finds out whether there is more; after there was, more at once.
+fn probe(gained: bool) -> f64 {
+    if gained { PROBE_MORE } else { PROBE }
+}
+
 /// The pacer of sessions.
 #[derive(Debug, Clone)]
 pub struct Adaptive {
@@ -111,8 +142,15 @@ pub struct Adaptive {
     rate: f64,
     /// Consecutive findings that something stands on the way while it holds.
     standing: u32,
-    /// Control periods since the last probe.
+    /// The rates of delivery of the last control periods that could show C.
+    recent: [f64; 2],
+    /// Control periods since the last probe, and when it began.
     since_probe: u32,
+    probed_at: Instant,
+    /// When the last went, and the time from then to the next.
+    last: Option<(Instant, Duration)>,
+    /// Whether less was on the way than is never held back when it was asked last.
+    free: bool,
     /// Whether it held back since the last was sent.
     held: bool,
     /// Since when nothing was acknowledged while it waits for that.
@@ -140,7 +178,11 @@ impl Adaptive {
             phase: Phase::START,
             rate: 0.0,
             standing: 0,
+            recent: [0.0; 2],
             since_probe: 0,
+            probed_at: Instant::ZERO,
+            last: None,
+            free: false,
             held: false,
             waiting_since: None,
             limited: false,
@@ -177,7 +219,7 @@ impl Adaptive {
         match self.phase {
             Phase::Inherited | Phase::Empty => 0.0,
             Phase::Start { window, .. } => window.max(self.first_window()),
-            Phase::Probe { .. } => low * PROBE + batch + 2.0 * size,
+            Phase::Probe { gained, .. } => low * probe(gained) + batch + 2.0 * size,
             Phase::Cruise | Phase::Drain { .. } => low + batch + size,
         }
     }
@@ -185,7 +227,7 @@ impl Adaptive {
     fn gain(&self) -> f64 {
         match self.phase {
             Phase::Cruise => CRUISE,
-            Phase::Probe { .. } => PROBE,
+            Phase::Probe { gained, .. } => probe(gained),
             _ => DRAIN,
         }
     }
@@ -201,7 +243,6 @@ impl Adaptive {
     /// Nothing more until something was acknowledged, but not for ever: what would acknowledge may
     /// have been lost, and the next sample asks for it again.
     fn wait(&mut self, now: Instant) -> Pace {
-        self.held = true;
         let since = *self.waiting_since.get_or_insert(now);
         if now < since {
             self.waiting_since = Some(now);
@@ -213,23 +254,46 @@ impl Adaptive {
         }
     }
 
+    /// How far what stands on the way may be mistaken, bytes: where much is acknowledged at once, and
+    /// where acknowledgements wait for a disk, round trips differ by themselves. When as much is on the
+    /// way as may be, less of it is by chance.
+    fn noise(&mut self, period: Period) -> f64 {
+        let bound = core::mem::take(&mut self.bound);
+        let noise = self.batch().max(period.spread * period.rate);
+        if bound {
+            NOISE_BOUND * noise
+        } else {
+            NOISE * noise
+        }
+    }
+
     fn control(&mut self, now: Instant, period: Period) {
         let size = self.estimate.size;
         let low = self.low();
         let stands = (period.round_trip - self.round_trip_min()).max(0.0) * period.rate;
-        // Where much is acknowledged at once, after a repair, round trips differ by themselves. But
-        // when as much is on the way as may be, more is sent than is delivered.
-        let bound = core::mem::take(&mut self.bound);
-        let noise = if bound { 0.0 } else { 0.5 * self.batch() };
+        let noise = self.noise(period);
         self.limited = period.limited;
         self.since_probe = self.since_probe.saturating_add(1);
+        // What three control periods agree on: one alone may have seen a pause.
+        let [before, earlier] = self.recent;
+        let shown = period.rate.max(before).max(earlier);
         let waits = !matches!(
             self.phase,
             Phase::Inherited | Phase::Empty | Phase::Start { .. }
         );
         let much = 2.0 * (low + self.batch()) + 4.0 * size;
-        if waits && stands > much && period.rate < COLLAPSED * self.rate {
+        if waits && !period.limited && stands > much && period.rate < COLLAPSED * self.rate {
             return self.phase = Phase::Inherited;
+        }
+        if matches!(self.phase, Phase::Cruise | Phase::Probe { .. }) {
+            self.recent = [period.rate, before];
+        }
+        if waits && period.limited {
+            // It sees what is sent, not what might be: which is less than C.
+            self.rate = self.rate.max(period.rate);
+            if matches!(self.phase, Phase::Cruise) {
+                return;
+            }
         }
         match self.phase {
             Phase::Inherited | Phase::Empty => {}
@@ -242,19 +306,22 @@ impl Adaptive {
             Phase::Cruise => {
                 let old = self.estimate.round_trip_min;
                 let old = old.is_none_or(|(_, at)| now - at > ROUND_TRIP_AGE || now < at);
-                if period.limited {
-                    // It sees what is sent, not what might be.
-                } else if self.since_probe >= PROBE_EVERY {
+                let due = now - self.probed_at >= PROBE_AGE || now < self.probed_at;
+                if due || self.since_probe >= PROBE_EVERY {
                     self.since_probe = 0;
+                    self.probed_at = now;
                     self.standing = 0;
                     self.phase = if old {
                         Phase::Empty
                     } else {
-                        Phase::Probe { periods: 0 }
+                        Phase::Probe {
+                            periods: 0,
+                            gained: false,
+                        }
                     };
                 } else if stands > size.max(0.1 * low) + noise {
                     self.standing += 1;
-                    self.rate = self.rate.min(period.rate);
+                    self.rate = self.rate.min(shown);
                     self.phase = Phase::Drain { periods: 0 };
                     if self.standing > STANDING_MAX {
                         // It does not go away: the way itself has become longer.
@@ -263,24 +330,28 @@ impl Adaptive {
                     }
                 }
             }
-            Phase::Probe { periods } => {
-                if stands >= size + noise {
+            Phase::Probe { periods, gained } => {
+                if period.rate > self.rate * GAIN {
+                    // Whatever stands there: more is delivered.
                     self.rate = period.rate;
+                    self.phase = Phase::Probe {
+                        periods: 0,
+                        gained: true,
+                    };
+                } else if stands >= size + noise && !period.limited {
+                    self.rate = shown;
                     self.phase = Phase::Drain { periods: 0 };
-                } else if period.rate > self.rate * 1.1 {
-                    self.rate = period.rate;
-                    self.phase = Phase::Probe { periods: 0 };
                 } else if periods >= PROBE_PERIODS {
                     self.rate = self.rate.max(period.rate);
                     self.phase = Phase::Drain { periods: 0 };
                 } else {
                     let periods = periods + 1;
-                    self.phase = Phase::Probe { periods };
+                    self.phase = Phase::Probe { periods, gained };
                 }
             }
             Phase::Drain { periods } => {
                 let periods = periods + 1;
-                self.phase = if stands < 0.5 * size || periods >= DRAIN_PERIODS {
+                self.phase = if stands < 0.5 * size + noise || periods >= DRAIN_PERIODS {
                     Phase::Cruise
                 } else {
                     Phase::Drain { periods }
@@ -314,22 +385,27 @@ impl Adaptive {
             return self.phase = Phase::Inherited;
         }
         let full = last > (2.0 * size).max(0.25 * low);
-        if full || flat >= FLAT_PERIODS {
-            self.rate = if full { period.rate } else { best };
+        // Where more than a third of it is acknowledged at once, samples wait for each other, or for a
+        // disk: then a round trip says little, and the rate may grow with what is on the way.
+        let batched = 3.0 * self.batch() >= window.max(self.first_window());
+        let before = core::mem::replace(&mut self.recent, [period.rate, 0.0])[0];
+        if (full && (!grew || !batched)) || flat >= FLAT_PERIODS {
+            self.probed_at = now;
+            self.since_probe = 0;
+            self.rate = if full { period.rate.max(before) } else { best };
             self.phase = Phase::Drain { periods: 0 };
             self.schedule.reset(now);
-        } else {
-            // Twice what fills the way at this rate is enough to see whether there is more.
-            let most =
-                2.0 * (period.rate * self.round_trip_min() + self.estimate.batch_bytes + size);
-            let window = window.max(self.first_window());
-            self.phase = Phase::Start {
-                window: (window * 2.0).min(most).max(window),
-                best,
-                flat,
-                filled: false,
-            };
+            return;
         }
+        // Twice what fills the way at this rate is enough to see whether there is more.
+        let most = 2.0 * (period.rate * self.round_trip_min() + self.estimate.batch_bytes + size);
+        let window = window.max(self.first_window());
+        self.phase = Phase::Start {
+            window: (window * 2.0).min(most).max(window),
+            best,
+            flat,
+            filled: false,
+        };
     }
 }
 
@@ -340,21 +416,26 @@ impl Pacer for Adaptive {
         if self.estimate.sent_bytes() == 0 && used > 0 && self.phase != Phase::Inherited {
             self.phase = Phase::Inherited;
         }
-        if used == 0 || used < self.config.least_bytes {
+        self.free = used < self.config.least_bytes;
+        if used == 0 || self.free {
             self.waiting_since = None;
             if let Phase::Inherited = self.phase {
                 self.estimate.forget(now);
                 self.phase = Phase::START;
             }
-            if used > 0 || matches!(self.phase, Phase::Start { .. }) {
+            if self.free || matches!(self.phase, Phase::Start { .. }) {
                 return Pace::Now;
             }
         }
         let (used, high) = (used as f64, self.high());
-        if used > 0.0 && used + 0.5 * self.estimate.size > high {
+        let half = 0.5 * self.estimate.size;
+        if used > 0.0 && used + half > high {
+            // What is reserved is mostly more than will be sent.
+            let bound = in_flight.bytes as f64 + half > high;
+            self.held |= bound;
             match &mut self.phase {
-                Phase::Start { filled, .. } => *filled = true,
-                _ => self.bound = true,
+                Phase::Start { filled, .. } => *filled |= bound,
+                _ => self.bound |= bound,
             }
             return self.wait(now);
         }
@@ -365,14 +446,22 @@ impl Pacer for Adaptive {
     }
 
     fn sent(&mut self, now: Instant, bytes: u64, elements: u64) {
-        if !self.held {
-            self.estimate.limited();
+        // Who was not held back and sends late had nothing to send. Who was held back and was woken
+        // late sends some at once.
+        if !self.held
+            && let Some((at, period)) = self.last
+        {
+            self.estimate.idle((now - at).saturating_sub(period));
         }
         self.held = false;
         self.waiting_since = None;
         self.estimate.sent(now, bytes, elements);
         self.occupation = self.occupation.saturating_add(elements);
-        let period = self.period_of(bytes as f64);
+        let period = match self.free {
+            true => Duration::ZERO,
+            false => self.period_of(bytes as f64),
+        };
+        self.last = Some((now, period));
         self.schedule.sent(now, period);
     }
 
@@ -386,7 +475,10 @@ impl Pacer for Adaptive {
     ) {
         self.occupation = in_flight.elements;
         self.waiting_since = None;
-        let period = self.estimate.acknowledged(now, bytes, elements, delay);
+        let quickly = matches!(self.phase, Phase::Start { .. });
+        let period = self
+            .estimate
+            .acknowledged(now, bytes, elements, delay, quickly);
         if let Some(period) = period {
             self.control(now, period);
         }
