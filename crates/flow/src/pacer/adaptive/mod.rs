@@ -53,7 +53,8 @@ const GAIN: f64 = 1.1;
 const DRAIN: f64 = 0.75;
 /// Control periods from one probe to the next.
 const PROBE_EVERY: u32 = 16;
-/// And the longest time from one to the next: control periods are long where acknowledgements are late.
+/// Of a session also the longest time from one to the next: its control periods are long where
+/// acknowledgements are late. (Those of others are long after repairs, where a probe loses more.)
 const PROBE_AGE: Duration = Duration::from_secs(1);
 /// How much of what round trips differ by is chance; and when as much is on the way as may be.
 const NOISE: f64 = 0.5;
@@ -306,7 +307,8 @@ impl Adaptive {
             Phase::Cruise => {
                 let old = self.estimate.round_trip_min;
                 let old = old.is_none_or(|(_, at)| now - at > ROUND_TRIP_AGE || now < at);
-                let due = now - self.probed_at >= PROBE_AGE || now < self.probed_at;
+                let age = now - self.probed_at >= PROBE_AGE || now < self.probed_at;
+                let due = age && self.config.least_bytes > 0;
                 if due || self.since_probe >= PROBE_EVERY {
                     self.since_probe = 0;
                     self.probed_at = now;
