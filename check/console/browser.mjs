@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { end, lives, startDemo, startDevice, until } from './demo.mjs';
-import { seesLinks, seesReader, startRelay, startSubscriber } from './links.mjs';
+import { seesLinks, seesReader, seesTopics, startRelay, startSubscriber } from './links.mjs';
 
 const { chromium } = await import(process.env.PLAYWRIGHT ?? 'playwright-core');
 const [chappe, out] = process.argv.slice(2);
@@ -229,6 +229,7 @@ async function photographs(browser, demo, ecg) {
     'sensors',
     'sensors/heart-rate',
     'links',
+    'dds',
     'dropped',
     'node',
   ];
@@ -258,10 +259,13 @@ async function photographs(browser, demo, ecg) {
   return `${pages.length * 4} screenshots`;
 }
 
-/** A second node that reads this one's streams: both pages of links, while the line is cut. */
-async function links(browser, demo, extra) {
+/**
+ * A second node that reads this one's streams and publishes one: its page of DDS, and both pages of
+ * links, while the line is cut.
+ */
+async function links(browser, demo, extra, stream) {
   const relay = await startRelay(new URL(demo.address).port);
-  const node = await startSubscriber(chappe, join(out, `subscriber-${process.pid}`), relay);
+  const node = await startSubscriber(chappe, join(out, `subscriber-${process.pid}`), relay, stream);
   extra.push({ child: node.child, text: () => node.text });
   const page = await newPage(browser, node, 1280, 'light');
   const photograph = async (name) => {
@@ -281,12 +285,13 @@ async function links(browser, demo, extra) {
     await page.emulateMedia({ colorScheme: 'light' });
   };
   try {
+    const topics = await seesTopics(page, node, photograph);
     const there = await seesLinks(page, node, relay, photograph);
     const at = await newPage(browser, demo, 1280, 'light');
     const here = await seesReader(at, demo);
     await at.screenshot({ path: join(out, 'links-reader.png'), fullPage: true });
     await at.context().close();
-    return `${there}; at the origin: ${here}`;
+    return `${there}; at the origin: ${here}; published: ${topics}`;
   } finally {
     await page.context().close();
     await end(node.child);
@@ -342,7 +347,7 @@ async function all(browser, demo, extra) {
   await step('a chart moves, pauses and is read by keyboard', () => seesMovement(page, ecg));
   await step('the registry is searched', () => findsInRegistry(page));
   await step('every page, both widths, both schemes', () => photographs(browser, demo, ecg));
-  await step('a link: its rate, a cut, a lag, connected again', () => links(browser, demo, extra));
+  await step('a link: its rate, a cut, a lag, connected again', () => links(browser, demo, extra, ecg));
   await step('a virtual sensor is rebound', () => rebinds(page, demo, extra));
   await step('a hostile name is text', () => showsHostileNameAsText(page, extra));
   await step('no fault of a page', async () => {

@@ -70,8 +70,11 @@ export async function startRelay(port) {
   return relay;
 }
 
-/** Starts a node with a link to what the relay leads to. */
-export async function startSubscriber(chappe, folder, relay) {
+/**
+ * Starts a node with a link to what the relay leads to, which publishes one of the streams to a DDS
+ * topic.
+ */
+export async function startSubscriber(chappe, folder, relay, stream) {
   mkdirSync(folder, { recursive: true });
   const file = join(folder, 'node.toml');
   writeFileSync(
@@ -87,6 +90,13 @@ export async function startSubscriber(chappe, folder, relay) {
       'kind = "http_pull"',
       `address = "http://127.0.0.1:${relay.port}"`,
       'streams = ["*"]',
+      '[dds]',
+      'domain = 37',
+      '[[dds.publish]]',
+      `stream = "${stream}"`,
+      'topic = "plant/first"',
+      'acknowledge = "received"',
+      'readers = 0',
       '',
     ].join('\n'),
   );
@@ -148,6 +158,23 @@ export async function seesLinks(page, node, relay, photograph) {
     throw new Error(`reconnects: ${reconnects}, then ${after.reconnects}`);
   }
   return `${after.streams.length} streams, connected again ${after.reconnects} times`;
+}
+
+/** The page of DDS topics: what is published, how it is paced, and what a volatile topic may lose. */
+export async function seesTopics(page, node, photograph) {
+  await page.goto(`${node.address}/#/dds`);
+  const table = (name) => page.getByRole('region', { name, exact: true });
+  const row = (name) => table(name).locator('tbody tr', { hasText: 'plant/first' });
+  await row('Writers').waitFor({ timeout: 30_000 });
+  const sent = () => row('Writers').locator('td[data-label="sent"]').innerText();
+  await until('samples', 30_000, async () => /^[1-9]/.test(await sent()));
+  const pace = await row('Writers').locator('td[data-label="pace"]').innerText();
+  if (!/measuring|idle|rising|holding|falling|draining/.test(pace)) throw new Error(`pace: ${pace}`);
+  await row('Writers').locator('canvas.spark').waitFor();
+  const trouble = await row('Published streams').locator('td[data-label="trouble"]').innerText();
+  if (!trouble.includes('transient_local')) throw new Error(`trouble: ${trouble}`);
+  await photograph('dds');
+  return `${await sent()} samples, ${pace.trim()}`;
 }
 
 /** The origin's side: who reads there. */

@@ -14,6 +14,7 @@ const { StreamBuffer } = await from('buffer.js');
 const { EventParser } = await from('events.js');
 const format = await from('format.js');
 const drawing = await from('link-layout.js');
+const topics = await from('topic-words.js');
 
 function random(seed) {
   let state = seed;
@@ -184,4 +185,46 @@ test('a line says its rate and how far it is behind', () => {
   assert.equal(drawing.speed(0), 0);
   assert.ok(drawing.speed(1) < drawing.speed(1000) && drawing.speed(1e9) <= 90);
   assert.ok(drawing.thickness(null) < drawing.thickness(100) && drawing.thickness(1e9) <= 6);
+});
+
+test('a topic says its quality of service, its pace and what is wrong with it', () => {
+  const qos = {
+    reliability: 'best_effort',
+    durability: 'transient_local',
+    keep_last: 0,
+    deadline_ms: 1500,
+    max_samples: 64,
+  };
+  const words = 'best effort, transient local, keeps all of 64, deadline 1,500 ms';
+  assert.equal(topics.quality(qos), words);
+  assert.equal(
+    topics.quality({ ...qos, reliability: 'reliable', keep_last: 3, deadline_ms: 0 }),
+    'reliable, transient local, keeps last 3 of 64',
+  );
+  const well = { stalled: false, given_up: 0, deadlines_missed: 0, mismatches: 0 };
+  assert.equal(topics.troubles(well), '');
+  assert.equal(
+    topics.troubles({ ...well, stalled: true, given_up: 1200, mismatches: 2 }),
+    'a reader acknowledges nothing; 1,200 given up; 2 not fitting',
+  );
+  assert.equal(topics.troubles({ lost: 3, deadlines_missed: 1, mismatches: 0 }), '3 lost; 1 deadlines missed');
+  assert.equal(format.paced('holding', 0.00125), 'holding, every 1.25 ms');
+  assert.equal(format.paced('idle', 0), 'idle');
+});
+
+test('the page of topics asks for a look when a reader is silent, does not fit, or all is given up', () => {
+  const topicsOf = (state, writer) => ({
+    participant: { state, writers: [writer], readers: [] },
+    publications: [{}],
+    subscriptions: [{}, {}],
+  });
+  const well = { stalled: false, mismatches: 0 };
+  assert.equal(topics.needsLook(null), false);
+  assert.equal(topics.needsLook({ participant: null }), false);
+  assert.equal(topics.needsLook(topicsOf('running', well)), false);
+  assert.equal(topics.needsLook(topicsOf('given_up', well)), true);
+  assert.equal(topics.needsLook(topicsOf('running', { ...well, stalled: true })), true);
+  assert.equal(topics.needsLook(topicsOf('running', { ...well, mismatches: 1 })), true);
+  assert.equal(topics.named(topicsOf('running', well)), 3);
+  assert.equal(topics.named({ participant: null, publications: [], subscriptions: [] }), null);
 });

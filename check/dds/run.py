@@ -1,5 +1,5 @@
 """DDS beside Cyclone DDS (its Python package): samples of 5, 100 and 200 kB both ways, none lost, none
-repeated; a node that takes a typed stream from a Cyclone writer and publishes it to a Cyclone reader, both
+repeated, with either library below Chappe, and between the two; a node that takes a typed stream from a Cyclone writer and publishes it to a Cyclone reader, both
 with types made from the node's IDL, which Cyclone's compiler takes.
 
     python3 check/dds/run.py CHAPPE DDS_PEER WORK
@@ -100,9 +100,14 @@ def octets(peer: str, work: pathlib.Path) -> None:
     cyclone = [sys.executable, str(HERE / "peer.py")]
     for size in SIZES:
         count, bytes_ = str(COUNT), str(size)
+        over_cyclone = [peer, "--library", "cyclone"]
         for name, reader, writer in [
-                ("Chappe to Cyclone", [*cyclone, "read-octets"], [peer, "write"]),
-                ("Cyclone to Chappe", [peer, "read"], [*cyclone, "write-octets"])]:
+                ("RustDDS to Cyclone", [*cyclone, "read-octets"], [peer, "write"]),
+                ("Cyclone to RustDDS", [peer, "read"], [*cyclone, "write-octets"]),
+                ("Chappe over Cyclone to Cyclone", [*cyclone, "read-octets"], [*over_cyclone, "write"]),
+                ("Cyclone to Chappe over Cyclone", [*over_cyclone, "read"], [*cyclone, "write-octets"]),
+                ("RustDDS to Chappe over Cyclone", [*over_cyclone, "read"], [peer, "write"]),
+                ("Chappe over Cyclone to RustDDS", [peer, "read"], [*over_cyclone, "write"])]:
             topic = f"chappe/{size}/{name.replace(' ', '_')}"
             begun = time.monotonic()
             said = Pair([*reader, DOMAIN, topic, count], [*writer, DOMAIN, topic, count, bytes_], types).ends()

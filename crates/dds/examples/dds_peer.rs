@@ -1,6 +1,7 @@
 //! A writer or reader of numbered octets, for trials beside other DDS programs.
 //!
 //! ```text
+//! dds_peer [--library cyclone] ...         with another library than RustDDS, where it was built in
 //! dds_peer idl                             prints the IDL of the type
 //! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is there, until all is acknowledged
 //! dds_peer read DOMAIN TOPIC COUNT         prints what came: count, missing, repeated, bytes
@@ -21,18 +22,29 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (library, words) = match *words {
+        ["--library", library, ref words @ ..] => (library.parse()?, words),
+        ref words => (Backend::default(), words),
+    };
     match *words {
         ["idl"] => print!("{}", Octets::IDL),
         ["write", domain, topic, count, bytes] => {
-            write(domain.parse()?, topic, count.parse()?, bytes.parse()?)?;
+            write(
+                library,
+                domain.parse()?,
+                topic,
+                count.parse()?,
+                bytes.parse()?,
+            )?;
         }
-        ["read", domain, topic, count] => read(domain.parse()?, topic, count.parse()?)?,
+        ["read", domain, topic, count] => read(library, domain.parse()?, topic, count.parse()?)?,
         _ => return Err("see the head of the example for what it takes".into()),
     }
     Ok(())
 }
 
 fn take_part(
+    library: Backend,
     domain: u16,
     topic: &str,
 ) -> Result<(Box<dyn Participant>, Topic), chappe_dds::DdsError> {
@@ -44,7 +56,7 @@ fn take_part(
         name: topic.to_owned(),
         type_name: Octets::TYPE_NAME.into(),
     };
-    Ok((open(Backend::default(), &config)?, topic))
+    Ok((open(library, &config)?, topic))
 }
 
 /// What is written to a volatile topic while reader and writer still find each other may be lost.
@@ -55,8 +67,8 @@ fn durable(qos: Qos) -> Qos {
     }
 }
 
-fn write(domain: u16, topic: &str, count: u64, bytes: usize) -> Outcome {
-    let (mut participant, topic) = take_part(domain, topic)?;
+fn write(library: Backend, domain: u16, topic: &str, count: u64, bytes: usize) -> Outcome {
+    let (mut participant, topic) = take_part(library, domain, topic)?;
     let mut writer = participant.writer(&topic, &durable(Qos::reliable_writer(WINDOW)))?;
     let begun = Instant::now();
     while writer.matched() == 0 {
@@ -87,8 +99,8 @@ fn write(domain: u16, topic: &str, count: u64, bytes: usize) -> Outcome {
     Ok(())
 }
 
-fn read(domain: u16, topic: &str, count: u64) -> Outcome {
-    let (mut participant, topic) = take_part(domain, topic)?;
+fn read(library: Backend, domain: u16, topic: &str, count: u64) -> Outcome {
+    let (mut participant, topic) = take_part(library, domain, topic)?;
     let mut reader = participant.reader(&topic, &durable(Qos::reliable_reader(WINDOW * 4)))?;
     println!("ready");
     let (mut taken, mut missing, mut repeated, mut bytes) = (Vec::new(), 0, 0, 0);

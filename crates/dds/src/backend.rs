@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,9 @@ pub enum Backend {
     /// RustDDS: RTPS in Rust.
     #[default]
     Rustdds,
+    /// Cyclone DDS: the C library of the system.
+    #[cfg(feature = "cyclone")]
+    Cyclone,
 }
 
 impl Backend {
@@ -35,6 +39,24 @@ impl Backend {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rustdds => "rustdds",
+            #[cfg(feature = "cyclone")]
+            Self::Cyclone => "cyclone",
+        }
+    }
+}
+
+impl FromStr for Backend {
+    type Err = DdsError;
+
+    fn from_str(word: &str) -> Result<Self, DdsError> {
+        match word {
+            "rustdds" => Ok(Self::Rustdds),
+            #[cfg(feature = "cyclone")]
+            "cyclone" => Ok(Self::Cyclone),
+            _ => Err(DdsError::Qos {
+                key: "library",
+                why: format!("{word:?} is none that this program was built with"),
+            }),
         }
     }
 }
@@ -336,6 +358,8 @@ pub fn open(
             doing: "opening rustdds",
             why: "this program was built without it".into(),
         }),
+        #[cfg(feature = "cyclone")]
+        Backend::Cyclone => crate::cyclone::open(config),
     }
 }
 

@@ -26,8 +26,12 @@
 
 mod backend;
 mod cdr;
+#[cfg(feature = "cyclone")]
+mod cyclone;
 mod element;
 mod error;
+#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+mod lost;
 mod octets;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -36,6 +40,8 @@ mod qos;
 mod rust_dds;
 mod stored;
 mod supervise;
+#[cfg(feature = "cyclone")]
+mod unsafe_cyclone;
 
 pub use backend::{
     Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,
@@ -53,7 +59,7 @@ pub use qos::{
 };
 pub use stored::Stored;
 pub use supervise::{
-    ABANDONED_MAX, ENDS_MAX, Ended, Inlet, InletConfig, InletStatus, Notice, Outgoing, Outlet,
-    OutletConfig, OutletStatus, Progress, Stalled, State, Supervisor, SupervisorConfig,
+    ABANDONED_MAX, ENDS_MAX, EndStatus, Ended, Inlet, InletConfig, InletStatus, Notice, Outgoing,
+    Outlet, OutletConfig, OutletStatus, Progress, Stalled, State, Supervisor, SupervisorConfig,
     SupervisorStatus,
 };

@@ -147,3 +147,8 @@ export function value(content, code) {
   if (typeof content === 'boolean') return content ? 'yes' : 'no';
   return String(content);
 }
+
+/** A pacer in words: its state, and the time between two that go out. */
+export function paced(state, periodSeconds) {
+  return periodSeconds > 0 ? `${state}, every ${(periodSeconds * 1e3).toPrecision(3)} ms` : state;
+}

@@ -14,7 +14,9 @@ import * as overview from './page-overview.js';
 import * as registry from './page-registry.js';
 import * as sensors from './page-sensors.js';
 import * as streams from './page-streams.js';
+import * as topics from './page-topics.js';
 import { setSign } from './semaphore.js';
+import { named, needsLook } from './topic-words.js';
 
 const PAGES = [
   { path: '', label: 'Overview', page: overview },
@@ -40,6 +42,13 @@ const PAGES = [
     page: links,
     count: () => model.links?.links?.length,
     alert: () => model.links?.links?.some((one) => one.state === 'waiting' || one.dead_letters),
+  },
+  {
+    path: 'dds',
+    label: 'DDS',
+    page: topics,
+    count: () => named(model.topics),
+    alert: () => needsLook(model.topics),
   },
   { path: 'dropped', label: 'Dropped', page: dropped, count: () => model.drops?.length },
   { path: 'node', label: 'Node', page: node },

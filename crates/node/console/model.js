@@ -14,6 +14,7 @@ const SOURCES = {
     pick: (body) => body.virtual_sensors ?? [],
   },
   links: { url: path('links'), everyMs: 5_000, pick: (body) => body },
+  topics: { url: path('dds'), everyMs: 5_000, pick: (body) => body },
   drops: { url: path('drops'), everyMs: 5_000, pick: (body) => body.drops ?? [] },
 };
 const NOTICE_DELAY_MS = 150;
@@ -27,6 +28,7 @@ export const model = {
   streams: null,
   sensors: null,
   links: null,
+  topics: null,
   drops: null,
 };
 export const errors = {};

@@ -3,21 +3,17 @@
 
 import { change, path, query, read } from './api.js';
 import { facts, h, problem, replace, setText, table } from './dom.js';
-import { age, bytes, count, moment, rate } from './format.js';
+import { age, bytes, count, moment, paced, rate } from './format.js';
 import { picture } from './link-picture.js';
 import { errors, link, model, refresh } from './model.js';
-import { Ring } from './ring.js';
+import { paces } from './pace.js';
 import { setSign, word } from './semaphore.js';
-import { spark } from './spark.js';
 
 const LETTERS_SHOWN = 50;
 const SUMMED = [
   'sent', 'sent_again', 'acknowledged', 'in_flight', 'lag_elements', 'refused', 'rate_per_s',
 ];
 const LINKS_EVERY_MS = 1_000;
-/** Readers whose pace is drawn, and points of a line. */
-const PACES_MAX = 32;
-const PACE_POINTS = 120;
 
 /** Opens the list, or one link. */
 export function open(root, at) {
@@ -94,45 +90,7 @@ export function readersOf(peers) {
 
 /** What the pacers of a reader do, in words: state, and the time between two frames. */
 export function pace(one) {
-  if (!one.states.size) return '';
-  const state = [...one.states].join(', ');
-  return one.period > 0 ? `${state}, every ${(one.period * 1e3).toPrecision(3)} ms` : state;
-}
-
-/** The occupation of each reader over time, each with its line. */
-function paces() {
-  const known = new Map();
-  return {
-    /** The line of a reader, with one point more. */
-    line(one) {
-      let found = known.get(one.id);
-      if (!found) {
-        if (known.size >= PACES_MAX) return null;
-        const field = { name: 'on the way', type: 'integer', unit: '1' };
-        const ring = new Ring(1, PACE_POINTS);
-        const buffer = { waves: new Map(), scalars: [field], ring, newest: 0 };
-        found = { buffer, line: spark(buffer, 'elements on the way, as the pacer sees them') };
-        known.set(one.id, found);
-      }
-      const now = Date.now() / 1000;
-      found.buffer.ring.push(now, [one.paced]);
-      found.buffer.newest = now;
-      return found.line.node;
-    },
-    /** Those who no longer read are forgotten. */
-    keep(readers) {
-      const ids = new Set(readers.map((one) => one.id));
-      for (const [id, { line }] of known) {
-        if (ids.has(id)) continue;
-        line.end();
-        known.delete(id);
-      }
-    },
-    end() {
-      for (const { line } of known.values()) line.end();
-      known.clear();
-    },
-  };
+  return one.states.size ? paced([...one.states].join(', '), one.period) : '';
 }
 
 /** What the picture shows of the links and readers. */
@@ -220,7 +178,7 @@ function openList(root) {
       `${Math.round((one.occupation ?? 0) * 100)} %`,
       count(one.lag_elements),
       count(one.sent_again),
-      one.states.size ? [lines.line(one), ' ', pace(one)] : '',
+      one.states.size ? [lines.line(one.id, one.paced), ' ', pace(one)] : '',
       one.refused ? count(one.refused) : '',
     ];
   }
@@ -254,7 +212,7 @@ function openList(root) {
       'pace', 'refused',
     ];
     const found = readersOf(readers);
-    lines.keep(found);
+    lines.keep(found.map((one) => one.id));
     replace(
       peers,
       found.length

@@ -15,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::devices::of_stream;
 use crate::error::StartError;
+use crate::metrics::PacerStateLabel;
 use crate::notices::NoticeKind;
 use crate::shared::{App, Shared};
 use crate::{catalogue, clock, register};
@@ -132,6 +133,10 @@ pub(crate) struct TopicMetrics {
     mismatches: Family<TopicLabel, Counter>,
     stalls: Family<TopicLabel, Counter>,
     blocked: Family<TopicLabel, Counter<f64, AtomicU64>>,
+    deadlines_missed: Family<TopicLabel, Counter>,
+    pacer_occupation: Family<TopicLabel, Gauge>,
+    pacer_period: Family<TopicLabel, Gauge<f64, AtomicU64>>,
+    pacer_states: Family<PacerStateLabel, Gauge>,
     restarts: Counter,
     panics: Counter,
     library_stalls: Counter,
@@ -158,6 +163,17 @@ impl TopicMetrics {
         r.register("dds_reader_stalls", text, self.stalls.clone());
         let (text, unit) = ("Time with a sample and no room for it", Unit::Seconds);
         r.register_with_unit("dds_blocked", text, unit, self.blocked.clone());
+        let text = "Deadlines that passed without a sample while somebody matched";
+        let missed = self.deadlines_missed.clone();
+        r.register("dds_deadlines_missed", text, missed);
+        let text = "Samples on the way, as the writer's pacer sees them";
+        let occupation = self.pacer_occupation.clone();
+        r.register("dds_pacer_occupation", text, occupation);
+        let (text, unit) = ("Time between two samples", Unit::Seconds);
+        let period = self.pacer_period.clone();
+        r.register_with_unit("dds_pacer_period", text, unit, period);
+        let text = "Pacers of writers by what they are about";
+        r.register("dds_pacers", text, self.pacer_states.clone());
         let text = "Times the participant was made anew";
         r.register("dds_restarts", text, self.restarts.clone());
         r.register("dds_panics", "Panics of the library", self.panics.clone());
@@ -179,15 +195,19 @@ pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
         &of.lost,
         &of.mismatches,
         &of.stalls,
+        &of.deadlines_missed,
     ];
     counters.into_iter().for_each(Family::clear);
     of.blocked.clear();
     of.matched.clear();
     of.unacknowledged.clear();
+    of.pacer_occupation.clear();
+    of.pacer_period.clear();
+    of.pacer_states.clear();
     let participant = topics.participant();
     for writer in participant.writers {
         let label = TopicLabel {
-            topic: writer.topic,
+            topic: writer.end.topic,
         };
         let count = |family: &Family<TopicLabel, Counter>, by: u64| {
             family.get_or_create(&label).inc_by(by);
@@ -195,27 +215,40 @@ pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
         count(&of.sent, writer.sent);
         count(&of.acknowledged, writer.acknowledged);
         count(&of.given_up, writer.given_up);
-        count(&of.mismatches, writer.mismatches);
+        count(&of.mismatches, writer.end.mismatches);
+        count(&of.deadlines_missed, writer.end.deadlines_missed);
         count(&of.stalls, writer.stalls);
         of.blocked.get_or_create(&label).inc_by(writer.blocked_s);
         let unacknowledged = of.unacknowledged.get_or_create(&label);
         unacknowledged.inc_by(gauge(writer.unacknowledged));
         of.matched
             .get_or_create(&label)
-            .inc_by(gauge(writer.matched));
+            .inc_by(gauge(writer.end.matched));
+        let Some(pacer) = writer.pacer else { continue };
+        let occupation = of.pacer_occupation.get_or_create(&label);
+        occupation.inc_by(gauge(pacer.occupation));
+        // Of several writers of a topic the longest period is told.
+        let period = of.pacer_period.get_or_create(&label);
+        period.set(period.get().max(pacer.period.as_secs_f64()));
+        let state = pacer.state.as_str().to_owned();
+        let states = of.pacer_states.get_or_create(&PacerStateLabel { state });
+        states.inc();
     }
     for reader in participant.readers {
         let label = TopicLabel {
-            topic: reader.topic,
+            topic: reader.end.topic,
         };
         of.received.get_or_create(&label).inc_by(reader.received);
         of.lost.get_or_create(&label).inc_by(reader.lost);
         of.mismatches
             .get_or_create(&label)
-            .inc_by(reader.mismatches);
+            .inc_by(reader.end.mismatches);
+        of.deadlines_missed
+            .get_or_create(&label)
+            .inc_by(reader.end.deadlines_missed);
         of.matched
             .get_or_create(&label)
-            .inc_by(gauge(reader.matched));
+            .inc_by(gauge(reader.end.matched));
     }
     let whole = [
         (&of.restarts, participant.restarts),

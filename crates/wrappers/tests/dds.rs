@@ -6,6 +6,7 @@
 
 #![cfg(feature = "dds")]
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use chappe_stream::{
     Field, FieldType, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp, Value,
 };
 use chappe_wrappers::dds::{DdsConfig, Topics, TopicsHost, TopicsStatus};
+use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -22,6 +24,8 @@ struct Node {
     store: StreamStore,
     key: &'static str,
     told: Mutex<Vec<String>>,
+    /// The streams that topics have opened.
+    opened: watch::Sender<BTreeSet<String>>,
 }
 
 impl Node {
@@ -32,6 +36,7 @@ impl Node {
             store: StreamStore::new(store),
             key,
             told: Mutex::default(),
+            opened: watch::Sender::default(),
         })
     }
 
@@ -52,7 +57,11 @@ impl TopicsHost for Node {
     ) -> Result<StreamLog, String> {
         let level = level.unwrap_or(Level::Power);
         let log = self.store.stream(name, level, schema, None);
-        log.map_err(|error| error.to_string())
+        let log = log.map_err(|error| error.to_string())?;
+        self.opened.send_modify(|names| {
+            names.insert(name.to_owned());
+        });
+        Ok(log)
     }
     fn stream(&self, name: &str) -> Option<StreamLog> {
         self.store.existing(name).unwrap()
@@ -105,23 +114,55 @@ const PUBLISH: &str = "[[publish]]\nstream = \"a.b\"\ntopic = \"chappe/test/ab\"
 const SUBSCRIBE: &str = "[[subscribe]]\ntopic = \"chappe/test/ab\"\nstream = \"c.d\"\nsource = \"a.b\"\n\
                          fields = [{ name = \"value\", type = \"integer\" }]\n";
 
-async fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
-    let begun = tokio::time::Instant::now();
-    while let Err(so_far) = done() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: {so_far}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+/// What is awaited comes within the patience; `so_far` says what there was instead.
+async fn within<T>(what: impl Future<Output = T>, so_far: impl FnOnce() -> String) -> T {
+    match tokio::time::timeout(PATIENCE, what).await {
+        Ok(came) => came,
+        Err(_) => panic!("{}", so_far()),
     }
 }
 
+/// Waits until the reader has stored so many.
 async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
-    until("stored", || {
+    let so_far = || {
         let last = node.stream("c.d").map_or(0, |log| log.log().last());
-        match last >= count {
-            true => Ok(()),
-            false => Err(format!("{last} of {count}, {:?}", status())),
+        format!("{last} of {count}, {:?}", status())
+    };
+    let all = async {
+        let mut opened = node.opened.subscribe();
+        opened
+            .wait_for(|names| names.contains("c.d"))
+            .await
+            .unwrap();
+        let log = node.stream("c.d").unwrap();
+        let mut follower = log.follow(0);
+        while log.log().last() < count {
+            follower.next().await.unwrap();
         }
-    })
-    .await;
+    };
+    within(all, so_far).await;
+}
+
+/// Waits until the cursor on the log says so.
+async fn kept(node: &Node, delivered: u64, status: impl Fn() -> TopicsStatus) {
+    let cursor = node.store.store();
+    let cursor = cursor.stream("dds-cursor/a.b/chappe/test/ab", Level::Power, &[1]);
+    let mut follower = cursor.unwrap().follow(0);
+    let said = async {
+        loop {
+            let records = match follower.next().await {
+                Ok(records) => records,
+                // Older ones are trimmed.
+                Err(chappe_log::Error::Gap { .. }) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            let wanted = delivered.to_le_bytes();
+            if records.iter().any(|one| one.payload.ends_with(&wanted)) {
+                return;
+            }
+        }
+    };
+    within(said, || format!("{:?}", status())).await;
 }
 
 #[tokio::test]
@@ -147,22 +188,7 @@ async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
     let reading = sink.start(SUBSCRIBE);
     stored(&sink, 700, || publishing.status()).await;
     // The writer ends; what it had delivered it does not publish again.
-    until("delivered", || {
-        let delivered = publishing.status().publications[0].delivered;
-        match delivered.is_some_and(|at| at.sequence == 700) {
-            true => Ok(()),
-            false => Err(format!("{delivered:?}")),
-        }
-    })
-    .await;
-    let cursor = source.store.store();
-    let cursor = cursor.stream("dds-cursor/a.b/chappe/test/ab", Level::Power, &[1]);
-    let cursor = cursor.unwrap();
-    until("kept", || match cursor.newest(1).unwrap().last() {
-        Some(record) if record.payload.ends_with(&700_u64.to_le_bytes()) => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await;
+    kept(&source, 700, || publishing.status()).await;
     drop(publishing);
     append(700..800).await;
     let publishing = source.start(PUBLISH);
@@ -178,7 +204,9 @@ async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
     assert!(origins.eq(1..=800));
     assert_eq!(reading.status().subscriptions[0].malformed, 0);
     let sent = publishing.status().participant.writers;
-    let sent = sent.iter().find(|writer| writer.topic == "chappe/test/ab");
+    let sent = sent
+        .iter()
+        .find(|writer| writer.end.topic == "chappe/test/ab");
     assert!(sent.unwrap().sent < 800, "{sent:?}");
     assert!(reading.status().participant.readers[0].lost == 0);
 }

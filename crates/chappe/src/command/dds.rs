@@ -48,11 +48,20 @@ fn tell(answer: &Value) {
         "sent",
         "unacknowledged",
         "given_up",
+        "pace",
         "blocked_s",
+        "deadlines_missed",
         "mismatches",
     ];
     table(&participant["writers"], &writers, &text);
-    let readers = ["topic", "matched", "received", "lost", "mismatches"];
+    let readers = [
+        "topic",
+        "matched",
+        "received",
+        "lost",
+        "deadlines_missed",
+        "mismatches",
+    ];
     table(&participant["readers"], &readers, &text);
     let publications = [
         "stream",
@@ -99,7 +108,19 @@ fn table(rows: &Value, keys: &[&str], text: &impl Fn(&Value, &str) -> String) {
     let head = keys.iter().map(|key| key.replace('_', " ").to_uppercase());
     let mut table = Table::with_head(head.collect());
     for row in rows {
-        table.row(keys.iter().map(|key| text(row, key)));
+        table.row(keys.iter().map(|key| match *key {
+            "pace" => pace(&row["pacer"]),
+            key => text(row, key),
+        }));
     }
     output::line(format_args!("{table}\n"));
+}
+
+/// What a pacer does: its state, and the time between two samples.
+fn pace(pacer: &Value) -> String {
+    let state = pacer["state"].as_str().unwrap_or_default();
+    match pacer["period_s"].as_f64() {
+        Some(period) if period > 0.0 => format!("{state}, every {:.3} ms", period * 1e3),
+        _ => state.to_owned(),
+    }
 }

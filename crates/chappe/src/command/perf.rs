@@ -305,6 +305,9 @@ fn carrier(common: &Common, endpoint: &str) -> Result<Carrier, Failure> {
     Ok(match (common.over, common.best_effort) {
         (Over::Zeromq, false) => Carrier::Sessions { endpoint },
         (Over::Zeromq, true) => Carrier::PublishSubscribe { endpoint },
+        #[cfg(not(feature = "dds"))]
+        (Over::Dds, _) => return Err(Failure::new("this program was built without DDS")),
+        #[cfg(feature = "dds")]
         (Over::Dds, best_effort) => Carrier::Dds(perf::Domain {
             domain: common.domain,
             interfaces: common.addresses.clone(),

@@ -1,6 +1,6 @@
 //! A reader of RustDDS, which counts what was passed over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustdds::with_key::{DataReader, Sample as Change};
@@ -10,19 +10,14 @@ use super::participant::{Matches, guarded, guid_of, library};
 use super::raw::{Raw, RawAdapter};
 use crate::DdsError;
 use crate::backend::{Guid, Reader, Sample};
-
-/// Writers whose numbers are remembered; reason: whoever reaches the domain can be as many as it
-/// likes. Of those above it no loss is counted.
-const WRITERS_MAX: usize = 4_096;
+use crate::lost::Lost;
 
 pub(super) struct RustReader {
     reader: DataReader<Raw, RawAdapter>,
     guid: Guid,
     matches: Arc<Matches>,
-    /// The newest number of each writer.
-    newest: BTreeMap<Guid, i64>,
     ready: VecDeque<Sample>,
-    lost: u64,
+    lost: Lost,
 }
 
 impl RustReader {
@@ -31,20 +26,8 @@ impl RustReader {
             guid: guid_of(reader.guid()),
             reader,
             matches,
-            newest: BTreeMap::new(),
             ready: VecDeque::new(),
-            lost: 0,
-        }
-    }
-
-    /// Counts the numbers between the newest of a writer and this one.
-    fn count(&mut self, writer: Guid, number: i64) {
-        if let Some(newest) = self.newest.get_mut(&writer) {
-            let passed = number.saturating_sub(*newest).saturating_sub(1);
-            self.lost = self.lost.saturating_add(u64::try_from(passed).unwrap_or(0));
-            *newest = number.max(*newest);
-        } else if self.newest.len() < WRITERS_MAX {
-            self.newest.insert(writer, number);
+            lost: Lost::default(),
         }
     }
 }
@@ -65,7 +48,7 @@ impl Reader for RustReader {
                 let identity = change.sample_info().sample_identity();
                 let (writer, number) = (guid_of(identity.writer_guid), identity.sequence_number);
                 let number = i64::from(number);
-                self.count(writer, number);
+                self.lost.count(writer, number);
                 if let Change::Value(Raw(payload)) = change.into_value() {
                     self.ready.push_back(Sample {
                         writer,
@@ -84,6 +67,6 @@ impl Reader for RustReader {
     }
 
     fn lost(&self) -> u64 {
-        self.lost
+        self.lost.lost()
     }
 }

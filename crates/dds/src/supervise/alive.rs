@@ -1,4 +1,5 @@
-//! Whether the library lives: a sample that goes through all of it, about once a second.
+//! Whether the library lives: a sample that goes through all of it, about once a second; and after this
+//! program stood still, a new reader that must find the writer.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,14 @@ use crate::{DdsError, Octets, Qos, WriteError};
 const PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Alive {
+    topic: Topic,
     writer: Box<dyn Writer>,
     reader: Box<dyn Reader>,
     sent: u64,
     sent_at: Instant,
     seen: u64,
+    /// Since when the reader has to find the writer, where one did before.
+    seeks: Option<Instant>,
     taken: Vec<crate::Sample>,
 }
 
@@ -27,13 +31,34 @@ impl Alive {
         let writer = participant.writer(&topic, &Qos::reliable_writer(4))?;
         let reader = participant.reader(&topic, &Qos::reliable_reader(4))?;
         Ok(Self {
+            topic,
             writer,
             reader,
             sent: 0,
             sent_at: Instant::now(),
             seen: 0,
+            seeks: None,
             taken: Vec::new(),
         })
+    }
+
+    /// This program stood still: stopped by a signal, or frozen. That ends threads of RustDDS, whose
+    /// waits are interrupted by it, each by itself. The data's thread is missed as ever; discovery's,
+    /// when a new reader does not find the writer.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub(super) fn stood_still(
+        &mut self,
+        participant: &mut dyn Participant,
+        now: Instant,
+    ) -> Result<(), DdsError> {
+        if self.seen > 0 {
+            self.reader = participant.reader(&self.topic, &Qos::reliable_reader(4))?;
+            self.seen = 0;
+            self.seeks = Some(now);
+        }
+        Ok(())
     }
 
     /// Looks and sends; says when to look again.
@@ -48,7 +73,11 @@ impl Alive {
                 self.seen = self.seen.max(octets.number);
             }
         }
-        if self.seen > 0 && self.seen < self.sent && now - self.sent_at > patience {
+        if self.seen > 0 {
+            self.seeks = None;
+        }
+        let lost = self.seen > 0 && self.seen < self.sent && now - self.sent_at > patience;
+        if lost || self.seeks.is_some_and(|since| now - since > patience) {
             return Ok(Turn::Stalled);
         }
         let due = self.sent_at + PERIOD;

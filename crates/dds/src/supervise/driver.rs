@@ -14,6 +14,9 @@ use crate::backend::{Event, Guid, Participant, open};
 
 /// The longest wait of a round; reason: it says at least so often that the thread lives.
 const ROUND_MAX: Duration = Duration::from_millis(250);
+/// A wait that took so much longer than it was to says that this program stood still; reason: more than
+/// a busy machine does, and a false alarm costs a reader.
+const STOOD_STILL: Duration = Duration::from_millis(500);
 /// A participant that ran for so long was not broken from the beginning.
 const PROVEN: Duration = Duration::from_secs(60);
 
@@ -119,8 +122,14 @@ fn take_part(
         shared.beat();
         live.meet(shared)?;
         let until = live.round(shared)?;
-        let wait = until.saturating_duration_since(Instant::now());
-        live.participant.wait(wait.min(ROUND_MAX))?;
+        let begun = Instant::now();
+        let wait = until.saturating_duration_since(begun).min(ROUND_MAX);
+        live.participant.wait(wait)?;
+        if begun.elapsed() > wait + STOOD_STILL
+            && let Some(alive) = &mut live.alive
+        {
+            alive.stood_still(&mut *live.participant, Instant::now())?;
+        }
         while let Some(event) = live.participant.event() {
             live.told(shared, &event);
         }
@@ -160,7 +169,7 @@ impl Live {
         let clock = chappe_machine::Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let mut until = now + ROUND_MAX;
         for inlet in &mut self.inlets {
-            inlet.turn()?;
+            until = until.min(inlet.turn(now)?.unwrap_or(until));
         }
         for outlet in &mut self.outlets {
             match outlet.turn(now, clock)? {
@@ -206,11 +215,11 @@ impl Live {
     /// Counts a mismatch; answers the topic.
     fn mismatch(&self, here: Guid, mismatch: &crate::QosMismatch) -> Option<String> {
         if let Some(outlet) = self.outlets.iter().find(|live| live.guid() == here) {
-            outlet.end.mismatch(mismatch);
+            outlet.end.told.mismatch(mismatch);
             return Some(outlet.end.topic().to_owned());
         }
         let inlet = self.inlets.iter().find(|live| live.guid() == here)?;
-        inlet.end.mismatch(mismatch);
+        inlet.end.told.mismatch(mismatch);
         Some(inlet.end.topic().to_owned())
     }
 }

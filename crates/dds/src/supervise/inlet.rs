@@ -1,13 +1,15 @@
 //! A reader under supervision: what it receives waits in a queue for who asked for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 
-use super::status::{InletStatus, note};
-use super::{Shared, lock};
-use crate::backend::{Participant, QosMismatch, Reader, Sample, Topic};
+use super::Shared;
+use super::end::{Deadline, Told};
+use super::status::{EndStatus, InletStatus};
+use crate::backend::{Participant, Reader, Sample, Topic};
 use crate::{DdsError, Qos};
 
 /// Samples that wait for who reads; reason: beyond it they wait in the library, which has a limit of
@@ -38,7 +40,7 @@ pub(super) struct InletEnd {
     queue: mpsc::Sender<Sample>,
     /// The queue was full: whoever takes from it wakes the thread.
     full: AtomicBool,
-    status: Mutex<InletStatus>,
+    pub(super) told: Told<InletStatus>,
 }
 
 /// A reader in the library.
@@ -46,6 +48,7 @@ pub(super) struct LiveInlet {
     pub(super) end: Arc<InletEnd>,
     reader: Box<dyn Reader>,
     taken: Vec<Sample>,
+    deadline: Deadline,
     /// Of earlier readers.
     lost_before: u64,
 }
@@ -53,15 +56,14 @@ pub(super) struct LiveInlet {
 pub(super) fn inlet(shared: &Arc<Shared>, config: InletConfig) -> (Inlet, Arc<InletEnd>) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let status = InletStatus {
-        topic: config.topic.name.clone(),
-        type_name: config.topic.type_name.clone(),
+        end: EndStatus::of(&config.topic, &config.qos, config.qos.held()),
         ..InletStatus::default()
     };
     let end = Arc::new(InletEnd {
         config,
         queue: sender,
         full: AtomicBool::new(false),
-        status: Mutex::new(status),
+        told: Told::new(status),
     });
     let inlet = Inlet {
         shared: shared.clone(),
@@ -89,7 +91,7 @@ impl Inlet {
     /// How it is.
     #[must_use]
     pub fn status(&self) -> InletStatus {
-        self.end.status()
+        self.end.told.status()
     }
 
     fn room(&self) {
@@ -101,27 +103,14 @@ impl Inlet {
 
 impl Drop for Inlet {
     fn drop(&mut self) {
-        lock(&self.shared.ends)
-            .inlets
-            .retain(|end| !Arc::ptr_eq(end, &self.end));
-        self.shared.wake();
+        let ends = |ends: &mut super::Ends| ends.inlets.retain(|end| !Arc::ptr_eq(end, &self.end));
+        self.shared.forget(ends);
     }
 }
 
 impl InletEnd {
-    pub(super) fn status(&self) -> InletStatus {
-        lock(&self.status).clone()
-    }
-
     pub(super) fn topic(&self) -> &str {
         &self.config.topic.name
-    }
-
-    pub(super) fn mismatch(&self, mismatch: &QosMismatch) {
-        let mut status = lock(&self.status);
-        let status = &mut *status;
-        let words = mismatch.to_string();
-        note(&mut status.mismatches, &mut status.mismatched, words);
     }
 }
 
@@ -131,8 +120,9 @@ impl LiveInlet {
         end: Arc<InletEnd>,
     ) -> Result<Self, DdsError> {
         let reader = participant.reader(&end.config.topic, &end.config.qos)?;
-        let lost_before = lock(&end.status).lost;
+        let lost_before = end.told.status().lost;
         Ok(Self {
+            deadline: Deadline::new(&end.config.qos, Instant::now()),
             end,
             reader,
             taken: Vec::new(),
@@ -145,30 +135,36 @@ impl LiveInlet {
     }
 
     /// Takes what came, until nothing is left or there is no room: then whoever takes from the queue
-    /// wakes the thread.
-    pub(super) fn turn(&mut self) -> Result<(), DdsError> {
+    /// wakes the thread. Says when to come again.
+    pub(super) fn turn(&mut self, now: Instant) -> Result<Option<Instant>, DdsError> {
+        let mut came = 0;
         loop {
             if self.end.queue.capacity() == 0 {
                 self.end.full.store(true, Ordering::Release);
                 // What was taken since then woke nobody.
                 if self.end.queue.capacity() == 0 {
-                    return Ok(());
+                    break;
                 }
             }
             let room = self.end.queue.capacity();
             self.reader.take(room, &mut self.taken)?;
-            let mut status = lock(&self.end.status);
-            status.received += self.taken.len() as u64;
-            status.lost = self.lost_before + self.reader.lost();
-            status.matched = self.reader.matched() as u64;
-            drop(status);
             if self.taken.is_empty() {
-                return Ok(());
+                break;
             }
+            came += self.taken.len() as u64;
             for sample in self.taken.drain(..) {
                 // There is room, for nobody else sends; and who has gone needs none.
                 let _ = self.end.queue.try_send(sample);
             }
         }
+        let matched = self.reader.matched();
+        let missed = self.deadline.look(now, came, matched);
+        self.end.told.change(|status| {
+            status.received += came;
+            status.lost = self.lost_before + self.reader.lost();
+            status.end.matched = matched as u64;
+            status.end.deadlines_missed += missed;
+        });
+        Ok(self.deadline.next())
     }
 }

@@ -13,6 +13,7 @@
 
 mod alive;
 mod driver;
+mod end;
 mod inlet;
 mod outlet;
 mod status;
@@ -28,7 +29,7 @@ use crate::{DdsError, QosMismatch};
 
 pub use inlet::{Inlet, InletConfig};
 pub use outlet::{Ended, Outgoing, Outlet, OutletConfig, Progress, Stalled};
-pub use status::{InletStatus, OutletStatus, State, SupervisorStatus};
+pub use status::{EndStatus, InletStatus, OutletStatus, State, SupervisorStatus};
 
 use inlet::InletEnd;
 use outlet::OutletEnd;
@@ -188,8 +189,7 @@ impl Supervisor {
     /// # Errors
     /// What is wrong with it, or there are too many.
     pub fn writer(&self, config: OutletConfig) -> Result<Outlet, DdsError> {
-        config.topic.check()?;
-        config.qos.check()?;
+        end::check(&config.topic, &config.qos)?;
         let (outlet, end) = outlet::outlet(&self.shared, config);
         let mut ends = lock(&self.shared.ends);
         ends.room()?;
@@ -204,8 +204,7 @@ impl Supervisor {
     /// # Errors
     /// What is wrong with it, or there are too many.
     pub fn reader(&self, config: InletConfig) -> Result<Inlet, DdsError> {
-        config.topic.check()?;
-        config.qos.check()?;
+        end::check(&config.topic, &config.qos)?;
         let (inlet, end) = inlet::inlet(&self.shared, config);
         let mut ends = lock(&self.shared.ends);
         ends.room()?;
@@ -219,8 +218,8 @@ impl Supervisor {
     #[must_use]
     pub fn status(&self) -> SupervisorStatus {
         let ends = lock(&self.shared.ends);
-        let outlets = ends.outlets.iter().map(|end| end.status()).collect();
-        let inlets = ends.inlets.iter().map(|end| end.status()).collect();
+        let outlets = ends.outlets.iter().map(|end| end.told.status()).collect();
+        let inlets = ends.inlets.iter().map(|end| end.told.status()).collect();
         drop(ends);
         lock(&self.shared.counters).status(&self.shared.config, outlets, inlets)
     }
@@ -298,6 +297,12 @@ impl Shared {
     fn goes_on(&self, generation: u64) -> bool {
         let run = lock(&self.run);
         !run.ended && run.generation == generation
+    }
+
+    /// An end is no longer wanted.
+    fn forget(&self, from: impl FnOnce(&mut Ends)) {
+        from(&mut lock(&self.ends));
+        self.wake();
     }
 
     /// Ends the waiting of the thread that calls the library.

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use chappe_flow::pacer::{InFlight, Pace, Pacer};
 use tokio::sync::{mpsc, watch};
 
-use super::status::{OutletStatus, note};
+use super::end::{Deadline, Told};
+use super::status::{EndStatus, OutletStatus};
 use super::{Shared, lock};
-use crate::backend::{Participant, Payload, QosMismatch, Topic, Writer};
+use crate::backend::{Participant, Payload, Topic, Writer};
 use crate::{DdsError, Qos, WriteError};
 
 /// Samples that wait to be written; reason: one round of whoever makes them.
@@ -88,7 +89,7 @@ pub(super) struct OutletEnd {
     config: OutletConfig,
     queue: Mutex<mpsc::Receiver<Outgoing>>,
     progress: watch::Sender<Progress>,
-    status: Mutex<OutletStatus>,
+    pub(super) told: Told<OutletStatus>,
 }
 
 /// A writer in the library.
@@ -109,6 +110,9 @@ pub(super) struct LiveOutlet {
     full: Option<Instant>,
     /// Nothing is written before then.
     hold: Instant,
+    /// Written in this turn.
+    written: u64,
+    deadline: Deadline,
 }
 
 /// What a turn of a writer says.
@@ -125,15 +129,14 @@ pub(super) fn outlet(shared: &Arc<Shared>, config: OutletConfig) -> (Outlet, Arc
     let (sender, queue) = mpsc::channel(QUEUE);
     let (progress, watched) = watch::channel(Progress::default());
     let status = OutletStatus {
-        topic: config.topic.name.clone(),
-        type_name: config.topic.type_name.clone(),
+        end: EndStatus::of(&config.topic, &config.qos, config.qos.window()),
         ..OutletStatus::default()
     };
     let end = Arc::new(OutletEnd {
         config,
         queue: Mutex::new(queue),
         progress,
-        status: Mutex::new(status),
+        told: Told::new(status),
     });
     let outlet = Outlet {
         shared: shared.clone(),
@@ -164,33 +167,20 @@ impl Outlet {
     /// How it is.
     #[must_use]
     pub fn status(&self) -> OutletStatus {
-        self.end.status()
+        self.end.told.status()
     }
 }
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        lock(&self.shared.ends)
-            .outlets
-            .retain(|end| !Arc::ptr_eq(end, &self.end));
-        self.shared.wake();
+        let ends = |ends: &mut super::Ends| ends.outlets.retain(|end| !Arc::ptr_eq(end, &self.end));
+        self.shared.forget(ends);
     }
 }
 
 impl OutletEnd {
-    pub(super) fn status(&self) -> OutletStatus {
-        lock(&self.status).clone()
-    }
-
     pub(super) fn topic(&self) -> &str {
         &self.config.topic.name
-    }
-
-    pub(super) fn mismatch(&self, mismatch: &QosMismatch) {
-        let mut status = lock(&self.status);
-        let status = &mut *status;
-        let words = mismatch.to_string();
-        note(&mut status.mismatches, &mut status.mismatched, words);
     }
 }
 
@@ -211,6 +201,8 @@ impl LiveOutlet {
         let pacer = (end.config.pacer)();
         let now = Instant::now();
         Ok(Self {
+            deadline: Deadline::new(&end.config.qos, now),
+            written: 0,
             end,
             writer,
             pacer,
@@ -251,9 +243,10 @@ impl LiveOutlet {
         self.bytes = 0;
         self.moved = Instant::now();
         self.hold = self.moved + SETTLE;
-        let mut status = lock(&self.end.status);
-        status.given_up += given_up;
-        status.renewed += 1;
+        self.end.told.change(|status| {
+            status.given_up += given_up;
+            status.renewed += 1;
+        });
         Ok(())
     }
 
@@ -274,7 +267,12 @@ impl LiveOutlet {
             false => self.write(now, clock)?,
         };
         self.tell(now);
-        Ok(if newly { Turn::Stalled } else { again })
+        Ok(match again {
+            _ if newly => Turn::Stalled,
+            // Also when a deadline passes there is something to tell.
+            Turn::Again(at) => Turn::Again(at.into_iter().chain(self.deadline.next()).min()),
+            again => again,
+        })
     }
 
     fn settle(&mut self, now: Instant, clock: chappe_machine::Instant) {
@@ -300,7 +298,7 @@ impl LiveOutlet {
         let in_flight = self.in_flight();
         self.pacer
             .acknowledged(clock, bytes, count, delay, in_flight);
-        lock(&self.end.status).acknowledged += count;
+        self.end.told.change(|status| status.acknowledged += count);
     }
 
     /// Whether a reader acknowledges nothing, since just now.
@@ -313,7 +311,7 @@ impl LiveOutlet {
             return false;
         }
         self.stalled = true;
-        lock(&self.end.status).stalls += 1;
+        self.end.told.change(|status| status.stalls += 1);
         true
     }
 
@@ -386,7 +384,7 @@ impl LiveOutlet {
                 self.bytes += bytes as u64;
                 self.pacer.sent(clock, bytes as u64, 1);
                 self.next = None;
-                lock(&self.end.status).sent += 1;
+                self.written += 1;
                 if self.end.config.qos.reliability == crate::Reliability::BestEffort {
                     self.written_unreliably();
                 }
@@ -420,19 +418,25 @@ impl LiveOutlet {
         }
     }
 
+    /// Says how it is.
     fn tell(&mut self, now: Instant) {
-        let mut status = lock(&self.end.status);
-        status.matched = self.writer.matched() as u64;
-        status.unacknowledged = self.on_the_way.len() as u64;
-        status.stalled = self.stalled;
-        status.pacer = Some(self.pacer.status());
-        if let Some(since) = self.blocked.take() {
-            status.blocked_s += now.saturating_duration_since(since).as_secs_f64();
+        let matched = self.writer.matched();
+        let written = std::mem::take(&mut self.written);
+        let missed = self.deadline.look(now, written, matched);
+        let blocked = self.blocked.take().map_or(Duration::ZERO, |since| {
             // It goes on from here until a sample goes.
-            if self.next.is_some() {
-                self.blocked = Some(now);
-            }
-        }
+            self.blocked = self.next.is_some().then_some(now);
+            now.saturating_duration_since(since)
+        });
+        self.end.told.change(|status| {
+            status.end.matched = matched as u64;
+            status.end.deadlines_missed += missed;
+            status.sent += written;
+            status.unacknowledged = self.on_the_way.len() as u64;
+            status.stalled = self.stalled;
+            status.pacer = Some(self.pacer.status());
+            status.blocked_s += blocked.as_secs_f64();
+        });
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a supervised participant tells of itself.
 
 use chappe_flow::pacer::PacerStatus;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::SupervisorConfig;
+use crate::Qos;
 
 /// Mismatches that are kept in words for each end; the newest. They are all counted.
 pub(super) const MISMATCHES_MAX: usize = 8;
@@ -52,15 +53,31 @@ pub struct SupervisorStatus {
     pub readers: Vec<InletStatus>,
 }
 
-/// A writer at a glance.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct OutletStatus {
+/// What a writer and a reader both tell.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct EndStatus {
     /// The topic.
     pub topic: String,
     /// Its type.
     pub type_name: String,
-    /// Readers that match.
+    /// What a writer offers or a reader requests, with the number of samples that it keeps.
+    pub qos: Qos,
+    /// Ends elsewhere that match: readers of a writer, writers of a reader.
     pub matched: u64,
+    /// Deadlines of the topic that passed without a sample while somebody matched.
+    pub deadlines_missed: u64,
+    /// Ends elsewhere that do not fit.
+    pub mismatches: u64,
+    /// The newest of them, with both sides' values.
+    pub mismatched: Vec<String>,
+}
+
+/// A writer at a glance.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct OutletStatus {
+    /// Topic, quality of service, who matches.
+    #[serde(flatten)]
+    pub end: EndStatus,
     /// Samples written.
     pub sent: u64,
     /// Samples written and not acknowledged by all reliable readers: exact.
@@ -77,32 +94,66 @@ pub struct OutletStatus {
     pub stalls: u64,
     /// Seconds in which there was a sample and no room for it.
     pub blocked_s: f64,
-    /// Ends elsewhere that do not fit.
-    pub mismatches: u64,
-    /// The newest of them, with both sides' values.
-    pub mismatched: Vec<String>,
     /// Its pacer.
-    #[serde(skip)]
+    #[serde(serialize_with = "pacing")]
     pub pacer: Option<PacerStatus>,
 }
 
 /// A reader at a glance.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct InletStatus {
-    /// The topic.
-    pub topic: String,
-    /// Its type.
-    pub type_name: String,
-    /// Writers that match.
-    pub matched: u64,
+    /// Topic, quality of service, who matches.
+    #[serde(flatten)]
+    pub end: EndStatus,
     /// Samples received.
     pub received: u64,
     /// Samples passed over: numbers missing behind the first of each writer.
     pub lost: u64,
-    /// Ends elsewhere that do not fit.
-    pub mismatches: u64,
-    /// The newest of them, with both sides' values.
-    pub mismatched: Vec<String>,
+}
+
+impl AsMut<EndStatus> for OutletStatus {
+    fn as_mut(&mut self) -> &mut EndStatus {
+        &mut self.end
+    }
+}
+
+impl AsMut<EndStatus> for InletStatus {
+    fn as_mut(&mut self) -> &mut EndStatus {
+        &mut self.end
+    }
+}
+
+/// A pacer in words and numbers, as those of links are told.
+#[derive(Serialize)]
+struct Pacing {
+    pacer: &'static str,
+    state: &'static str,
+    occupation: u64,
+    low_threshold: u64,
+    high_threshold: u64,
+    period_s: f64,
+    round_trip_s: Option<f64>,
+    round_trip_min_s: Option<f64>,
+    delivery_rate_bytes_per_s: Option<u64>,
+    acknowledged_at_once: u64,
+}
+
+#[allow(clippy::ref_option, reason = "serde gives it so")]
+fn pacing<S: Serializer>(status: &Option<PacerStatus>, to: S) -> Result<S::Ok, S::Error> {
+    let seconds = |time: std::time::Duration| time.as_secs_f64();
+    let told = status.map(|status| Pacing {
+        pacer: status.name,
+        state: status.state.as_str(),
+        occupation: status.occupation,
+        low_threshold: status.low_threshold,
+        high_threshold: status.high_threshold,
+        period_s: seconds(status.period),
+        round_trip_s: status.round_trip.map(seconds),
+        round_trip_min_s: status.round_trip_min.map(seconds),
+        delivery_rate_bytes_per_s: status.delivery_rate_bytes_per_s,
+        acknowledged_at_once: status.acknowledged_at_once,
+    });
+    told.serialize(to)
 }
 
 /// What is counted over all restarts.
@@ -162,11 +213,11 @@ impl Counters {
 }
 
 /// Keeps the newest mismatches in words.
-pub(super) fn note(mismatches: &mut u64, mismatched: &mut Vec<String>, words: String) {
-    *mismatches += 1;
-    mismatched.retain(|known| *known != words);
-    if mismatched.len() >= MISMATCHES_MAX {
-        mismatched.remove(0);
+pub(super) fn note(status: &mut EndStatus, words: String) {
+    status.mismatches += 1;
+    status.mismatched.retain(|known| *known != words);
+    if status.mismatched.len() >= MISMATCHES_MAX {
+        status.mismatched.remove(0);
     }
-    mismatched.push(words);
+    status.mismatched.push(words);
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use chappe_dds::{DdsError, ElementType, Qos, Stored, Topic};
+use chappe_dds::{Backend, DdsError, ElementType, Qos, Stored, Topic};
 use chappe_flow::pacer::{Adaptive, FixedWindow, Flood, Pacer};
 use chappe_stream::{Field, FieldType, StreamSchema, check_name};
 use schemars::JsonSchema;
@@ -36,6 +36,8 @@ const FIXED_WINDOW: u64 = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DdsConfig {
+    /// The library that speaks DDS: `rustdds`, or `cyclone` where the program was built with it.
+    pub library: DdsLibrary,
     /// The domain: participants of different domains do not see each other.
     #[schemars(range(min = 0, max = 232))]
     pub domain: u16,
@@ -50,6 +52,28 @@ pub struct DdsConfig {
     pub publish: Vec<Publication>,
     /// Topics that are read into streams. Each is a table of its own, `[[dds.subscribe]]`.
     pub subscribe: Vec<Subscription>,
+}
+
+/// A library that speaks DDS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DdsLibrary {
+    /// RustDDS.
+    #[default]
+    Rustdds,
+    /// Cyclone DDS.
+    #[cfg(feature = "cyclone")]
+    Cyclone,
+}
+
+impl From<DdsLibrary> for Backend {
+    fn from(library: DdsLibrary) -> Self {
+        match library {
+            DdsLibrary::Rustdds => Self::Rustdds,
+            #[cfg(feature = "cyclone")]
+            DdsLibrary::Cyclone => Self::Cyclone,
+        }
+    }
 }
 
 /// A stream that is published to a topic.
@@ -195,6 +219,7 @@ pub enum DdsPacer {
 impl Default for DdsConfig {
     fn default() -> Self {
         Self {
+            library: DdsLibrary::default(),
             domain: 0,
             interfaces: vec![Ipv4Addr::LOCALHOST.into()],
             stall_s: 10,

@@ -16,7 +16,7 @@ mod subscribe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chappe_dds::{
-    Backend, DdsError, ElementType, Notice, ParticipantConfig, Supervisor, SupervisorConfig,
+    DdsError, ElementType, Notice, ParticipantConfig, Supervisor, SupervisorConfig,
     SupervisorStatus,
 };
 use chappe_log::Level;
@@ -24,8 +24,8 @@ use chappe_stream::{StreamLog, StreamSchema, StreamStore, Timestamp};
 use tokio::task::AbortHandle;
 
 pub use config::{
-    Acknowledge, DdsConfig, DdsPacer, DdsStalled, DdsStart, Publication, Subscription, TopicField,
-    TopicFieldType,
+    Acknowledge, DdsConfig, DdsLibrary, DdsPacer, DdsStalled, DdsStart, Publication, Subscription,
+    TopicField, TopicFieldType,
 };
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 
@@ -90,7 +90,7 @@ impl Topics {
         config.check()?;
         let told = host.clone();
         let supervisor = Supervisor::start(SupervisorConfig {
-            backend: Backend::default(),
+            backend: config.library.into(),
             participant: config.participant(),
             stall_after: config.stall_after(),
             notice: Arc::new(move |notice: Notice| told.notice(notice.to_string())),

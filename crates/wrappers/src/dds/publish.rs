@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chappe_dds::{
-    DdsError, ElementType, Inlet, InletConfig, Outgoing, Outlet, OutletConfig, Progress, Qos,
-    SAMPLE_BYTES_MAX, Stalled, Stored,
+    DdsError, Durability, ElementType, Inlet, InletConfig, Outgoing, Outlet, OutletConfig,
+    Progress, Qos, SAMPLE_BYTES_MAX, Stalled, Stored,
 };
 use chappe_log::Level;
 use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamLog};
@@ -27,6 +27,14 @@ const UNSTORED_MAX: u64 = 8_192;
 const READERS_MAX: usize = 1_024;
 /// The longest pause between two times that what is not stored is published again.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
+
+/// Said while nobody stores what is to be stored.
+const UNHEARD: &str = "no Chappe node says that it stores it; for other readers set \
+                       acknowledge = \"received\"";
+/// Said of what DDS itself does not keep for readers that come.
+const VOLATILE: &str = "a reader that comes gets nothing from before, and may miss the first samples \
+                        while both find each other; durability = \"transient_local\" on both sides \
+                        keeps them";
 
 /// Publishes a stream until it is aborted.
 pub(super) async fn run(
@@ -111,7 +119,7 @@ impl<'a> Publishing<'a> {
             Acknowledge::Received => None,
             Acknowledge::Stored => {
                 let qos = Qos {
-                    durability: chappe_dds::Durability::TransientLocal,
+                    durability: Durability::TransientLocal,
                     ..Qos::default()
                 };
                 let topic = stored_topic(&topic.name);
@@ -331,10 +339,12 @@ impl<'a> Publishing<'a> {
         let mut status = lock(self.status);
         status.lag_elements = last.saturating_sub(delivered);
         let unheard = self.stored.is_some() && self.readers.is_empty() && status.lag_elements > 0;
-        status.hint = unheard.then(|| {
-            "no Chappe node says that it stores it; for other readers set acknowledge = \"received\""
-                .to_owned()
-        });
+        let volatile = self.publication.qos.durability == Durability::Volatile;
+        status.hint = match () {
+            () if unheard => Some(UNHEARD.to_owned()),
+            () if self.stored.is_none() && volatile => Some(VOLATILE.to_owned()),
+            () => None,
+        };
         Ok(())
     }
 }

@@ -1,0 +1,289 @@
+//! A participant of Cyclone DDS: its configuration, discovery, and the one place that waits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::{reader, writer};
+use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
+use crate::qos::{Announced, AnnouncedDurability};
+use crate::unsafe_cyclone::{End, Found, Kind, Presence};
+use crate::{DdsError, Durability, Qos, Reader, Writer};
+
+/// Participants and ends elsewhere that are remembered; reason: whoever reaches the domain can announce
+/// as many as it likes.
+const PEERS_MAX: usize = 4_096;
+/// How often a wait looks while samples are on the way.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// What a participant and one of its ends share.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) end: Mutex<End>,
+    pub(super) guid: Guid,
+    pub(super) matched: AtomicUsize,
+    /// Written, as far as a reliable writer has said.
+    pub(super) written: AtomicU64,
+    /// Up to which number the owner has seen acknowledgements.
+    pub(super) seen: AtomicU64,
+    writes: bool,
+    topic: Topic,
+    announced: Announced,
+}
+
+struct Cyclone {
+    presence: Arc<Presence>,
+    ends: Vec<(Weak<Known>, BTreeMap<u64, Guid>)>,
+    /// Participants by what they call themselves, if they do.
+    names: BTreeMap<[u8; 12], Option<String>>,
+    /// Ends elsewhere, by kind.
+    elsewhere: BTreeMap<Guid, (bool, Found)>,
+    /// Pairs that were told not to fit.
+    mismatched: BTreeSet<(Guid, Guid)>,
+    queued: VecDeque<Event>,
+    broken: Option<DdsError>,
+}
+
+/// Takes part in a domain.
+pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
+    for address in &config.interfaces {
+        let bound = std::net::UdpSocket::bind((*address, 0));
+        bound.map_err(|_| DdsError::Interface(*address))?;
+    }
+    let presence = Presence::open(config.domain, &configuration(config))?;
+    Ok(Box::new(Cyclone {
+        presence,
+        ends: Vec::new(),
+        names: BTreeMap::new(),
+        elsewhere: BTreeMap::new(),
+        mismatched: BTreeSet::new(),
+        queued: VecDeque::new(),
+        broken: None,
+    }))
+}
+
+/// In the library's own words.
+fn configuration(config: &ParticipantConfig) -> String {
+    let mut interfaces = String::new();
+    for address in &config.interfaces {
+        let multicast = if address.is_loopback() {
+            "false"
+        } else {
+            "default"
+        };
+        let _ = write!(
+            interfaces,
+            "<NetworkInterface address=\"{address}\" multicast=\"{multicast}\"/>"
+        );
+    }
+    // Loopback has no multicast, and takes datagrams of any size: other participants are looked for at
+    // its address.
+    let (sizes, peers) = match config.interfaces.iter().all(std::net::IpAddr::is_loopback) {
+        true => (
+            "<AllowMulticast>false</AllowMulticast><MaxMessageSize>65500B</MaxMessageSize>\
+             <FragmentSize>65000B</FragmentSize>",
+            "<Peers><Peer address=\"127.0.0.1\"/></Peers>",
+        ),
+        false => ("", ""),
+    };
+    format!(
+        "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{sizes}</General><Discovery>\
+         <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
+         {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"8MiB\"/><Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
+         <WhcHighInit>1GB</WhcHighInit><WhcAdaptive>false</WhcAdaptive></Watermarks></Internal></Domain>\
+         </CycloneDDS>"
+    )
+}
+
+impl Cyclone {
+    fn end(&mut self, writes: bool, topic: &Topic, qos: &Qos) -> Result<Arc<Known>, DdsError> {
+        topic.check()?;
+        qos.check()?;
+        let end = End::new(&self.presence, writes, topic, qos)?;
+        let known = Arc::new(Known {
+            guid: end.guid(),
+            end: Mutex::new(end),
+            matched: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            writes,
+            topic: topic.clone(),
+            announced: Announced {
+                reliability: qos.reliability,
+                durability: match qos.durability {
+                    Durability::Volatile => AnnouncedDurability::Volatile,
+                    Durability::TransientLocal => AnnouncedDurability::TransientLocal,
+                },
+                deadline_ms: (qos.deadline_ms > 0).then_some(qos.deadline_ms.into()),
+            },
+        });
+        self.ends.push((Arc::downgrade(&known), BTreeMap::new()));
+        let elsewhere: Vec<_> = self.elsewhere.values().cloned().collect();
+        for (writes, found) in elsewhere {
+            self.compare(&known, writes, &found);
+        }
+        Ok(known)
+    }
+
+    /// Whether the two fit, when they have the same topic.
+    fn compare(&mut self, here: &Known, there_writes: bool, there: &Found) {
+        if here.writes == there_writes || here.topic != there.topic {
+            return;
+        }
+        let (offered, requested) = match here.writes {
+            true => (here.announced, there.announced),
+            false => (there.announced, here.announced),
+        };
+        if offered.misses(&requested).is_empty()
+            || self.mismatched.len() >= PEERS_MAX
+            || !self.mismatched.insert((here.guid, there.guid))
+        {
+            return;
+        }
+        let peer = self.names.get(&there.guid.prefix()).cloned().flatten();
+        self.queued
+            .push_back(Event::QosMismatch(Box::new(QosMismatch {
+                here: here.guid,
+                there: there.guid,
+                peer,
+                offered,
+                requested,
+            })));
+    }
+
+    /// Reads what discovery says.
+    fn discover(&mut self) -> Result<(), DdsError> {
+        while let Some(found) = self.presence.found(Kind::Participant)? {
+            let prefix = found.guid.prefix();
+            if prefix == self.presence.guid().prefix() {
+                continue;
+            }
+            if !found.is_alive {
+                if self.names.remove(&prefix).is_some() {
+                    self.queued.push_back(Event::PeerLost { prefix });
+                }
+            } else if self.names.len() < PEERS_MAX || self.names.contains_key(&prefix) {
+                let name = found.name.clone();
+                if self.names.insert(prefix, name.clone()).is_none() {
+                    let guid = found.guid;
+                    self.queued.push_back(Event::PeerFound { guid, name });
+                }
+            }
+        }
+        for (kind, writes) in [(Kind::Writer, true), (Kind::Reader, false)] {
+            while let Some(found) = self.presence.found(kind)? {
+                if !found.is_alive {
+                    self.elsewhere.remove(&found.guid);
+                    self.mismatched.retain(|(_, there)| *there != found.guid);
+                    continue;
+                }
+                let ends: Vec<_> = self
+                    .ends
+                    .iter()
+                    .filter_map(|(end, _)| end.upgrade())
+                    .collect();
+                for end in ends {
+                    self.compare(&end, writes, &found);
+                }
+                if self.elsewhere.len() < PEERS_MAX {
+                    self.elsewhere.insert(found.guid, (writes, found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks who matches.
+    fn look(&mut self) -> Result<(), DdsError> {
+        self.ends.retain(|(end, _)| end.strong_count() > 0);
+        for (end, matched) in &mut self.ends {
+            let Some(end) = end.upgrade() else { continue };
+            let here = end.guid;
+            let library = end.end.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = library.matched()?;
+            let gone: Vec<u64> = matched
+                .keys()
+                .filter(|one| !now.contains(one))
+                .copied()
+                .collect();
+            for handle in gone {
+                let there = matched.remove(&handle);
+                let unmatched = there.map(|there| Event::Unmatched { here, there });
+                self.queued.extend(unmatched);
+            }
+            for handle in &now {
+                if matched.contains_key(handle) {
+                    continue;
+                }
+                // Of one that is gone again nothing needs to be said.
+                if let Some(there) = library.matched_guid(*handle) {
+                    matched.insert(*handle, there);
+                    self.queued.push_back(Event::Matched { here, there });
+                }
+            }
+            end.matched.store(matched.len(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether a writer has samples on the way, and whether some were acknowledged since its owner
+    /// looked.
+    fn on_the_way(&self) -> Result<(bool, bool), DdsError> {
+        let (mut some, mut news) = (false, false);
+        for (end, _) in &self.ends {
+            let Some(end) = end.upgrade() else { continue };
+            let seen = end.seen.load(Ordering::Relaxed);
+            if end.written.load(Ordering::Relaxed) > seen {
+                let library = end.end.lock().unwrap_or_else(PoisonError::into_inner);
+                (some, news) = (true, news || library.acknowledged()? > seen);
+            }
+        }
+        Ok((some, news))
+    }
+}
+
+impl Participant for Cyclone {
+    fn guid(&self) -> Guid {
+        self.presence.guid()
+    }
+
+    fn writer(&mut self, topic: &Topic, qos: &Qos) -> Result<Box<dyn Writer>, DdsError> {
+        let known = self.end(true, topic, qos)?;
+        Ok(Box::new(writer::CycloneWriter::new(known, qos)))
+    }
+
+    fn reader(&mut self, topic: &Topic, qos: &Qos) -> Result<Box<dyn Reader>, DdsError> {
+        let known = self.end(false, topic, qos)?;
+        Ok(Box::new(reader::CycloneReader::new(known)))
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), DdsError> {
+        if let Some(error) = self.broken.clone() {
+            return Err(error);
+        }
+        let until = Instant::now() + timeout;
+        loop {
+            let (some, news) = self.on_the_way()?;
+            let left = until.saturating_duration_since(Instant::now());
+            let most = if some { left.min(LOOK) } else { left };
+            if news || self.presence.bell().wait(most) || left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.presence.bell().clone().into()
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        if self.queued.is_empty() && self.broken.is_none() {
+            let read = self.discover().and_then(|()| self.look());
+            self.broken = read.err();
+        }
+        self.queued.pop_front()
+    }
+}

@@ -1,0 +1,112 @@
+//! A writer of Cyclone DDS.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::participant::Known;
+use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Writer};
+use crate::unsafe_cyclone::{End, Refused};
+use crate::{Payload, Qos, Reliability, WriteError};
+
+/// Acknowledged samples that wait to be asked for; reason: who does not ask wants no more than their
+/// number, and older ones are let go.
+const TOLD_MAX: usize = 65_536;
+
+pub(super) struct CycloneWriter {
+    known: Arc<Known>,
+    reliable: bool,
+    window: u64,
+    on_the_way: VecDeque<(u64, usize, Instant)>,
+    told: VecDeque<Acknowledged>,
+}
+
+impl CycloneWriter {
+    pub(super) fn new(known: Arc<Known>, qos: &Qos) -> Self {
+        Self {
+            known,
+            reliable: qos.reliability == Reliability::Reliable,
+            window: qos.window().into(),
+            on_the_way: VecDeque::new(),
+            told: VecDeque::new(),
+        }
+    }
+
+    fn library(&self) -> MutexGuard<'_, End> {
+        self.known
+            .end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes from the queue what is acknowledged.
+    fn settle(&mut self) {
+        if self.on_the_way.is_empty() {
+            return;
+        }
+        // What fails here fails again where it can be said.
+        let Ok(through) = self.library().acknowledged() else {
+            return;
+        };
+        // A reader that comes late asks for what is acknowledged already: that is not counted again.
+        self.known.seen.fetch_max(through, Ordering::Relaxed);
+        while let Some((number, bytes, written)) = self.on_the_way.front().copied() {
+            if number > through {
+                return;
+            }
+            self.on_the_way.pop_front();
+            if self.told.len() >= TOLD_MAX {
+                self.told.pop_front();
+            }
+            self.told.push_back(Acknowledged {
+                number,
+                bytes,
+                delay: written.elapsed(),
+            });
+        }
+    }
+}
+
+impl Writer for CycloneWriter {
+    fn guid(&self) -> Guid {
+        self.known.guid
+    }
+
+    fn write(&mut self, payload: &Payload) -> Result<u64, WriteError> {
+        let bytes = payload.bytes.len();
+        if bytes > SAMPLE_BYTES_MAX {
+            return Err(WriteError::TooLarge { bytes });
+        }
+        self.settle();
+        let unacknowledged = self.on_the_way.len() as u64;
+        if unacknowledged >= self.window {
+            return Err(WriteError::Full(unacknowledged));
+        }
+        let written = Instant::now();
+        let number = self.library().write(&payload.bytes);
+        let number = number.map_err(|refused| match refused {
+            Refused::Full => WriteError::Full(unacknowledged),
+            Refused::Dds(error) => error.into(),
+        })?;
+        if self.reliable {
+            self.known.written.store(number, Ordering::Relaxed);
+            self.on_the_way.push_back((number, bytes, written));
+        }
+        Ok(number)
+    }
+
+    fn unacknowledged(&mut self) -> u64 {
+        self.settle();
+        self.on_the_way.len() as u64
+    }
+
+    fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged)) {
+        self.settle();
+        self.told.drain(..).for_each(each);
+    }
+
+    fn matched(&self) -> usize {
+        self.known.matched.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,512 @@
+//! Cyclone DDS as safe types: the only unsafe code of this crate.
+//!
+//! `shim.c` beside it has the functions below, over `libddsc` as its headers describe it. What each
+//! call needs to be sound, and why it holds:
+//! 1. A handle is a number that the library looks up: of one that is gone it answers with an error. So
+//!    no use of an entity after its end can touch freed memory, and only pointers matter.
+//! 2. A `struct chappe_end` is made and freed by [`End`] alone, which is neither cloned nor copied, and
+//!    every call takes it by reference. An [`End`] holds its [`Presence`]: the topic whose type it points
+//!    to, and the domain that the type points to, live as long as it does.
+//! 3. [`ring`] is called by threads of the library with the address of the [`Bell`] that [`Presence`]
+//!    keeps alive by its `Arc`. Deleting a participant, as [`Presence`] does before it lets the bell go,
+//!    deletes its readers, and that waits for the listeners that are being called and calls none more.
+//! 4. Bytes are borrowed for the time of a call and copied there, in both directions; taken samples are
+//!    given back, once each, in the call that took them.
+//! 5. Text goes in as C strings that live through the call, and comes out of arrays with a zero at the
+//!    end that `shim.c` has set.
+//! 6. The library may be called from any thread, and from several. [`End`] is `Send`, for nothing in it
+//!    is bound to a thread, and not `Sync`.
+#![allow(
+    unsafe_code,
+    reason = "a library in C; the head says what each call needs"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Wake;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::qos::{Announced, AnnouncedDurability};
+use crate::{DdsError, Durability, Endian, Guid, Payload, Qos, Reliability, Topic};
+
+/// Samples taken in one call.
+const TAKEN: usize = 64;
+/// Ends of one end that are looked at; reason: whoever reaches the domain can announce as many as it
+/// likes.
+pub(crate) const MATCHED_MAX: usize = 4_096;
+/// The library's answer when there was no room in time.
+const TIMEOUT: i64 = -10;
+
+#[repr(C)]
+struct RawQos {
+    reliable: i32,
+    transient_local: i32,
+    keep_last: i32,
+    samples: i32,
+    deadline_ns: i64,
+}
+
+/// Opaque: `struct chappe_end`.
+#[repr(C)]
+struct RawEnd {
+    _nothing: [u8; 0],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawSample {
+    data: *mut c_void,
+    bytes: *const u8,
+    size: usize,
+    number: i64,
+    writer: u64,
+    is_big_endian: i32,
+}
+
+#[repr(C)]
+struct RawFound {
+    guid: [u8; 16],
+    is_alive: i32,
+    reliable: i32,
+    durability: i32,
+    deadline_ns: i64,
+    topic: [c_char; 256],
+    type_name: [c_char; 256],
+    name: [c_char; 129],
+}
+
+type Ring = extern "C" fn(i32, *mut c_void);
+
+unsafe extern "C" {
+    fn dds_create_domain(domain: u32, configuration: *const c_char) -> i32;
+    fn dds_delete(entity: i32) -> i32;
+    fn dds_strretcode(code: i32) -> *const c_char;
+    fn chappe_participant(domain: u32, ring: Ring, bell: *mut c_void, found: *mut i32) -> i32;
+    fn chappe_end_new(
+        participant: i32,
+        writes: i32,
+        name: *const c_char,
+        type_name: *const c_char,
+        of: *const RawQos,
+        ring: Ring,
+        bell: *mut c_void,
+        out: *mut *mut RawEnd,
+    ) -> i32;
+    fn chappe_end_free(end: *mut RawEnd);
+    fn chappe_end_entity(end: *const RawEnd) -> i32;
+    fn chappe_guid(entity: i32, guid: *mut u8) -> i32;
+    fn chappe_write(end: *mut RawEnd, bytes: *const u8, size: usize) -> i64;
+    fn chappe_acknowledged(end: *const RawEnd) -> i64;
+    fn chappe_take(end: *const RawEnd, into: *mut RawSample, most: u32) -> i32;
+    fn chappe_sample_free(sample: *mut RawSample);
+    fn chappe_matched(end: *const RawEnd, handles: *mut u64, most: u32) -> i32;
+    fn chappe_matched_guid(end: *const RawEnd, handle: u64, guid: *mut u8) -> i32;
+    fn chappe_found(reader: i32, ends: i32, found: *mut RawFound) -> i32;
+}
+
+/// What a waiting thread waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it was rung since the last time, or the time has passed; says whether it was.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if *rung || left.is_zero() {
+                return std::mem::take(&mut *rung);
+            }
+            let waited = self.changed.wait_timeout(rung, left);
+            rung = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+}
+
+/// Called by the library when something came.
+extern "C" fn ring(_: i32, bell: *mut c_void) {
+    // SAFETY: 3 of the head: it points to the bell of a presence that is not gone.
+    let bell = unsafe { &*bell.cast::<Bell>() };
+    bell.ring();
+}
+
+/// The library's word for an error.
+fn error(doing: &'static str, code: i64) -> DdsError {
+    let code = i32::try_from(code).unwrap_or(i32::MIN);
+    // SAFETY: it answers with a text of its own that lives for ever, for any number.
+    let words = unsafe { CStr::from_ptr(dds_strretcode(code)) };
+    let why = words.to_string_lossy().into_owned();
+    DdsError::Library { doing, why }
+}
+
+fn text(of: &str) -> Result<CString, DdsError> {
+    CString::new(of).map_err(|_| DdsError::Library {
+        doing: "naming",
+        why: "a zero within a name".into(),
+    })
+}
+
+/// Domains that this program has configured, with their configuration and users: the library has
+/// each domain once in a process.
+static DOMAINS: Mutex<BTreeMap<u16, (i32, String, usize)>> = Mutex::new(BTreeMap::new());
+
+/// A configured domain; the last one to be dropped ends it.
+#[derive(Debug)]
+struct Domain(u16);
+
+impl Domain {
+    fn enter(domain: u16, configuration: &str) -> Result<Self, DdsError> {
+        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known, users)) = domains.get_mut(&domain) {
+            if known != configuration {
+                return Err(DdsError::Library {
+                    doing: "taking part in the domain",
+                    why: "this program takes part in it by other interfaces already".into(),
+                });
+            }
+            *users += 1;
+            return Ok(Self(domain));
+        }
+        let words = text(configuration)?;
+        // SAFETY: 5 of the head.
+        let handle = unsafe { dds_create_domain(domain.into(), words.as_ptr()) };
+        if handle < 0 {
+            return Err(error("taking part in the domain", handle.into()));
+        }
+        domains.insert(domain, (handle, configuration.to_owned(), 1));
+        Ok(Self(domain))
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((handle, _, users)) = domains.get_mut(&self.0) else {
+            return;
+        };
+        *users -= 1;
+        if *users == 0 {
+            // SAFETY: 1 of the head.
+            unsafe { dds_delete(*handle) };
+            domains.remove(&self.0);
+        }
+    }
+}
+
+/// A participant of the library. Its ends hold it.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    participant: i32,
+    /// Where discovery tells of participants, writers and readers.
+    found: [i32; 3],
+    guid: Guid,
+    bell: Arc<Bell>,
+    // Ended after the participant.
+    _domain: Domain,
+}
+
+/// What discovery says of a participant or an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) guid: Guid,
+    pub(crate) is_alive: bool,
+    pub(crate) topic: Topic,
+    pub(crate) announced: Announced,
+    pub(crate) name: Option<String>,
+}
+
+/// What discovery tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Participant,
+    Writer,
+    Reader,
+}
+
+fn guid_of(entity: i32) -> Result<Guid, DdsError> {
+    let mut guid = [0; 16];
+    // SAFETY: 1 of the head; it writes 16 bytes.
+    let result = unsafe { chappe_guid(entity, guid.as_mut_ptr()) };
+    match result {
+        0.. => Ok(Guid(guid)),
+        code => Err(error("reading a GUID", code.into())),
+    }
+}
+
+impl Presence {
+    pub(crate) fn open(domain: u16, configuration: &str) -> Result<Arc<Self>, DdsError> {
+        let entered = Domain::enter(domain, configuration)?;
+        let bell = Arc::new(Bell::default());
+        let mut found = [0; 3];
+        let at = Arc::as_ptr(&bell).cast_mut().cast();
+        // SAFETY: 3 of the head; it writes three numbers.
+        let participant =
+            unsafe { chappe_participant(domain.into(), ring, at, found.as_mut_ptr()) };
+        if participant < 0 {
+            return Err(error("taking part in the domain", participant.into()));
+        }
+        // From here on dropping it ends the participant.
+        let mut presence = Self {
+            participant,
+            found,
+            guid: Guid([0; 16]),
+            bell,
+            _domain: entered,
+        };
+        presence.guid = guid_of(participant)?;
+        Ok(Arc::new(presence))
+    }
+
+    pub(crate) fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// What discovery says next.
+    pub(crate) fn found(&self, kind: Kind) -> Result<Option<Found>, DdsError> {
+        let (reader, ends) = match kind {
+            Kind::Participant => (self.found[0], 0),
+            Kind::Writer => (self.found[1], 1),
+            Kind::Reader => (self.found[2], 1),
+        };
+        let mut raw = RawFound {
+            guid: [0; 16],
+            is_alive: 0,
+            reliable: 0,
+            durability: 0,
+            deadline_ns: -1,
+            topic: [0; 256],
+            type_name: [0; 256],
+            name: [0; 129],
+        };
+        // SAFETY: 1 of the head; it fills the struct, whose layout is that of `struct chappe_found`.
+        match unsafe { chappe_found(reader, ends, &raw mut raw) } {
+            0 => Ok(None),
+            code @ ..0 => Err(error("reading discovery", code.into())),
+            _ => Ok(Some(Found::of(&raw))),
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // SAFETY: 1 and 3 of the head: after it the bell is rung no more.
+        unsafe { dds_delete(self.participant) };
+    }
+}
+
+impl Found {
+    fn of(raw: &RawFound) -> Self {
+        let words = |of: &[c_char]| {
+            let bytes = of.iter().take_while(|byte| **byte != 0);
+            let bytes: Vec<u8> = bytes.map(|byte| byte.to_ne_bytes()[0]).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Self {
+            guid: Guid(raw.guid),
+            is_alive: raw.is_alive != 0,
+            topic: Topic {
+                name: words(&raw.topic),
+                type_name: words(&raw.type_name),
+            },
+            announced: Announced {
+                reliability: match raw.reliable {
+                    0 => Reliability::BestEffort,
+                    _ => Reliability::Reliable,
+                },
+                durability: match raw.durability {
+                    0 => AnnouncedDurability::Volatile,
+                    1 => AnnouncedDurability::TransientLocal,
+                    2 => AnnouncedDurability::Transient,
+                    _ => AnnouncedDurability::Persistent,
+                },
+                deadline_ms: u64::try_from(raw.deadline_ns).ok().map(|ns| ns / 1_000_000),
+            },
+            name: Some(words(&raw.name)).filter(|name| !name.is_empty()),
+        }
+    }
+}
+
+/// A writer or a reader of the library.
+#[derive(Debug)]
+pub(crate) struct End {
+    raw: NonNull<RawEnd>,
+    guid: Guid,
+    // Ended after the end.
+    _presence: Arc<Presence>,
+}
+
+// SAFETY: 6 of the head.
+unsafe impl Send for End {}
+
+/// A sample that was taken.
+pub(crate) struct Taken {
+    /// The library's handle for its writer.
+    pub(crate) writer: u64,
+    pub(crate) number: i64,
+    pub(crate) payload: Payload,
+}
+
+/// A sample was not written.
+pub(crate) enum Refused {
+    Full,
+    Dds(DdsError),
+}
+
+impl End {
+    /// Makes a writer or a reader that keeps so many samples.
+    pub(crate) fn new(
+        presence: &Arc<Presence>,
+        writes: bool,
+        topic: &Topic,
+        qos: &Qos,
+    ) -> Result<Self, DdsError> {
+        let (name, type_name) = (text(&topic.name)?, text(&topic.type_name)?);
+        let samples = if writes { qos.window() } else { qos.held() };
+        let of = RawQos {
+            reliable: i32::from(qos.reliability == Reliability::Reliable),
+            transient_local: i32::from(qos.durability == Durability::TransientLocal),
+            keep_last: i32::try_from(qos.keep_last).unwrap_or(i32::MAX),
+            samples: i32::try_from(samples).unwrap_or(i32::MAX),
+            deadline_ns: qos.deadline().map_or(0, |deadline| {
+                i64::try_from(deadline.as_nanos()).unwrap_or(i64::MAX)
+            }),
+        };
+        let bell = Arc::as_ptr(&presence.bell).cast_mut().cast();
+        let mut made = std::ptr::null_mut();
+        // SAFETY: 1, 3 and 5 of the head; it writes the pointer, and reads the struct, whose layout is
+        // that of `struct chappe_qos`, during the call.
+        let result = unsafe {
+            chappe_end_new(
+                presence.participant,
+                writes.into(),
+                name.as_ptr(),
+                type_name.as_ptr(),
+                &raw const of,
+                ring,
+                bell,
+                &raw mut made,
+            )
+        };
+        let raw = NonNull::new(made)
+            .filter(|_| result >= 0)
+            .ok_or_else(|| error("making a writer or reader", result.into()))?;
+        let mut end = Self {
+            raw,
+            guid: Guid([0; 16]),
+            _presence: presence.clone(),
+        };
+        // SAFETY: 2 of the head.
+        end.guid = guid_of(unsafe { chappe_end_entity(raw.as_ptr()) })?;
+        Ok(end)
+    }
+
+    pub(crate) fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// Writes a sample, with the lowest byte first; answers its number.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<u64, Refused> {
+        // SAFETY: 2 and 4 of the head.
+        let number = unsafe { chappe_write(self.raw.as_ptr(), bytes.as_ptr(), bytes.len()) };
+        u64::try_from(number).map_err(|_| match number {
+            TIMEOUT => Refused::Full,
+            code => Refused::Dds(error("writing", code)),
+        })
+    }
+
+    /// Up to which number all matched reliable readers have acknowledged.
+    pub(crate) fn acknowledged(&self) -> Result<u64, DdsError> {
+        // SAFETY: 2 of the head.
+        let through = unsafe { chappe_acknowledged(self.raw.as_ptr()) };
+        u64::try_from(through).map_err(|_| error("reading acknowledgements", through))
+    }
+
+    /// Takes some of what came, in the order of each writer.
+    pub(crate) fn take(&self, each: &mut dyn FnMut(Taken)) -> Result<usize, DdsError> {
+        let nothing = RawSample {
+            data: std::ptr::null_mut(),
+            bytes: std::ptr::null(),
+            size: 0,
+            number: 0,
+            writer: 0,
+            is_big_endian: 0,
+        };
+        let mut raw = [nothing; TAKEN];
+        // SAFETY: 2 of the head; it writes at most as many as there is room for.
+        let count = unsafe { chappe_take(self.raw.as_ptr(), raw.as_mut_ptr(), 64) };
+        let count = usize::try_from(count).map_err(|_| error("reading", count.into()))?;
+        for sample in &mut raw[..count] {
+            // SAFETY: 4 of the head: so many bytes are there until the sample is given back, below.
+            let bytes = unsafe { std::slice::from_raw_parts(sample.bytes, sample.size) };
+            let bytes = Bytes::copy_from_slice(bytes);
+            // SAFETY: 4 of the head: this one is given back once.
+            unsafe { chappe_sample_free(sample) };
+            each(Taken {
+                writer: sample.writer,
+                number: sample.number,
+                payload: Payload {
+                    endian: match sample.is_big_endian {
+                        0 => Endian::Little,
+                        _ => Endian::Big,
+                    },
+                    bytes,
+                },
+            });
+        }
+        Ok(count)
+    }
+
+    /// The library's handles of the ends that match.
+    pub(crate) fn matched(&self) -> Result<Vec<u64>, DdsError> {
+        let mut handles = vec![0; 64];
+        loop {
+            let room = u32::try_from(handles.len()).unwrap_or(u32::MAX);
+            // SAFETY: 2 of the head; it writes at most as many as there is room for.
+            let count = unsafe { chappe_matched(self.raw.as_ptr(), handles.as_mut_ptr(), room) };
+            let count = usize::try_from(count).map_err(|_| error("matching", count.into()))?;
+            if count <= handles.len() || handles.len() >= MATCHED_MAX {
+                handles.truncate(count);
+                return Ok(handles);
+            }
+            handles.resize(count.min(MATCHED_MAX), 0);
+        }
+    }
+
+    /// Who that is; nothing when it is gone.
+    pub(crate) fn matched_guid(&self, handle: u64) -> Option<Guid> {
+        let mut guid = [0; 16];
+        // SAFETY: 2 of the head; it writes 16 bytes.
+        let known = unsafe { chappe_matched_guid(self.raw.as_ptr(), handle, guid.as_mut_ptr()) };
+        (known != 0).then_some(Guid(guid))
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // SAFETY: 2 of the head.
+        unsafe { chappe_end_free(self.raw.as_ptr()) };
+    }
+}

@@ -1,0 +1,580 @@
+/* Cyclone DDS for Rust: samples as bytes, and how far a writer is acknowledged.
+ *
+ * It is in C because a type of one's own (`ddsi_sertype`) is tables and structs that its headers lay out,
+ * and another layout in each version: the compiler reads them here. What Rust calls are the functions at
+ * the end; they take and give plain numbers and pointers.
+ *
+ * - All samples of a topic have one key, so that a stranger's keys fill no memory.
+ * - The number of a sample at its writer is read from the submessage that carried it.
+ * - What all reliable readers have acknowledged is the least of the tree in which the library keeps them
+ *   (`ddsi_writer_max_drop_seq` does the same, and is not exported).
+ */
+#include <arpa/inet.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dds/dds.h>
+#include <dds/ddsrt/avl.h>
+#include <dds/ddsrt/sync.h>
+#include <dds/ddsi/ddsi_domaingv.h>
+#include <dds/ddsi/ddsi_entity.h>
+#include <dds/ddsi/q_hbcontrol.h>
+#include <dds/ddsi/ddsi_endpoint.h>
+#include <dds/ddsi/ddsi_entity_index.h>
+#include <dds/ddsi/ddsi_entity_match.h>
+#include <dds/ddsi/ddsi_serdata.h>
+#include <dds/ddsi/ddsi_sertype.h>
+#include <dds/ddsi/q_misc.h>
+#include <dds/ddsi/q_protocol.h>
+#include <dds/ddsi/q_radmin.h>
+#include <dds/ddsi/q_thread.h>
+
+/* The encapsulation before the CDR of a sample. */
+#define HEAD 4u
+/* Above it a sample is not taken from the network. The same as SAMPLE_BYTES_MAX, with the head. */
+#define MOST ((4u << 20) + HEAD)
+
+/* -- samples ------------------------------------------------------------------------------------- */
+
+struct sample {
+    struct ddsi_serdata c;
+    int64_t number;
+    uint32_t size; /* with the head */
+    uint8_t cdr[]; /* up to the next multiple of four */
+};
+
+static const struct ddsi_serdata_ops sample_ops;
+
+static struct sample *sample_new(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind, uint32_t size)
+{
+    struct sample *sample = calloc(1, sizeof *sample + ((size + 3u) & ~3u));
+    if (sample == NULL)
+        return NULL;
+    ddsi_serdata_init(&sample->c, type, kind);
+    sample->c.hash = type->serdata_basehash;
+    sample->size = size;
+    return sample;
+}
+
+static bool key_equal(const struct ddsi_serdata *a, const struct ddsi_serdata *b)
+{
+    (void)a;
+    (void)b;
+    return true;
+}
+
+static uint32_t sample_size(const struct ddsi_serdata *d)
+{
+    return ((const struct sample *)d)->size;
+}
+
+/* Whether it is plain CDR of version 1; what is not is dropped by the library, with a word in its log. */
+static struct ddsi_serdata *plain_or_gone(struct sample *sample)
+{
+    if (sample->cdr[0] == 0 && sample->cdr[1] <= 1)
+        return &sample->c;
+    free(sample);
+    return NULL;
+}
+
+static struct ddsi_serdata *from_fragments(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind,
+                                           const struct nn_rdata *fragment, size_t size)
+{
+    if (size < HEAD || size > MOST || fragment == NULL)
+        return NULL;
+    struct sample *sample = sample_new(type, kind, (uint32_t)size);
+    if (sample == NULL)
+        return NULL;
+    if (NN_RDATA_SUBMSG_OFF(fragment) != 0) {
+        const Data_DataFrag_common_t *data =
+            (const Data_DataFrag_common_t *)NN_RMSG_PAYLOADOFF(fragment->rmsg, NN_RDATA_SUBMSG_OFF(fragment));
+        sample->number = (int64_t)fromSN(data->writerSN);
+    }
+    /* In order, and they may overlap: each adds what is behind the one before. */
+    uint32_t end = 0;
+    for (; fragment != NULL; fragment = fragment->nextfrag) {
+        uint32_t to = fragment->maxp1 < size ? fragment->maxp1 : (uint32_t)size;
+        if (to <= end || fragment->min > end)
+            continue;
+        const unsigned char *payload = NN_RMSG_PAYLOADOFF(fragment->rmsg, NN_RDATA_PAYLOAD_OFF(fragment));
+        memcpy(sample->cdr + end, payload + (end - fragment->min), to - end);
+        end = to;
+    }
+    return plain_or_gone(sample);
+}
+
+static struct ddsi_serdata *from_vectors(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind,
+                                         ddsrt_msg_iovlen_t count, const ddsrt_iovec_t *vectors, size_t size)
+{
+    if (size < HEAD || size > MOST)
+        return NULL;
+    struct sample *sample = sample_new(type, kind, (uint32_t)size);
+    if (sample == NULL)
+        return NULL;
+    size_t end = 0;
+    for (ddsrt_msg_iovlen_t i = 0; i < count && end < size; i++) {
+        size_t some = (size_t)vectors[i].iov_len;
+        some = some < size - end ? some : size - end;
+        memcpy(sample->cdr + end, vectors[i].iov_base, some);
+        end += some;
+    }
+    return plain_or_gone(sample);
+}
+
+static struct ddsi_serdata *from_keyhash(const struct ddsi_sertype *type, const struct ddsi_keyhash *hash)
+{
+    (void)hash;
+    struct sample *sample = sample_new(type, SDK_KEY, HEAD);
+    return sample == NULL ? NULL : &sample->c;
+}
+
+static struct ddsi_serdata *from_value(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind, const void *value)
+{
+    (void)type;
+    (void)kind;
+    (void)value;
+    return NULL;
+}
+
+static void to_bytes(const struct ddsi_serdata *d, size_t from, size_t count, void *buffer)
+{
+    memcpy(buffer, ((const struct sample *)d)->cdr + from, count);
+}
+
+static struct ddsi_serdata *to_bytes_lent(const struct ddsi_serdata *d, size_t from, size_t count, ddsrt_iovec_t *to)
+{
+    struct sample *sample = (struct sample *)d;
+    to->iov_base = sample->cdr + from;
+    to->iov_len = (ddsrt_iov_len_t)count;
+    return ddsi_serdata_ref(d);
+}
+
+static void to_bytes_back(struct ddsi_serdata *d, const ddsrt_iovec_t *from)
+{
+    (void)from;
+    ddsi_serdata_unref(d);
+}
+
+static bool to_value(const struct ddsi_serdata *d, void *value, void **buffer, void *end)
+{
+    (void)d;
+    (void)value;
+    (void)buffer;
+    (void)end;
+    return false;
+}
+
+static struct ddsi_serdata *to_key(const struct ddsi_serdata *d)
+{
+    struct sample *key = sample_new(d->type, SDK_KEY, HEAD);
+    if (key == NULL)
+        return NULL;
+    key->c.type = NULL;
+    return &key->c;
+}
+
+static bool key_to_value(const struct ddsi_sertype *type, const struct ddsi_serdata *d, void *value, void **buffer,
+                         void *end)
+{
+    (void)type;
+    return to_value(d, value, buffer, end);
+}
+
+static void sample_free(struct ddsi_serdata *d)
+{
+    free(d);
+}
+
+static size_t sample_print(const struct ddsi_sertype *type, const struct ddsi_serdata *d, char *text, size_t size)
+{
+    (void)type;
+    (void)d;
+    if (size > 0)
+        text[0] = 0;
+    return 0;
+}
+
+static void sample_keyhash(const struct ddsi_serdata *d, struct ddsi_keyhash *hash, bool md5)
+{
+    (void)d;
+    (void)md5;
+    memset(hash, 0, sizeof *hash);
+}
+
+static const struct ddsi_serdata_ops sample_ops = {
+    .eqkey = key_equal,
+    .get_size = sample_size,
+    .from_ser = from_fragments,
+    .from_ser_iov = from_vectors,
+    .from_keyhash = from_keyhash,
+    .from_sample = from_value,
+    .to_ser = to_bytes,
+    .to_ser_ref = to_bytes_lent,
+    .to_ser_unref = to_bytes_back,
+    .to_sample = to_value,
+    .to_untyped = to_key,
+    .untyped_to_sample = key_to_value,
+    .free = sample_free,
+    .print = sample_print,
+    .get_keyhash = sample_keyhash,
+};
+
+/* -- types: a name, and bytes -------------------------------------------------------------------- */
+
+static void type_free(struct ddsi_sertype *type)
+{
+    ddsi_sertype_fini(type);
+    free(type);
+}
+
+static void type_zero(const struct ddsi_sertype *type, void *values, size_t count)
+{
+    (void)type;
+    (void)values;
+    (void)count;
+}
+
+static void type_realloc(void **pointers, const struct ddsi_sertype *type, void *old, size_t had, size_t count)
+{
+    (void)type;
+    (void)old;
+    (void)had;
+    for (size_t i = 0; i < count; i++)
+        pointers[i] = NULL;
+}
+
+static void type_free_values(const struct ddsi_sertype *type, void **pointers, size_t count, dds_free_op_t how)
+{
+    (void)type;
+    (void)pointers;
+    (void)count;
+    (void)how;
+}
+
+static bool type_equal(const struct ddsi_sertype *a, const struct ddsi_sertype *b)
+{
+    (void)a;
+    (void)b;
+    return true; /* the names were compared before */
+}
+
+static uint32_t type_hash(const struct ddsi_sertype *type)
+{
+    (void)type;
+    return 0;
+}
+
+static const struct ddsi_sertype_ops type_ops = {
+    .version = ddsi_sertype_v0,
+    .free = type_free,
+    .zero_samples = type_zero,
+    .realloc_samples = type_realloc,
+    .free_samples = type_free_values,
+    .equal = type_equal,
+    .hash = type_hash,
+};
+
+/* -- what Rust calls; numbers below zero are the library's errors ---------------------------------- */
+
+struct chappe_qos {
+    int32_t reliable;
+    int32_t transient_local;
+    int32_t keep_last; /* 0: all */
+    int32_t samples;
+    int64_t deadline_ns; /* 0: none */
+};
+
+struct chappe_end {
+    dds_entity_t entity;
+    dds_entity_t topic;
+    const struct ddsi_sertype *type; /* lives as long as the topic */
+    ddsi_guid_t guid;                /* in the order of this machine */
+    int64_t written;
+    bool writes;
+};
+
+struct chappe_sample {
+    void *data;
+    const uint8_t *bytes;
+    size_t size;
+    int64_t number;
+    uint64_t writer;
+    int32_t is_big_endian;
+};
+
+/* An end elsewhere or here, or a participant: which fields are filled depends on what it is. */
+struct chappe_found {
+    uint8_t guid[16];
+    int32_t is_alive;
+    int32_t reliable;
+    int32_t durability;
+    int64_t deadline_ns; /* below 0: none */
+    char topic[256];
+    char type_name[256];
+    char name[129];
+};
+
+static dds_listener_t *listener(void (*ring)(dds_entity_t, void *), void *bell)
+{
+    dds_listener_t *made = dds_create_listener(bell);
+    dds_lset_data_available(made, ring);
+    return made;
+}
+
+dds_entity_t chappe_participant(uint32_t domain, void (*ring)(dds_entity_t, void *), void *bell, dds_entity_t found[3])
+{
+    static const dds_entity_t topics[3] = {DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
+                                           DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION};
+    dds_entity_t participant = dds_create_participant(domain, NULL, NULL);
+    if (participant < 0)
+        return participant;
+    dds_listener_t *told = listener(ring, bell);
+    dds_entity_t failed = 0;
+    for (int i = 0; i < 3 && failed == 0; i++) {
+        found[i] = dds_create_reader(participant, topics[i], NULL, told);
+        failed = found[i] < 0 ? found[i] : 0;
+    }
+    dds_delete_listener(told);
+    if (failed == 0)
+        return participant;
+    dds_delete(participant);
+    return failed;
+}
+
+static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
+{
+    dds_qos_t *qos = dds_create_qos();
+    dds_history_kind_t history = of->keep_last > 0 ? DDS_HISTORY_KEEP_LAST : DDS_HISTORY_KEEP_ALL;
+    /* Nothing blocks in the library: who writes waits above it. */
+    dds_qset_reliability(qos, of->reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT, 0);
+    dds_qset_durability(qos, of->transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL : DDS_DURABILITY_VOLATILE);
+    dds_qset_history(qos, history, of->keep_last > 0 ? of->keep_last : 1);
+    if (of->deadline_ns > 0)
+        dds_qset_deadline(qos, of->deadline_ns);
+    if (writes) /* what a reader that comes late gets: as much as is kept */
+        dds_qset_durability_service(qos, 0, DDS_HISTORY_KEEP_LAST, of->keep_last > 0 ? of->keep_last : of->samples,
+                                    DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
+    else
+        dds_qset_resource_limits(qos, of->samples, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
+    dds_data_representation_id_t plain = DDS_DATA_REPRESENTATION_XCDR1;
+    dds_qset_data_representation(qos, 1, &plain);
+    return qos;
+}
+
+static dds_entity_t topic(dds_entity_t participant, const char *name, const char *type_name, const dds_qos_t *qos,
+                          const struct ddsi_sertype **type)
+{
+    struct ddsi_sertype *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return DDS_RETCODE_OUT_OF_RESOURCES;
+    ddsi_sertype_init_flags(made, type_name, &type_ops, &sample_ops, 0);
+    made->allowed_data_representation = DDS_DATA_REPRESENTATION_FLAG_XCDR1;
+    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, qos, NULL, NULL);
+    if (entity < 0) {
+        ddsi_sertype_unref(made);
+        return entity;
+    }
+    *type = made; /* the one that the domain knows by this name, ours or an earlier one */
+    return entity;
+}
+
+int32_t chappe_end_new(dds_entity_t participant, int32_t writes, const char *name, const char *type_name,
+                       const struct chappe_qos *of, void (*ring)(dds_entity_t, void *), void *bell,
+                       struct chappe_end **out)
+{
+    struct chappe_end *end = calloc(1, sizeof *end);
+    if (end == NULL)
+        return DDS_RETCODE_OUT_OF_RESOURCES;
+    dds_qos_t *qos = policies(of, writes != 0);
+    end->writes = writes != 0;
+    end->topic = topic(participant, name, type_name, NULL, &end->type);
+    end->entity = end->topic;
+    if (end->topic > 0) {
+        dds_listener_t *told = writes ? NULL : listener(ring, bell);
+        end->entity = writes ? dds_create_writer(participant, end->topic, qos, NULL)
+                             : dds_create_reader(participant, end->topic, qos, told);
+        if (told != NULL)
+            dds_delete_listener(told);
+    }
+    dds_delete_qos(qos);
+    dds_guid_t guid;
+    int32_t failed = end->entity < 0 ? end->entity : dds_get_guid(end->entity, &guid);
+    if (failed < 0) {
+        if (end->topic > 0)
+            dds_delete(end->topic);
+        free(end);
+        return failed;
+    }
+    uint32_t words[4];
+    memcpy(words, guid.v, sizeof words);
+    for (int i = 0; i < 3; i++)
+        end->guid.prefix.u[i] = ntohl(words[i]);
+    end->guid.entityid.u = ntohl(words[3]);
+    *out = end;
+    return 0;
+}
+
+void chappe_end_free(struct chappe_end *end)
+{
+    dds_delete(end->entity);
+    dds_delete(end->topic);
+    free(end);
+}
+
+int32_t chappe_guid(dds_entity_t entity, uint8_t guid[16])
+{
+    dds_guid_t of;
+    int32_t result = dds_get_guid(entity, &of);
+    if (result >= 0)
+        memcpy(guid, of.v, 16);
+    return result;
+}
+
+dds_entity_t chappe_end_entity(const struct chappe_end *end)
+{
+    return end->entity;
+}
+
+/* The number of the sample, or an error. */
+int64_t chappe_write(struct chappe_end *end, const uint8_t *bytes, size_t size)
+{
+    if (size > MOST - HEAD)
+        return DDS_RETCODE_BAD_PARAMETER;
+    struct sample *sample = sample_new(end->type, SDK_DATA, (uint32_t)size + HEAD);
+    if (sample == NULL)
+        return DDS_RETCODE_OUT_OF_RESOURCES;
+    sample->cdr[1] = 1;                            /* plain CDR, the lowest byte first */
+    sample->cdr[3] = (uint8_t)((4u - size % 4u) % 4u); /* bytes of padding behind it */
+    memcpy(sample->cdr + HEAD, bytes, size);
+    sample->number = end->written + 1;
+    int32_t result = dds_writecdr(end->entity, &sample->c); /* takes the reference */
+    if (result < 0)
+        return result;
+    return ++end->written;
+}
+
+/* Up to which number all matched reliable readers have acknowledged. */
+int64_t chappe_acknowledged(const struct chappe_end *end)
+{
+    struct ddsi_domaingv *domain = ddsrt_atomic_ldvoidp(&end->type->gv);
+    struct thread_state *thread = lookup_thread_state();
+    int64_t through = DDS_RETCODE_ALREADY_DELETED;
+    thread_state_awake(thread, domain);
+    struct ddsi_writer *writer = entidx_lookup_writer_guid(domain->entity_index, &end->guid);
+    if (writer != NULL) {
+        ddsrt_mutex_lock(&writer->e.lock);
+        const struct ddsi_wr_prd_match *least = ddsrt_avl_root(&ddsi_wr_readers_treedef, &writer->readers);
+        bool all = least == NULL || least->min_seq > writer->seq;
+        through = (int64_t)(all ? writer->seq : least->min_seq);
+        ddsrt_mutex_unlock(&writer->e.lock);
+    }
+    thread_state_asleep(thread);
+    return through;
+}
+
+int32_t chappe_take(const struct chappe_end *end, struct chappe_sample *into, uint32_t most)
+{
+    struct ddsi_serdata *taken[64];
+    dds_sample_info_t infos[64];
+    uint32_t some = most < 64 ? most : 64;
+    int32_t count, kept = 0;
+    /* Those that say only that a writer is gone are no samples: there may be more behind them. */
+    do {
+        count = dds_takecdr(end->entity, taken, some, infos, DDS_ANY_STATE);
+        for (int32_t i = 0; i < count; i++) {
+            struct sample *sample = (struct sample *)taken[i];
+            uint32_t padding = sample->cdr[3] & 3u;
+            if (!infos[i].valid_data || sample->c.kind != SDK_DATA || sample->size < HEAD + padding) {
+                ddsi_serdata_unref(taken[i]);
+                continue;
+            }
+            into[kept++] = (struct chappe_sample){
+                .data = sample,
+                .bytes = sample->cdr + HEAD,
+                .size = sample->size - HEAD - padding,
+                .number = sample->number,
+                .writer = infos[i].publication_handle,
+                .is_big_endian = sample->cdr[1] == 0,
+            };
+        }
+    } while (count > 0 && kept == 0);
+    return count < 0 ? count : kept;
+}
+
+void chappe_sample_free(struct chappe_sample *sample)
+{
+    ddsi_serdata_unref(sample->data);
+}
+
+/* The ends that match; all of them are counted, `most` are written. */
+int32_t chappe_matched(const struct chappe_end *end, uint64_t *handles, uint32_t most)
+{
+    return end->writes ? dds_get_matched_subscriptions(end->entity, handles, most)
+                       : dds_get_matched_publications(end->entity, handles, most);
+}
+
+/* Who an end is that matches, by its handle; 0 when it is gone. */
+int32_t chappe_matched_guid(const struct chappe_end *end, uint64_t handle, uint8_t guid[16])
+{
+    dds_builtintopic_endpoint_t *found = end->writes ? dds_get_matched_subscription_data(end->entity, handle)
+                                                     : dds_get_matched_publication_data(end->entity, handle);
+    if (found == NULL)
+        return 0;
+    memcpy(guid, found->key.v, 16);
+    dds_builtintopic_free_endpoint(found);
+    return 1;
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+    strncpy(to, from == NULL ? "" : from, size - 1);
+    to[size - 1] = 0;
+}
+
+static void describe(struct chappe_found *found, const dds_qos_t *qos)
+{
+    dds_reliability_kind_t reliability = DDS_RELIABILITY_BEST_EFFORT;
+    dds_durability_kind_t durability = DDS_DURABILITY_VOLATILE;
+    dds_duration_t deadline = DDS_INFINITY, blocking;
+    char *name = NULL;
+    if (qos != NULL) {
+        dds_qget_reliability(qos, &reliability, &blocking);
+        dds_qget_durability(qos, &durability);
+        dds_qget_deadline(qos, &deadline);
+        if (dds_qget_entity_name(qos, &name) && name != NULL)
+            copy(found->name, sizeof found->name, name);
+        dds_free(name);
+    }
+    found->reliable = reliability == DDS_RELIABILITY_RELIABLE;
+    found->durability = (int32_t)durability;
+    found->deadline_ns = deadline == DDS_INFINITY ? -1 : deadline;
+}
+
+/* What discovery says next of participants (`ends` 0) or ends (1): 1, 0 for nothing, or an error. */
+int32_t chappe_found(dds_entity_t reader, int32_t ends, struct chappe_found *found)
+{
+    void *lent[1] = {NULL};
+    dds_sample_info_t info[1];
+    int32_t count = dds_take(reader, lent, info, 1, 1);
+    if (count <= 0)
+        return count;
+    memset(found, 0, sizeof *found);
+    found->is_alive = info[0].valid_data && info[0].instance_state == DDS_ALIVE_INSTANCE_STATE;
+    if (ends) {
+        const dds_builtintopic_endpoint_t *end = lent[0];
+        memcpy(found->guid, end->key.v, 16);
+        if (found->is_alive) {
+            copy(found->topic, sizeof found->topic, end->topic_name);
+            copy(found->type_name, sizeof found->type_name, end->type_name);
+            describe(found, end->qos);
+        }
+    } else {
+        const dds_builtintopic_participant_t *participant = lent[0];
+        memcpy(found->guid, participant->key.v, 16);
+        if (found->is_alive)
+            describe(found, participant->qos);
+    }
+    dds_return_loan(reader, lent, count);
+    return 1;
+}

@@ -1,0 +1,125 @@
+//! Goal: acknowledgements that cannot be (of what was long acknowledged, and of what is not yet written)
+//! neither end nor block a writer, and the number of unacknowledged samples stays within its window.
+//! Method: a writer and a reader on loopback; the test sends ACKNACKs in the reader's name (RTPS 2.5,
+//! clause 9.4.5.3) from a socket of its own, behind each of which the writer goes on.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use chappe_dds::{
+    Backend, Bytes, Guid, Octets, Participant, ParticipantConfig, Qos, Topic, WriteError, Writer,
+    open,
+};
+
+const PATIENCE: Duration = Duration::from_secs(240);
+const WINDOW: u32 = 8;
+
+const WRITERS: &[Backend] = &[
+    Backend::Rustdds,
+    #[cfg(feature = "cyclone")]
+    Backend::Cyclone,
+];
+
+/// A message in the name of `reader` that `writer`'s samples before `base` are there.
+fn acknack(reader: Guid, writer: Guid, base: u64, count: u32) -> Vec<u8> {
+    let mut message = b"RTPS\x02\x03\x01\x12".to_vec();
+    message.extend_from_slice(&reader.prefix());
+    // INFO_DST, the lowest byte first, 12 bytes.
+    message.extend_from_slice(&[0x0e, 1, 12, 0]);
+    message.extend_from_slice(&writer.prefix());
+    // ACKNACK, final, 24 bytes.
+    message.extend_from_slice(&[0x06, 3, 24, 0]);
+    message.extend_from_slice(&reader.0[12..]);
+    message.extend_from_slice(&writer.0[12..]);
+    let (high, low) = ((base >> 32) as u32, base as u32);
+    for word in [high, low, 0, count] {
+        message.extend_from_slice(&word.to_le_bytes());
+    }
+    message
+}
+
+fn turn(participants: &mut [&mut Box<dyn Participant>]) {
+    for participant in participants {
+        participant.wait(Duration::from_millis(5)).unwrap();
+        while participant.event().is_some() {}
+    }
+}
+
+fn write(writer: &mut dyn Writer, number: u64) -> bool {
+    let octets = Octets {
+        number,
+        octets: Bytes::from(vec![0; 1_000]),
+        ..Octets::default()
+    };
+    let written = match writer.write(&octets.payload()) {
+        Ok(_) => true,
+        Err(WriteError::Full(_)) => false,
+        Err(error) => panic!("{error}"),
+    };
+    assert!(writer.unacknowledged() <= WINDOW.into());
+    written
+}
+
+#[test]
+fn forged_acknowledgements_neither_end_nor_block_a_writer() {
+    for (offset, library) in (0..).zip(WRITERS) {
+        let domain = 20 + (std::process::id().wrapping_mul(7) + 31 + offset * 53) % 200;
+        let config = ParticipantConfig {
+            domain: u16::try_from(domain).unwrap(),
+            ..ParticipantConfig::default()
+        };
+        forged(*library, &config);
+    }
+}
+
+fn forged(library: Backend, config: &ParticipantConfig) {
+    let mut here = open(library, config).unwrap();
+    let mut there = open(Backend::Rustdds, config).unwrap();
+    let topic = Topic {
+        name: "chappe/test/forged".into(),
+        type_name: Octets::TYPE_NAME.into(),
+    };
+    let mut writer = here.writer(&topic, &Qos::reliable_writer(WINDOW)).unwrap();
+    let mut reader = there.reader(&topic, &Qos::reliable_reader(WINDOW)).unwrap();
+    let begun = Instant::now();
+    while writer.matched() == 0 || reader.matched() == 0 {
+        assert!(begun.elapsed() < PATIENCE, "they do not find each other");
+        turn(&mut [&mut here, &mut there]);
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (reads, writes) = (reader.guid(), writer.guid());
+    let forge = |base, count| {
+        let message = acknack(reads, writes, base, count);
+        // RTPS 2.5, clause 9.6.2.3: samples of the first participants of the domain.
+        for participant in 0..6 {
+            let port = 7_400 + 250 * config.domain + 11 + 2 * participant;
+            socket.send_to(&message, ("127.0.0.1", port)).unwrap();
+        }
+    };
+    // Of the past, of the future, of none, and of the last number that there is.
+    let forgeries = [
+        (1, 1 << 20),
+        (1 << 40, 1 << 21),
+        (0, 1 << 22),
+        (u64::MAX >> 1, 1 << 23),
+    ];
+    let mut number = 0;
+    let mut taken = Vec::new();
+    for (at, (base, count)) in forgeries.into_iter().enumerate() {
+        let sent = number;
+        while number < sent + 50 {
+            assert!(begun.elapsed() < PATIENCE, "{number} were written");
+            // A forged acknowledgement may be the last that the library takes from this reader: then
+            // the writer is full, and that is said at once.
+            if write(&mut *writer, number + 1) || at > 0 {
+                number += 1;
+            }
+            turn(&mut [&mut here, &mut there]);
+            reader.take(usize::MAX, &mut taken).unwrap();
+        }
+        forge(base, count);
+    }
+    turn(&mut [&mut here, &mut there]);
+    write(&mut *writer, number + 1);
+    assert!(taken.len() >= 50, "{} came", taken.len());
+}
