@@ -105,5 +105,5 @@ pub use node::Kad;
 pub use peers::Peers;
 pub use record::{CLOCK_SLACK_S, LIFETIME_S_MAX, Record, VALUE_BYTES_MAX};
 pub use types::{
-    Command, Counters, Datagram, Entrance, Event, LookupId, Published, SearchId, SearchReport,
+    Command, Counters, Datagram, Entrance, Event, LookupId, Published, Report, SearchId, SearchReport,
 };

@@ -12,6 +12,8 @@ use crate::{Key, VALUE_BYTES_MAX};
 
 /// Most texts of an announcement.
 pub const TEXTS_MAX: usize = 64;
+/// The first byte of an announcement: its form. The first form had no port.
+const FORM: u8 = 2;
 
 /// What a device says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -26,6 +28,10 @@ pub struct Announcement {
     pub scopes: Vec<String>,
     /// Where it is reached.
     pub addresses: Vec<String>,
+    /// The UDP port of the node that publishes it, at the host of those addresses that are its own; 0:
+    /// not said. Who wants to contact one of them asks there first whether the publisher is there:
+    /// anybody can name any address.
+    pub port: u16,
 }
 
 /// The key of the device with this endpoint address.
@@ -81,8 +87,9 @@ impl Announcement {
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let lists = [&self.types, &self.scopes, &self.addresses];
-        let mut bytes = vec![1];
+        let mut bytes = vec![FORM];
         bytes.extend_from_slice(&self.metadata_version.to_be_bytes());
+        bytes.extend_from_slice(&self.port.to_be_bytes());
         write_text(&mut bytes, &self.endpoint)?;
         if lists.iter().map(|list| list.len()).sum::<usize>() > TEXTS_MAX {
             return None;
@@ -101,10 +108,11 @@ impl Announcement {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
-        if take(&mut rest, 1)? != [1] {
+        if take(&mut rest, 1)? != [FORM] {
             return None;
         }
         let metadata_version = u32::from_be_bytes(take(&mut rest, 4)?.try_into().ok()?);
+        let port = u16::from_be_bytes(take(&mut rest, 2)?.try_into().ok()?);
         let endpoint = read_text(&mut rest)?;
         let mut lists = [Vec::new(), Vec::new(), Vec::new()];
         let mut texts = 0;
@@ -125,6 +133,7 @@ impl Announcement {
             types,
             scopes,
             addresses,
+            port,
         })
     }
 }
@@ -174,13 +183,15 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn decoding_gives_what_was_encoded(
-            endpoint in ".{0,40}", version: u32,
+            endpoint in ".{0,40}", version: u32, port: u16,
             types in proptest::collection::vec(".{0,20}", 0..5),
             scopes in proptest::collection::vec(".{0,20}", 0..5),
         ) {
             let addresses = vec![endpoint.clone()];
             let metadata_version = version;
-            let device = Announcement { endpoint, metadata_version, types, scopes, addresses };
+            let device = Announcement {
+                endpoint, metadata_version, types, scopes, addresses, port,
+            };
             if let Some(bytes) = device.to_bytes() {
                 proptest::prop_assert_eq!(Announcement::from_bytes(&bytes), Some(device));
             }

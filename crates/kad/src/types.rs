@@ -90,6 +90,8 @@ pub enum Command {
     },
     /// Ask a node whether it is there: it gets into the table, and both get address tokens.
     Ping(Contact),
+    /// Say how the node is: [`Event::Reported`].
+    Report,
     /// Send an application message, once.
     Send {
         /// To whom.
@@ -203,8 +205,32 @@ pub enum Event {
         /// What.
         body: Vec<u8>,
     },
+    /// How the node is, after [`Command::Report`].
+    Reported(Box<Report>),
     /// A command could not be followed.
     Misused(crate::Misuse),
+}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The contacts of its table: to be kept, and given to [`Kad::recall`](crate::Kad::recall) at the
+    /// next start.
+    pub contacts: Vec<Contact>,
+    /// How many nodes the network has, as far as this one can tell.
+    pub network_nodes: Option<u64>,
+    /// Records that are kept for others.
+    pub records: usize,
+    /// Bytes of those.
+    pub record_bytes: usize,
+    /// Own publications.
+    pub publications: usize,
+    /// Searches at work.
+    pub searches: usize,
+    /// Lookups, publications and searches at work or waiting.
+    pub at_work: usize,
+    /// What was done so far.
+    pub counters: Counters,
 }
 
 /// What a node has done so far.
@@ -226,4 +252,6 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Answers longer than was asked for; not used.
     pub overlong: u64,
+    /// Searches begun for the application.
+    pub searches: u64,
 }

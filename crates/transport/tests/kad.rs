@@ -120,6 +120,7 @@ async fn forty_nodes_find_what_one_of_them_publishes() {
         types: vec!["{http://example.org}Pump".to_owned()],
         scopes: vec!["http://example.org/ward-3".to_owned()],
         addresses: vec!["http://192.0.2.7:80/".to_owned()],
+        port: 0,
     };
     let value = device.to_bytes().expect("it fits");
     publish(&mut nodes[7], 1, device.keys(), value).await;

@@ -16,7 +16,7 @@ use crate::peers::Peers;
 use crate::size::Size;
 use crate::store::Store;
 use crate::table::{Entry, Table};
-use crate::types::{Command, Counters, Datagram, Entrance, Event};
+use crate::types::{Command, Counters, Datagram, Entrance, Event, Report};
 use crate::walk::{Manner, Walk};
 use crate::{Config, Contact, Drop, Key, LookupId, Misuse, SearchId};
 use publishing::{Publication, Publishing};
@@ -221,6 +221,21 @@ impl<C: Cryptography> Kad<C> {
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>() + self.table.state_bytes() + self.peers.state_bytes() + self.store.bytes()
+    }
+
+    fn report(&self) -> Report {
+        let searching = |task: &&Task| matches!(task, Task::Searching(_));
+        Report {
+            contacts: self.contacts().collect(),
+            // An estimate of at most 2^128; what is beyond 2^64 is cut.
+            network_nodes: self.network_nodes().map(|nodes| nodes.round() as u64),
+            records: self.store.len(),
+            record_bytes: self.store.bytes(),
+            publications: self.publications.len(),
+            searches: self.tasks.values().filter(searching).count(),
+            at_work: self.tasks.len() + self.jobs.len(),
+            counters: self.counters,
+        }
     }
 
     fn seconds(now: Instant) -> u32 {
@@ -454,6 +469,10 @@ impl<C: Cryptography> Kad<C> {
                     let there = false;
                     self.say(Event::Pinged { contact, there });
                 }
+            }
+            Command::Report => {
+                let report = Event::Reported(Box::new(self.report()));
+                self.say(report);
             }
             Command::Send { to, body } => match self.peers.seal_application(now, &to.public, &body)
             {

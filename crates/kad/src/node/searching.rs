@@ -140,6 +140,7 @@ impl<C: Cryptography> Kad<C> {
             self.say(Event::Misused(Misuse::TooMany(SEARCHES_MAX)));
             return;
         }
+        self.counters.searches += 1;
         self.add_task(Task::Searching(Box::new(Searching {
             search,
             key,
