@@ -26,6 +26,47 @@ fn statement(member: &PublicKey, expires_s: u64) -> Vec<u8> {
     bytes
 }
 
+/// Written as 144 hexadecimal digits: its end, big-endian, and the signature.
+impl core::fmt::Display for Certificate {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let end = self.expires_s.to_be_bytes();
+        let mut bytes = end.iter().chain(&self.signature);
+        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What is no certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no certificate: it has 144 hexadecimal digits")]
+pub struct NoCertificate;
+
+impl core::str::FromStr for Certificate {
+    type Err = NoCertificate;
+
+    fn from_str(text: &str) -> Result<Self, NoCertificate> {
+        let mut bytes = [0; CERTIFICATE_BYTES];
+        if text.len() != 2 * CERTIFICATE_BYTES || !text.is_ascii() {
+            return Err(NoCertificate);
+        }
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            let digits = &text[2 * index..2 * index + 2];
+            // A sign is a digit to the parser.
+            let right = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let number = u8::from_str_radix(digits, 16).ok().filter(|_| right);
+            *byte = number.ok_or(NoCertificate)?;
+        }
+        let (end, signed) = bytes.split_at(8);
+        let mut expires = [0; 8];
+        expires.copy_from_slice(end);
+        let mut signature = [0; SIGNATURE_BYTES];
+        signature.copy_from_slice(signed);
+        Ok(Self {
+            expires_s: u64::from_be_bytes(expires),
+            signature,
+        })
+    }
+}
+
 impl Certificate {
     /// Signs one.
     ///
@@ -68,4 +109,21 @@ pub struct Membership {
     pub owner: PublicKey,
     /// This node's certificate.
     pub certificate: Certificate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_text_is_read_and_nothing_else() {
+        let owner = IdentityKey::from_seed([1; 32]);
+        let certificate = Certificate::issue(&owner, &owner.public(), 1_800_000_000);
+        let text = certificate.to_string();
+        assert_eq!(text.parse(), Ok(certificate));
+        let signed = format!("+0{}", &text[2..]);
+        for wrong in ["", "zz", &text[1..], &signed, &"é".repeat(72)] {
+            assert_eq!(wrong.parse::<Certificate>(), Err(NoCertificate));
+        }
+    }
 }

@@ -92,7 +92,7 @@ mod table;
 mod types;
 mod walk;
 
-pub use certificate::{CERTIFICATE_BYTES, Certificate, Membership};
+pub use certificate::{CERTIFICATE_BYTES, Certificate, Membership, NoCertificate};
 pub use config::{AMPLIFICATION_MAX, Config};
 pub use contact::{Contact, Reach};
 pub use cryptography::{Cryptography, NodeKey, SECRET_BYTES, SIGNATURE_BYTES, Secret, TAG_BYTES};
@@ -105,5 +105,6 @@ pub use node::Kad;
 pub use peers::Peers;
 pub use record::{CLOCK_SLACK_S, LIFETIME_S_MAX, Record, VALUE_BYTES_MAX};
 pub use types::{
-    Command, Counters, Datagram, Entrance, Event, LookupId, Published, Report, SearchId, SearchReport,
+    Command, Counters, Datagram, Entrance, Event, LookupId, Published, Report, SearchId,
+    SearchReport,
 };

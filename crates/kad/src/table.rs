@@ -198,20 +198,28 @@ impl Table {
 
     /// The contacts nearest to `target`, the nearest first; those that failed lately at the end.
     pub(crate) fn closest(&self, target: Key, count: usize) -> Vec<Contact> {
-        let mut nearest: Vec<(bool, u128, &Entry)> = Vec::with_capacity(count + 1);
-        for entry in self.entries() {
-            let rank = (entry.failures > 0, entry.place.distance(target));
-            if nearest.len() == count {
-                match nearest.last() {
-                    Some(last) if rank < (last.0, last.1) => nearest.pop(),
-                    _ => continue,
-                };
+        let len = self.buckets.len();
+        let own = self.index(target).map_or(len, |index| index.min(len));
+        // Whoever is in the target's own bucket shares more bits with it than we do, those below as many
+        // as we do, those of the buckets above fewer and fewer.
+        let groups = [own..len.min(own + 1), len.min(own + 1)..len]
+            .into_iter()
+            .chain((0..own).rev().map(|index| index..index + 1));
+        let mut nearest: Vec<(bool, u128, &Entry)> = Vec::with_capacity(2 * self.contacts);
+        let mut sound = 0;
+        for group in groups {
+            for entry in self.buckets[group].iter().flat_map(|it| &it.entries) {
+                sound += usize::from(entry.failures == 0);
+                nearest.push((entry.failures > 0, entry.place.distance(target), entry));
             }
-            let at = nearest.partition_point(|other| (other.0, other.1) < rank);
-            nearest.insert(at, (rank.0, rank.1, entry));
+            if sound >= count {
+                break;
+            }
         }
+        nearest.sort_unstable_by_key(|(failed, distance, _)| (*failed, *distance));
         nearest
             .iter()
+            .take(count)
             .map(|(_, _, entry)| entry.contact())
             .collect()
     }
@@ -394,6 +402,29 @@ mod tests {
                 }
                 proptest::prop_assert_eq!(table.check(), Ok(()));
             }
+        }
+
+        #[test]
+        fn the_nearest_are_those_of_a_look_at_all(
+            places in proptest::collection::vec((0_u32..12, 1_u128..64), 0..200),
+            failed in proptest::collection::vec(0_usize..200, 0..20),
+            target in (0_u32..12, 0_u128..64), count in 0_usize..40,
+        ) {
+            let mut table = table();
+            let place = |(shift, number): (u32, u128)| number << 121 >> shift;
+            for at in &places {
+                table.observe(entry(place(*at), 0), 60);
+            }
+            for at in failed {
+                if let Some(at) = places.get(at) {
+                    table.failed(Key::new(place(*at)));
+                }
+            }
+            let target = Key::new(place(target));
+            let mut all: Vec<_> = table.entries().collect();
+            all.sort_by_key(|it| (it.failures > 0, it.place.distance(target)));
+            let all: Vec<_> = all.into_iter().take(count).map(Entry::contact).collect();
+            proptest::prop_assert_eq!(table.closest(target, count), all);
         }
     }
 }

@@ -97,9 +97,13 @@ async fn find_until(node: &KadNode, key: chappe_kad::Key, count: usize) -> Vec<S
 #[tokio::test]
 async fn a_device_is_found_and_only_its_publishers_own_addresses_are_confirmed() {
     let nodes = network(12).await;
-    nodes[3].publish(1, device("own", "http://127.0.0.1:81/")).await;
+    nodes[3]
+        .publish(1, device("own", "http://127.0.0.1:81/"))
+        .await;
     // The publisher does not listen at 127.0.0.2.
-    nodes[4].publish(1, device("other", "http://127.0.0.2:81/")).await;
+    nodes[4]
+        .publish(1, device("other", "http://127.0.0.2:81/"))
+        .await;
     let seen = find_until(&nodes[8], type_key(PUMP), 2).await;
     let of = |publisher: PublicKey| {
         let found = seen.iter().find(|seen| seen.publisher == publisher);
@@ -113,7 +117,10 @@ async fn a_device_is_found_and_only_its_publishers_own_addresses_are_confirmed()
     assert!(other.from().ip().is_unspecified());
     let by_name = find(&nodes[9], endpoint_key("urn:example:other")).await;
     assert_eq!(by_name.len(), 1);
-    assert_eq!(find(&nodes[9], type_key("{http://example.org}Lamp")).await, []);
+    assert_eq!(
+        find(&nodes[9], type_key("{http://example.org}Lamp")).await,
+        []
+    );
     // Withdrawn it is found no more: its records end after a second.
     nodes[3].withdraw(1).await;
     find_until(&nodes[8], type_key(PUMP), 1).await;
@@ -122,7 +129,9 @@ async fn a_device_is_found_and_only_its_publishers_own_addresses_are_confirmed()
 #[tokio::test]
 async fn what_was_published_before_anybody_came_is_found_by_those_who_come() {
     let first = start(1, options(1, &[]));
-    first.publish(0, device("early", "http://127.0.0.1:81/")).await;
+    first
+        .publish(0, device("early", "http://127.0.0.1:81/"))
+        .await;
     let entrance = [first.local_addr()];
     let second = start(2, options(1, &entrance));
     entered(&second, 1).await;
@@ -148,14 +157,17 @@ async fn it_enters_by_its_last_contacts_and_closing_takes_its_records_with_it() 
     };
     let node = start(40, kept(&[nodes[2].local_addr()]));
     entered(&node, 3).await;
-    node.publish(7, device("passing", "http://127.0.0.1:81/")).await;
+    node.publish(7, device("passing", "http://127.0.0.1:81/"))
+        .await;
     find_until(&nodes[1], device_key(), 1).await;
     within("closing", node.close(DEADLINE)).await;
     find_until(&nodes[1], device_key(), 0).await;
     // No entrance this time.
     let again = start(40, kept(&[]));
     entered(&again, 3).await;
-    again.publish(7, device("passing", "http://127.0.0.1:81/")).await;
+    again
+        .publish(7, device("passing", "http://127.0.0.1:81/"))
+        .await;
     let seen = find_until(&nodes[1], device_key(), 1).await;
     assert_eq!(seen[0].confirmed, Some(again.local_addr()));
 }
@@ -169,7 +181,13 @@ async fn a_network_of_members_hears_members_alone() {
         let owner = by.public();
         let membership = Some(Membership { owner, certificate });
         let options = options(1, entrances);
-        start(number, KadNodeOptions { membership, ..options })
+        start(
+            number,
+            KadNodeOptions {
+                membership,
+                ..options
+            },
+        )
     };
     let first = member(1, &owner, &[]);
     let entrance = [first.local_addr()];
@@ -179,7 +197,9 @@ async fn a_network_of_members_hears_members_alone() {
     let forger = member(4, &Key::from_seed([98; 32]), &entrance);
     let third = member(5, &owner, &entrance);
     entered(&third, 2).await;
-    second.publish(0, device("ours", "http://127.0.0.1:81/")).await;
+    second
+        .publish(0, device("ours", "http://127.0.0.1:81/"))
+        .await;
     find_until(&third, device_key(), 1).await;
     for outside in [&stranger, &forger] {
         assert_eq!(find(outside, device_key()).await, []);

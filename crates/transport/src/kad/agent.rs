@@ -12,7 +12,7 @@ use chappe_kad::{
     Command, Contact, Entrance, Event, Kad, Key, NodeKey, Reach, Record, Report, SearchId,
     SearchReport,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -53,7 +53,7 @@ pub(super) enum Order {
         credit: u64,
         to: mpsc::Sender<Finding>,
     },
-    Close(Duration),
+    Close(Duration, oneshot::Sender<()>),
 }
 
 /// A search at work.
@@ -135,13 +135,17 @@ impl Agent {
     ) {
         self.time_of_day().await;
         self.command(Command::Enter(entrances)).await;
+        let mut told = None;
         let mut tick = tokio::time::interval(self.report_period);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let closing = self.closing.is_some();
             tokio::select! {
                 order = orders.recv(), if !closing => match order {
-                    Some(Order::Close(patience)) => self.close(patience).await,
+                    Some(Order::Close(patience, done)) => {
+                        told = Some(done);
+                        self.close(patience).await;
+                    }
                     Some(order) => self.order(order).await,
                     // Dropped: ended without taking leave.
                     None => break,
@@ -172,6 +176,8 @@ impl Agent {
         if let (Ok(machine), Some(path)) = (self.running.await, self.contacts_file) {
             keep(path, machine.contacts().collect(), self.drops).await;
         }
+        // Who closed it may have gone.
+        let _ = told.map(|told| told.send(()));
     }
 
     async fn command(&self, command: Command) {
@@ -209,7 +215,7 @@ impl Agent {
                 }
             }
             // Taken by who calls.
-            Order::Close(_) => {}
+            Order::Close(..) => {}
         }
     }
 
@@ -455,13 +461,20 @@ mod tests {
     fn what_does_not_fit_is_left_out_and_found_all_the_same() {
         let announcement = Announcement {
             endpoint: "urn:uuid:1".to_owned(),
-            types: (0..30).map(|n| format!("{{http://example.org}}T{n}")).collect(),
-            scopes: (0..30).map(|n| format!("http://example.org/{n:040}")).collect(),
+            types: (0..30)
+                .map(|n| format!("{{http://example.org}}T{n}"))
+                .collect(),
+            scopes: (0..30)
+                .map(|n| format!("http://example.org/{n:040}"))
+                .collect(),
             addresses: vec!["http://192.0.2.7:80/".to_owned()],
             ..Announcement::default()
         };
         let keys = announcement.keys();
-        let Command::Publish { keys: of, value, .. } = publication(3, announcement, 4_000) else {
+        let Command::Publish {
+            keys: of, value, ..
+        } = publication(3, announcement, 4_000)
+        else {
             panic!("it fits");
         };
         assert_eq!(of, keys);

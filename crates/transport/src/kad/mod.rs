@@ -8,10 +8,12 @@ mod agent;
 mod boot;
 mod contacts;
 mod driver;
+mod entrance;
 mod node;
 
 pub use boot::next_boot;
 pub(crate) use boot::replace;
 pub use contacts::{CONTACTS_FILE_MAX, read_contacts, write_contacts};
 pub use driver::{KadOptions, bind, run_kad};
+pub use entrance::{announce, entrance, entrance_type};
 pub use node::{Finding, KadNode, KadNodeOptions, Sighting};

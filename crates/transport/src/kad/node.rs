@@ -12,11 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chappe_identity::{Key as IdentityKey, Prefix, PublicKey};
 use chappe_kad::service::Announcement;
-use chappe_kad::{
-    Config, Entrance, Kad, Key, Membership, NodeKey, Reach, Report, SearchReport,
-};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use chappe_kad::{Config, Entrance, Kad, Key, Membership, NodeKey, Reach, Report, SearchReport};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::agent::{self, Agent, Order};
 use super::{KadOptions, bind, next_boot, read_contacts, run_kad};
@@ -110,7 +107,6 @@ pub struct KadNode {
     local: SocketAddr,
     public: PublicKey,
     report: watch::Receiver<Report>,
-    agent: JoinHandle<()>,
 }
 
 impl KadNode {
@@ -144,7 +140,13 @@ impl KadNode {
         let machine = Kad::new(NodeKey::new(key), config.clone(), Clock::process().now());
         let (commands, receive_commands) = mpsc::channel(ORDERS_MAX);
         let (send_events, events) = mpsc::channel(ORDERS_MAX);
-        let running = run_kad(machine, socket, receive_commands, send_events, drops.clone());
+        let running = run_kad(
+            machine,
+            socket,
+            receive_commands,
+            send_events,
+            drops.clone(),
+        );
         let running = tokio::spawn(running);
         let (orders, receive_orders) = mpsc::channel(ORDERS_MAX);
         let (tell, report) = watch::channel(Report::default());
@@ -157,14 +159,19 @@ impl KadNode {
             address: *address,
             public: None,
         }));
-        let agent = Agent::new((commands, running), config.reach, (&options, local), tell, drops);
-        let agent = tokio::spawn(agent.run(entrances.collect(), receive_orders, events));
+        let agent = Agent::new(
+            (commands, running),
+            config.reach,
+            (&options, local),
+            tell,
+            drops,
+        );
+        tokio::spawn(agent.run(entrances.collect(), receive_orders, events));
         Ok(Self {
             orders,
             local,
             public,
             report,
-            agent,
         })
     }
 
@@ -214,9 +221,12 @@ impl KadNode {
     }
 
     /// Withdraws what it publishes, as far as that is done in `patience`, and ends.
-    pub async fn close(self, patience: Duration) {
-        let _ = self.orders.send(Order::Close(patience)).await;
-        let _ = self.agent.await;
+    pub async fn close(&self, patience: Duration) {
+        let (done, ended) = oneshot::channel();
+        if self.orders.send(Order::Close(patience, done)).await.is_ok() {
+            // An error says that it ended without a word.
+            let _ = ended.await;
+        }
     }
 }
 

@@ -117,6 +117,16 @@ impl UdpSockets {
         })
     }
 
+    /// No socket: nothing is heard, and what is sent reaches nobody.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            pairs: Vec::new(),
+            turn: 0,
+            buffer: Vec::new(),
+        }
+    }
+
     /// What each pair of sockets got.
     #[must_use]
     pub fn info(&self) -> Vec<SocketInfo> {
