@@ -12,8 +12,8 @@ use std::time::Duration;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
     Body, Command, Config, Contact, Coverage, DATAGRAM_BYTES_MAX, Event, EventId, Happened,
-    Membership, Message, Piece, Plan, Pull, Response, SOURCE, Spread, Suspects, Transmit, Tree,
-    TrustedNetwork, Window,
+    Membership, Message, Piece, Plan, Proof, Pull, Response, SOURCE, Spread, Suspects, Transmit,
+    Tree, TrustedNetwork, Window,
 };
 
 /// Steps of one program.
@@ -160,11 +160,14 @@ pub fn check(data: &[u8]) {
         boot: 1,
     };
     source.input(now, Input::Command(publisher));
+    let (topic, contact) = (1, contact(7));
+    let prove = Command::Prove { topic, contact };
+    source.input(now, Input::Command(prove));
     for topic in [0, 2] {
         let window = Window::default();
         let subscribe = Command::Subscribe {
             topic,
-            source: contact(1_000),
+            source: self::contact(1_000),
             window,
         };
         sink.input(now, Input::Command(subscribe));
@@ -178,7 +181,7 @@ pub fn check(data: &[u8]) {
         if choices.0.is_empty() {
             break;
         }
-        let datagram = match choices.byte() % 8 {
+        let datagram = match choices.byte() % 9 {
             0 => {
                 now += Duration::from_micros(u64::from(choices.byte()) * 500);
                 source.input(now, Input::Timeout);
@@ -268,6 +271,11 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> Body {
                 },
             })
         }
+        8 => Body::Proof(Proof {
+            topic: u64::from(choices.byte() % 3),
+            number: u128::from(choices.number()),
+            answer: choices.byte().is_multiple_of(2),
+        }),
         _ => Body::Pull(Pull {
             topic: u64::from(choices.byte() % 3),
             version: u32::from(choices.byte() % 3),

@@ -260,6 +260,16 @@ impl<G: Guard> Tree<G> {
         };
         self.topics[at].suspects.remove(&from);
         let true_piece = self.receipts_fit(id, &piece);
+        if true_piece {
+            // Who has it by another way is there. A forwarder cannot check that; it costs time at worst.
+            let there = |sink: &u32| piece.failed.binary_search(sink).is_err();
+            let suspects = &mut self.topics[at].suspects;
+            let range = suspects.range(piece.first..piece.end);
+            let cleared: Vec<u32> = range.copied().filter(there).collect();
+            for sink in cleared {
+                suspects.remove(&sink);
+            }
+        }
         let Some(record) = self.record(id) else {
             return;
         };

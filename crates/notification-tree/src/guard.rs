@@ -9,9 +9,10 @@
 //!   about thousands of sinks with 16 bytes, and nobody can claim for another.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 
 use chappe_identity::{Key, PublicKey};
-use ring::hmac;
+use ring::{digest, hmac};
 
 use crate::event::EventId;
 
@@ -23,6 +24,20 @@ pub const TAG_BYTES: usize = 16;
 const PURPOSE: &str = "chappe notification tree 1";
 /// Peers whose secrets are remembered, unless set otherwise: about 400 bytes and 100 µs each.
 pub const PAIRS_MAX: usize = 131_072;
+
+/// The topic of what a source says under a name: nobody gives it a number that another source has, and
+/// it is the same after each start.
+#[must_use]
+pub fn topic_of(source: &[u8; 32], name: &str) -> u64 {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(PURPOSE.as_bytes());
+    context.update(source);
+    context.update(name.as_bytes());
+    let hash = context.finish();
+    hash.as_ref()
+        .first_chunk()
+        .map_or(0, |first| u64::from_be_bytes(*first))
+}
 
 /// Signs, verifies and authenticates for one node.
 pub trait Guard {
@@ -65,7 +80,7 @@ impl Guard for TrustedNetwork {
 /// The one key of a node, and the secrets it shares with others.
 #[derive(Debug)]
 pub struct Keys {
-    key: Key,
+    key: Arc<Key>,
     pairs: BTreeMap<[u8; 32], hmac::Key>,
     pairs_max: usize,
 }
@@ -73,9 +88,9 @@ pub struct Keys {
 impl Keys {
     /// The keys of a node.
     #[must_use]
-    pub fn new(key: Key) -> Self {
+    pub fn new(key: impl Into<Arc<Key>>) -> Self {
         Self {
-            key,
+            key: key.into(),
             pairs: BTreeMap::new(),
             pairs_max: PAIRS_MAX,
         }

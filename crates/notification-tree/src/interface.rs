@@ -43,6 +43,13 @@ pub enum Command {
         /// This node's number.
         number: Option<u32>,
     },
+    /// Ask whether a sink is where it says, before it is listed; answered by [`Happened::Proven`].
+    Prove {
+        /// A topic of which this node is the source, and which the sink has subscribed to.
+        topic: u64,
+        /// Who it says that it is.
+        contact: Contact,
+    },
     /// Spread an event.
     Publish {
         /// The topic.
@@ -118,8 +125,24 @@ pub enum Happened {
         /// The sender's number; known for certain, since hops are authenticated.
         from: u32,
     },
+    /// What [`Command::Prove`] found out: whether the holder of this key takes datagrams at this address.
+    Proven {
+        /// The topic.
+        topic: u64,
+        /// Who was asked.
+        contact: Contact,
+        /// Whether it answered.
+        there: bool,
+    },
     /// A published event has its number.
     Published(EventId),
+    /// An event was not published; as [`Happened::Published`], one for each [`Command::Publish`], in order.
+    NotPublished {
+        /// The topic.
+        topic: u64,
+        /// Why.
+        error: Error,
+    },
     /// What became of a published event.
     Outcome(Box<Outcome>),
     /// A command that could not be followed.

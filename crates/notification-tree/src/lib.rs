@@ -12,7 +12,7 @@
 //! | `guard.rs`, `window.rs` | signatures, hop tags, receipts; what was seen |
 //! | `job.rs`, `coverage.rs` | a part that a node answers for, and what is known of it |
 //! | `interface.rs`, `state.rs` | what the application asks and is told; what a node keeps |
-//! | `tree.rs`, `sending.rs`, `sink.rs`, `answers.rs`, `repair.rs`, `source.rs` | the machine |
+//! | `tree.rs`, `sending.rs`, `sink.rs`, `answers.rs`, `repair.rs`, `source.rs`, `proof.rs` | the machine |
 //!
 //! # How an event goes
 //!
@@ -34,8 +34,8 @@
 //!
 //! Datagrams in and out ([`Tree::open`], [`Tree::seal`]); storing the boot number before
 //! [`Command::Publisher`] and windows at [`Happened::Remember`]; carrying signed memberships
-//! ([`Membership::encode`]) to sinks when they do not fit into events; checking that a sink's address
-//! is its own (a token sent there and back) before it is listed.
+//! ([`Membership::encode`]) to sinks when they do not fit into events; having a sink's address proven
+//! ([`Command::Prove`]) before it is listed.
 //!
 //! Deliberately absent: sockets, clocks, finding sinks (Kademlia or WS-Eventing does), confidentiality.
 //!
@@ -93,6 +93,7 @@ mod job;
 mod membership;
 mod message;
 mod plan;
+mod proof;
 mod repair;
 mod round_trip;
 pub mod schedule;
@@ -108,12 +109,12 @@ pub use config::{Choice, Config, Pace};
 pub use coverage::{FAILED_MAX, Piece};
 pub use error::{Error, Malformed};
 pub use event::{Event, EventId};
-pub use guard::{Guard, Keys, PAIRS_MAX, SIGNATURE_BYTES, TAG_BYTES, TrustedNetwork};
+pub use guard::{Guard, Keys, PAIRS_MAX, SIGNATURE_BYTES, TAG_BYTES, TrustedNetwork, topic_of};
 pub use interface::{Command, Counters, Happened, Outcome};
 pub use membership::{Contact, Membership, SINKS_MAX};
 pub use message::{
-    Body, Coverage, DATAGRAM_BYTES_MAX, Message, Pull, Response, SOURCE, SUSPECTS_MAX, Spread,
-    Suspects, Tag, Transmit,
+    Body, Coverage, DATAGRAM_BYTES_MAX, Message, Proof, Pull, Response, SOURCE, SUSPECTS_MAX,
+    Spread, Suspects, Tag, Transmit,
 };
 pub use plan::{CAP, DELAY_MAX, Plan, Splitter};
 pub use tree::Tree;

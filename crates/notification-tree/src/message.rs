@@ -3,7 +3,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 1, 1 | `T`, version 1 |
-//! | 1 | kind: 1 spread, 2 response, 3 coverage, 4 pull; with 128 added: authenticated |
+//! | 1 | kind: 1 spread, 2 response, 3 coverage, 4 pull, 5 proof; with 128 added: authenticated |
 //! | 4 | the sender's number in the membership; `FFFFFFFF`: the source |
 //! | … | by kind, below |
 //! | 16 | hop tag over all bytes before, when authenticated |
@@ -17,6 +17,7 @@
 //! - coverage: event id, version, range of the job, stamp, dwell time, how many pieces in all, range of this
 //!   piece, number of failed sinks and their places in the piece, receipts (16 bytes)
 //! - pull: topic (8), version (4), boot (4), first sequence number (8), 64 bits that say which (8)
+//! - proof: topic (8), number (16), flags (1 byte: 1 answer)
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -138,6 +139,17 @@ pub struct Pull {
     pub wanted: u64,
 }
 
+/// Asks whether a sink is where it says, or answers that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// The topic, of which one is the source and the other wants to be a sink.
+    pub topic: u64,
+    /// The question's number, which the answer repeats.
+    pub number: u128,
+    /// Whether it is the answer.
+    pub answer: bool,
+}
+
 /// The hop tag of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag<'a> {
@@ -158,6 +170,8 @@ pub enum Body {
     Coverage(Coverage),
     /// I missed some.
     Pull(Pull),
+    /// Are you there?
+    Proof(Proof),
 }
 
 /// A message and who sends it.
@@ -191,10 +205,11 @@ impl Message {
             Body::Response(response) => response.id.topic,
             Body::Coverage(coverage) => coverage.response.id.topic,
             Body::Pull(pull) => pull.topic,
+            Body::Proof(proof) => proof.topic,
         }
     }
 
-    /// The version of the membership that its numbers are of.
+    /// The version of the membership that its numbers are of; a proof has none, hence 0.
     #[must_use]
     pub fn version(&self) -> u32 {
         match &self.body {
@@ -202,6 +217,7 @@ impl Message {
             Body::Response(response) => response.version,
             Body::Coverage(coverage) => coverage.response.version,
             Body::Pull(pull) => pull.version,
+            Body::Proof(_) => 0,
         }
     }
 
@@ -214,6 +230,7 @@ impl Message {
             Body::Response(_) => 2,
             Body::Coverage(_) => 3,
             Body::Pull(_) => 4,
+            Body::Proof(_) => 5,
         };
         writer.byte(kind | if authenticated { AUTHENTICATED } else { 0 });
         writer.u32(self.from);
@@ -235,6 +252,11 @@ impl Message {
                 writer.u32(pull.boot);
                 writer.u64(pull.first);
                 writer.u64(pull.wanted);
+            }
+            Body::Proof(proof) => {
+                writer.u64(proof.topic);
+                writer.bytes(&proof.number.to_be_bytes());
+                writer.byte(u8::from(proof.answer));
             }
         }
     }
@@ -274,6 +296,15 @@ impl Message {
                 first: reader.u64()?,
                 wanted: reader.u64()?,
             }),
+            5 => Body::Proof(Proof {
+                topic: reader.u64()?,
+                number: u128::from_be_bytes(reader.array()?),
+                answer: match reader.byte()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Malformed::Kind),
+                },
+            }),
             _ => return Err(Malformed::Kind),
         };
         match reader.rest().is_empty() {
@@ -290,6 +321,7 @@ impl Message {
             Body::Response(_) => 54,
             Body::Coverage(coverage) => 80 + 3 * coverage.piece.failed.len(),
             Body::Pull(_) => 55,
+            Body::Proof(_) => 48,
         };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }

@@ -33,6 +33,7 @@ impl<G: Guard> Tree<G> {
             Body::Response(response) => self.on_response(topic, message.from, &response),
             Body::Coverage(coverage) => self.on_coverage(topic, message.from, coverage),
             Body::Pull(pull) => self.on_pull(topic, message.from, &pull),
+            Body::Proof(proof) => self.on_proof(topic, proof),
         }
     }
 

@@ -103,6 +103,8 @@ pub(crate) enum Alarm {
     Due,
     /// Missed events are asked for.
     Pull,
+    /// A question about an address is not answered.
+    Proof,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -20,12 +20,15 @@ use crate::job::Job;
 use crate::membership::{Contact, Membership};
 use crate::message::{Body, DATAGRAM_BYTES_MAX, Message, SOURCE, Tag, Transmit};
 use crate::plan::Splitter;
+use crate::proof::Proofs;
 use crate::round_trip::RoundTrip;
 use crate::state::{Alarm, Bucket, JobId, Record, Sending, Topic, Version};
 use crate::window::Window;
 
-/// Versions of a membership that are kept: the newest, and the one before it for events under way.
-const VERSIONS_KEPT: usize = 2;
+/// Versions of a membership that are kept: the newest, and those before it for events under way.
+///
+/// Reason: sinks come and go one by one; an answer of a version that is forgotten is not understood.
+const VERSIONS_KEPT: usize = 8;
 
 /// A node of notification trees: source of some topics, sink of others.
 #[derive(Debug)]
@@ -51,6 +54,7 @@ pub struct Tree<G> {
     pub(crate) open_jobs: usize,
     pub(crate) bucket: Bucket,
     pub(crate) repairs: Bucket,
+    pub(crate) proofs: Proofs,
     pub(crate) counters: Counters,
 }
 
@@ -81,6 +85,7 @@ impl<G: Guard> Tree<G> {
             open_jobs: 0,
             bucket: Bucket::new(pace.map_or(0, |pace| pace.burst_bytes)),
             repairs: Bucket::new(repairs),
+            proofs: Proofs::default(),
             counters: Counters::default(),
         }
     }
@@ -121,7 +126,18 @@ impl<G: Guard> Tree<G> {
             return Err(Malformed::Protocol);
         };
         let version = topic.version(message.version());
+        let own = topic.own.is_some();
         let peer = match (message.from, version, &message.body) {
+            (_, _, Body::Proof(proof)) if proof.answer == own => {
+                let asked = match own {
+                    true => self.proofs.key_of(proof.number),
+                    false => Some(topic.source.key),
+                };
+                match asked {
+                    Some(key) => key,
+                    None => return self.refuse(),
+                }
+            }
             (SOURCE, _, _) => topic.source.key,
             (from, Some(version), _) => match version.membership.sink(from) {
                 Some(sink) => sink.key,
@@ -236,11 +252,25 @@ impl<G: Guard> Tree<G> {
             } => self.subscribe(topic, source, None, window),
             Command::Leave { topic } => self.leave(topic),
             Command::Membership { membership, number } => self.adopt(membership, number),
+            Command::Prove { topic, contact } => self.prove(topic, contact).inspect_err(|_| {
+                let there = false;
+                self.out.push_back(Output::Event(Happened::Proven {
+                    topic,
+                    contact,
+                    there,
+                }));
+            }),
             Command::Publish {
                 topic,
                 body,
                 deadline,
-            } => self.publish(topic, Some(&body), deadline),
+            } => {
+                if let Err(error) = self.publish(topic, Some(&body), deadline) {
+                    let not = Happened::NotPublished { topic, error };
+                    self.out.push_back(Output::Event(not));
+                }
+                Ok(())
+            }
             Command::Heartbeat { topic } => self.publish(topic, None, None),
             Command::Suspect {
                 topic,
@@ -346,6 +376,13 @@ impl<G: Guard> Tree<G> {
         // Numbers mean others now.
         topic.suspects.clear();
         topic.distrusted.clear();
+        // Events that came before their list: asked again, they can be answered now.
+        for record in &mut topic.records {
+            if record.membership.is_none() && record.event.version() == membership.version() {
+                record.membership = Some(Arc::clone(&membership));
+                record.number = number;
+            }
+        }
         topic.versions.push(Version { membership, number });
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chappe_notification_tree::{
     Body, Contact, Coverage, DATAGRAM_BYTES_MAX, Event, EventId, Malformed, Membership, Message,
-    Piece, Plan, Pull, Response, SOURCE, Spread, Suspects, TrustedNetwork,
+    Piece, Plan, Proof, Pull, Response, SOURCE, Spread, Suspects, TrustedNetwork,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -153,7 +153,20 @@ fn body() -> impl Strategy<Value = Body> {
             })
         },
     );
-    prop_oneof![spread, response().prop_map(Body::Response), coverage, pull]
+    let proof = (any::<u64>(), any::<u128>(), any::<bool>()).prop_map(|(topic, number, answer)| {
+        Body::Proof(Proof {
+            topic,
+            number,
+            answer,
+        })
+    });
+    prop_oneof![
+        spread,
+        response().prop_map(Body::Response),
+        coverage,
+        pull,
+        proof
+    ]
 }
 
 proptest! {

@@ -304,7 +304,7 @@ fn a_large_event_is_refused_with_what_fits() {
     let mut net = keyed(4, two_halves(), true);
     net.publish(&[0; 1_200]);
     let refused = net.events.iter().find_map(|(_, event)| match event {
-        Happened::Refused(error) => Some(error.clone()),
+        Happened::Refused(error) | Happened::NotPublished { error, .. } => Some(error.clone()),
         _ => None,
     });
     let error = refused.expect("it does not fit");
@@ -316,4 +316,62 @@ fn a_large_event_is_refused_with_what_fits() {
     );
     assert!(error.hint().is_some());
     net.nodes[4].handle_input(Instant::ZERO, Input::Timeout);
+}
+
+#[test]
+fn an_address_is_proven_only_where_the_key_is_and_a_stranger_gets_six_questions() {
+    let mut net = keyed(2, two_halves(), true);
+    let source = net.source();
+    let there = net.contacts[0];
+    // Sink 0 says that it is where sink 1 is.
+    let elsewhere = Contact {
+        address: net.contacts[1].address,
+        ..there
+    };
+    let topic = TOPIC;
+    let strangers = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let copy = std::rc::Rc::clone(&strangers);
+    net.tamper = Box::new(move |_, to, datagram| {
+        if to == 1 {
+            copy.borrow_mut().push(datagram.len());
+        }
+        true
+    });
+    for contact in [there, elsewhere] {
+        net.command(source, Command::Prove { topic, contact });
+    }
+    net.run(10 * SECOND);
+    let proven = |contact, there| {
+        let wanted = Happened::Proven {
+            topic,
+            contact,
+            there,
+        };
+        net.events.iter().filter(|(_, it)| *it == wanted).count()
+    };
+    assert_eq!((proven(there, true), proven(there, false)), (1, 0));
+    assert_eq!((proven(elsewhere, true), proven(elsewhere, false)), (0, 1));
+    assert_eq!(*strangers.borrow(), [48; 6]);
+    assert_eq!(net.nodes[1].counters().unauthenticated, 6);
+}
+
+#[test]
+fn a_list_that_comes_after_its_event_lets_it_be_answered() {
+    let mut net = keyed(3, two_halves(), false);
+    let list = Membership::new(TOPIC, 2, net.contacts[..3].to_vec()).expect("apart");
+    let membership = Arc::new(list);
+    let known = |number| Command::Membership {
+        membership: Arc::clone(&membership),
+        number,
+    };
+    let source = net.source();
+    net.command(source, known(Some(chappe_notification_tree::SOURCE)));
+    net.publish(b"before its list");
+    net.run(SECOND / 50);
+    assert!((0..3).all(|sink| net.delivered[sink].len() == 1));
+    assert!(net.outcomes.is_empty(), "nobody can answer yet");
+    (0..3).for_each(|sink| net.command(sink, known(None)));
+    net.run(5 * SECOND);
+    assert!((0..3).all(|sink| net.outcomes[0].delivered(sink)));
+    assert!((0..3).all(|sink| net.delivered[sink].len() == 1));
 }

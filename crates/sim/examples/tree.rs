@@ -1,18 +1,26 @@
 //! What dead sinks and loss cost the events of a source, for a first look at a change:
 //! `cargo run --release --example tree -- SINKS DEAD LOSS SEND_US LATENCY_US HANDLING_US [SEEDS] [FLOOR_US] [HEARTBEAT]`.
+//! `cargo run --release --example tree -- mixed RUNS [SEED]` judges runs of mixed sizes and troubles, as
+//! `chappe sim tree --mixed` does, and prints how far it is.
 //! `chappe sim tree` is the command for users, `chappe bench notify --only failures` the measurement.
 
 use std::time::Duration;
 
 use chappe_notification_tree::Plan;
 use chappe_notification_tree::schedule::{Cost, completion};
-use chappe_sim::tree::{Settings, run};
+use chappe_sim::tree::{Series, Settings, run, series};
 
+/// Mixed runs between two lines of progress.
+const RUNS_A_LINE: u64 = 51_200;
 /// Events of each run.
 const EVENTS: u32 = 3;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "mixed") {
+        let number = |at: usize| arguments.get(at).and_then(|text| text.parse().ok());
+        return mixed(number(1).unwrap_or(10_000), number(2).unwrap_or(1));
+    }
     let number = |at: usize, default: f64| -> f64 {
         let text = arguments.get(at);
         text.map_or(default, |text| text.parse().expect("a number"))
@@ -64,4 +72,32 @@ fn main() {
         "; {} messages, {} again, {} taken over, {} unknown",
         counts.0, counts.1, counts.2, counts.3
     );
+}
+
+fn mixed(runs: u64, seed: u64) {
+    let print = |sum: &Series| {
+        println!(
+            "{} runs from seed {seed}: {} sinks, {} deliveries, {} called failed, {} unknown, {} lies, \
+             {} forged, {} messages, {} broken promises",
+            sum.runs,
+            sum.sinks,
+            sum.delivered,
+            sum.failed_sinks,
+            sum.unknown,
+            sum.lies,
+            sum.forged,
+            sum.messages,
+            sum.failures,
+        );
+    };
+    let sum = series(seed, runs, 1, |sum| {
+        if sum.runs.is_multiple_of(RUNS_A_LINE) {
+            print(sum);
+        }
+        true
+    });
+    print(&sum);
+    for report in &sum.failed {
+        println!("{:?}", report.violations);
+    }
 }

@@ -557,7 +557,9 @@ impl<'a> World<'a> {
                     truth.outcome = Some(outcome);
                 }
             }
-            Happened::Refused(error) => self.violation(format!("node {node}: {error}")),
+            Happened::Refused(error) | Happened::NotPublished { error, .. } => {
+                self.violation(format!("node {node}: {error}"))
+            }
             _ => {}
         }
     }
