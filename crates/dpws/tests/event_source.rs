@@ -176,6 +176,7 @@ fn wanting(actions: &[&'static str], lease_s: u64) -> Subscribe {
             Dialect::V2009,
             actions.iter().map(|action| (*action).into()).collect(),
         )),
+        tree: Ok(None),
     }
 }
 

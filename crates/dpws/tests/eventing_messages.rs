@@ -8,7 +8,7 @@ use chappe_dpws::Dialect;
 use chappe_dpws::eventing::message::{
     Lease, Subscribe, SubscribeResponse, SubscriptionEnd, filter_dialect,
 };
-use chappe_dpws::eventing::{EndStatus, EventingFault, Expiration, Filter};
+use chappe_dpws::eventing::{EndStatus, EventingFault, Expiration, Filter, TreeOffer, TreePeer};
 use chappe_dpws::exchange::{fault_action, request};
 use chappe_soap::{EndpointReference, Envelope, FaultCode};
 use chappe_xml::{Element, Name};
@@ -83,6 +83,14 @@ fn any_tree() -> impl Strategy<Value = Element> {
     })
 }
 
+fn peer() -> impl Strategy<Value = TreePeer> {
+    let ip = any::<[u8; 4]>();
+    (any::<[u8; 32]>(), ip, 1_u16..).prop_map(|(key, ip, port)| TreePeer {
+        key,
+        address: (ip, port).into(),
+    })
+}
+
 proptest! {
     #[test]
     fn subscribe_survives(
@@ -92,9 +100,11 @@ proptest! {
         notify_to in proptest::option::of(endpoint()),
         expires in proptest::option::of(expiration()),
         filter in proptest::option::of(filter()),
+        peer in proptest::option::of(peer()),
     ) {
         let mode = mode.map(Into::into);
-        let message = Subscribe { end_to, mode, notify_to, expires, filter };
+        let tree = Ok(peer);
+        let message = Subscribe { end_to, mode, notify_to, expires, filter, tree };
         let version = dialect.addressing();
         let body = wire(dialect, message.to_element(version));
         prop_assert_eq!(Subscribe::from_element(version, &body), Ok(message));
@@ -104,9 +114,11 @@ proptest! {
     fn answers_and_ends_survive(
         dialect in dialect(), manager in endpoint(), expires in expiration(),
         status in 0_usize..4, reason in proptest::option::of("[a-z]{1,9}"),
+        peer in proptest::option::of(peer()),
     ) {
         let version = dialect.addressing();
-        let message = SubscribeResponse { manager: manager.clone(), expires };
+        let tree = peer.map(|source| TreeOffer { source, members: "http://h/tree".into() });
+        let message = SubscribeResponse { manager: manager.clone(), expires, tree };
         let body = wire(dialect, message.to_element(version));
         prop_assert_eq!(SubscribeResponse::from_element(version, &body), Ok(message));
         for lease in [Lease::Renew, Lease::RenewResponse, Lease::GetStatus, Lease::Unsubscribe] {

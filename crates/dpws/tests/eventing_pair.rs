@@ -121,6 +121,7 @@ impl World {
             actions: actions.iter().map(|action| (*action).into()).collect(),
             lease: self.lease,
             base: SINK.into(),
+            tree: None,
         };
         let source = Box::new(source);
         self.command(SinkCommand::Subscribe { key: KEY, source });
@@ -154,6 +155,7 @@ impl World {
                     let text = notification.to_text();
                     self.send(Packet::Notification(notification.delivery, text));
                 }
+                Output::Transmit(other) => panic!("no tree was asked for: {other:?}"),
                 Output::Event(event) => self.source_events.push(event),
             }
         }
@@ -629,6 +631,7 @@ fn hostile_answers_change_nothing() {
         notify_to: None,
         expires: Some(Expiration::At(0)),
         filter: None,
+        tree: Ok(None),
     };
     for answer in [reply.clone(), reply.with_body(wrong.to_element(version))] {
         let mut world = World::new(12);

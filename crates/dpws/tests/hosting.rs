@@ -83,6 +83,7 @@ impl World {
         self.events.clear();
         for output in outputs {
             match output {
+                Output::Transmit(DeviceTransmit::Tree(tree)) => panic!("there is none: {tree:?}"),
                 Output::Transmit(DeviceTransmit::Reply { reply, .. }) => {
                     assert!(self.reply.is_none(), "one reply for each request");
                     self.reply = Some(reply);
@@ -395,6 +396,7 @@ fn events_go_to_subscribers_of_the_service() {
         notify_to: Some(EndpointReference::new("http://192.0.2.1:9/")),
         expires: None,
         filter: None,
+        tree: Ok(None),
     };
     let answer = world.post(
         1,

@@ -6,6 +6,7 @@ mod discovery;
 mod found;
 mod liveness;
 mod subscription;
+mod tree;
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ pub use discovery::Discovery;
 pub(crate) use discovery::{drop_hint, is_ordinary_drop};
 pub use found::{Found, Seen};
 pub use subscription::{Delivery, Notification, Subscription};
+pub use tree::{ClientTree, TreeCounts};
 
 /// Events of discovery that may wait for a slow reader, who then reads the table anew.
 const SEEN_MAX: usize = 1_024;
@@ -62,6 +64,9 @@ pub struct ClientOptions {
     pub interfaces_period: Duration,
     /// Notifications of one subscription that may wait; then the device waits. Default 1,024.
     pub notifications_max: usize,
+    /// How events are taken from notification trees of devices that spread them so. Default `None`: by
+    /// standard notifications alone.
+    pub tree: Option<ClientTree>,
 }
 
 impl Default for ClientOptions {
@@ -77,6 +82,7 @@ impl Default for ClientOptions {
             liveness_period: Some(Duration::from_secs(3)),
             interfaces_period: Duration::from_secs(10),
             notifications_max: 1_024,
+            tree: None,
         }
     }
 }
@@ -123,6 +129,7 @@ struct Shared {
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
+    tree_counters: tree::Counters,
 }
 
 /// Finds and uses devices. Runs on the current runtime until it is closed or dropped.
@@ -171,6 +178,7 @@ impl DeviceClient {
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             sinks: Mutex::default(),
             probes: AtomicU64::new(1),
+            tree_counters: tree::Counters::default(),
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));
@@ -237,6 +245,12 @@ impl DeviceClient {
     pub fn known(&self) -> Vec<Found> {
         let table = self.shared.table();
         table.values().map(|entry| entry.found.clone()).collect()
+    }
+
+    /// What came by notification trees since the start.
+    #[must_use]
+    pub fn tree_counts(&self) -> TreeCounts {
+        self.shared.tree_counters.read()
     }
 
     /// The record of what was dropped.

@@ -20,6 +20,7 @@ use chappe_xml::Element;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::tree::TreeNode;
 use super::{DeviceClient, HostedService, Shared};
 use crate::Error;
 use crate::driver::{InputOf, Take, drive};
@@ -108,7 +109,13 @@ impl Drop for Subscription {
         let _ = self.sink.inputs.try_send(Some(Input::Command(command)));
         let mut state = self.sink.state();
         state.receivers.remove(&self.key);
+        // Nobody waits for room any more.
+        self.room.close();
         state.hosts.remove(&self.key);
+        // The last events of a tree find nobody.
+        if let Some(tree) = state.trees.remove(&self.key) {
+            tree.leave(&self.sink, self.key);
+        }
     }
 }
 
@@ -117,12 +124,14 @@ impl Drop for Subscription {
 pub(super) struct Sinks {
     of_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
     servers: HashMap<IpAddr, Server>,
+    /// Nodes of notification trees, one for each local address.
+    trees: HashMap<IpAddr, Arc<TreeNode>>,
     next_key: u64,
 }
 
 /// One event sink and what its driver needs.
-struct Sink {
-    inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
+pub(super) struct Sink {
+    pub(super) inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
     path: &'static str,
     state: Mutex<State>,
 }
@@ -135,6 +144,8 @@ struct State {
     receivers: HashMap<SubscriptionKey, (mpsc::UnboundedSender<Delivery>, Arc<Semaphore>)>,
     /// The hosts that subscriptions are at.
     hosts: HashMap<SubscriptionKey, IpAddr>,
+    /// The nodes of notification trees that subscriptions may use.
+    trees: HashMap<SubscriptionKey, Arc<TreeNode>>,
     /// Posted messages whose answer is awaited.
     posted: HashMap<u64, oneshot::Sender<Answered>>,
     next_token: u64,
@@ -162,12 +173,13 @@ impl DeviceClient {
         let shared = &self.shared;
         let peer = service.contact.address;
         let local = route_source(peer).map_err(|source| Error::Listen { at: None, source })?;
-        let (sink, base, key) = {
+        let (sink, base, tree, key) = {
             let mut sinks = shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
             let sink = sinks.sink(shared, service.dialect)?;
             let base = sinks.base(shared, local, peer)?;
+            let tree = sinks.tree(shared, local)?;
             sinks.next_key += 1;
-            (sink, base, SubscriptionKey(sinks.next_key))
+            (sink, base, tree, SubscriptionKey(sinks.next_key))
         };
         let room = Arc::new(Semaphore::new(shared.options.notifications_max));
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -175,6 +187,9 @@ impl DeviceClient {
             let mut state = sink.state();
             state.receivers.insert(key, (sender, Arc::clone(&room)));
             state.hosts.insert(key, peer.ip());
+            if let Some(tree) = &tree {
+                state.trees.insert(key, Arc::clone(tree));
+            }
             if let SocketAddr::V6(peer) = peer {
                 state.zones.insert(*peer.ip(), peer.scope_id());
             }
@@ -185,6 +200,7 @@ impl DeviceClient {
             actions: actions.into_iter().map(Into::into).collect(),
             lease: LEASE,
             base: base.into(),
+            tree: tree.map(|tree| tree.peer),
         };
         let source = Box::new(source);
         sink.command(SinkCommand::Subscribe { key, source }).await;
@@ -255,6 +271,23 @@ impl Sinks {
         Ok(sink)
     }
 
+    /// The node of notification trees on `local`, if there are to be any.
+    fn tree(
+        &mut self,
+        shared: &Arc<Shared>,
+        local: IpAddr,
+    ) -> Result<Option<Arc<TreeNode>>, Error> {
+        let Some(options) = &shared.options.tree else {
+            return Ok(None);
+        };
+        if let Some(tree) = self.trees.get(&local) {
+            return Ok(Some(Arc::clone(tree)));
+        }
+        let tree = TreeNode::start(options, local, Arc::downgrade(shared), &shared.drops)?;
+        self.trees.insert(local, Arc::clone(&tree));
+        Ok(Some(tree))
+    }
+
     /// Scheme, host and port of the server on `local`, which is started when it is not there.
     fn base(
         &mut self,
@@ -307,6 +340,12 @@ fn without_zone(address: SocketAddr) -> SocketAddr {
 }
 
 impl Sink {
+    /// The room of a subscription, while somebody reads it.
+    pub(super) fn room(&self, key: SubscriptionKey) -> Option<Arc<Semaphore>> {
+        let state = self.state();
+        state.receivers.get(&key).map(|(_, room)| Arc::clone(room))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -416,17 +455,47 @@ impl Take<EventSink> for Taker {
                     let _ = posted.send((reply, room));
                 }
             }
+            Output::Event(SinkEvent::Tree {
+                key,
+                offer,
+                actions,
+            }) => {
+                let tree = sink.state().trees.get(&key).map(Arc::clone);
+                if let Some(tree) = tree {
+                    tree.join(&sink, key, &offer, &actions, &shared.drops);
+                }
+            }
+            Output::Event(SinkEvent::NotTaken { key }) => {
+                shared.tree_counters.duplicate();
+                // Its place was taken before.
+                if let Some(room) = sink.room(key) {
+                    room.add_permits(1);
+                }
+            }
             Output::Event(event) => self.event(&sink, &shared, event),
         }
     }
 }
 
 impl Taker {
-    fn event(&mut self, sink: &Sink, shared: &Shared, event: SinkEvent) {
+    fn event(&mut self, sink: &Arc<Sink>, shared: &Shared, event: SinkEvent) {
+        let mut posted = true;
         let (key, delivery) = match event {
             SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
-            SinkEvent::Ended { key, why } => (key, Delivery::Ended(why)),
-            SinkEvent::Notification { key, action, body } => {
+            SinkEvent::Ended { key, why } => {
+                let tree = sink.state().trees.get(&key).map(Arc::clone);
+                if let Some(tree) = tree {
+                    tree.leave(sink, key);
+                }
+                (key, Delivery::Ended(why))
+            }
+            SinkEvent::Notification {
+                key,
+                action,
+                body,
+                by_tree,
+            } => {
+                posted = !by_tree;
                 let notification = Notification {
                     action: action.into_owned(),
                     body,
@@ -454,7 +523,7 @@ impl Taker {
         };
         let state = sink.state();
         if let Some((sender, room)) = state.receivers.get(&key) {
-            if matches!(delivery, Delivery::Notification(_)) {
+            if posted && matches!(delivery, Delivery::Notification(_)) {
                 self.room = Some(Arc::clone(room));
             }
             let _ = sender.send(delivery);

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::serving::{HostState, Serving};
-use super::{DeviceHost, Shared, discovery, serving};
+use super::{DeviceHost, HostTree, Shared, discovery, serving, tree};
 use crate::{Error, Selection};
 
 /// Inputs that may wait for a machine.
@@ -65,6 +65,9 @@ pub struct HostOptions {
     pub metadata_version: u32,
     /// Time between two looks at the interfaces. Default 10 s.
     pub interfaces_period: Duration,
+    /// How events are spread by sinks that help each other. Default `None`: every sink gets standard
+    /// notifications.
+    pub tree: Option<HostTree>,
 }
 
 impl Default for HostOptions {
@@ -84,6 +87,7 @@ impl Default for HostOptions {
             eventing: SourceConfig::default(),
             metadata_version: 1,
             interfaces_period: Duration::from_secs(10),
+            tree: None,
         }
     }
 }
@@ -212,7 +216,11 @@ impl Builder {
         let sockets = UdpSockets::bind(&interfaces, &UdpOptions::new(Role::Device), &drops);
         let sockets = sockets.map_err(listen)?;
         let seed = chappe_transport::seed_number().map_err(listen)?;
-        let device = self.machine()?;
+        let spreading = match &self.options.tree {
+            Some(options) => Some(tree::Bound::new(options, &interfaces)?),
+            None => None,
+        };
+        let device = self.machine(spreading.as_ref())?;
         let (inputs, receive_inputs) = mpsc::channel(INPUTS_MAX);
         let (orders, receive_orders) = mpsc::channel(INPUTS_MAX);
         let (send_events, events) = mpsc::channel(INPUTS_MAX);
@@ -223,7 +231,10 @@ impl Builder {
             (Some(only), None) => self.client(Some(*only)),
             _ => self.client(None),
         };
+        let mut tasks = JoinSet::new();
+        let spreading = spreading.map(|bound| bound.run(&inputs, &drops, &mut tasks));
         let shared = Arc::new(Shared {
+            tree: spreading,
             endpoint: self.endpoint.clone(),
             serving: Arc::new(Serving::new(inputs.clone())),
             inputs,
@@ -239,7 +250,6 @@ impl Builder {
         let operations = Arc::new(self.operations);
         let device = serving::run(device, receive_inputs, &shared, operations);
         let device = tokio::spawn(device);
-        let mut tasks = JoinSet::new();
         let running = run_udp(target, sockets, receive_orders, send_events, drops);
         tasks.spawn(async {
             running.await;
@@ -277,7 +287,7 @@ impl Builder {
         })
     }
 
-    fn machine(&self) -> Result<Device, Error> {
+    fn machine(&self, tree: Option<&tree::Bound>) -> Result<Device, Error> {
         let endpoint = EndpointReference::new(self.endpoint.clone());
         let policy = self.options.policy.clone();
         let check = move |address: &str, peer| match policy.check(address, peer) {
@@ -291,6 +301,7 @@ impl Builder {
             this_device: self.device.clone(),
             eventing: SourceConfig {
                 utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
+                tree: tree.map(tree::Bound::config),
                 ..self.options.eventing.clone()
             },
             invocation_timeout: self.options.server.answer_deadline,

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use chappe_dpws::discovery::Interface;
 use chappe_dpws::discovery::target_service::{Command, Event};
 use chappe_transport::Hop;
-use chappe_transport::http::Server;
+use chappe_transport::http::{Request, Server};
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets};
 use chappe_xml::Str;
 use tokio::sync::{mpsc, watch};
@@ -76,9 +76,16 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
         at.set_scope_id(zone);
     }
     let (serving, drops) = (Arc::clone(&shared.serving), shared.drops.clone());
-    let handler = move |request| {
+    let lists = shared.tree.as_ref().map(super::tree::Spreading::lists);
+    let handler = move |request: Request| {
         let (serving, drops) = (Arc::clone(&serving), drops.clone());
-        async move { serving.answer(&drops, request).await }
+        let list = lists.as_ref().and_then(|lists| lists.answer(&request));
+        async move {
+            match list {
+                Some(list) => list,
+                None => serving.answer(&drops, request).await,
+            }
+        }
     };
     let limits = shared.options.server.clone();
     Server::bind(at, limits, shared.drops.clone(), handler)

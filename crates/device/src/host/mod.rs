@@ -3,6 +3,7 @@
 mod builder;
 mod discovery;
 mod serving;
+mod tree;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +29,7 @@ use crate::driver::InputOf;
 pub(crate) use builder::urn;
 pub use builder::{Builder, HostOptions, endpoint_of};
 pub use serving::HostState;
+pub use tree::{HostTree, TreeState};
 
 /// Time for the last messages when a host stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
@@ -61,6 +63,7 @@ struct Shared {
     http: Client,
     drops: Drops,
     state: watch::Sender<HostState>,
+    tree: Option<tree::Spreading>,
 }
 
 impl DeviceHost {
@@ -100,6 +103,12 @@ impl DeviceHost {
     pub async fn describe(&self, device: ThisDevice) -> Result<(), Error> {
         let command = DeviceCommand::Describe(Box::new(device));
         self.shared.command(command).await
+    }
+
+    /// Where it takes the answers of its notification trees, when it has some.
+    #[must_use]
+    pub fn tree_address(&self) -> Option<SocketAddr> {
+        self.shared.tree.as_ref().map(tree::Spreading::address)
     }
 
     /// How busy it is; to wait for changes.

@@ -22,8 +22,8 @@ use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::Shared;
 use super::builder::Operation;
+use super::{Shared, TreeState};
 use crate::driver::{InputOf, Take, drive};
 use crate::http::response;
 
@@ -43,6 +43,8 @@ pub struct HostState {
     pub dropped: u64,
     /// Operations asked for since the start.
     pub invoked: u64,
+    /// What went by notification trees.
+    pub tree: TreeState,
 }
 
 /// Requests on their way through the machine.
@@ -221,6 +223,17 @@ impl Take<Device> for Taker {
                     let _ = shared.inputs.send(Some(Input::Receive(receive))).await;
                 });
             }
+            Output::Transmit(DeviceTransmit::Tree(order)) => {
+                if let Some(tree) = &self.shared.tree
+                    && let Err(refused) = tree.order(order)
+                {
+                    let shared = Arc::clone(&self.shared);
+                    self.tasks.spawn(async move {
+                        let input = Input::Receive(DeviceReceive::Tree(refused));
+                        let _ = shared.inputs.send(Some(input)).await;
+                    });
+                }
+            }
             Output::Event(DeviceEvent::Invoked(invocation)) => self.invoke(*invocation),
             Output::Event(DeviceEvent::Eventing(event)) => self.eventing(event),
             Output::Event(DeviceEvent::Refused {
@@ -239,6 +252,9 @@ impl Take<Device> for Taker {
     fn settled(&mut self, device: &Device) {
         self.state.subscriptions = device.events().subscriptions();
         self.state.delivered = device.events().delivered();
+        self.state.tree.sinks = device.events().on_trees();
+        self.state.tree.delivered = device.events().delivered_by_tree();
+        self.state.tree.missed = device.events().missed_by_tree();
         let state = self.state;
         self.shared.state.send_if_modified(|before| {
             let changed = *before != state;
@@ -299,6 +315,16 @@ impl Taker {
                 let detail = format!("{reason:?}: {detail}");
                 let reason = "subscription refused";
                 drops.record(Hop::Event, reason, peer.ip(), detail, None);
+            }
+            SourceEvent::OffTree {
+                subscription,
+                reason,
+            } => {
+                self.state.tree.off += 1;
+                let detail = format!("subscription {subscription:?}: {reason}");
+                let hint = "it gets standard notifications; check that UDP passes both ways";
+                let what = "sink is not on the tree";
+                drops.record(Hop::Event, what, "", detail, Some(hint.to_owned()));
             }
             event => tracing::debug!(?event, "eventing"),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chappe_xml::Str;
 
+use super::TreeConfig;
 use crate::Dialect;
 
 /// A service whose events one can subscribe to.
@@ -55,6 +56,9 @@ pub struct SourceConfig {
     pub delivery_timeout: Duration,
     /// Nanoseconds since 1970 at the machine's time zero; `None` refuses expirations by date.
     pub utc_at_origin_ns: Option<i64>,
+    /// How events are spread by sinks that understand the tree. Default `None`: all sinks get standard
+    /// notifications.
+    pub tree: Option<TreeConfig>,
 }
 
 impl Default for SourceConfig {
@@ -73,6 +77,7 @@ impl Default for SourceConfig {
             retry_delay: Duration::from_millis(500),
             delivery_timeout: Duration::from_secs(30),
             utc_at_origin_ns: None,
+            tree: None,
         }
     }
 }
@@ -99,6 +104,8 @@ pub struct SinkConfig {
     pub doubt_after: Option<Duration>,
     /// Identifiers remembered of each subscription to know repeated notifications. Default 64.
     pub duplicates_max: usize,
+    /// The same of a subscription on a tree, where events under way come in any order. Default 4,096.
+    pub tree_duplicates_max: usize,
     /// Nanoseconds since 1970 at the machine's time zero, to understand expirations by date.
     pub utc_at_origin_ns: Option<i64>,
 }
@@ -115,6 +122,7 @@ impl Default for SinkConfig {
             renew_percent: (50, 75),
             doubt_after: None,
             duplicates_max: 64,
+            tree_duplicates_max: 4_096,
             utc_at_origin_ns: None,
         }
     }

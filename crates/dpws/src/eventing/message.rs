@@ -9,7 +9,7 @@ use chappe_soap::schema::{format_date_time, format_duration, parse_date_time, pa
 use chappe_soap::{AddressingVersion, EndpointReference};
 use chappe_xml::{Element, Name, Str};
 
-use super::EventingFault;
+use super::{EventingFault, TreeOffer, TreePeer};
 use crate::Dialect;
 use crate::dialect::EVENTING;
 
@@ -151,6 +151,8 @@ pub struct Subscribe {
     pub expires: Option<Expiration>,
     /// Which notifications; absent means all.
     pub filter: Option<Filter>,
+    /// The sink understands notification trees; `Err` says what is wrong with what it says of itself.
+    pub tree: Result<Option<TreePeer>, &'static str>,
 }
 
 impl Subscribe {
@@ -181,6 +183,7 @@ impl Subscribe {
             notify_to: endpoint(version, delivery, "NotifyTo")?,
             expires: Expiration::read(root)?,
             filter,
+            tree: TreePeer::read(root),
         })
     }
 
@@ -206,6 +209,7 @@ impl Subscribe {
             .with_child(delivery.with_children(reference("NotifyTo", &self.notify_to)))
             .with_children(self.expires.map(Expiration::write))
             .with_children(filter)
+            .with_children(self.tree.iter().flatten().map(TreePeer::write))
     }
 }
 
@@ -244,6 +248,8 @@ pub struct SubscribeResponse {
     pub manager: EndpointReference,
     /// The granted lease.
     pub expires: Expiration,
+    /// The source spreads events on a tree and has understood that the sink can be on it.
+    pub tree: Option<TreeOffer>,
 }
 
 impl SubscribeResponse {
@@ -258,6 +264,7 @@ impl SubscribeResponse {
             manager: endpoint(version, root, "SubscriptionManager")?
                 .ok_or_else(|| missing("it has no SubscriptionManager"))?,
             expires: Expiration::read(root)?.ok_or_else(|| missing("it has no Expires"))?,
+            tree: TreeOffer::read(root),
         })
     }
 
@@ -270,6 +277,7 @@ impl SubscribeResponse {
                     .to_element(version, name("SubscriptionManager")),
             )
             .with_child(self.expires.write())
+            .with_children(self.tree.as_ref().map(TreeOffer::write))
     }
 }
 

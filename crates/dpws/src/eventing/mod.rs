@@ -7,15 +7,18 @@
 //! Deliberately absent: other delivery modes than push, other filters than actions, the W3C
 //! recommendation of 2011 that no device uses.
 
+mod compact;
 mod config;
 mod error;
 pub mod message;
 mod sink;
 mod source;
+mod tree;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use compact::{Compact, CompactCodec, CompactError};
 pub use config::{ManagerStyle, Offer, SinkConfig, SourceConfig};
 pub use error::EventingFault;
 pub use message::{EndStatus, Expiration, Filter};
@@ -25,8 +28,10 @@ pub use sink::{
 };
 pub use source::{
     DropReason, EventSource, Failure, Notification, Request, SourceCommand, SourceEvent,
-    SourceReceive, SourceRefusal, SourceTransmit, SubscriptionId,
+    SourceReceive, SourceRefusal, SourceTransmit, Spread, SubscriptionId,
 };
+
+pub use tree::{TreeConfig, TreeOffer, TreePeer};
 
 /// Says whether an address that a message names may be contacted: the address, and who named it.
 ///

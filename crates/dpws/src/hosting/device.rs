@@ -189,6 +189,11 @@ impl Device {
                 Output::Transmit(SourceTransmit::Notify(notification)) => {
                     Output::Transmit(DeviceTransmit::Notify(notification))
                 }
+                Output::Transmit(
+                    tree @ (SourceTransmit::Prove { .. }
+                    | SourceTransmit::Members { .. }
+                    | SourceTransmit::Spread(_)),
+                ) => Output::Transmit(DeviceTransmit::Tree(tree)),
                 Output::Transmit(SourceTransmit::Response { token, envelope }) => {
                     Output::Transmit(DeviceTransmit::Reply {
                         token,
@@ -275,6 +280,7 @@ impl Machine for Device {
             Input::Receive(DeviceReceive::Failed { delivery, failure }) => {
                 self.eventing(Input::Receive(SourceReceive::Failed { delivery, failure }));
             }
+            Input::Receive(DeviceReceive::Tree(result)) => self.eventing(Input::Receive(result)),
             Input::Command(command) => self.command(command),
             Input::Timeout => {}
         }

@@ -19,7 +19,10 @@ use chappe_soap::wsdl::{OperationKind, Wsdl};
 use chappe_soap::{EndpointReference, Envelope, Fault};
 use chappe_xml::{Element, Name, Str};
 
-use crate::eventing::{Failure, Notification, SourceCommand, SourceConfig, SourceEvent, Token};
+use crate::eventing::{
+    Failure, Notification, SourceCommand, SourceConfig, SourceEvent, SourceReceive, SourceTransmit,
+    Token,
+};
 use crate::exchange::Reply;
 use crate::metadata::{ThisDevice, ThisModel};
 
@@ -161,6 +164,8 @@ pub enum DeviceReceive {
         /// Why.
         failure: Failure,
     },
+    /// What became of something on a notification tree, for the event source.
+    Tree(SourceReceive),
 }
 
 /// What the application asks of the device.
@@ -191,6 +196,8 @@ pub enum DeviceTransmit {
     },
     /// A message to a sink.
     Notify(Box<Notification>),
+    /// What the event source has to do with notification trees: it is none of answers and notifications.
+    Tree(SourceTransmit),
 }
 
 /// What the application is told.

@@ -61,6 +61,7 @@ impl EventSink {
             heard_at: self.now,
             failures: 0,
             seen: Default::default(),
+            on_tree: false,
         };
         self.subscriptions.insert(key, subscription);
         self.subscribe(key);
@@ -115,10 +116,12 @@ impl EventSink {
             notify_to: Some(here),
             expires: Some(Expiration::After(source.lease)),
             filter,
+            tree: Ok(source.tree.filter(|_| !source.actions.is_empty())),
         };
         let (to, peer) = (source.endpoint.clone(), source.peer);
         subscription.route = route;
         subscription.seen.clear();
+        subscription.on_tree = false;
         self.routes.insert(route, key);
         let body = message.to_element(version);
         let request = self.send((key, peer), Kind::Subscribe, &to, action::SUBSCRIBE, body);
@@ -254,11 +257,27 @@ impl EventSink {
             return self.retry(key, TroubleReason::Address(why));
         }
         let granted = self.lease(read.expires, pending.sent_at);
+        let peer = subscription.source.peer;
+        let offer = read.tree.filter(|_| subscription.source.tree.is_some());
+        let offer = offer.filter(|offer| {
+            let allowed = |uri: &str| (self.check)(uri, peer).is_ok();
+            allowed(&offer.source.uri()) && allowed(&offer.members)
+        });
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
         subscription.manager = Some(read.manager);
         subscription.failures = 0;
+        subscription.on_tree = offer.is_some();
+        let actions = subscription.source.actions.clone();
+        if let Some(offer) = offer {
+            let offer = Box::new(offer);
+            self.event(SinkEvent::Tree {
+                key,
+                offer,
+                actions,
+            });
+        }
         self.live(key, pending.sent_at, granted);
         self.event(SinkEvent::Subscribed { key, granted });
     }

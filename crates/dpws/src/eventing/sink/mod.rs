@@ -6,6 +6,7 @@
 
 mod life;
 mod posted;
+mod seen;
 mod types;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +18,7 @@ use chappe_soap::EndpointReference;
 
 use super::{AddressCheck, SinkConfig};
 use crate::ids::Ids;
+use seen::Seen;
 
 pub use types::{
     EndReason, SinkCommand, SinkEvent, SinkReceive, SinkRefusal, SinkTransmit, Source,
@@ -40,6 +42,7 @@ pub use types::{
 ///     actions: vec!["urn:x/Report".into()],
 ///     lease: Duration::from_secs(60),
 ///     base: "http://192.0.2.1:8080".into(),
+///     tree: None,
 /// };
 /// let command = SinkCommand::Subscribe { key: SubscriptionKey(1), source: Box::new(source) };
 /// let mut sent = Vec::new();
@@ -79,8 +82,9 @@ struct Subscription {
     renew_at: Instant,
     heard_at: Instant,
     failures: u32,
-    /// Hashes of the identifiers of the last notifications.
-    seen: VecDeque<u64>,
+    seen: Seen,
+    /// The source spreads its events on a tree.
+    on_tree: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,6 +218,12 @@ impl Machine for EventSink {
                 path,
                 envelope,
             }) => self.posted(token, peer, &path, &envelope),
+            Input::Receive(SinkReceive::Spread {
+                key,
+                message_id,
+                action,
+                body,
+            }) => self.spread(key, &message_id, action, *body),
             Input::Command(command) => self.command(command),
             Input::Timeout => {}
         }
@@ -262,7 +272,9 @@ impl Invariant for EventSink {
                     "{key:?} is live without a manager, or not with one"
                 ));
             }
-            if subscription.seen.len() > self.config.duplicates_max {
+            let seen_max = self.config.duplicates_max;
+            let seen_max = seen_max.max(self.config.tree_duplicates_max);
+            if subscription.seen.len() > seen_max {
                 return Err(format!("{key:?} remembers {}", subscription.seen.len()));
             }
         }

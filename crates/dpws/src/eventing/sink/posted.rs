@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use chappe_machine::Output;
 use chappe_soap::{Envelope, Fault};
+use chappe_xml::{Element, Str};
 
 use super::{EndReason, EventSink, SinkEvent, SinkRefusal, SinkTransmit, SubscriptionKey};
 use crate::eventing::message::{SubscriptionEnd, action};
@@ -76,24 +77,53 @@ impl EventSink {
         subscription.heard_at = self.now;
         if let Some(id) = &envelope.addressing.message_id {
             let hash = self.ids.hash(id.as_bytes());
-            if subscription.seen.contains(&hash) {
+            let most = match subscription.on_tree {
+                true => self.config.tree_duplicates_max,
+                false => self.config.duplicates_max,
+            };
+            if !subscription.seen.note(hash, most) {
                 self.duplicates += 1;
                 return Ok(());
-            }
-            if self.config.duplicates_max > 0 {
-                while subscription.seen.len() >= self.config.duplicates_max {
-                    subscription.seen.pop_front();
-                }
-                subscription.seen.push_back(hash);
             }
         }
         let event = SinkEvent::Notification {
             key,
             action: asked.clone(),
             body: body.clone(),
+            by_tree: false,
         };
         self.event(event);
         self.schedule(key);
         Ok(())
+    }
+
+    /// An event that came by the tree.
+    pub(super) fn spread(
+        &mut self,
+        key: SubscriptionKey,
+        message_id: &str,
+        action: Str,
+        body: Element,
+    ) {
+        let hash = self.ids.hash(message_id.as_bytes());
+        let most = self.config.tree_duplicates_max;
+        let known = self.subscriptions.get_mut(&key);
+        let wanted = known.filter(|known| known.on_tree && known.source.actions.contains(&action));
+        let Some(subscription) = wanted else {
+            return self.event(SinkEvent::NotTaken { key });
+        };
+        subscription.heard_at = self.now;
+        if !subscription.seen.note(hash, most) {
+            self.duplicates += 1;
+            return self.event(SinkEvent::NotTaken { key });
+        }
+        let by_tree = true;
+        self.event(SinkEvent::Notification {
+            key,
+            action,
+            body,
+            by_tree,
+        });
+        self.schedule(key);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Element, Str};
 
-use crate::eventing::{EndStatus, EventingFault, Token};
+use crate::eventing::{EndStatus, EventingFault, Token, TreeOffer, TreePeer};
 use crate::exchange::Reply;
 
 /// Names a subscription of the sink's; chosen by the application.
@@ -26,6 +26,8 @@ pub struct Source {
     pub lease: Duration,
     /// Scheme, host and port at which the source reaches this sink, without last slash.
     pub base: Str,
+    /// Where this sink takes events of a tree, if the source spreads them so and actions are named.
+    pub tree: Option<TreePeer>,
 }
 
 /// What the application asks of the sink.
@@ -74,6 +76,17 @@ pub enum SinkReceive {
         /// The message.
         envelope: Box<Envelope>,
     },
+    /// An event came by the tree, verified.
+    Spread {
+        /// Of which subscription.
+        key: SubscriptionKey,
+        /// Its identifier: `urn:uuid:…`.
+        message_id: Str,
+        /// Its action.
+        action: Str,
+        /// Its content.
+        body: Box<Element>,
+    },
 }
 
 /// What goes out of the sink.
@@ -120,6 +133,21 @@ pub enum SinkEvent {
         /// Why.
         why: EndReason,
     },
+    /// The source spreads events of this subscription on the trees of its actions, until
+    /// [`SinkEvent::Ended`].
+    Tree {
+        /// Which.
+        key: SubscriptionKey,
+        /// What the source says of its trees; its addresses were judged.
+        offer: Box<TreeOffer>,
+        /// The actions, each with a tree.
+        actions: Vec<Str>,
+    },
+    /// A [`SinkReceive::Spread`] was not handed out: it came before, or nobody wants it any more.
+    NotTaken {
+        /// Of which subscription.
+        key: SubscriptionKey,
+    },
     /// A notification, each one once.
     Notification {
         /// Of which subscription.
@@ -128,6 +156,8 @@ pub enum SinkEvent {
         action: Str,
         /// The child of its body.
         body: Element,
+        /// It came by a tree; nobody waits for an answer.
+        by_tree: bool,
     },
     /// Something is wrong that the sink goes on trying to mend.
     Trouble {

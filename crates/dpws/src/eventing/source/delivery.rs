@@ -19,9 +19,9 @@ pub(super) const QUEUE_MIN: usize = 2;
 /// A notification that is not delivered yet; the first of a queue may be in flight.
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
-    message_id: Str,
-    action: Str,
-    body: SharedBody,
+    pub(super) message_id: Str,
+    pub(super) action: Str,
+    pub(super) body: SharedBody,
 }
 
 impl EventSource {
@@ -30,14 +30,32 @@ impl EventSource {
             .subscriptions
             .iter()
             .filter(|(_, known)| known.wants(action));
-        let ids: Vec<_> = wanting.map(|(id, _)| *id).collect();
-        if ids.is_empty() {
+        let mut members = false;
+        let mut ids = Vec::new();
+        for (id, known) in wanting {
+            match known.is_member() && self.spreads_more() {
+                true => members = true,
+                false => ids.push(*id),
+            }
+        }
+        if ids.is_empty() && !members {
             return;
         }
         let body = SharedBody::new(body);
+        // One identifier for whoever may get it both ways.
+        let of_tree = self.ids.urn();
+        if members {
+            self.spread(of_tree.clone(), action, &body);
+        }
         for id in ids {
+            let known = self.subscriptions.get(&id);
+            let asked = known.is_some_and(|known| known.on_tree.is_some());
+            let message_id = match asked {
+                true => of_tree.clone(),
+                false => self.ids.urn(),
+            };
             let waiting = Waiting {
-                message_id: self.ids.urn(),
+                message_id,
                 action: action.to_owned().into(),
                 body: body.clone(),
             };
@@ -45,7 +63,7 @@ impl EventSource {
         }
     }
 
-    fn enqueue(&mut self, id: SubscriptionId, waiting: Waiting) {
+    pub(super) fn enqueue(&mut self, id: SubscriptionId, waiting: Waiting) {
         let queue_max = self.config.queue_max.max(QUEUE_MIN);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
@@ -107,6 +125,7 @@ impl EventSource {
             subscription.failures = 0;
         }
         self.send_next(id);
+        self.join(id);
     }
 
     pub(super) fn failed(&mut self, delivery: u64, failure: Failure) {
@@ -131,6 +150,7 @@ impl EventSource {
         if failure == Failure::Refused {
             subscription.queue.pop_front();
             self.drop_notifications(id, DropReason::Refused, 1);
+            self.join(id);
         }
         let doublings = (failures - 1).min(16);
         let pause = self.config.retry_delay.saturating_mul(1 << doublings);

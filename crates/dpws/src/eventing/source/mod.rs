@@ -6,9 +6,10 @@
 
 mod delivery;
 mod requests;
+mod spreading;
 mod types;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -19,10 +20,11 @@ use chappe_xml::Str;
 use super::{AddressCheck, EndStatus, SourceConfig};
 use crate::ids::Ids;
 use delivery::{QUEUE_MIN, Waiting};
+use spreading::OnTree;
 
 pub use types::{
     DropReason, Failure, Notification, Request, SourceCommand, SourceEvent, SourceReceive,
-    SourceRefusal, SourceTransmit, SubscriptionId,
+    SourceRefusal, SourceTransmit, Spread, SubscriptionId,
 };
 
 /// The event source of one device. The module documentation says what it promises.
@@ -55,6 +57,12 @@ pub struct EventSource {
     refused: BTreeMap<SourceRefusal, u64>,
     dropped: BTreeMap<DropReason, u64>,
     delivered: u64,
+    /// Events on trees whose result is awaited, for the sinks that they do not reach.
+    spreading: BTreeMap<u64, Waiting>,
+    /// Actions whose trees have other sinks now.
+    changed: BTreeSet<Str>,
+    delivered_by_tree: u64,
+    missed_by_tree: u64,
     closing: bool,
     now: Instant,
 }
@@ -73,6 +81,7 @@ struct Subscription {
     queue: VecDeque<Waiting>,
     in_flight: Option<u64>,
     failures: u32,
+    on_tree: Option<OnTree>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,6 +120,10 @@ impl EventSource {
             refused: BTreeMap::new(),
             dropped: BTreeMap::new(),
             delivered: 0,
+            spreading: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            delivered_by_tree: 0,
+            missed_by_tree: 0,
             closing: false,
             now: Instant::ZERO,
         }
@@ -157,6 +170,25 @@ impl EventSource {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
+    /// How many events reached sinks by trees, each sink counted.
+    #[must_use]
+    pub fn delivered_by_tree(&self) -> u64 {
+        self.delivered_by_tree
+    }
+
+    /// How many did not, and went as standard notifications afterwards.
+    #[must_use]
+    pub fn missed_by_tree(&self) -> u64 {
+        self.missed_by_tree
+    }
+
+    /// How many subscriptions get their events by a tree.
+    #[must_use]
+    pub fn on_trees(&self) -> usize {
+        let all = self.subscriptions.values();
+        all.filter(|one| one.is_member()).count()
+    }
+
     fn event(&mut self, event: SourceEvent) {
         self.outputs.push_back(Output::Event(event));
     }
@@ -169,6 +201,7 @@ impl EventSource {
         };
         self.timers.cancel(&Timer::Expire(id));
         self.timers.cancel(&Timer::Retry(id));
+        self.left_tree(&ended);
         if let Some(delivery) = ended.in_flight {
             self.deliveries.remove(&delivery);
             self.timers.cancel(&Timer::Silent(delivery));
@@ -272,9 +305,17 @@ impl Machine for EventSource {
             Input::Receive(SourceReceive::Failed { delivery, failure }) => {
                 self.failed(delivery, failure);
             }
+            Input::Receive(SourceReceive::Proven { peer, there }) => self.proven(peer, there),
+            Input::Receive(SourceReceive::Spread {
+                delivery,
+                delivered,
+                missed,
+            }) => self.spread_ended(delivery, delivered, &missed),
+            Input::Receive(SourceReceive::NotSpread { delivery }) => self.not_spread(delivery),
             Input::Command(command) => self.command(command),
             Input::Timeout => {}
         }
+        self.tell_members();
     }
 
     fn poll_output(&mut self) -> Option<Output<SourceTransmit, SourceEvent>> {
@@ -322,6 +363,13 @@ impl Invariant for EventSource {
             {
                 return Err(format!("{id:?} waits for nothing"));
             }
+        }
+        let most = self.config.tree.as_ref().map_or(0, |tree| tree.spreads_max);
+        if self.spreading.len() > most {
+            return Err(format!("{} events on trees", self.spreading.len()));
+        }
+        if !self.changed.is_empty() {
+            return Err("a tree has other sinks, and nobody is told".into());
         }
         let in_flight = self
             .subscriptions

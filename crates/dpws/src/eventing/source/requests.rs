@@ -7,6 +7,7 @@ use chappe_machine::Instant;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Element, Str};
 
+use super::spreading::OnTree;
 use super::{
     EventSource, Request, SourceEvent, SourceRefusal, Subscription, SubscriptionId, Timer,
 };
@@ -121,10 +122,13 @@ impl EventSource {
         let (expires_at, expires) = self.grant(asked.expires)?;
         let id = SubscriptionId(self.ids.next());
         let manager = self.manager(&request.base, id);
+        let offer = self.tree_for(request, &asked.tree, id);
         let response = SubscribeResponse {
             manager: manager.clone(),
             expires,
+            tree: offer.as_ref().map(|(offer, _)| offer.clone()),
         };
+        let on_tree = offer.map(|(_, peer)| OnTree::asked(peer));
         let subscription = Subscription {
             peer: request.peer.ip().to_canonical(),
             version,
@@ -137,14 +141,18 @@ impl EventSource {
             queue: Default::default(),
             in_flight: None,
             failures: 0,
+            on_tree,
         };
         self.subscriptions.insert(id, subscription);
         self.timers.set(Timer::Expire(id), expires_at);
         self.event(SourceEvent::Subscribed {
             subscription: id,
             peer: request.peer,
-            actions,
+            actions: actions.clone(),
         });
+        if let (Some(on_tree), Some(action)) = (on_tree, actions.into_iter().next()) {
+            self.prove(action, on_tree.peer);
+        }
         let body = response.to_element(version);
         Ok(self.answer(request, action::SUBSCRIBE_RESPONSE, Some(body)))
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use chappe_soap::Envelope;
 use chappe_xml::{Element, Str};
 
-use crate::eventing::{EndStatus, Token};
+use crate::eventing::{EndStatus, Token, TreePeer};
 
 /// Names a subscription; secret between source and subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +66,27 @@ pub enum SourceReceive {
         /// Why.
         failure: Failure,
     },
+    /// What [`SourceTransmit::Prove`] found out.
+    Proven {
+        /// Who was asked.
+        peer: TreePeer,
+        /// Whether the holder of its key answered at its address.
+        there: bool,
+    },
+    /// What became of a [`SourceTransmit::Spread`].
+    Spread {
+        /// Which.
+        delivery: u64,
+        /// How many sinks have it for certain.
+        delivered: u64,
+        /// The others.
+        missed: Vec<TreePeer>,
+    },
+    /// A [`SourceTransmit::Spread`] did not go: too large, or too many under way.
+    NotSpread {
+        /// Which.
+        delivery: u64,
+    },
 }
 
 /// Why a notification was not taken.
@@ -111,6 +132,44 @@ pub enum SourceTransmit {
     /// A message to a sink; what became of it is told by [`SourceReceive::Delivered`] or
     /// [`SourceReceive::Failed`].
     Notify(Box<Notification>),
+    /// Ask whether this sink is where it says; answered by [`SourceReceive::Proven`]. Nothing else is
+    /// sent to the address before.
+    Prove {
+        /// An action that it has subscribed to.
+        action: Str,
+        /// The sink.
+        peer: TreePeer,
+    },
+    /// The sinks of an action's tree have changed.
+    Members {
+        /// The action.
+        action: Str,
+        /// All of them now, each once.
+        sinks: Vec<TreePeer>,
+    },
+    /// An event for the sinks on the tree of its action; what became of it is told by
+    /// [`SourceReceive::Spread`] or [`SourceReceive::NotSpread`].
+    Spread(Box<Spread>),
+}
+
+/// An event for a tree.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    /// Names it in the result.
+    pub delivery: u64,
+    /// The action.
+    pub action: Str,
+    /// The identifier that a standard notification of it has, too: `urn:uuid:…`.
+    pub message_id: Str,
+    pub(super) body: SharedBody,
+}
+
+impl Spread {
+    /// The child of the body.
+    #[must_use]
+    pub fn body(&self) -> &Element {
+        &self.body.0.0
+    }
 }
 
 /// A message to a sink. Its body is shared by all sinks of the event.
@@ -224,6 +283,13 @@ pub enum SourceEvent {
         reason: DropReason,
         /// How many.
         count: usize,
+    },
+    /// A sink that asked for the tree gets standard notifications, for now or for good.
+    OffTree {
+        /// Of which subscription.
+        subscription: SubscriptionId,
+        /// Why, for a person to read.
+        reason: &'static str,
     },
     /// A request was refused with a fault.
     Refused {

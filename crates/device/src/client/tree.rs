@@ -1,0 +1,432 @@
+//! A sink on notification trees: one UDP socket for each local address, whatever it is subscribed to.
+//!
+//! Events are verified by the tree, read, and given to the machine of the subscription, which hands
+//! out each once, whichever way it came. While the application has too many waiting nothing is taken:
+//! the source notices, and goes on with standard notifications, which wait.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use chappe_dpws::eventing::{CompactCodec, SinkReceive, SubscriptionKey, TreeOffer, TreePeer};
+use chappe_identity::{Contact as HttpContact, Key};
+use chappe_machine::Input;
+use chappe_notification_tree::{
+    Command, Config, Contact, Event, Happened, Keys, Membership, Tree, Window, topic_of,
+};
+use chappe_transport::kad::{KadOptions, bind};
+use chappe_transport::tree::{TreeOptions, WindowFiles, Windows, run_tree};
+use chappe_transport::{Drops, Hop};
+use chappe_xml::Str;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::Shared;
+use super::subscription::Sink;
+use crate::Error;
+
+/// Commands and events between the client and the tree.
+const QUEUE_MAX: usize = 1_024;
+/// Topics of which is remembered what was seen, for subscriptions that come again.
+const WINDOWS_MAX: usize = 4_096;
+/// Requests for a list, one after the other, before the next version is waited for.
+const FETCHES_MAX: u32 = 5;
+/// The pause after the first of them that failed; doubled each time.
+const FETCH_PAUSE: Duration = Duration::from_millis(100);
+
+/// How a client takes events from notification trees.
+#[derive(Debug, Clone)]
+pub struct ClientTree {
+    /// Its key, by which sources and other sinks know it.
+    pub key: Arc<Key>,
+    /// The UDP port on each local address that is used; 0, the default, takes a free one.
+    pub port: u16,
+    /// The folder that keeps what was seen, synced before each event is handed out, so that none comes
+    /// again after a restart. Without one it is kept in memory.
+    pub windows: Option<PathBuf>,
+}
+
+impl ClientTree {
+    /// With this key and the defaults.
+    #[must_use]
+    pub fn new(key: impl Into<Arc<Key>>) -> Self {
+        Self {
+            key: key.into(),
+            port: 0,
+            windows: None,
+        }
+    }
+}
+
+/// What came by notification trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeCounts {
+    /// Events that were verified and handed to subscriptions.
+    pub delivered: u64,
+    /// Of those: after their deadline.
+    pub late: u64,
+    /// Events that came another way, too, and were not handed out again.
+    pub duplicates: u64,
+    /// Events that nobody could send again; the source sends them as standard notifications.
+    pub missed: u64,
+    /// Events that the source did not sign.
+    pub forged: u64,
+    /// Events that are no compact message, or of no subscription.
+    pub unreadable: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    delivered: AtomicU64,
+    late: AtomicU64,
+    duplicates: AtomicU64,
+    missed: AtomicU64,
+    forged: AtomicU64,
+    unreadable: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> TreeCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TreeCounts {
+            delivered: read(&self.delivered),
+            late: read(&self.late),
+            duplicates: read(&self.duplicates),
+            missed: read(&self.missed),
+            forged: read(&self.forged),
+            unreadable: read(&self.unreadable),
+        }
+    }
+
+    pub(super) fn duplicate(&self) {
+        count(&self.duplicates, 1);
+    }
+}
+
+fn count(counter: &AtomicU64, times: u64) {
+    counter.fetch_add(times, Ordering::Relaxed);
+}
+
+/// A node on one local address.
+pub(super) struct TreeNode {
+    pub(super) peer: TreePeer,
+    commands: mpsc::Sender<Command>,
+    topics: Mutex<HashMap<u64, Topic>>,
+    windows: SharedWindows,
+    key: Arc<Key>,
+}
+
+/// A topic and the subscriptions that its events are for.
+struct Topic {
+    source: Contact,
+    /// Where its lists are.
+    members: Str,
+    subscriptions: Vec<(Weak<Sink>, SubscriptionKey)>,
+    /// A list is being fetched.
+    fetching: bool,
+}
+
+impl TreeNode {
+    /// A node that runs until the client and its subscriptions are gone.
+    pub(super) fn start(
+        options: &ClientTree,
+        local: IpAddr,
+        shared: Weak<Shared>,
+        drops: &Drops,
+    ) -> Result<Arc<Self>, Error> {
+        let at = Some(local);
+        let listen = |source| Error::Listen { at, source };
+        let socket = bind(SocketAddr::new(local, options.port), &KadOptions::default());
+        let socket = socket.map_err(listen)?;
+        let address = socket.local_addr().map_err(listen)?;
+        let peer = TreePeer {
+            key: *options.key.public().as_bytes(),
+            address: SocketAddr::new(address.ip(), address.port()),
+        };
+        let files = options.windows.clone().map(WindowFiles::new).transpose();
+        let windows = SharedWindows {
+            memory: Arc::default(),
+            files: files.map_err(listen)?,
+        };
+        let contact = Contact {
+            address: peer.address,
+            key: peer.key,
+        };
+        let seed = chappe_transport::seed_number().map_err(listen)?;
+        let keys = Keys::new(Arc::clone(&options.key));
+        let machine = Tree::new(Arc::new(Config::default()), contact, keys, seed);
+        let (commands, receive_commands) = mpsc::channel(QUEUE_MAX);
+        let (send_events, events) = mpsc::channel(QUEUE_MAX);
+        let node = Arc::new(Self {
+            peer,
+            commands,
+            topics: Mutex::default(),
+            windows: windows.clone(),
+            key: Arc::clone(&options.key),
+        });
+        let running = run_tree(
+            machine,
+            socket,
+            receive_commands,
+            send_events,
+            (windows, TreeOptions::default()),
+            drops.clone(),
+        );
+        tokio::spawn(running);
+        tokio::spawn(take(Arc::downgrade(&node), shared, events));
+        Ok(node)
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<u64, Topic>> {
+        // Every change leaves the map whole.
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command that finds no room is as good as one that got lost: the source sees that nobody
+    /// answers.
+    fn command(&self, command: Command) {
+        let _ = self.commands.try_send(command);
+    }
+
+    /// A source spreads the events of a subscription.
+    pub(super) fn join(
+        &self,
+        sink: &Arc<Sink>,
+        key: SubscriptionKey,
+        offer: &TreeOffer,
+        actions: &[Str],
+        drops: &Drops,
+    ) {
+        let source = Contact {
+            address: offer.source.address,
+            key: offer.source.key,
+        };
+        let mut topics = self.topics();
+        for action in actions {
+            let topic = topic_of(&source.key, action);
+            let known = topics.entry(topic).or_insert_with(|| Topic {
+                source,
+                members: offer.members.clone(),
+                subscriptions: Vec::new(),
+                fetching: false,
+            });
+            if known.source != source && !known.subscriptions.is_empty() {
+                let what = "a tree's source is said to be elsewhere";
+                let (peer, hint) = (source.address.ip(), "the device's key is used twice");
+                let detail = format!("{action}: it is at {}", known.source.address);
+                drops.record(Hop::Event, what, peer, detail, Some(hint.to_owned()));
+                continue;
+            }
+            known.source = source;
+            known.members = offer.members.clone();
+            known.subscriptions.push((Arc::downgrade(sink), key));
+            match self.windows.last(topic) {
+                Ok(window) => self.command(Command::Subscribe {
+                    topic,
+                    source,
+                    window,
+                }),
+                // The source sees that nobody answers, and sends standard notifications.
+                Err(error) => {
+                    let (what, detail) = ("what was seen is not readable", error.to_string());
+                    drops.record(Hop::Event, what, "", detail, None);
+                }
+            }
+        }
+    }
+
+    /// A subscription has ended.
+    pub(super) fn leave(&self, sink: &Arc<Sink>, key: SubscriptionKey) {
+        self.topics().retain(|topic, known| {
+            let of_other = |(other, name): &(Weak<Sink>, SubscriptionKey)| {
+                *name != key || !std::ptr::eq(other.as_ptr(), Arc::as_ptr(sink))
+            };
+            let before = known.subscriptions.len();
+            known.subscriptions.retain(of_other);
+            let left = known.subscriptions.is_empty() && before > 0;
+            if left {
+                self.command(Command::Leave { topic: *topic });
+            }
+            !left
+        });
+    }
+
+    /// Fetches the newest list of a topic; the tree understands ranges of it then.
+    async fn fetch(&self, shared: &Weak<Shared>, topic: u64) {
+        for attempt in 0..FETCHES_MAX {
+            let asked = {
+                let topics = self.topics();
+                let known = topics.get(&topic);
+                known.map(|known| (known.members.clone(), known.source.key))
+            };
+            let (Some(shared), Some((members, source))) = (shared.upgrade(), asked) else {
+                break;
+            };
+            let fetched = self.list(&shared, &members, topic, &source).await;
+            match fetched {
+                Ok(membership) => {
+                    let (membership, number) = (Arc::new(membership), None);
+                    self.command(Command::Membership { membership, number });
+                    break;
+                }
+                Err(detail) => {
+                    let what = "list of a tree not fetched";
+                    shared.drops.record(Hop::Event, what, "", detail, None);
+                }
+            }
+            drop(shared);
+            tokio::time::sleep(FETCH_PAUSE * (1 << attempt)).await;
+        }
+        if let Some(known) = self.topics().get_mut(&topic) {
+            known.fetching = false;
+        }
+    }
+
+    async fn list(
+        &self,
+        shared: &Shared,
+        members: &str,
+        topic: u64,
+        source: &[u8; 32],
+    ) -> Result<Membership, String> {
+        let uri = format!("{members}/{topic:016x}");
+        // The machine has had the address judged.
+        let contact = HttpContact::parse(&uri, 0).map_err(|refusal| refusal.to_string())?;
+        let answer = shared.http.get(&contact).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let mut keys = Keys::new(Arc::clone(&self.key));
+        match Membership::decode(&answer.body, source, &mut keys) {
+            Ok(Some(membership)) if membership.topic() == topic => Ok(membership),
+            Ok(Some(_)) => Err("it is of another topic".to_owned()),
+            Ok(None) => Err("the source did not sign it".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Takes what the tree says, until it or the client ends.
+async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Receiver<Happened>) {
+    let mut codec = CompactCodec::default();
+    let mut fetches = JoinSet::new();
+    while let Some(event) = events.recv().await {
+        while fetches.try_join_next().is_some() {}
+        let (Some(node), Some(client)) = (node.upgrade(), shared.upgrade()) else {
+            return;
+        };
+        let counters = &client.tree_counters;
+        match event {
+            Happened::Delivered { event, late, .. } => {
+                count(&counters.late, u64::from(late));
+                let drops = client.drops.clone();
+                // Waiting for room must not keep the client.
+                drop(client);
+                let taken = hand_out(&node, &mut codec, &event).await;
+                let Some(client) = shared.upgrade() else {
+                    return;
+                };
+                match taken {
+                    Ok(()) => count(&client.tree_counters.delivered, 1),
+                    Err(detail) => {
+                        count(&client.tree_counters.unreadable, 1);
+                        let what = "event of a tree is not readable";
+                        drops.record(Hop::Event, what, "", detail, None);
+                    }
+                }
+            }
+            Happened::MembershipUnknown { topic, .. } => {
+                let idle = {
+                    let mut topics = node.topics();
+                    let known = topics.get_mut(&topic);
+                    known.is_some_and(|known| !std::mem::replace(&mut known.fetching, true))
+                };
+                if idle {
+                    let (node, shared) = (Arc::clone(&node), Weak::clone(&shared));
+                    fetches.spawn(async move { node.fetch(&shared, topic).await });
+                }
+            }
+            Happened::Missed { which, .. } => {
+                count(&counters.missed, u64::from(which.count_ones()));
+            }
+            Happened::Forged { topic, from } => {
+                count(&counters.forged, 1);
+                let detail = format!("topic {topic:016x}, from sink {from}");
+                let what = "forged event refused";
+                client.drops.record(Hop::Event, what, "", detail, None);
+            }
+            Happened::Refused(error) => {
+                let (what, detail) = ("tree refused a command", error.to_string());
+                client.drops.record(Hop::Event, what, "", detail, None);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Gives an event to the machines of its subscriptions, once there is room.
+async fn hand_out(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> Result<(), String> {
+    let message = codec.decode(event.body());
+    let message = message.map_err(|error| error.to_string())?;
+    let id = message.event_id.ok_or("it has no EventID")?;
+    let body = message.data.ok_or("it has no EventData")?;
+    let message_id: Str = uuid::Uuid::from_bytes(id).urn().to_string().into();
+    let subscriptions = {
+        let topics = node.topics();
+        let known = topics.get(&event.id().topic);
+        known.map(|known| known.subscriptions.clone())
+    };
+    for (sink, key) in subscriptions.unwrap_or_default() {
+        let Some(sink) = sink.upgrade() else { continue };
+        let Some(room) = sink.room(key) else { continue };
+        match room.acquire().await {
+            Ok(permit) => permit.forget(),
+            Err(_) => continue,
+        }
+        let spread = SinkReceive::Spread {
+            key,
+            message_id: message_id.clone(),
+            action: message.action.clone(),
+            body: Box::new(body.clone()),
+        };
+        let _ = sink.inputs.send(Some(Input::Receive(spread))).await;
+    }
+    Ok(())
+}
+
+/// What was seen, in memory and, if wanted, on disk: a subscription that comes again goes on with it.
+#[derive(Clone)]
+struct SharedWindows {
+    memory: Arc<Mutex<HashMap<u64, Window>>>,
+    files: Option<WindowFiles>,
+}
+
+impl Windows for SharedWindows {
+    fn last(&self, topic: u64) -> io::Result<Window> {
+        {
+            let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(window) = memory.get(&topic) {
+                return Ok(*window);
+            }
+        }
+        match &self.files {
+            Some(files) => files.last(topic),
+            None => Ok(Window::default()),
+        }
+    }
+
+    fn keep(&mut self, topic: u64, window: &Window) -> io::Result<()> {
+        if let Some(files) = &mut self.files {
+            files.keep(topic, window)?;
+        }
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.len() >= WINDOWS_MAX && !memory.contains_key(&topic) {
+            let any = memory.keys().next().copied();
+            any.map(|any| memory.remove(&any));
+        }
+        memory.insert(topic, *window);
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! Goal: one event source tells sinks on a notification tree, standard sinks, and sinks of sources
+//! that know no tree the same, whatever becomes of some of them; a sink that lies about its address
+//! has nothing sent to it.
+//!
+//! Method: devices and clients in one process over the loopback, each with sockets of its own. States
+//! and counts, not time, say when the next thing is done.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+
+use chappe_device::client::{ClientTree, Delivery, Subscription};
+use chappe_device::host::{HostState, HostTree};
+use chappe_device::{ClientOptions, DeviceClient, DeviceHost};
+use chappe_dpws::Dialect;
+use chappe_dpws::eventing::message::{Filter, Subscribe, SubscribeResponse, action};
+use chappe_dpws::eventing::{Compact, CompactCodec, TreePeer};
+use chappe_dpws::exchange::request;
+use chappe_identity::{Contact, Key};
+use chappe_soap::EndpointReference;
+use chappe_transport::Drops;
+use chappe_transport::http::{Client, ClientLimits, Response, Server, ServerLimits, StatusCode};
+use chappe_xml::Element;
+use common::*;
+
+fn key() -> Key {
+    Key::from_seed(chappe_transport::seed().unwrap())
+}
+
+fn host(address: &str, endpoint: &str) -> DeviceHost {
+    let mut options = host_options(address);
+    options.tree = Some(HostTree::new(key()));
+    thermometer(endpoint, options)
+        .start(Drops::default())
+        .unwrap()
+}
+
+fn on_tree() -> ClientOptions {
+    ClientOptions {
+        tree: Some(ClientTree::new(key())),
+        liveness_period: None,
+        ..client_options()
+    }
+}
+
+async fn sink(options: ClientOptions, endpoint: &str) -> (DeviceClient, Subscription) {
+    let client = client(options);
+    let description = described(&client, endpoint).await;
+    let subscription = subscribed(&client, description.service_of(REPORT).unwrap()).await;
+    (client, subscription)
+}
+
+/// Waits until so many sinks are on the tree.
+async fn listed(host: &DeviceHost, sinks: usize) {
+    let mut state = host.state();
+    let all = state.wait_for(|state| state.tree.sinks == sinks);
+    in_time("listed", all).await.unwrap();
+}
+
+async fn state(host: &DeviceHost, what: &str, is: impl FnMut(&HostState) -> bool) -> HostState {
+    let mut state = host.state();
+    *in_time(what, state.wait_for(is)).await.unwrap()
+}
+
+/// The next events, in any order: after a repair they may come in another than they happened.
+async fn events(subscription: &mut Subscription, count: usize) -> BTreeSet<i64> {
+    let mut numbers = BTreeSet::new();
+    while numbers.len() < count {
+        let delivery = in_time("event", subscription.next()).await.unwrap();
+        if matches!(delivery, Delivery::Notification(_)) {
+            assert!(numbers.insert(number(&delivery)), "twice: {delivery:?}");
+        }
+    }
+    numbers
+}
+
+/// An event with this number and so many characters more.
+fn long_report(number: i64, characters: usize) -> Element {
+    let note = Element::new(name("note")).with_text("x".repeat(characters));
+    report(number).with_child(note)
+}
+
+#[tokio::test]
+async fn all_kinds_of_sinks_are_told_the_same() {
+    let endpoint = endpoint();
+    let host = host("127.0.2.40", &endpoint);
+    let mut sinks = Vec::new();
+    for _ in 0..10 {
+        sinks.push(sink(on_tree(), &endpoint).await);
+    }
+    // It says nothing of trees, as any other's.
+    let (standard_client, mut standard) = sink(client_options(), &endpoint).await;
+    listed(&host, 10).await;
+    for event in 0..40 {
+        host.notify(REPORT, report(event)).await.unwrap();
+    }
+    // With these the list does not fit into a datagram: it is fetched.
+    for event in 40..44 {
+        host.notify(REPORT, long_report(event, 800)).await.unwrap();
+    }
+    // This does not fit by itself: everybody gets a standard notification.
+    host.notify(REPORT, long_report(44, 2_000)).await.unwrap();
+    let all: BTreeSet<i64> = (0..45).collect();
+    for (_, subscription) in &mut sinks {
+        assert_eq!(events(subscription, 45).await, all);
+    }
+    assert_eq!(events(&mut standard, 45).await, all);
+    let told = state(&host, "all told", |state| {
+        state.tree.delivered + state.tree.missed == 440 && state.delivered == 55 + state.tree.missed
+    });
+    let told = told.await;
+    assert_eq!((told.tree.off, told.dropped), (0, 0));
+    // A busy machine may miss some; most go by the tree.
+    assert!(told.tree.delivered > 400, "{told:?}");
+    for (client, _) in &sinks {
+        let counts = client.tree_counts();
+        assert!(counts.delivered >= 40, "{counts:?}");
+        assert_eq!((counts.forged, counts.unreadable), (0, 0), "{counts:?}");
+    }
+    assert_eq!(standard_client.tree_counts().delivered, 0);
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_knows_no_tree_is_heard_as_ever() {
+    let endpoint = endpoint();
+    let host = thermometer(&endpoint, host_options("127.0.2.41"))
+        .start(Drops::default())
+        .unwrap();
+    let (client, mut subscription) = sink(on_tree(), &endpoint).await;
+    for event in 0..5 {
+        host.notify(REPORT, report(event)).await.unwrap();
+    }
+    assert_eq!(events(&mut subscription, 5).await, (0..5).collect());
+    assert_eq!(client.tree_counts().delivered, 0);
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn dead_sinks_cost_the_others_no_event() {
+    let endpoint = endpoint();
+    let host = host("127.0.2.42", &endpoint);
+    let mut sinks = Vec::new();
+    for _ in 0..8 {
+        sinks.push(sink(on_tree(), &endpoint).await);
+    }
+    listed(&host, 8).await;
+    // Without a word, so that whoever was their head or their part finds them silent.
+    for (client, subscription) in sinks.drain(..3) {
+        drop(client);
+        drop(subscription);
+    }
+    for event in 0..20 {
+        host.notify(REPORT, report(event)).await.unwrap();
+    }
+    for (_, subscription) in &mut sinks {
+        assert_eq!(events(subscription, 20).await, (0..20).collect());
+    }
+    // They are taken off the list, and their subscriptions end.
+    listed(&host, 5).await;
+    let after = state(&host, "ended", |state| state.subscriptions == 5).await;
+    assert!(after.tree.missed > 0, "{after:?}");
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
+    let endpoint = endpoint();
+    let host = host("127.0.2.43", &endpoint);
+    let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
+    victim.set_nonblocking(true).unwrap();
+    // It takes standard notifications, or its subscription would end first.
+    let taking = |_| async { Response::empty(StatusCode::ACCEPTED) };
+    let here = "127.0.0.1:0".parse().unwrap();
+    let server = Server::bind(here, ServerLimits::default(), Drops::default(), taking).unwrap();
+    let notify_to = format!("http://{}/events", server.local_addr());
+    let version = Dialect::V2009.addressing();
+    let message = Subscribe {
+        end_to: None,
+        mode: None,
+        notify_to: Some(EndpointReference::new(notify_to)),
+        expires: None,
+        filter: Some(Filter::actions(Dialect::V2009, vec![REPORT.into()])),
+        tree: Ok(Some(TreePeer {
+            key: *key().public().as_bytes(),
+            address: victim.local_addr().unwrap(),
+        })),
+    };
+    let to = format!("http://{}/thermometer", host.addresses()[0]);
+    let http = Client::new(ClientLimits {
+        local_address: Some("127.0.0.1".parse().unwrap()),
+        ..ClientLimits::default()
+    });
+    let envelope = request(
+        version,
+        &EndpointReference::new(to.clone()),
+        action::SUBSCRIBE,
+        "urn:uuid:1",
+    );
+    let envelope = envelope.with_body(message.to_element(version));
+    let contact = Contact::parse(&to, 0).unwrap();
+    let answer = http.exchange_soap(&contact, &envelope).await.unwrap();
+    let answer = answer.unwrap();
+    let granted = SubscribeResponse::from_element(version, answer.body().unwrap()).unwrap();
+    assert!(granted.tree.is_some(), "the source has to ask first");
+    host.notify(REPORT, report(1)).await.unwrap();
+    state(&host, "told as ever", |state| state.delivered == 1).await;
+    state(&host, "not believed", |state| state.tree.off == 1).await;
+    // The list that is offered has nobody in it.
+    assert_eq!(host.state().borrow().tree.sinks, 0);
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 2_048];
+    while let Ok(length) = victim.recv(&mut buffer) {
+        bytes.push(length);
+    }
+    assert_eq!(bytes, [48; 6], "questions, and no event");
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn datagrams_of_strangers_change_nothing() {
+    let endpoint = endpoint();
+    let host = host("127.0.2.44", &endpoint);
+    let (client, mut subscription) = sink(on_tree(), &endpoint).await;
+    listed(&host, 1).await;
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let event = Compact {
+        action: REPORT.into(),
+        event_id: Some([1; 16]),
+        data: Some(report(-1)),
+        ..Compact::default()
+    };
+    let bytes = CompactCodec::default().encode(&event).unwrap();
+    let at = host.tree_address().unwrap();
+    for datagram in [
+        &bytes[..],
+        &[b'T', 1],
+        &[b'T', 1, 129, 255, 255, 255, 255],
+        &[],
+    ] {
+        stranger.send_to(datagram, at).unwrap();
+    }
+    host.notify(REPORT, report(1)).await.unwrap();
+    assert_eq!(events(&mut subscription, 1).await, BTreeSet::from([1]));
+    let counts = client.tree_counts();
+    assert_eq!((counts.delivered, counts.duplicates), (1, 0));
+    host.stop().await;
+}

@@ -1,0 +1,400 @@
+//! Goal: a sink that understands trees is asked, listed and told by them, and gets what misses it as a
+//! standard notification, once; a sink that lies or is not understood gets standard notifications.
+//! Method: both machines in the harness, messages through text, results of the tree made by hand; the
+//! compact message as a value and as any bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_dpws::Dialect;
+use chappe_dpws::eventing::message::{Filter, Subscribe, SubscribeResponse, action};
+use chappe_dpws::eventing::{
+    Compact, CompactCodec, EventSink, EventSource, Offer, Request, SinkCommand, SinkConfig,
+    SinkEvent, SinkReceive, SinkTransmit, Source, SourceCommand, SourceConfig, SourceEvent,
+    SourceReceive, SourceTransmit, SubscriptionKey, Token, TreeConfig, TreePeer,
+};
+use chappe_dpws::exchange::request;
+use chappe_machine::{Harness, Input, Output};
+use chappe_soap::{EndpointReference, Envelope};
+use chappe_xml::{Element, Name};
+use proptest::prelude::*;
+
+const REPORT: &str = "urn:x/Report";
+const BASE: &str = "http://192.0.2.99:80";
+const KEY: SubscriptionKey = SubscriptionKey(1);
+
+fn peer(host: u8) -> TreePeer {
+    TreePeer {
+        key: [host; 32],
+        address: ([192, 0, 2, host], 5_400).into(),
+    }
+}
+
+struct World {
+    source: Harness<EventSource>,
+    outputs: Vec<Output<SourceTransmit, SourceEvent>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let config = SourceConfig {
+            offers: vec![Offer {
+                path: "/thermometer".into(),
+                actions: vec![REPORT.into()],
+            }],
+            tree: Some(TreeConfig::new([99; 32], 5_499, true, "/tree/x".into())),
+            ..SourceConfig::default()
+        };
+        let check = Arc::new(|address: &str, _| match address.contains("192.0.2.66") {
+            true => Err("it is another's".to_owned()),
+            false => Ok(()),
+        });
+        Self {
+            source: Harness::new(EventSource::new(config, check, [7; 16]), 7),
+            outputs: Vec::new(),
+        }
+    }
+
+    fn input(&mut self, input: Input<SourceReceive, SourceCommand>) {
+        self.outputs = self.source.input(input).unwrap();
+    }
+
+    fn receive(&mut self, receive: SourceReceive) {
+        self.input(Input::Receive(receive));
+    }
+
+    fn ask(&mut self, host: u8, message: Element) -> SubscribeResponse {
+        let version = Dialect::V2009.addressing();
+        let to = EndpointReference::new(format!("{BASE}/thermometer"));
+        let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1").with_body(message);
+        self.receive(SourceReceive::Request(Box::new(Request {
+            token: Token(1),
+            peer: ([192, 0, 2, host], 4_711).into(),
+            base: BASE.into(),
+            path: "/thermometer".into(),
+            envelope: Envelope::parse(envelope.to_text().as_bytes()).unwrap(),
+        })));
+        let answer = self.outputs.iter().find_map(|output| match output {
+            Output::Transmit(SourceTransmit::Response { envelope, .. }) => Some(envelope),
+            _ => None,
+        });
+        let answer = Envelope::parse(answer.unwrap().to_text().as_bytes()).unwrap();
+        SubscribeResponse::from_element(version, answer.body().unwrap()).unwrap()
+    }
+
+    fn subscribe(&mut self, host: u8, tree: Option<TreePeer>) -> SubscribeResponse {
+        let message = wanting(host, tree);
+        self.ask(host, message.to_element(Dialect::V2009.addressing()))
+    }
+
+    fn notify(&mut self) {
+        let body = Element::new(Name::new("urn:x", "R")).with_text("1");
+        let action = REPORT.into();
+        self.input(Input::Command(SourceCommand::Notify { action, body }));
+    }
+
+    /// Delivery and message identifier of what goes by a tree.
+    fn spread(&self) -> Option<(u64, String)> {
+        self.outputs.iter().find_map(|output| match output {
+            Output::Transmit(SourceTransmit::Spread(spread)) => {
+                Some((spread.delivery, spread.message_id.clone().into_owned()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Delivery, address and message identifier of the standard notifications.
+    fn notified(&self) -> Vec<(u64, String, String)> {
+        let sent = self.outputs.iter().filter_map(|output| match output {
+            Output::Transmit(SourceTransmit::Notify(sent)) => {
+                let id = sent.to_envelope().addressing.message_id.unwrap();
+                Some((sent.delivery, sent.to().to_owned(), id.into_owned()))
+            }
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    fn members(&self) -> Option<Vec<TreePeer>> {
+        self.outputs.iter().find_map(|output| match output {
+            Output::Transmit(SourceTransmit::Members { action, sinks }) => {
+                assert_eq!(action, REPORT);
+                Some(sinks.clone())
+            }
+            _ => None,
+        })
+    }
+
+    fn off(&self) -> Option<&'static str> {
+        self.outputs.iter().find_map(|output| match output {
+            Output::Event(SourceEvent::OffTree { reason, .. }) => Some(*reason),
+            _ => None,
+        })
+    }
+
+    fn asked(&self) -> Vec<TreePeer> {
+        let asked = self.outputs.iter().filter_map(|output| match output {
+            Output::Transmit(SourceTransmit::Prove { peer, .. }) => Some(*peer),
+            _ => None,
+        });
+        asked.collect()
+    }
+
+    fn proven(&mut self, peer: TreePeer, there: bool) {
+        self.receive(SourceReceive::Proven { peer, there });
+    }
+}
+
+fn wanting(host: u8, tree: Option<TreePeer>) -> Subscribe {
+    let here = EndpointReference::new(format!("http://192.0.2.{host}:9/events/1"));
+    Subscribe {
+        end_to: None,
+        mode: None,
+        notify_to: Some(here),
+        expires: None,
+        filter: Some(Filter::actions(Dialect::V2009, vec![REPORT.into()])),
+        tree: Ok(tree),
+    }
+}
+
+#[test]
+fn a_sink_is_listed_when_it_has_answered_and_nothing_waits_for_it() {
+    let mut world = World::new();
+    let offer = world.subscribe(1, Some(peer(1))).tree.unwrap();
+    assert_eq!(offer.source.address, ([192, 0, 2, 99], 5_499).into());
+    assert_eq!(offer.members, "http://192.0.2.99:80/tree/x");
+    assert_eq!(world.asked(), [peer(1)]);
+    assert!(world.subscribe(2, None).tree.is_none());
+    assert!(world.asked().is_empty());
+    // Until it has answered, what happens comes as a standard notification.
+    world.notify();
+    assert!(world.spread().is_none());
+    let first = world.notified();
+    assert_eq!(first.len(), 2);
+    world.proven(peer(1), true);
+    assert!(world.members().is_none(), "one still waits for it");
+    for (delivery, ..) in first {
+        world.receive(SourceReceive::Delivered { delivery });
+        if let Some(members) = world.members() {
+            assert_eq!(members, [peer(1)]);
+        }
+    }
+    assert_eq!(world.source.machine().on_trees(), 1);
+    world.notify();
+    assert!(world.spread().is_some());
+    let notified = world.notified();
+    assert_eq!(notified.len(), 1, "the standard sink's alone");
+    assert!(notified[0].1.contains("192.0.2.2"));
+}
+
+#[test]
+fn what_misses_a_sink_comes_as_a_standard_notification_with_the_same_identifier() {
+    let mut world = World::new();
+    for host in [1, 2] {
+        world.subscribe(host, Some(peer(host)));
+        world.proven(peer(host), true);
+    }
+    assert_eq!(world.members(), Some(vec![peer(1), peer(2)]));
+    for time in 1..=3 {
+        world.notify();
+        let (delivery, id) = world.spread().unwrap();
+        assert!(world.notified().is_empty());
+        world.receive(SourceReceive::Spread {
+            delivery,
+            delivered: 1,
+            missed: vec![peer(2)],
+        });
+        let notified = world.notified();
+        assert_eq!(notified.len(), 1);
+        assert!(notified[0].1.contains("192.0.2.2"));
+        assert_eq!(notified[0].2, id);
+        assert_eq!(world.off().is_some(), time == 3);
+        if time == 3 {
+            assert_eq!(world.members(), Some(vec![peer(1)]));
+        }
+        let delivery = notified[0].0;
+        world.receive(SourceReceive::Delivered { delivery });
+    }
+    let machine = world.source.machine();
+    assert_eq!(machine.delivered_by_tree(), 3);
+    assert_eq!(machine.missed_by_tree(), 3);
+    // What does not go by the tree at all goes to all.
+    world.notify();
+    let (delivery, _) = world.spread().unwrap();
+    assert_eq!(world.notified().len(), 1);
+    world.receive(SourceReceive::NotSpread { delivery });
+    assert_eq!(world.notified().len(), 1);
+    assert!(world.notified()[0].1.contains("192.0.2.1:"));
+}
+
+#[test]
+fn who_is_not_where_he_says_is_not_listed() {
+    let mut world = World::new();
+    // An address of another's is not even asked.
+    let stranger = TreePeer {
+        address: ([192, 0, 2, 66], 53).into(),
+        ..peer(1)
+    };
+    assert!(world.subscribe(1, Some(stranger)).tree.is_none());
+    assert!(world.asked().is_empty() && world.off().is_some());
+    // One that nobody answers at, and one of another family.
+    world.subscribe(1, Some(peer(1)));
+    world.proven(peer(1), false);
+    assert!(world.off().is_some() && world.members().is_none());
+    let six = TreePeer {
+        address: "[2001:db8::1]:5400".parse().unwrap(),
+        ..peer(1)
+    };
+    assert!(world.subscribe(1, Some(six)).tree.is_none());
+    // An extension that cannot be read, and one of somebody else's.
+    let version = Dialect::V2009.addressing();
+    let empty = Element::new(Name::new("urn:chappe:notification-tree:1", "Tree"));
+    let other = Element::new(Name::new("urn:other", "Tree"));
+    for (extension, noted) in [(empty, true), (other, false)] {
+        let message = wanting(1, None).to_element(version).with_child(extension);
+        assert!(world.ask(1, message).tree.is_none());
+        assert_eq!(world.off().is_some(), noted);
+    }
+    world.notify();
+    assert!(world.spread().is_none());
+    assert_eq!(world.notified().len(), 5);
+}
+
+#[test]
+fn a_new_sink_at_an_address_takes_the_place_of_the_one_before() {
+    let mut world = World::new();
+    world.subscribe(1, Some(peer(1)));
+    world.proven(peer(1), true);
+    let again = TreePeer {
+        key: [3; 32],
+        ..peer(1)
+    };
+    world.subscribe(1, Some(again));
+    world.proven(again, true);
+    assert_eq!(world.members(), Some(vec![again]));
+    // A lease that ends is a sink less.
+    world.outputs = world.source.advance(Duration::from_secs(601)).unwrap();
+    assert_eq!(world.members(), Some(vec![]));
+    assert_eq!(world.source.machine().on_trees(), 0);
+}
+
+#[test]
+fn an_event_that_comes_both_ways_is_handed_out_once() {
+    let config = SinkConfig::default();
+    let sink = EventSink::new(config, Arc::new(|_, _| Ok(())), [7; 16]);
+    let mut sink = Harness::new(sink, 7);
+    let source = Source {
+        endpoint: EndpointReference::new(format!("{BASE}/thermometer")),
+        peer: ([192, 0, 2, 99], 80).into(),
+        actions: vec![REPORT.into()],
+        lease: Duration::from_secs(60),
+        base: "http://192.0.2.1:9".into(),
+        tree: Some(peer(1)),
+    };
+    let source = Box::new(source);
+    let command = SinkCommand::Subscribe { key: KEY, source };
+    let outputs = sink.input(Input::Command(command)).unwrap();
+    let [Output::Transmit(SinkTransmit::Request { request, envelope })] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    let version = Dialect::V2009.addressing();
+    let asked = Subscribe::from_element(version, envelope.body().unwrap()).unwrap();
+    assert_eq!(asked.tree, Ok(Some(peer(1))));
+    let to = asked.notify_to.unwrap().address.into_owned();
+    let mut world = World::new();
+    let granted = world.subscribe(1, Some(peer(1)));
+    let reply = chappe_dpws::exchange::reply(envelope, action::SUBSCRIBE_RESPONSE, "urn:uuid:2");
+    let answer = SinkReceive::Answer {
+        request: *request,
+        answer: Ok(Box::new(reply.with_body(granted.to_element(version)))),
+    };
+    let outputs = sink.input(Input::Receive(answer)).unwrap();
+    assert!(outputs.iter().any(|output| matches!(
+        output,
+        Output::Event(SinkEvent::Tree { offer, .. }) if offer.source.address.port() == 5_499
+    )));
+    let body = Element::new(Name::new("urn:x", "R")).with_text("1");
+    let spread = |id: &str, action: &'static str| SinkReceive::Spread {
+        key: KEY,
+        message_id: id.to_owned().into(),
+        action: action.into(),
+        body: Box::new(body.clone()),
+    };
+    let posted = |id: &'static str| {
+        let here = EndpointReference::new(to.clone());
+        let envelope = chappe_dpws::exchange::request(version, &here, REPORT, id);
+        SinkReceive::Posted {
+            token: Token(1),
+            peer: ([192, 0, 2, 99], 80).into(),
+            path: to
+                .strip_prefix("http://192.0.2.1:9")
+                .unwrap()
+                .to_owned()
+                .into(),
+            envelope: Box::new(envelope.with_body(body.clone())),
+        }
+    };
+    let mut taken = Vec::new();
+    for receive in [
+        spread("urn:uuid:a", REPORT),
+        posted("urn:uuid:a"),
+        posted("urn:uuid:b"),
+        spread("urn:uuid:b", REPORT),
+        spread("urn:uuid:c", "urn:x/Other"),
+    ] {
+        for output in sink.input(Input::Receive(receive)).unwrap() {
+            match output {
+                Output::Event(SinkEvent::Notification { by_tree, .. }) => taken.push(by_tree),
+                Output::Transmit(SinkTransmit::Reply { reply, .. }) => {
+                    assert_eq!(reply.status, 202);
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(taken, [true, false]);
+    assert_eq!(sink.machine().duplicates(), 2);
+}
+
+#[test]
+fn the_compact_message_has_all_ten_elements() {
+    let typed = "<p:State xmlns:p='urn:p' xmlns:i='http://www.w3.org/2001/XMLSchema-instance' \
+                 i:type='p:Numeric'>21.5<p:Unit code='Cel'/></p:State>";
+    let message = Compact {
+        action: "urn:example:plant/Readings".into(),
+        event_id: Some([0xAB; 16]),
+        reply_to: Some(([192, 0, 2, 1], 5_400).into()),
+        message_number: Some(70_000),
+        relates_to: Some(69_999),
+        sink: Some("[2001:db8::1]:5400".parse().unwrap()),
+        subscription: Some(([192, 0, 2, 1], 80).into()),
+        subscription_id: Some(vec![1, 2, 3, 4, 5, 6, 7, 8]),
+        list: vec![([192, 0, 2, 2], 1).into(), ([192, 0, 2, 3], 65_535).into()],
+        data: Some(Element::parse(typed.as_bytes()).unwrap()),
+    };
+    let mut codec = CompactCodec::default();
+    let bytes = codec.encode(&message).unwrap();
+    let text = message.data.as_ref().unwrap().to_text();
+    assert!(bytes.len() < text.len() + 150, "{} bytes", bytes.len());
+    let read = codec.decode(&bytes).unwrap();
+    assert_eq!(read, message);
+    assert_eq!(read.data.unwrap().to_text(), text);
+    // Each alone, and none.
+    let none = Compact {
+        action: "urn:x".into(),
+        ..Compact::default()
+    };
+    let bytes = codec.encode(&none).unwrap();
+    assert_eq!(codec.decode(&bytes), Ok(none));
+    assert!(codec.decode(&bytes[..bytes.len() - 1]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_a_cause_of_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut codec = CompactCodec::default();
+        if let Ok(message) = codec.decode(&bytes) {
+            prop_assert!(codec.encode(&message).is_ok());
+        }
+    }
+}
