@@ -1,7 +1,10 @@
-//! The floors of a latency over the loopback: what the sockets alone cost, at the same sizes.
+//! The floors of a latency: what the sockets of the loopback alone cost at the same sizes, and what the
+//! disk costs.
 
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Error;
@@ -83,10 +86,45 @@ pub(crate) fn tcp(sizes: Sizes, exchanges: usize, rounds: usize) -> Result<Vec<D
     })
 }
 
-fn finish(answering: std::thread::ScopedJoinHandle<'_, std::io::Result<()>>) -> Result<(), Error> {
-    match answering.join() {
-        Ok(result) => result.map_err(Error::io("answering raw bytes")),
-        Err(_) => Err(Error::Failed("the answering thread gave up".to_owned())),
+/// Appends of `bytes` to a file of each of so many writers in `folder`, each followed by a sync and
+/// `pause`, `rounds` times: how long each append and sync took.
+pub(crate) fn syncs(
+    folder: &Path,
+    writers: usize,
+    bytes: usize,
+    pause: Duration,
+    rounds: usize,
+) -> Result<Vec<Duration>, Error> {
+    let write = |writer: usize| {
+        let path = folder.join(format!("floor-{writer}"));
+        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let (block, mut times) = (vec![1; bytes], Vec::with_capacity(rounds));
+        for _ in 0..rounds {
+            let start = Instant::now();
+            file.write_all(&block)?;
+            file.sync_data()?;
+            times.push(start.elapsed());
+            std::thread::sleep(pause);
+        }
+        std::fs::remove_file(&path)?;
+        Ok(times)
+    };
+    std::thread::scope(|scope| {
+        let writing: Vec<_> = (0..writers)
+            .map(|writer| scope.spawn(move || write(writer)))
+            .collect();
+        let mut times = Vec::with_capacity(writers * rounds);
+        for thread in writing {
+            times.extend(finish(thread)?);
+        }
+        Ok(times)
+    })
+}
+
+fn finish<T>(thread: std::thread::ScopedJoinHandle<'_, std::io::Result<T>>) -> Result<T, Error> {
+    match thread.join() {
+        Ok(result) => result.map_err(Error::io("measuring what the system alone costs")),
+        Err(_) => Err(Error::Failed("a thread of the floor gave up".to_owned())),
     }
 }
 
@@ -102,5 +140,13 @@ mod tests {
         };
         assert_eq!(udp(sizes, 3).map(|times| times.len()).ok(), Some(3));
         assert_eq!(tcp(sizes, 2, 3).map(|times| times.len()).ok(), Some(3));
+    }
+
+    #[test]
+    fn each_writer_syncs_as_often_as_told_and_leaves_nothing() {
+        let folder = crate::process::Folder::new("floor-test").unwrap();
+        let times = syncs(folder.path(), 2, 100, Duration::ZERO, 3).unwrap();
+        assert_eq!(times.len(), 6);
+        assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     }
 }

@@ -41,6 +41,17 @@ impl Follower {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
+    /// Ready when the stream has more than it had up to number `seen`, or ends: when the commit is
+    /// there that brings it. Hands out nothing.
+    pub fn poll_beyond(&mut self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
+        let mut view = self.stream.core.view();
+        if view.index.next() > seen.saturating_add(1) || view.stopped.is_some() {
+            return Poll::Ready(());
+        }
+        view.wakers.insert(self.id, context.waker().clone());
+        Poll::Pending
+    }
+
     /// The next batch if there is one now.
     pub fn try_next(&mut self) -> Result<Option<Vec<Record>>, Error> {
         let end = self.stream.core.view().index.next();

@@ -113,3 +113,31 @@ fn the_end_and_a_rollback_are_told() {
     assert_eq!(first.unwrap().len(), 1);
     assert_eq!(end, Err(Error::Closed));
 }
+
+#[test]
+fn who_waits_for_the_next_commit_is_not_told_of_an_earlier_one() {
+    let disk = SimDisk::new(1);
+    let (store, _) = Store::open(Box::new(disk), Options::default(), 1).unwrap();
+    let stream = store.stream("s", Level::Power, b"").unwrap();
+    let mut follower = stream.follow(1);
+    let append = |time, payload: &'static [u8]| {
+        block_on(stream.append(vec![(time, payload.to_vec())]).unwrap()).unwrap()
+    };
+    append(1, b"one");
+    let seen = stream.last();
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(follower.poll_beyond(seen, &mut context), Poll::Pending);
+    assert_eq!(
+        follower.poll_beyond(seen - 1, &mut context),
+        Poll::Ready(())
+    );
+    append(2, b"two");
+    block_on(std::future::poll_fn(|context| {
+        follower.poll_beyond(seen, context)
+    }));
+    // Nothing was handed out meanwhile.
+    assert_eq!(block_on(follower.next()).unwrap().len(), 2);
+    let ended = stream.last();
+    store.close().unwrap();
+    assert_eq!(follower.poll_beyond(ended, &mut context), Poll::Ready(()));
+}

@@ -7,7 +7,7 @@ use super::figures;
 use super::outcome::Outcome;
 use super::{Kind, backlog, gsn, interrupt, namespace, outage, peers};
 use crate::process::Folder;
-use crate::{Bound, Error, Report, Settings};
+use crate::{Bound, Error, Report, Settings, floor, percentile};
 
 /// What can be chosen by name, besides the kinds.
 const PARTS: [&str; 5] = ["gsn", "mosquitto", "jetstream", "outage", "backlog"];
@@ -85,6 +85,9 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
         folder,
     };
     let wanted = |name: &str| settings.only.is_empty() || settings.only.iter().any(|o| o == name);
+    if let Err(error) = bench.disk(&mut report) {
+        report.skipped.push(format!("the disk alone: {error}"));
+    }
     let mut reliable = None;
     let mut lines = Vec::new();
     for kind in Kind::OURS {
@@ -134,6 +137,22 @@ struct Ours {
 }
 
 impl Bench<'_> {
+    /// What the disk alone costs now: an element waits for two of its syncs.
+    fn disk(&self, report: &mut Report) -> Result<(), Error> {
+        const BYTES: usize = 2_000;
+        const ROUNDS: usize = 200;
+        let pause = Duration::from_millis(super::node::COMMIT_PAUSE_MS.into());
+        let (folder, writers) = (self.folder.path(), self.sizes.nodes);
+        let mut times = floor::syncs(folder, writers, BYTES, pause, ROUNDS)?;
+        for percent in [50.0, 99.0] {
+            let ms = percentile(&mut times, percent).as_secs_f64() * 1e3;
+            let what = format!("the disk alone: append and sync, p{percent:.0}");
+            let note = format!("{writers} writers, 2 kB every {pause:?}");
+            report.row(&what, ms, "ms", note);
+        }
+        Ok(())
+    }
+
     fn ours(&self, kind: Kind, report: &mut Report) -> Option<Ours> {
         match self.measure(kind, report) {
             Ok(ours) => Some(ours),

@@ -1,6 +1,7 @@
 //! Records as they travel between nodes: read without making elements of them, stored after a check
 //! of their bytes.
 
+use std::future::poll_fn;
 use std::iter::Peekable;
 use std::sync::Arc;
 
@@ -168,6 +169,12 @@ impl RawFollower {
             all.push(self.log.raw(&mut records, usize::MAX)?);
         }
         Ok(all)
+    }
+
+    /// Waits for the next commit that brings records, whatever is there already. May be dropped.
+    pub async fn committed(&mut self) {
+        let seen = self.log.log().last();
+        poll_fn(|context| self.follower.poll_beyond(seen, context)).await;
     }
 
     /// The number that it will hand out next.

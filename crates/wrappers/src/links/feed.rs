@@ -176,7 +176,10 @@ async fn follow(log: StreamLog, linger: Duration, feed: Weak<Feed>) {
         }
         drop(feed);
         if !linger.is_zero() {
-            tokio::time::sleep(linger).await;
+            // What was committed goes at once after a commit, not some time between two: of the time
+            // that an element waits here, that for the disk is then a part and does not come on top.
+            tokio::time::sleep(linger - linger / 3).await;
+            let _ = tokio::time::timeout(linger / 3, follower.committed()).await;
         }
     }
 }
