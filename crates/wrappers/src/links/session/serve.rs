@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_flow::{
-    Channel, FixedWindow, Grant, LossReason, Offer, Records, RefusalReason, Schema, SchemaId,
-    Sender, SenderCommand, SenderConfig, SenderEvent, SenderReceive, Start, Subscription,
+    Channel, Grant, LossReason, Offer, Records, RefusalReason, Schema, SchemaId, Sender,
+    SenderCommand, SenderConfig, SenderEvent, SenderReceive, Start, Subscription,
 };
 use chappe_log::GapReason;
 use chappe_machine::{Input, Machine as _, Output};
@@ -45,9 +45,7 @@ pub(crate) async fn serve<C: FrameConnection>(
     let seed = shared.host.random();
     let mut origin = Origin {
         reader,
-        // As much as the receiver has room for: with `Adaptive`, `chappe bench exchange` beyond its
-        // largest rate left sessions far behind; the cause is not traced.
-        sender: Sender::with_pacer(config, Box::new(FixedWindow::of_bytes(u64::MAX)), seed),
+        sender: Sender::new(config, seed),
         wire: Wire::new(connection),
         clock: Clock::process(),
         mailbox: Arc::default(),
