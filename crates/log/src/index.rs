@@ -447,7 +447,10 @@ impl Index {
         }
         self.first = before.min(self.next);
         if planted::is(Defect::TrimsDamage)
-            && let Some(gap) = self.gaps.iter().find(|gap| gap.0 == self.first)
+            && let Some(gap) = self
+                .gaps
+                .iter()
+                .find(|gap| gap.0 <= self.first && self.first < gap.1)
         {
             self.first = gap.1;
         }

@@ -43,6 +43,18 @@ pub(super) struct OriginStream {
     announced: u64,
 }
 
+impl OriginStream {
+    /// Says from where on it has elements; what is before counts as let go of.
+    fn keeps(&self, world: &mut World) {
+        if let Some(stream) = &self.stream {
+            world.tell(Event::Keeps {
+                stream: self.number,
+                first: stream.first(),
+            });
+        }
+    }
+}
+
 pub(super) struct Session {
     pub(super) line: Line<Sender>,
     pub(super) channels: Vec<(Channel, usize)>,
@@ -141,6 +153,7 @@ impl Origin {
                 last,
                 allows,
             });
+            it.keeps(world);
             // What a power loss may take of a level that does not survive it, it may also take from
             // the middle; that is named, and said to the subscribers.
             let gaps = if allows == Allows::Loss {
@@ -285,6 +298,7 @@ impl Origin {
                 .is_some_and(|trim| trim.try_result().is_some())
             {
                 it.trim = None;
+                it.keeps(world);
             }
             while let Some(result) = it.pending.front().and_then(|it| it.appended.try_result()) {
                 let Some(pending) = it.pending.pop_front() else {
@@ -775,6 +789,7 @@ impl Origin {
                 let what = format!("stream {} cannot be read: {error}", it.number);
                 world.violations.push(crate::judge::Violation(what));
             }
+            it.keeps(world);
             let counts = counts(store, stream);
             let stream = it.number;
             world.tell(Event::Counted { stream, counts });

@@ -17,6 +17,8 @@ pub struct Settings {
     pub hours: f64,
     /// The faults that may happen; each run takes some of them.
     pub faults: Vec<Fault>,
+    /// How many elements each origin keeps; `None`: the seed chooses, also that it keeps all.
+    pub keep: Option<u64>,
     /// Notes kept for the trace.
     pub trace_notes: usize,
 }
@@ -29,6 +31,7 @@ impl Settings {
             seed,
             hours: 1.0,
             faults: Fault::ALL.to_vec(),
+            keep: None,
             trace_notes: 0,
         }
     }
@@ -176,7 +179,10 @@ impl Plan {
             payload_bytes,
             live: random.bool(),
             weak: random.f64() < 0.15,
-            keep: pick(random, &[None, None, None, Some(20), Some(200)]),
+            // Drawn all the same: the rest of the plan stays as the seed has it.
+            keep: settings
+                .keep
+                .or(pick(random, &[None, None, None, Some(20), Some(200)])),
             derives: faults.contains(&Fault::PowerLoss) || faults.contains(&Fault::TornWrite),
             faults,
             fault_every: Duration::from_secs(pick(random, &[60, 300, 600, 1_200])),

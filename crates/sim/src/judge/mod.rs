@@ -18,7 +18,8 @@
 //! 3. Nothing is stored that was not offered.
 //! 4. A number of an epoch stands for one content.
 //! 5. After a restart everything accepted or stored is there, unless an old state was put back, the
-//!    level of the stream allows its loss, or the bytes were damaged.
+//!    level of the stream allows its loss, or the bytes were damaged. No origin says that it let go of
+//!    more than it was told to: damage is no trimming.
 //! 6. A subscriber that is ahead of its origin hears of the rollback before anything else, and nobody
 //!    hears of one that is not.
 //! 7. What is damaged on one side and whole on the other is put back, with the same content, and stays.
@@ -101,6 +102,13 @@ pub enum Event {
         stream: usize,
         /// The first number that is kept.
         before: u64,
+    },
+    /// What the origin's store has begins with a number; what is before it counts as let go of.
+    Keeps {
+        /// The stream.
+        stream: usize,
+        /// The first number.
+        first: u64,
     },
     /// Bytes of an element at the origin were damaged.
     Damaged {

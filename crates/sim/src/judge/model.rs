@@ -231,6 +231,16 @@ impl Judge {
                 it.trimmed_before = it.trimmed_before.max(before);
                 Ok(())
             }
+            Event::Keeps { stream, first } => {
+                let before = self.streams[stream].trimmed_before.max(1);
+                if first <= before {
+                    return Ok(());
+                }
+                wrong(format!(
+                    "stream {stream}: the origin has nothing before {first}, and let go of what is \
+                     before {before}"
+                ))
+            }
             Event::Damaged { stream, at } => {
                 let it = &mut self.streams[stream];
                 it.damaged.insert(at);

@@ -302,6 +302,27 @@ fn what_is_before_the_grant_is_not_promised_and_the_grant_is_right() {
 }
 
 #[test]
+fn what_counts_as_let_go_of_and_was_not_is_seen() {
+    let keeps = |first| Event::Keeps { stream: 0, first };
+    let trimmed = || Event::Trimmed {
+        stream: 0,
+        before: 2,
+    };
+    let after = || all_stored().chain(holds(ALL, ALL));
+    assert_eq!(three([keeps(1)].into_iter().chain(after())), Ok(()));
+    // A mark may be lost with the power: what was let go of is there again.
+    let right = [keeps(1), trimmed(), keeps(1), keeps(2)].into_iter();
+    assert_eq!(three(right.chain(after())), Ok(()));
+    refused(three([keeps(2)]), "nothing before 2");
+    // Neither is damage right behind it let go of.
+    let damaged = Event::Damaged {
+        stream: 0,
+        at: at(1, 2),
+    };
+    refused(three([trimmed(), damaged, keeps(3)]), "nothing before 3");
+}
+
+#[test]
 fn lost_numbers_may_reach_from_one_epoch_into_the_next() {
     let next = [began(2, 3, Allows::Nothing)]
         .into_iter()
