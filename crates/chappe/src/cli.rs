@@ -166,6 +166,14 @@ pub(crate) struct DeviceRun {
     /// standard's spares large networks; small ones want less.
     #[arg(long, default_value = "2500ms", value_parser = duration, value_name = "DURATION")]
     pub announce_within: Duration,
+    /// Let sinks that understand it help to spread events; others get standard notifications. The folder
+    /// keeps the key that signs them and how often the device has started.
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
+    /// How events of the tree are held back while earlier ones are on their way: flood, adaptive,
+    /// fixed_window:16 or fixed_period:1ms; for several sources on one network.
+    #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
+    pub pacer: chappe_flow::pacer::Choice,
 }
 
 /// What all that look at the network share.
@@ -262,6 +270,9 @@ pub(crate) struct Watch {
     /// End after so many values.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+    /// Take events by the device's notification tree, if it has one, and help to spread them.
+    #[arg(long, requires = "device")]
+    pub tree: bool,
 }
 
 /// Which node to talk to.

@@ -4,12 +4,13 @@
 //! have few values: routes and peers are none, streams only up to `limits.metric_streams`.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::Limits;
 use axum::http::{Method, StatusCode};
+use chappe_device::client::TreeCounts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,6 +33,13 @@ pub(crate) struct RequestLabels {
 pub(crate) struct StateLabel {
     /// The state's word.
     pub(crate) state: &'static str,
+}
+
+/// What became of an event of a notification tree.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TreeLabel {
+    /// The word.
+    pub(crate) outcome: &'static str,
 }
 
 /// Where and why something was dropped; both are words of the program, not of a peer.
@@ -228,6 +236,8 @@ pub(crate) struct Metrics {
     pub(crate) dropped: Family<DropLabels, Counter>,
     /// Devices by state.
     pub(crate) devices: Family<StateLabel, Gauge>,
+    /// Events of devices' notification trees, by what became of them.
+    pub(crate) tree_events: Family<TreeLabel, Counter>,
     /// Virtual sensors by state.
     pub(crate) sensors: Family<StateLabel, Gauge>,
     /// Streams of the log.
@@ -273,6 +283,7 @@ impl Default for Metrics {
             scrubbed: Counter::default(),
             dropped: Family::default(),
             devices: Family::default(),
+            tree_events: Family::default(),
             sensors: Family::default(),
             streams: Gauge::default(),
             log_healthy: Gauge::default(),
@@ -359,6 +370,11 @@ impl Metrics {
         );
         r.register("devices", "Devices by state", self.devices.clone());
         r.register(
+            "tree_events",
+            "Events of devices' notification trees by what became of them",
+            self.tree_events.clone(),
+        );
+        r.register(
             "virtual_sensors",
             "Virtual sensors by state",
             self.sensors.clone(),
@@ -421,6 +437,21 @@ impl Metrics {
         };
         self.requests.get_or_create(&labels).inc();
         self.request_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Takes what was counted of notification trees.
+    pub(crate) fn measure_tree(&self, counts: TreeCounts) {
+        for (outcome, count) in [
+            ("delivered", counts.delivered),
+            ("late", counts.late),
+            ("duplicate", counts.duplicates),
+            ("missed", counts.missed),
+            ("forged", counts.forged),
+            ("unreadable", counts.unreadable),
+        ] {
+            let counter = self.tree_events.get_or_create(&TreeLabel { outcome });
+            counter.inner().store(count, Ordering::Relaxed);
+        }
     }
 
     /// The label of a stream: itself while there are few, `other` beyond the limit.

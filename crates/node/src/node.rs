@@ -93,6 +93,8 @@ impl Node {
             registry,
             catalogue,
             devices: Devices::new(config.discovery.max_devices as usize),
+            device_client: std::sync::OnceLock::new(),
+            tree: config.discovery.tree.then(|| Arc::new(key)),
             sensors: crate::sensors::Sensors::default(),
             exchange: std::sync::OnceLock::new(),
             #[cfg(feature = "dds")]

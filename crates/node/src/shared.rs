@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use chappe_identity::{CurveSecret, TokenHash};
+use chappe_device::DeviceClient;
+use chappe_identity::{CurveSecret, Key, TokenHash};
 use chappe_log::{Disk, Health, Store};
 use chappe_registry::Registry;
 use chappe_stream::Timestamp;
@@ -54,6 +55,10 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     /// The devices.
     pub(crate) devices: Devices,
+    /// The client of devices, once it is started.
+    pub(crate) device_client: OnceLock<Weak<DeviceClient>>,
+    /// This node's key, when it takes events by notification trees.
+    pub(crate) tree: Option<Arc<Key>>,
     /// The virtual sensors.
     pub(crate) sensors: Sensors,
     /// The links to and from other nodes, once they are started.
@@ -155,6 +160,10 @@ impl Shared {
         for (state, count) in self.devices.counts() {
             let label = StateLabel { state };
             metrics.devices.get_or_create(&label).set(count);
+        }
+        let client = self.device_client.get().and_then(Weak::upgrade);
+        if let Some(counts) = client.map(|client| client.tree_counts()) {
+            metrics.measure_tree(counts);
         }
         for (state, count) in self.sensors.counts() {
             let label = StateLabel { state };

@@ -12,7 +12,7 @@ use crate::output::{self, Failure, Outcome};
 
 /// Subscribes to a device and prints its elements until the count is reached.
 pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
-    let session = Session::start(&flags.network)?;
+    let session = Session::start_with(&flags.network, flags.tree)?;
     let description = session.device(device).await?;
     let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
     let offers = attachment.offers().to_vec();
@@ -22,6 +22,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
         offers.len()
     ));
     let mut left = flags.count.unwrap_or(u64::MAX);
+    let told = TreeNote(&session, flags.tree);
     while let Some(yields) = attachment.next().await {
         for one in yields {
             match one {
@@ -29,6 +30,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                     print(&offers[offer], &element, json);
                     left -= 1;
                     if left == 0 {
+                        drop(told);
                         drop(attachment);
                         session.close().await;
                         return Ok(());
@@ -50,6 +52,22 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
     }
     Err(Failure::new("the device gives no value")
         .hint("see what it offers with: chappe describe DEVICE"))
+}
+
+/// Says at the end, whichever it is, what came by the tree.
+struct TreeNote<'a>(&'a Session, bool);
+
+impl Drop for TreeNote<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            let counts = self.0.client.tree_counts();
+            output::note(json!({
+                "event": "tree", "delivered": counts.delivered, "late": counts.late,
+                "duplicates": counts.duplicates, "missed": counts.missed,
+                "forged": counts.forged, "unreadable": counts.unreadable,
+            }));
+        }
+    }
 }
 
 fn print(offer: &Offer, element: &StreamElement, json: bool) {

@@ -1,8 +1,12 @@
 //! `chappe device run`: the device that a file describes.
 
+use std::path::Path;
+
 use chappe_device::file::File;
+use chappe_device::host::HostTree;
 use chappe_device::{HostOptions, Selection};
-use chappe_transport::Drops;
+use chappe_flow::pacer::Choice;
+use chappe_transport::{Drops, key_file};
 use serde_json::json;
 
 use super::network;
@@ -29,6 +33,10 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             selection,
             port: flags.port,
             app_max_delay: flags.announce_within,
+            tree: match &flags.tree {
+                Some(folder) => Some(tree(folder, flags.pacer)?),
+                None => None,
+            },
             ..HostOptions::default()
         };
         let device = file.start(options, Drops::default()).map_err(failure)?;
@@ -46,5 +54,25 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         network::interrupted().await?;
         device.stop().await;
         Ok(())
+    })
+}
+
+/// The tree of a device whose state is in this folder.
+fn tree(folder: &Path, pacer: Choice) -> Result<HostTree, Failure> {
+    std::fs::create_dir_all(folder)?;
+    let key = key_file::read_or_create(&folder.join("key.pem"));
+    let (key, _) = key.map_err(|error| {
+        let hint = error.hint();
+        let failure = Failure::from(error);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    let boot = Some(folder.join("boot"));
+    Ok(HostTree {
+        boot,
+        pacer,
+        ..HostTree::new(key)
     })
 }

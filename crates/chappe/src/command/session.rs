@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_device::client::{ClientOptions, Description, Found, Search, Seen};
+use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen};
 use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
+use chappe_identity::Key;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
 use chappe_xml::Name;
@@ -30,6 +31,15 @@ pub(crate) struct Answer {
 impl Session {
     /// Listens on the interfaces that the flags name.
     pub(crate) fn start(network: &Network) -> Result<Self, Failure> {
+        Self::start_with(network, false)
+    }
+
+    /// The same; events are taken by notification trees, too, if wanted.
+    pub(crate) fn start_with(network: &Network, tree: bool) -> Result<Self, Failure> {
+        let tree = match tree {
+            true => Some(ClientTree::new(Key::from_seed(chappe_transport::seed()?))),
+            false => None,
+        };
         if !network.interfaces.is_empty() {
             super::network::interfaces(&network.interfaces)?;
         }
@@ -41,6 +51,7 @@ impl Session {
             selection,
             probe_period: None,
             liveness_period: None,
+            tree,
             ..ClientOptions::default()
         };
         let client = DeviceClient::start(options, Drops::default()).map_err(failure)?;

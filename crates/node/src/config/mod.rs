@@ -154,6 +154,9 @@ pub struct Discovery {
     /// (`10.1.0.0/16`); empty: only the address that the message itself came from.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
+    /// Take events of devices by their notification trees, where they have some: this node then helps to
+    /// spread them, by UDP. Whoever does not know trees sends standard notifications as ever.
+    pub tree: bool,
     /// Devices known at once; one more is dropped and counted.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices: u32,
@@ -325,6 +328,7 @@ impl Default for Discovery {
             enabled: true,
             interfaces: Vec::new(),
             contact: Vec::new(),
+            tree: false,
             max_devices: 2_000,
         }
     }

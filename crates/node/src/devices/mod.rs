@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_device::client::{Found, Seen};
+use chappe_device::client::{ClientTree, Found, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 use chappe_transport::Hop;
@@ -47,7 +47,7 @@ pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
     let mut told = String::new();
     loop {
-        match DeviceClient::start(options(&app.config.discovery), app.drops.clone()) {
+        match DeviceClient::start(options(&app), app.drops.clone()) {
             Ok(client) => return follow_all(&app, client).await,
             Err(error) => {
                 let text = error.to_string();
@@ -68,7 +68,8 @@ pub(crate) async fn watch(app: App) {
     }
 }
 
-fn options(discovery: &Discovery) -> ClientOptions {
+fn options(app: &App) -> ClientOptions {
+    let discovery = &app.config.discovery;
     let selection = match discovery.interfaces.as_slice() {
         [] => Selection::All,
         names => Selection::Named(names.to_vec()),
@@ -76,6 +77,7 @@ fn options(discovery: &Discovery) -> ClientOptions {
     ClientOptions {
         selection,
         policy: policy(discovery),
+        tree: app.tree.clone().map(ClientTree::new),
         ..ClientOptions::default()
     }
 }
@@ -89,6 +91,8 @@ pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
 
 async fn follow_all(app: &App, client: DeviceClient) {
     let client = Arc::new(client);
+    // Discovery starts once in the life of a node.
+    let _ = app.device_client.set(Arc::downgrade(&client));
     let mut drain = app.drain.clone();
     let mut followed: HashMap<String, Followed> = HashMap::new();
     let mut seen = match client.discover().await {
