@@ -1,9 +1,10 @@
 //! The command line: every verb, its flags and its examples.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chappe_identity::PublicKey;
 use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -40,12 +41,12 @@ pub(crate) enum Command {
     Device(Device),
     /// Find devices, and say what is wrong with those that are not usable.
     #[command(
-        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n\nExit code 1 when no usable device was found."
+        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device was found."
     )]
     Find(Find),
     /// Check what discovery and storage need on this machine, and say what to do.
     #[command(
-        after_help = "Examples:\n  chappe doctor\n  chappe doctor --interface eth0 --with 192.0.2.7\n  chappe doctor --answer                       on that other host\n\nExit code 1 when a check failed."
+        after_help = "Examples:\n  chappe doctor\n  chappe doctor --interface eth0 --with 192.0.2.7\n  chappe doctor --answer                       on that other host\n  chappe doctor --entrance 192.0.2.7:8473\n\nExit code 1 when a check failed."
     )]
     Doctor(Doctor),
     /// Print what a device says of itself.
@@ -174,6 +175,10 @@ pub(crate) struct DeviceRun {
     /// fixed_window:16 or fixed_period:1ms; for several sources on one network.
     #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
     pub pacer: chappe_flow::pacer::Choice,
+    /// Publish it in the distributed hash table too, entered by this node; may be repeated. So it is found
+    /// where multicast does not reach.
+    #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
+    pub entrances: Vec<SocketAddr>,
 }
 
 /// What all that look at the network share.
@@ -185,6 +190,13 @@ pub(crate) struct Network {
     /// Ask this host directly, for networks without multicast; may be repeated.
     #[arg(long = "host", value_name = "ADDRESS")]
     pub hosts: Vec<IpAddr>,
+    /// Look in the distributed hash table too, entered by this node; may be repeated. Nodes that answer to
+    /// multicast are entered by without this.
+    #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
+    pub entrances: Vec<SocketAddr>,
+    /// Enter by what this node's configuration says under [kad].
+    #[arg(long, value_name = "NODE.TOML")]
+    pub config: Option<PathBuf>,
     /// How long to wait for answers.
     #[arg(long, default_value = "3s", value_parser = duration, value_name = "DURATION")]
     pub timeout: Duration,
@@ -213,6 +225,12 @@ pub(crate) struct Doctor {
     /// Another host to reach, on which a device runs, or `chappe doctor --answer`.
     #[arg(long, value_name = "HOST")]
     pub with: Option<IpAddr>,
+    /// A node by which the distributed hash table is to be entered; may be repeated.
+    #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
+    pub entrances: Vec<SocketAddr>,
+    /// Try what this node's configuration says under [kad].
+    #[arg(long, value_name = "NODE.TOML")]
+    pub config: Option<PathBuf>,
     /// Answer searches until interrupted, for a doctor on another host.
     #[arg(long, conflicts_with = "with")]
     pub answer: bool,
@@ -556,6 +574,22 @@ pub(crate) enum Key {
         /// The node's configuration, which says where its data directory is.
         #[arg(value_name = "NODE.TOML")]
         file: Option<PathBuf>,
+    },
+    /// Admit a node to this node's network of members: print what belongs under [kad] in its
+    /// configuration.
+    #[command(
+        after_help = "Example:\n  chappe key admit 3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c owner.toml\n\nTo be run on the host of the node that owns the network, as its user. The key is the one that\n`chappe key show` prints on the member's host; the owner admits itself in the same way."
+    )]
+    Admit {
+        /// The member's public key.
+        #[arg(value_name = "KEY")]
+        member: PublicKey,
+        /// The owner's configuration, which says where its key is.
+        #[arg(value_name = "NODE.TOML")]
+        file: Option<PathBuf>,
+        /// For how many days.
+        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+        days: u32,
     },
 }
 

@@ -19,6 +19,8 @@ pub enum Selection {
     Named(Vec<String>),
     /// These addresses; on the loopback any of its subnet, such as 127.0.1.7.
     Addresses(Vec<IpAddr>),
+    /// None: for a client that learns of devices otherwise. A device cannot be nowhere.
+    Nowhere,
 }
 
 impl Selection {
@@ -29,6 +31,7 @@ impl Selection {
     pub fn resolve(&self) -> Result<Vec<discovery::Interface>, Error> {
         let all = interfaces().map_err(|source| Error::Listen { at: None, source })?;
         let selected = match self {
+            Self::Nowhere => return Ok(Vec::new()),
             Self::Network => whole(&all, |interface| !interface.loopback),
             Self::All => whole(&all, |_| true),
             Self::Named(names) => whole(&all, |interface| names.contains(&interface.name)),

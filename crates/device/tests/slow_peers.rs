@@ -8,7 +8,7 @@ mod common;
 
 use std::time::Duration;
 
-use chappe_device::client::Found;
+use chappe_device::client::{Found, Way};
 use chappe_dpws::Dialect;
 use chappe_transport::Drops;
 use common::*;
@@ -57,6 +57,7 @@ async fn a_device_that_never_answers_holds_up_no_other() {
         xaddrs: vec![format!("http://{}/", silent.local_addr().unwrap())],
         metadata_version: 1,
         from: "127.0.5.2:3702".parse().unwrap(),
+        way: Way::Discovery,
     };
     let endpoint = endpoint();
     let options = host_options("127.0.5.3");

@@ -9,7 +9,7 @@ mod common;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use chappe_device::client::{Found, Seen};
+use chappe_device::client::{Found, Seen, Way};
 use chappe_dpws::Dialect;
 use chappe_dpws::eventing::message::action;
 use chappe_dpws::metadata::{
@@ -56,6 +56,7 @@ fn found_at(from: &str, xaddrs: &[String]) -> Found {
         xaddrs: xaddrs.to_vec(),
         metadata_version: 1,
         from: from.parse().unwrap(),
+        way: Way::Discovery,
     }
 }
 

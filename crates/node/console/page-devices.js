@@ -171,6 +171,7 @@ function openOne(root, key) {
             ['dialect', device.dialect],
             ['addresses', (device.addresses ?? []).map((one) => h('code', null, one))],
             ['metadata version', device.metadata_version],
+            ['found by', (device.found_by ?? []).join(', ')],
             ['first seen', moment(device.first_seen)],
             ['last seen', h('span', { class: 'seen' }, `${since(device.last_seen)} ago`)],
           ]),

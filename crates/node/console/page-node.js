@@ -13,6 +13,7 @@ const SAMPLE = /^([A-Za-z_:][\w:]*)(\{.*\})?\s+(\S+)/;
 const INTERFACES = [
   ['/api/v1/openapi.json', 'OpenAPI'],
   ['/api/v1/devices', 'devices'],
+  ['/api/v1/kad', 'distributed hash table'],
   ['/api/v1/entities', 'registry'],
   ['/api/v1/streams', 'streams'],
   ['/api/v1/virtual-sensors', 'virtual sensors'],
@@ -55,6 +56,7 @@ export function open(root) {
   const metrics = h('div');
   let list = null;
   let beat = 0;
+  let kad = null;
   replace(
     root,
     h('h1', null, mark, title),
@@ -88,6 +90,7 @@ export function open(root) {
           ['resident memory', bytes(node.resident_bytes)],
           ['free on disk', bytes(node.data_directory_free_bytes)],
           ['public key', h('code', null, node.key)],
+          ['distributed hash table', kad],
         ]),
       );
     }
@@ -104,6 +107,22 @@ export function open(root) {
       lead.dataset.state = 'attention';
       const reasons = (error.reasons ?? []).join('; ') || error.detail || error.title;
       replace(lead, h('b', null, 'not ready'), reasons ? `: ${reasons}` : '');
+    }
+  }
+
+  async function readKad() {
+    try {
+      const state = await read('/api/v1/kad');
+      const about = state.listening
+        ? `${number(state.contacts)} nodes known, ${number(state.records)} records kept, ` +
+          `${number(state.publications)} devices published, ${number(state.searches_begun)} searches`
+        : 'off';
+      if (about !== kad) {
+        kad = about;
+        fill();
+      }
+    } catch {
+      // The page says elsewhere that the node does not answer.
     }
   }
 
@@ -140,6 +159,7 @@ export function open(root) {
   function tick() {
     if (beat % METRICS_EVERY_S === 0) {
       health();
+      readKad();
       readMetrics();
     }
     beat += 1;

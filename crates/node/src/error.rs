@@ -80,6 +80,14 @@ pub enum StartError {
         /// What to do.
         hint: Option<String>,
     },
+    /// The distributed hash table cannot be taken part in.
+    #[error("kad: {reason}")]
+    Kad {
+        /// Why not.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
     /// An address of the exchange cannot be listened on.
     #[error("{key}: {source}")]
     Exchange {
@@ -127,7 +135,9 @@ impl StartError {
             )),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
-            Self::Link { hint, .. } | Self::Dds { hint, .. } => hint.clone(),
+            Self::Link { hint, .. } | Self::Dds { hint, .. } | Self::Kad { hint, .. } => {
+                hint.clone()
+            }
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
                 "chmod 600 {0}; or remove {0}: a new token is made and printed",

@@ -29,6 +29,7 @@ mod devices;
 mod error;
 mod health;
 mod http;
+mod kad;
 mod links;
 mod live;
 mod metrics;

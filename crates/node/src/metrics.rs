@@ -252,6 +252,8 @@ pub(crate) struct Metrics {
     pub(crate) log_syncs: Counter,
     /// Links.
     pub(crate) links: LinkMetrics,
+    /// The distributed hash table.
+    pub(crate) kad: crate::kad::KadMetrics,
     /// DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: crate::dds::TopicMetrics,
@@ -291,6 +293,7 @@ impl Default for Metrics {
             log_records: Counter::default(),
             log_syncs: Counter::default(),
             links: LinkMetrics::default(),
+            kad: crate::kad::KadMetrics::default(),
             #[cfg(feature = "dds")]
             topics: crate::dds::TopicMetrics::default(),
             disk_free: Gauge::default(),
@@ -306,6 +309,7 @@ impl Default for Metrics {
 impl Metrics {
     fn register(&mut self) {
         self.links.register(&mut self.registry);
+        self.kad.register(&mut self.registry);
         #[cfg(feature = "dds")]
         self.topics.register(&mut self.registry);
         let r = &mut self.registry;

@@ -97,6 +97,7 @@ impl Node {
             tree: config.discovery.tree.then(|| Arc::new(key)),
             sensors: crate::sensors::Sensors::default(),
             exchange: std::sync::OnceLock::new(),
+            kad: std::sync::OnceLock::new(),
             #[cfg(feature = "dds")]
             topics: std::sync::OnceLock::new(),
             registrations: crate::register::Registrations::default(),
@@ -115,6 +116,7 @@ impl Node {
         crate::register::forget(&app).await;
         publish_node(&app).await;
         crate::links::start(&app, sockets).await?;
+        crate::kad::start(&app)?;
         #[cfg(feature = "dds")]
         crate::dds::start(&app)?;
         let mut tasks = JoinSet::new();
@@ -130,6 +132,10 @@ impl Node {
         tasks.spawn(crate::sensors::watch(app.clone()));
         if app.config.discovery.enabled {
             tasks.spawn(crate::devices::watch(app.clone()));
+        }
+        tasks.spawn(crate::kad::run(app.clone()));
+        if app.config.kad.publish {
+            tasks.spawn(crate::kad::publish(app.clone()));
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::scrub::watch(app.clone()));
@@ -179,6 +185,15 @@ impl Node {
             .into_iter()
             .filter_map(|(what, address)| Some((what, address?)));
         taken.collect()
+    }
+
+    /// Where it takes part in the distributed hash table (UDP), if it does.
+    #[must_use]
+    pub fn kad_address(&self) -> Option<SocketAddr> {
+        self.app
+            .kad
+            .get()
+            .map(chappe_transport::kad::KadNode::local_addr)
     }
 
     /// The fingerprint of its certificate, if it speaks TLS.

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) sensors: Sensors,
     /// The links to and from other nodes, once they are started.
     pub(crate) exchange: OnceLock<Exchange>,
+    /// The node of the distributed hash table, if there is one.
+    pub(crate) kad: OnceLock<chappe_transport::kad::KadNode>,
     /// The DDS topics, once they are started, if there are any.
     #[cfg(feature = "dds")]
     pub(crate) topics: OnceLock<chappe_wrappers::dds::Topics>,
@@ -183,6 +185,7 @@ impl Shared {
         if let Some(exchange) = self.exchange.get() {
             exchange.measure(&self.metrics, &self.config.limits);
         }
+        crate::kad::measure(self);
         #[cfg(feature = "dds")]
         if let Some(topics) = self.topics.get() {
             crate::dds::measure(topics, &self.metrics.topics);

@@ -298,6 +298,54 @@ fn beyond_loopback_only_known_keys_read() {
 }
 
 #[test]
+fn the_hash_table_is_off_and_not_open_unless_it_is_said() {
+    assert_eq!(Config::default().kad.address(), None);
+    let owner = chappe_identity::Key::from_seed([1; 32]);
+    let certificate = chappe_kad::Certificate::issue(&owner, &owner.public(), 1);
+    let member = format!(
+        "owner = \"{}\"\ncertificate = \"{certificate}\"",
+        owner.public()
+    );
+    let right = [
+        "listen = \"127.0.0.1:0\"\nentrances = [\"127.0.0.1:8473\"]".to_owned(),
+        "listen = \"0.0.0.0:8473\"\nopen = true\nentrances = [\"192.0.2.7:8473\"]".to_owned(),
+        format!("listen = \"0.0.0.0:8473\"\n{member}"),
+    ];
+    for text in right {
+        load(&file(&format!("[kad]\n{text}"))).unwrap();
+    }
+    let wrong = [
+        ("listen = \"0.0.0.0:8473\"", "kad.listen", "open = true"),
+        (
+            "entrances = [\"192.0.2.7:8473\"]",
+            "kad.entrances",
+            "kad.listen",
+        ),
+        (
+            "entrances = [\"somewhere\"]",
+            "kad.entrances.0",
+            "127.0.0.1",
+        ),
+        ("owner = \"ab\"", "kad.owner", "chappe key admit"),
+        (
+            "certificate = \"ab\"",
+            "kad.certificate",
+            "chappe key admit",
+        ),
+    ];
+    for (text, key, hint) in wrong {
+        let error = load(&file(&format!("[kad]\n{text}"))).unwrap_err();
+        let problem = &error.problems[0];
+        assert_eq!(problem.key.as_deref(), Some(key), "{error}");
+        assert_eq!(problem.line, Some(2), "{error}");
+        assert!(problem.hint.as_ref().unwrap().contains(hint), "{error}");
+    }
+    let apart = "[kad]\nlisten = \"127.0.0.1:0\"\nentrances = [\"192.0.2.7:8473\"]";
+    let error = load(&file(apart)).unwrap_err();
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
+}
+
+#[test]
 fn links_are_checked_each_by_its_line() {
     let link = |name: &str, more: &str| {
         format!(

@@ -1,6 +1,8 @@
 //! `chappe device run`: the device that a file describes.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use chappe_device::file::File;
 use chappe_device::host::HostTree;
@@ -9,10 +11,13 @@ use chappe_flow::pacer::Choice;
 use chappe_transport::{Drops, key_file};
 use serde_json::json;
 
-use super::network;
 use super::session::failure;
+use super::{network, overlay};
 use crate::cli::DeviceRun;
 use crate::output::{self, Failure, Outcome};
+
+/// Time for taking back what was published.
+const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
 
 /// Runs the device until it is asked to end; then its subscribers are told, and it says Bye.
 pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
@@ -41,6 +46,23 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         };
         let device = file.start(options, Drops::default()).map_err(failure)?;
         let addresses = device.host().addresses();
+        let overlay = match flags.entrances.as_slice() {
+            [] => None,
+            entrances => {
+                // At the device's own address, which is thereby confirmed to be the publisher's.
+                let any = addresses
+                    .iter()
+                    .find(|own| own.is_ipv4() == entrances[0].is_ipv4());
+                let listen = match (flags.address, any) {
+                    (Some(own), _) => SocketAddr::new(own, 0),
+                    (None, Some(SocketAddr::V4(_))) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    (None, _) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let node = overlay::enter_at(listen, entrances, device.host().drops().clone())?;
+                node.publish(0, device.host().announcement()).await;
+                Some(node)
+            }
+        };
         if json {
             output::json(&json!({
                 "event": "ready", "name": name, "endpoint": device.host().endpoint(),
@@ -52,6 +74,9 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             output::line(format_args!("endpoint {}", device.host().endpoint()));
         }
         network::interrupted().await?;
+        if let Some(overlay) = overlay {
+            overlay.close(WITHDRAWING_MAX).await;
+        }
         device.stop().await;
         Ok(())
     })

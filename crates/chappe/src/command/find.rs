@@ -1,6 +1,6 @@
 //! `chappe find`: devices as they answer, and what is wrong with those that are not usable.
 
-use chappe_device::client::{Description, Found};
+use chappe_device::client::{Description, Found, Way};
 use chappe_xml::Name;
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ impl Device {
         let mut json = json!({
             "event": "device", "endpoint": found.endpoint, "dialect": network::dialect(found.dialect),
             "types": types, "scopes": found.scopes, "addresses": found.xaddrs,
-            "from": found.from.to_string(),
+            "from": found.from.to_string(), "found_by": found.way.as_str(),
         });
         let words: Vec<_> = found
             .types
@@ -138,6 +138,9 @@ impl Device {
                 json["name"] = description.name().into();
                 json["offers"] = offers(description).into();
                 lines.push(format!("{}  {}", description.contact, offers(description)));
+                if found.way == Way::Kad {
+                    lines.push("found in the distributed hash table".to_owned());
+                }
                 for note in &description.notes {
                     lines.push(format!("note: {} {}", note.reason, note.detail));
                 }

@@ -1,8 +1,12 @@
-//! `chappe key show`: what others recognize a node by.
+//! `chappe key`: what others recognize a node by, and who is admitted to its network of members.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use chappe_identity::PublicKey;
+use chappe_kad::Certificate;
 use chappe_node::Recognized;
+use chappe_transport::key_file;
 use serde_json::json;
 
 use crate::cli::Key;
@@ -12,6 +16,7 @@ use crate::output::{self, Failure, Outcome, Table};
 pub(crate) fn run(verb: Key, json: bool) -> Outcome {
     match verb {
         Key::Show { file } => show(file.as_deref(), json),
+        Key::Admit { member, file, days } => admit(&member, file.as_deref(), days, json),
     }
 }
 
@@ -48,5 +53,38 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
         table.row(["certificate of https".to_owned(), fingerprint]);
     }
     output::line(table);
+    Ok(())
+}
+
+/// Seconds of a day.
+const DAY_S: u64 = 86_400;
+
+fn admit(member: &PublicKey, file: Option<&Path>, days: u32, json: bool) -> Outcome {
+    let loaded = super::config::load(file, Vec::new())?;
+    let path = loaded.config.data_directory.join("key.pem");
+    let key = key_file::read(&path).map_err(|error| {
+        let hint = error.hint();
+        let failure = Failure::from(error);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    let key = key.ok_or_else(|| {
+        Failure::new(format!("there is no key in {}", path.display()))
+            .hint("name the owner's configuration; a node that has never run has no key yet")
+    })?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let expires_s = now.unwrap_or_default().as_secs() + u64::from(days) * DAY_S;
+    let certificate = Certificate::issue(&key, member, expires_s);
+    let owner = key.public();
+    if json {
+        let text = certificate.to_string();
+        output::json(&json!({ "owner": owner.to_string(), "certificate": text, "days": days }));
+        return Ok(());
+    }
+    output::line(format_args!(
+        "[kad]\nowner = \"{owner}\"\ncertificate = \"{certificate}\""
+    ));
     Ok(())
 }

@@ -27,6 +27,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
                 "pid": std::process::id(), "token": node.new_token(),
                 "fingerprint": node.fingerprint(),
                 "exchange": BTreeMap::from_iter(node.listening()),
+                "kad": node.kad_address().map(|address| address.to_string()),
             }));
         } else {
             if let Some(token) = node.new_token() {
@@ -37,6 +38,9 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             }
             for (what, address) in node.listening() {
                 output::note(format_args!("exchange, {what}: {address}"));
+            }
+            if let Some(address) = node.kad_address() {
+                output::note(format_args!("distributed hash table: {address}"));
             }
             output::line(format_args!("{} is ready at {address}", node.name()));
         }

@@ -4,15 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen};
+use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen, Way};
 use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
 use chappe_identity::Key;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
+use chappe_transport::kad::{entrance, entrance_type};
 use chappe_xml::Name;
 use tokio::task::JoinSet;
 
+use super::overlay;
+use super::published::Published;
 use crate::cli::Network;
 use crate::output::Failure;
 
@@ -20,6 +23,8 @@ use crate::output::Failure;
 pub(crate) struct Session {
     pub client: Arc<DeviceClient>,
     network: Network,
+    /// Nodes by which the distributed hash table is entered.
+    entrances: Vec<SocketAddr>,
 }
 
 /// What a search found: a device that describes itself, or why it does not.
@@ -54,10 +59,12 @@ impl Session {
             tree,
             ..ClientOptions::default()
         };
+        let entrances = overlay::entrances(&network.entrances, network.config.as_deref())?;
         let client = DeviceClient::start(options, Drops::default()).map_err(failure)?;
         Ok(Self {
             client: Arc::new(client),
             network: network.clone(),
+            entrances,
         })
     }
 
@@ -92,39 +99,54 @@ impl Session {
             open.push(self.client.search_at(to, &search).await.map_err(failure)?);
         }
         let mut describing = JoinSet::new();
+        let mut published = Published::new(&self.client, &search);
+        for entrance in &self.entrances {
+            published.enter(*entrance).await?;
+        }
         // Matches come before the address is known where it has to be asked for.
         let mut matched: Vec<String> = Vec::new();
         let mut taken: Vec<String> = Vec::new();
-        while !open.is_empty() || !describing.is_empty() {
+        while !open.is_empty() || !describing.is_empty() || published.is_open() {
             tokio::select! {
-                event = seen.next(), if !open.is_empty() => {
+                event = seen.next() => {
                     match event {
                         Some(Seen::SearchEnded { id, .. }) => open.retain(|other| *other != id),
                         Some(Seen::Match { id, endpoint }) if open.contains(&id) => {
                             matched.push(endpoint);
                         }
-                        Some(Seen::Found(_)) => {}
+                        Some(Seen::Found(found)) if found.types.contains(&entrance_type()) => {
+                            if let Some(at) = entrance(&found.xaddrs, found.from.ip()) {
+                                published.enter(at).await?;
+                            }
+                            continue;
+                        }
+                        Some(Seen::Found(_) | Seen::Changed(_)) => {}
                         Some(_) => continue,
                         None => return Err(Failure::new("the client ended")),
                     }
-                    for found in self.client.known() {
-                        let new = matched.contains(&found.endpoint) && !taken.contains(&found.endpoint);
-                        if !new || !wanted(&found) {
-                            continue;
-                        }
-                        taken.push(found.endpoint.clone());
-                        let client = Arc::clone(&self.client);
-                        describing.spawn(async move {
-                            let description = client.describe(&found).await.map(Box::new);
-                            Answer { found, description }
-                        });
-                    }
+                }
+                endpoint = published.next(), if published.is_open() => {
+                    matched.extend(endpoint);
                 }
                 Some(answer) = describing.join_next() => {
                     if !take(answer?) {
                         return Ok(Vec::new());
                     }
                 }
+            }
+            for found in self.client.known() {
+                let new = matched.contains(&found.endpoint)
+                    && !taken.contains(&found.endpoint)
+                    && !found.types.contains(&entrance_type());
+                if !new || !wanted(&found) {
+                    continue;
+                }
+                taken.push(found.endpoint.clone());
+                let client = Arc::clone(&self.client);
+                describing.spawn(async move {
+                    let description = client.describe(&found).await.map(Box::new);
+                    Answer { found, description }
+                });
             }
         }
         let known = self.client.known();
@@ -197,6 +219,7 @@ fn at(url: &str) -> Result<Found, Failure> {
         xaddrs: vec![url.to_owned()],
         metadata_version: 0,
         from: contact.address,
+        way: Way::Discovery,
     })
 }
 

@@ -215,7 +215,7 @@ pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
     }
 }
 
-fn insert(shared: &Shared, found: &Found) {
+pub(super) fn insert(shared: &Shared, found: &Found) {
     remember(&mut shared.table(), found);
 }
 
@@ -257,7 +257,7 @@ pub(super) async fn watch_interfaces(shared: Arc<Shared>) {
         let Ok(now) = shared.options.selection.resolve() else {
             continue;
         };
-        if before.as_ref() == Some(&now) {
+        if before.as_ref() == Some(&now) || now.is_empty() {
             continue;
         }
         let Ok(sockets) = UdpSockets::bind(&now, &options, &shared.drops) else {
@@ -291,6 +291,7 @@ mod tests {
             xaddrs: Vec::new(),
             metadata_version: 1,
             from: "192.0.2.7:3702".parse().unwrap(),
+            way: super::super::Way::Discovery,
         };
         let mut table = HashMap::new();
         remember(&mut table, &found);

@@ -4,7 +4,29 @@ use std::net::SocketAddr;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::Target;
+use chappe_transport::kad::Sighting;
 use chappe_xml::Name;
+
+/// How a device was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Way {
+    /// By WS-Discovery: it announced itself, or answered.
+    Discovery,
+    /// In the distributed hash table: somebody publishes it there.
+    Kad,
+}
+
+impl Way {
+    /// The word used in the REST API and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Discovery => "discovery",
+            Self::Kad => "kad",
+        }
+    }
+}
 
 /// A device as it announced itself; nothing of it is confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +43,31 @@ pub struct Found {
     pub xaddrs: Vec<String>,
     /// Rises when its description changes.
     pub metadata_version: u32,
-    /// Who said so.
+    /// Who said so; the unspecified address when nobody vouches for the transport addresses.
     pub from: SocketAddr,
+    /// How it was found.
+    pub way: Way,
 }
 
 impl Found {
+    /// A device that somebody publishes in the distributed hash table.
+    #[must_use]
+    pub fn published(sighting: &Sighting) -> Self {
+        let said = &sighting.announcement;
+        let types: Vec<Name> = said.types.iter().filter_map(|text| name_of(text)).collect();
+        let old = types.contains(&Dialect::V2005.device_type());
+        Self {
+            endpoint: said.endpoint.clone(),
+            dialect: if old { Dialect::V2005 } else { Dialect::V2009 },
+            types,
+            scopes: said.scopes.clone(),
+            xaddrs: said.addresses.clone(),
+            metadata_version: said.metadata_version,
+            from: sighting.from(),
+            way: Way::Kad,
+        }
+    }
+
     pub(super) fn new(target: &Target, dialect: Dialect, from: SocketAddr) -> Self {
         Self {
             endpoint: target.endpoint.address.to_string(),
@@ -35,6 +77,7 @@ impl Found {
             xaddrs: target.xaddrs.iter().map(ToString::to_string).collect(),
             metadata_version: target.metadata_version,
             from,
+            way: Way::Discovery,
         }
     }
 
@@ -44,6 +87,12 @@ impl Found {
         let device = |name: &Name| Dialect::ALL.iter().any(|d| d.device_type() == *name);
         self.types.iter().any(device)
     }
+}
+
+/// The name that `{namespace}local` stands for.
+fn name_of(text: &str) -> Option<Name> {
+    let (namespace, local) = text.strip_prefix('{')?.split_once('}')?;
+    (!local.is_empty()).then(|| Name::owned(namespace, local))
 }
 
 /// What happens with devices.

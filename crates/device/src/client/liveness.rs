@@ -38,7 +38,7 @@ const LOOKS_MAX: usize = 32;
 const CLAIMS_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+pub(super) enum Look {
     Listens,
     /// The host says that nothing listens there.
     Refused,
@@ -48,7 +48,7 @@ enum Look {
     Unknown,
 }
 
-async fn look_at(address: SocketAddr) -> Look {
+pub(super) async fn look_at(address: SocketAddr) -> Look {
     match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
         Ok(Ok(_)) => Look::Listens,
         Ok(Err(error)) => of_error(&error),
@@ -67,7 +67,7 @@ fn of_error(error: &io::Error) -> Look {
 }
 
 /// Where the device is reached: as it was described, or as it announced itself.
-fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
+pub(super) fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
     let table = shared.table();
     let entry = table.get(endpoint)?;
     let allowed = |xaddr: &String| shared.options.policy.check(xaddr, entry.found.from).ok();
@@ -77,13 +77,13 @@ fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
 
 /// The right to look into what is claimed of one device. A claim that comes meanwhile is not looked
 /// into, so that a flood of them makes no flood of connections.
-struct Claim<'a> {
+pub(super) struct Claim<'a> {
     shared: &'a Shared,
     endpoint: &'a str,
 }
 
 impl<'a> Claim<'a> {
-    fn new(shared: &'a Shared, endpoint: &'a str) -> Option<Self> {
+    pub(super) fn new(shared: &'a Shared, endpoint: &'a str) -> Option<Self> {
         let mut claims = shared.claims();
         if claims.len() >= CLAIMS_MAX || !claims.insert(endpoint.to_owned()) {
             drop(claims);
@@ -167,7 +167,7 @@ pub(super) async fn confirm_move(shared: &Shared, target: Target, from: SocketAd
     }
 }
 
-async fn forget(shared: &Shared, endpoint: &str, reason: &str) {
+pub(super) async fn forget(shared: &Shared, endpoint: &str, reason: &str) {
     if shared.table().remove(endpoint).is_none() {
         return;
     }

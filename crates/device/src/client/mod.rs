@@ -4,6 +4,7 @@ mod describe;
 mod description;
 mod discovery;
 mod found;
+mod learning;
 mod liveness;
 mod subscription;
 mod tree;
@@ -31,7 +32,7 @@ use crate::{Error, Selection};
 pub use description::{Description, Document, HostedService, Note};
 pub use discovery::Discovery;
 pub(crate) use discovery::{drop_hint, is_ordinary_drop};
-pub use found::{Found, Seen};
+pub use found::{Found, Seen, Way};
 pub use subscription::{Delivery, Notification, Subscription};
 pub use tree::{ClientTree, TreeCounts};
 
@@ -145,7 +146,8 @@ impl std::fmt::Debug for DeviceClient {
 }
 
 impl DeviceClient {
-    /// Listens on the selected interfaces. What is dropped, here and later, is noted in `drops`.
+    /// Listens on the selected interfaces; on none, devices are known that are [learnt](Self::learn)
+    /// alone. What is dropped, here and later, is noted in `drops`.
     ///
     /// # Errors
     /// When no interface fits, or none can be listened at.
@@ -153,8 +155,12 @@ impl DeviceClient {
         let interfaces = options.selection.resolve()?;
         let listen = |source| Error::Listen { at: None, source };
         let seed = chappe_transport::seed_number().map_err(listen)?;
-        let sockets = UdpSockets::bind(&interfaces, &UdpOptions::new(Role::Client), &drops);
-        let sockets = sockets.map_err(listen)?;
+        let sockets = match interfaces.as_slice() {
+            [] => UdpSockets::none(),
+            some => {
+                UdpSockets::bind(some, &UdpOptions::new(Role::Client), &drops).map_err(listen)?
+            }
+        };
         let mut config = Config::new(interfaces, seed);
         config.dialects.clone_from(&options.dialects);
         // Addresses are judged when they are used: so a device that names a wrong one is shown, with
@@ -238,6 +244,19 @@ impl DeviceClient {
     pub async fn resolve(&self, endpoint: &str) -> Result<(), Error> {
         let endpoint = endpoint.to_owned().into();
         self.shared.order(Command::Resolve { endpoint }).await
+    }
+
+    /// Takes a device that was found otherwise than by WS-Discovery into the same list; what is new
+    /// of it comes as [`Seen::Found`] or [`Seen::Changed`]. While it listens where it is known, it is not
+    /// taken to be elsewhere.
+    pub async fn learn(&self, found: Found) {
+        learning::learn(&self.shared, found).await;
+    }
+
+    /// Nobody tells of a device any more that was [learnt](Self::learn): it goes, unless it was
+    /// described; then it goes when it listens no more.
+    pub async fn unlearn(&self, endpoint: &str) {
+        learning::unlearn(&self.shared, endpoint).await;
     }
 
     /// Every device that is known.

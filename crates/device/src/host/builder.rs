@@ -236,6 +236,8 @@ impl Builder {
         let shared = Arc::new(Shared {
             tree: spreading,
             endpoint: self.endpoint.clone(),
+            types: self.all_types(),
+            scopes: self.scopes.clone(),
             serving: Arc::new(Serving::new(inputs.clone())),
             inputs,
             orders,
@@ -310,11 +312,15 @@ impl Builder {
         Ok(Device::new(config, Arc::new(check), crate::http::secret()?))
     }
 
+    fn all_types(&self) -> Vec<Name> {
+        let device = std::iter::once(Dialect::V2009.device_type());
+        device.chain(self.types.iter().cloned()).collect()
+    }
+
     fn target(&self, interfaces: discovery::Announced, seed: u64) -> Config {
         let instance_id = instance_id();
-        let types = std::iter::once(Dialect::V2009.device_type());
         Config {
-            types: types.chain(self.types.iter().cloned()).collect(),
+            types: self.all_types(),
             scopes: self.scopes.iter().cloned().map(Into::into).collect(),
             metadata_version: self.options.metadata_version,
             interfaces,

@@ -14,11 +14,12 @@ use chappe_dpws::discovery::target_service::Command;
 use chappe_dpws::eventing::SourceCommand;
 use chappe_dpws::hosting::{Device, DeviceCommand};
 use chappe_dpws::metadata::ThisDevice;
+use chappe_kad::service::Announcement;
 use chappe_machine::Input;
 use chappe_transport::Drops;
 use chappe_transport::http::{Client, Server};
 use chappe_transport::udp::Order;
-use chappe_xml::{Element, Str};
+use chappe_xml::{Element, Name, Str};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -55,6 +56,8 @@ impl std::fmt::Debug for DeviceHost {
 /// What the parts of a host share.
 struct Shared {
     endpoint: String,
+    types: Vec<Name>,
+    scopes: Vec<String>,
     inputs: mpsc::Sender<Option<InputOf<Device>>>,
     orders: mpsc::Sender<Order<Command>>,
     serving: Arc<serving::Serving>,
@@ -84,6 +87,23 @@ impl DeviceHost {
         let servers = self.shared.servers.lock();
         let servers = servers.unwrap_or_else(PoisonError::into_inner);
         servers.values().map(Server::local_addr).collect()
+    }
+
+    /// What is said of it where multicast does not reach: to be published in the distributed hash
+    /// table.
+    #[must_use]
+    pub fn announcement(&self) -> Announcement {
+        let addresses = self.addresses().into_iter();
+        Announcement {
+            endpoint: self.shared.endpoint.clone(),
+            metadata_version: self.shared.options.metadata_version,
+            types: self.shared.types.iter().map(type_text).collect(),
+            scopes: self.shared.scopes.clone(),
+            addresses: addresses
+                .map(|address| format!("http://{address}{}", builder::DEVICE_PATH))
+                .collect(),
+            port: 0,
+        }
     }
 
     /// Something happened: whoever subscribed to `action` is told.
@@ -151,6 +171,10 @@ impl Drop for DeviceHost {
     fn drop(&mut self) {
         self.device.abort();
     }
+}
+
+fn type_text(name: &Name) -> String {
+    format!("{{{}}}{}", name.namespace, name.local)
 }
 
 impl Shared {

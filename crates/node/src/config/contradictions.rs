@@ -18,6 +18,8 @@ pub(super) fn contradictions(
     found.extend(exposed(config, settings));
     found.extend(tls(config, settings));
     found.extend(exchange(config, settings));
+    let kad = config.kad.contradictions().into_iter();
+    found.extend(kad.map(|(key, what, hint)| at(settings, key, what, hint)));
     found.extend(links(config, settings, lines));
     #[cfg(feature = "dds")]
     found.extend(dds(config, settings));

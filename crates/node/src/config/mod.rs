@@ -11,6 +11,7 @@
 mod check;
 mod contradictions;
 mod error;
+mod kad;
 mod layers;
 mod sample;
 mod schema;
@@ -23,6 +24,8 @@ use chappe_wrappers::dds::DdsConfig;
 use chappe_wrappers::links::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
 pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
@@ -56,6 +59,8 @@ pub struct Config {
     pub access: Access,
     /// How devices are found.
     pub discovery: Discovery,
+    /// How devices are found where multicast does not reach.
+    pub kad: Kad,
     /// How streams are stored.
     pub log: Log,
     /// What other nodes can read here.
@@ -148,10 +153,13 @@ pub enum Read {
 pub struct Discovery {
     /// Look for devices.
     pub enabled: bool,
+    /// Look for them by multicast; without it those are known that are found by `[kad]` alone.
+    pub multicast: bool,
     /// Interfaces to look on, by name; empty: all that can multicast, and loopback.
     pub interfaces: Vec<String>,
     /// Networks in which a stranger's message may make this node contact an address, as prefixes
-    /// (`10.1.0.0/16`); empty: only the address that the message itself came from.
+    /// (`10.1.0.0/16`); empty: only the address that the message itself came from. Of devices that were
+    /// found by `[kad]` the address at which their publisher answered.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
     /// Take events of devices by their notification trees, where they have some: this node then helps to
@@ -289,6 +297,7 @@ impl Default for Config {
             http: Http::default(),
             access: Access::default(),
             discovery: Discovery::default(),
+            kad: Kad::default(),
             log: Log::default(),
             exchange: Exchange::default(),
             links: Vec::new(),
@@ -326,6 +335,7 @@ impl Default for Discovery {
     fn default() -> Self {
         Self {
             enabled: true,
+            multicast: true,
             interfaces: Vec::new(),
             contact: Vec::new(),
             tree: false,

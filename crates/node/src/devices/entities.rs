@@ -16,7 +16,7 @@ pub(super) fn type_name(name: &Name) -> String {
 }
 
 /// The key of a device: its endpoint, when that can be one.
-pub(super) fn key_of(endpoint: &str) -> String {
+pub(crate) fn key_of(endpoint: &str) -> String {
     match NamedNode::new(endpoint) {
         Ok(_) if endpoint.len() <= 1_000 => endpoint.to_owned(),
         _ => format!("urn:chappe:device:{}", chappe_stream::name_part(endpoint)),

@@ -20,9 +20,9 @@ use chappe_transport::Hop;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-pub(crate) use entities::of_stream;
+pub(crate) use entities::{key_of, of_stream};
 pub(crate) use intake::{FULL_PAUSE, lost};
-pub(crate) use table::{Device, Devices};
+pub(crate) use table::{Device, DeviceState, Devices};
 use task::Order;
 
 use crate::config::Discovery;
@@ -71,6 +71,7 @@ pub(crate) async fn watch(app: App) {
 fn options(app: &App) -> ClientOptions {
     let discovery = &app.config.discovery;
     let selection = match discovery.interfaces.as_slice() {
+        _ if !discovery.multicast => Selection::Nowhere,
         [] => Selection::All,
         names => Selection::Named(names.to_vec()),
     };
@@ -95,9 +96,10 @@ async fn follow_all(app: &App, client: DeviceClient) {
     let _ = app.device_client.set(Arc::downgrade(&client));
     let mut drain = app.drain.clone();
     let mut followed: HashMap<String, Followed> = HashMap::new();
+    let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
     let mut seen = match client.discover().await {
         Ok(seen) => seen,
-        Err(_) => return,
+        Err(_) => return searching.abort(),
     };
     loop {
         let event = tokio::select! {
@@ -108,9 +110,12 @@ async fn follow_all(app: &App, client: DeviceClient) {
             },
         };
         match event {
+            Seen::Found(found) | Seen::Changed(found)
+                if crate::kad::is_entrance(app, &found).await => {}
             Seen::Found(found) | Seen::Changed(found) => {
                 arrived(app, &client, &mut followed, found).await;
             }
+            Seen::Hello(found) if crate::kad::is_entrance(app, &found).await => {}
             Seen::Hello(found) => match followed.get(&found.endpoint) {
                 // A full queue holds an order that does as much.
                 Some(one) => drop(one.orders.try_send(Order::Doubt)),
@@ -127,6 +132,9 @@ async fn follow_all(app: &App, client: DeviceClient) {
             _ => {}
         }
     }
+    // It holds the client, too.
+    searching.abort();
+    let _ = searching.await;
     // Without orders a task stores what it has and ends; one that waits for a device is cut.
     let (orders, mut tasks): (Vec<_>, Vec<_>) = followed
         .into_values()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chappe_device::client::Way;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -39,10 +40,22 @@ pub(crate) struct Device {
     pub(crate) first_seen: String,
     /// RFC 3339.
     pub(crate) last_seen: String,
+    /// How it was found: `discovery` (WS-Discovery, by multicast), `kad` (the distributed hash
+    /// table), or both.
+    pub(crate) found_by: Vec<String>,
     /// What it hosts.
     pub(crate) services: Vec<Service>,
     /// Names of its streams.
     pub(crate) streams: Vec<String>,
+}
+
+impl Device {
+    /// Notes how it was found.
+    pub(super) fn found_by(&mut self, way: Way) {
+        if self.found_by.iter().all(|known| known != way.as_str()) {
+            self.found_by.push(way.as_str().to_owned());
+        }
+    }
 }
 
 /// A hosted service.
@@ -122,6 +135,15 @@ impl Devices {
             device.last_seen = now;
         }
         true
+    }
+
+    /// Notes that a device that is here was found this way too.
+    pub(crate) fn mark(&self, key: &str, way: Way) {
+        let mut devices = self.lock();
+        let here = devices.get_mut(key);
+        if let Some(device) = here.filter(|device| device.state != DeviceState::Gone) {
+            device.found_by(way);
+        }
     }
 
     /// Removes the device that was seen first of those that never described themselves.

@@ -105,7 +105,9 @@ fn announce(app: &App, key: &str, found: &Found) {
             device.state = DeviceState::Attention;
             device.reason = Some("it is being described".to_owned());
             device.hint = None;
+            device.found_by.clear();
         }
+        device.found_by(found.way);
         device.dialect = entities::dialect_word(found.dialect).to_owned();
         device.types = found.types.iter().map(entities::type_name).collect();
         device.scopes.clone_from(&found.scopes);

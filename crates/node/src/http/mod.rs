@@ -9,6 +9,7 @@ mod element;
 mod entities;
 mod exchange;
 mod guard;
+mod kad;
 mod links;
 mod live;
 mod node;
@@ -39,6 +40,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/node", get(node::node))
         .route("/drops", get(node::drops))
         .route("/notices", get(node::notices))
+        .route("/kad", get(kad::status))
         .route("/devices", get(devices::list))
         .route("/devices/{key}", get(devices::one))
         .route("/entities", get(entities::search))

@@ -5,7 +5,7 @@ use axum::extract::State;
 use utoipa::OpenApi;
 
 use super::{
-    dds, devices, directory, entities, exchange, links, live, node, query, sensors, streams,
+    dds, devices, directory, entities, exchange, kad, links, live, node, query, sensors, streams,
 };
 use crate::shared::App;
 
@@ -47,6 +47,7 @@ use crate::shared::App;
         links::act_on_letters,
         dds::status,
         dds::idl,
+        kad::status,
         exchange::pull,
         exchange::subscribe,
         exchange::renew,

@@ -3,6 +3,7 @@
 mod answer;
 mod beacon;
 mod host;
+mod overlay;
 
 use serde::Serialize;
 
@@ -74,6 +75,10 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
     super::network::block_on(async {
         for check in beacon::multicast(&interfaces, flags.with).await? {
             take(check);
+        }
+        let entrances = super::overlay::entrances(&flags.entrances, flags.config.as_deref())?;
+        for entrance in entrances {
+            take(overlay::entrance(entrance).await?);
         }
         Ok(())
     })?;

@@ -1,0 +1,61 @@
+//! The distributed hash table, as `find`, `doctor` and `device run` enter it: as a client with a key
+//! of its own, for as long as the command runs.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use chappe_identity::Key;
+use chappe_transport::Drops;
+use chappe_transport::kad::{KadNode, KadNodeOptions};
+
+use crate::output::Failure;
+
+/// The entrances that flags and configuration name.
+pub(crate) fn entrances(
+    flags: &[SocketAddr],
+    config: Option<&Path>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let mut entrances = flags.to_vec();
+    if let Some(path) = config {
+        let kad = super::config::load(Some(path), Vec::new())?.config.kad;
+        if !kad.owner.is_empty() {
+            let text = format!("{}: its network hears members alone", path.display());
+            let hint = "ask one of its nodes: curl http://HOST:8470/api/v1/devices";
+            return Err(Failure::new(text).hint(hint));
+        }
+        // The node itself, where it listens on one address; then those that it enters by.
+        let own = kad
+            .address()
+            .filter(|own| own.port() != 0 && !own.ip().is_unspecified());
+        entrances.extend(own.into_iter().chain(kad.entrances));
+    }
+    Ok(entrances)
+}
+
+/// A client that enters by these; there is one at least.
+pub(crate) fn enter(entrances: &[SocketAddr], drops: Drops) -> Result<KadNode, Failure> {
+    let local = entrances.iter().any(|entrance| entrance.ip().is_loopback());
+    let v6 = entrances.first().is_some_and(SocketAddr::is_ipv6);
+    let listen: SocketAddr = match (local, v6) {
+        (true, false) => (Ipv4Addr::LOCALHOST, 0).into(),
+        (true, true) => (Ipv6Addr::LOCALHOST, 0).into(),
+        (false, false) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        (false, true) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    enter_at(listen, entrances, drops)
+}
+
+/// A client at an address that enters by these.
+pub(crate) fn enter_at(
+    listen: SocketAddr,
+    entrances: &[SocketAddr],
+    drops: Drops,
+) -> Result<KadNode, Failure> {
+    let options = KadNodeOptions {
+        client: true,
+        entrances: entrances.to_vec(),
+        ..KadNodeOptions::at(listen)
+    };
+    let key = Key::from_seed(chappe_transport::seed()?);
+    Ok(KadNode::start(key, options, drops)?)
+}

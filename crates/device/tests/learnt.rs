@@ -1,0 +1,94 @@
+//! Goal: a device that was found otherwise than by WS-Discovery is in the same list, used like every
+//! other, not believed to be elsewhere while it listens, and let go when it ends.
+//! Method: a client without any multicast; what it is told stands for what others publish.
+
+mod common;
+
+use chappe_device::client::{Found, Seen, Way};
+use chappe_device::{ClientOptions, DeviceHost, Selection};
+use chappe_dpws::Dialect;
+use chappe_transport::Drops;
+use common::{client, client_options, endpoint, host_options, in_time, thermometer};
+
+fn nowhere() -> ClientOptions {
+    ClientOptions {
+        selection: Selection::Nowhere,
+        ..client_options()
+    }
+}
+
+fn told(host: &DeviceHost, from: &str) -> Found {
+    let said = host.announcement();
+    Found {
+        endpoint: said.endpoint,
+        dialect: Dialect::V2009,
+        types: vec![Dialect::V2009.device_type()],
+        scopes: said.scopes,
+        xaddrs: said.addresses,
+        metadata_version: said.metadata_version,
+        from: from.parse().unwrap(),
+        way: Way::Kad,
+    }
+}
+
+#[tokio::test]
+async fn a_learnt_device_is_described_and_goes_when_it_ends() {
+    let name = endpoint();
+    let host = thermometer(&name, host_options("127.0.6.1"));
+    let host = host.start(Drops::default()).unwrap();
+    assert!(
+        host.announcement()
+            .types
+            .iter()
+            .any(|of| of.ends_with("}Device"))
+    );
+    let client = client(nowhere());
+    let mut seen = client.discover().await.unwrap();
+    // Nobody vouches for the address: it is shown, and not contacted.
+    client.learn(told(&host, "0.0.0.0:0")).await;
+    let Some(Seen::Found(found)) = in_time("found", seen.next()).await else {
+        panic!("it is found");
+    };
+    assert_eq!(found.way, Way::Kad);
+    client.describe(&found).await.unwrap_err();
+    // Its publisher answered there.
+    client.learn(told(&host, "127.0.6.1:4000")).await;
+    let Some(Seen::Changed(found)) = in_time("changed", seen.next()).await else {
+        panic!("it can be reached now");
+    };
+    in_time("described", client.describe(&found)).await.unwrap();
+    // Told again nothing happens; told elsewhere neither, while it listens.
+    client.learn(told(&host, "127.0.6.1:4000")).await;
+    let elsewhere = Found {
+        xaddrs: vec!["http://127.0.6.2:1/device".to_owned()],
+        from: "127.0.6.2:4000".parse().unwrap(),
+        ..told(&host, "127.0.6.1:4000")
+    };
+    client.learn(elsewhere).await;
+    client.unlearn(&name).await;
+    assert_eq!(client.known().len(), 1);
+    host.stop().await;
+    let gone = in_time("gone", async {
+        loop {
+            match seen.next().await.expect("the client runs") {
+                Seen::Gone { endpoint, .. } => return endpoint,
+                Seen::SearchEnded { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    assert_eq!(gone.await, name);
+}
+
+#[tokio::test]
+async fn who_is_told_of_no_more_and_was_never_reached_goes() {
+    let client = client(nowhere());
+    let name = endpoint();
+    let host = thermometer(&name, host_options("127.0.6.3"));
+    let host = host.start(Drops::default()).unwrap();
+    client.learn(told(&host, "0.0.0.0:0")).await;
+    assert_eq!(client.known().len(), 1);
+    client.unlearn(&name).await;
+    assert!(client.known().is_empty());
+    host.stop().await;
+}

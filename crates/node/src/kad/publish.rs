@@ -1,0 +1,100 @@
+//! The devices that multicast finds here, published for those it does not reach.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use chappe_identity::Contact;
+use chappe_kad::service::Announcement;
+use chappe_transport::Hop;
+use chappe_transport::kad::KadNode;
+
+use crate::devices::{Device, DeviceState};
+use crate::shared::{App, ended};
+
+/// Time between two looks at the devices.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Devices that are published. Reason: whoever keeps records takes so many of one publisher.
+const PUBLISHED_MAX: usize = 256;
+
+/// Publishes until the node ends.
+pub(crate) async fn publish(app: App) {
+    let Some(node) = app.kad.get() else { return };
+    let mut drain = app.drain.clone();
+    let mut published: BTreeMap<String, (u16, Announcement)> = BTreeMap::new();
+    let mut next_slot = 0_u16;
+    loop {
+        let mut wanted: BTreeMap<String, Announcement> = BTreeMap::new();
+        for device in app.devices.all() {
+            if let Some(announcement) = announcement(&device, node) {
+                wanted.insert(device.key, announcement);
+            }
+        }
+        let gone =
+            |key: &String, (slot, _): &mut (u16, _)| (!wanted.contains_key(key)).then_some(*slot);
+        let gone: BTreeSet<u16> = published
+            .iter_mut()
+            .filter_map(|(key, it)| gone(key, it))
+            .collect();
+        published.retain(|_, (slot, _)| !gone.contains(slot));
+        for slot in gone {
+            node.withdraw(slot).await;
+        }
+        for (key, announcement) in wanted {
+            let slot = match published.get(&key) {
+                Some((_, before)) if *before == announcement => continue,
+                Some((slot, _)) => *slot,
+                None if published.len() >= PUBLISHED_MAX => {
+                    let detail = format!("{key}: {PUBLISHED_MAX} are published already");
+                    let hint = Some("let a second node publish the others".to_owned());
+                    app.drops
+                        .record(Hop::Discovery, "not published", "", detail, hint);
+                    continue;
+                }
+                None => {
+                    // A number that was just taken back is not used again at once.
+                    while published.values().any(|(slot, _)| *slot == next_slot) {
+                        next_slot = next_slot.wrapping_add(1);
+                    }
+                    next_slot = next_slot.wrapping_add(1);
+                    next_slot.wrapping_sub(1)
+                }
+            };
+            node.publish(slot, announcement.clone()).await;
+            published.insert(key, (slot, announcement));
+        }
+        tokio::select! {
+            () = ended(&mut drain) => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}
+
+/// What is said of a device: nothing while it cannot be used, was found in the table itself, or has
+/// no address that others reach.
+fn announcement(device: &Device, node: &KadNode) -> Option<Announcement> {
+    let by_multicast = device.found_by.iter().any(|way| way == "discovery");
+    if device.state != DeviceState::Usable || !by_multicast {
+        return None;
+    }
+    let own_host = node.local_addr().ip().is_loopback();
+    let reached = |address: &&String| {
+        Contact::parse(address, 0).is_ok_and(|contact| {
+            let ip = contact.address.ip();
+            let link_local = match ip {
+                std::net::IpAddr::V4(ip) => ip.is_link_local(),
+                std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
+            };
+            !link_local && ip.is_loopback() == own_host
+        })
+    };
+    let addresses: Vec<String> = device.addresses.iter().filter(reached).cloned().collect();
+    (!addresses.is_empty()).then(|| Announcement {
+        endpoint: device.key.clone(),
+        metadata_version: u32::try_from(device.metadata_version).unwrap_or(u32::MAX),
+        types: device.types.clone(),
+        scopes: device.scopes.clone(),
+        addresses,
+        // The node fills it in.
+        port: 0,
+    })
+}
