@@ -375,13 +375,13 @@ impl Client {
 
     fn judge(&self, xaddr: &str, from: SocketAddr) -> Result<(), String> {
         let scheme = xaddr.split(':').next().unwrap_or_default();
-        if !["http", "https"]
-            .iter()
-            .any(|known| scheme.eq_ignore_ascii_case(known))
-        {
-            return Err("neither http nor https".to_owned());
+        let is = |known: &&str| scheme.eq_ignore_ascii_case(known);
+        match ["http", "https", "udp"].iter().find(|known| is(known)) {
+            // A target service that is no device may be spoken to otherwise; where, is judged alike.
+            Some(&"udp") => self.policy.judge(&format!("http{}", &xaddr[3..]), from),
+            Some(_) => self.policy.judge(xaddr, from),
+            None => Err("neither http nor https nor udp".to_owned()),
         }
-        self.policy.judge(xaddr, from)
     }
 }
 
