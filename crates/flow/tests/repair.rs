@@ -117,3 +117,39 @@ fn what_neither_has_ends_too() {
     assert_eq!(world.unrepaired, [vec![], vec![10]]);
     assert!(world.repaired[1].is_empty());
 }
+
+#[test]
+fn what_was_named_lost_is_counted_as_sent_when_it_comes_after_all() {
+    let mut late = 0;
+    for seed in 0..300 {
+        let mut world = World::new(seed, 1, SenderConfig::default(), ReceiverConfig::default());
+        world.weather = Weather {
+            delay: Duration::from_millis(5),
+            jitter: Duration::from_millis(20),
+            ..Weather::default()
+        };
+        world.connect();
+        world.run(Duration::from_secs(1));
+        world.weather.loss = 400;
+        world.streams[0].damaged.push((50, 53));
+        world.append(0, 100, 50);
+        // The word that they are lost is lost itself; then the log has them back.
+        world.run(Duration::from_millis(20 + seed));
+        world.streams[0].damaged.clear();
+        world.weather.loss = 0;
+        world.append(0, 10, 50);
+        world.run(Duration::from_secs(60));
+        assert_eq!(world.failures, Vec::<String>::new(), "seed {seed}");
+        let numbers = world.stored[0].elements.iter();
+        let numbers: Vec<_> = numbers.map(|(position, _)| position.sequence).collect();
+        let all: Vec<_> = (1..=110).collect();
+        match numbers == all {
+            true => late += 1,
+            false => assert!(
+                numbers.iter().copied().eq((1..50).chain(53..=110)),
+                "seed {seed}: {numbers:?}"
+            ),
+        }
+    }
+    assert!(late > 0, "in no seed did they come after all");
+}

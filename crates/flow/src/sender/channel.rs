@@ -7,7 +7,11 @@ use alloc::vec::Vec;
 use chappe_machine::Instant;
 
 use crate::message::{Entry, Rolled, Stage};
-use crate::{Credit, Grant, RecordsBuilder, Schema, SchemaId};
+use crate::{Credit, Grant, Records, RecordsBuilder, Schema, SchemaId};
+
+/// Ranges remembered of what was named lost in a stage and is not acknowledged; of what is forgotten,
+/// the session ends if it comes after all, and begins anew.
+const NAMED_LOST_MAX: usize = 64;
 
 /// Everything of one channel.
 #[derive(Debug)]
@@ -57,6 +61,9 @@ pub(super) struct Open {
     pub(super) stalled: bool,
     /// Records at hand that wait for more.
     pub(super) lingering: Option<Lingering>,
+    /// Numbers named lost in this stage that were never sent: they may come after all, when the log
+    /// got them back before the subscriber asked again.
+    pub(super) named_lost: Vec<Range>,
     /// The element whose way is being timed.
     pub(super) timed: Option<(u64, Instant)>,
     /// Since when no news came although something is on the way.
@@ -74,6 +81,12 @@ pub(super) struct Open {
 pub(super) struct Range {
     pub(super) from: u64,
     pub(super) next: u64,
+}
+
+impl Range {
+    fn has(self, number: u64) -> bool {
+        (self.from..self.next).contains(&number)
+    }
 }
 
 /// An open question to the caller.
@@ -141,6 +154,7 @@ impl Open {
             catching_up: false,
             stalled: false,
             lingering: None,
+            named_lost: Vec::new(),
             timed: None,
             doubt_since: now,
             questions: 0,
@@ -219,9 +233,48 @@ impl Open {
         self.again = None;
         self.recount = false;
         self.went_again = None;
+        self.named_lost.clear();
         self.timed = None;
         self.lingering = None;
         self.probed_next = switch.first;
+    }
+
+    /// Notes numbers that were named lost instead of being sent.
+    pub(super) fn name_lost(&mut self, range: Range) {
+        let stored = self.said.stored;
+        self.named_lost.retain(|one| one.next > stored + 1);
+        if self.named_lost.len() >= NAMED_LOST_MAX {
+            self.named_lost.remove(0);
+        }
+        self.named_lost.push(range);
+    }
+
+    /// What of these records, sent again, was named lost before and never counted as sent.
+    pub(super) fn take_late(&mut self, first: u64, records: &Records) -> Credit {
+        let mut late = Credit {
+            bytes: 0,
+            elements: 0,
+        };
+        if self.named_lost.is_empty() {
+            return late;
+        }
+        for (number, record) in (first..).zip(records.iter()) {
+            if self.named_lost.iter().any(|one| one.has(number)) {
+                late.bytes += Records::packed_bytes(record.payload.len()) as u64;
+                late.elements += 1;
+            }
+        }
+        let next = first + records.len() as u64;
+        let rest = |one: Range| {
+            let (from, until) = (one.from, one.next);
+            [(from, until.min(first)), (from.max(next), until)]
+        };
+        let named = core::mem::take(&mut self.named_lost);
+        let parts = named.into_iter().flat_map(rest);
+        let parts = parts.filter(|(from, next)| from < next);
+        self.named_lost = parts.map(|(from, next)| Range { from, next }).collect();
+        self.named_lost.truncate(NAMED_LOST_MAX);
+        late
     }
 
     /// The index of a version of the schema; `None`: it was not announced.

@@ -5,7 +5,7 @@ use alloc::format;
 use chappe_machine::Instant;
 
 use super::Sender;
-use super::channel::{ChannelState, Lingering, Open, Queued, Reading, Switch};
+use super::channel::{ChannelState, Lingering, Open, Queued, Range, Reading, Switch};
 use crate::message::{Message, Place, RECORDS_OVERHEAD_MAX};
 use crate::pacer::PERIOD_MAX;
 use crate::{Channel, Credit, LossReason, Pace, Records, RecordsBuilder, RefusalReason};
@@ -264,8 +264,25 @@ impl Sender {
         let next = first + count;
         if again {
             open.went(first, next, now);
-            self.session.counters.sent_again += count;
-            self.pacer.sent_again(now, bytes, count);
+            let late = open.take_late(first, records);
+            if late.elements > 0 {
+                open.sent.bytes += late.bytes;
+                open.sent.elements += late.elements;
+                self.in_flight.bytes += late.bytes;
+                self.in_flight.elements += late.elements;
+                if open.catching_up {
+                    self.in_flight_catch_up += late.bytes;
+                }
+                // The subscriber may have heard that they are lost, and take none of them.
+                open.recount = true;
+                self.session.counters.elements += late.elements;
+                self.pacer.sent(now, late.bytes, late.elements);
+            }
+            if count > late.elements {
+                let (bytes, count) = (bytes - late.bytes, count - late.elements);
+                self.session.counters.sent_again += count;
+                self.pacer.sent_again(now, bytes, count);
+            }
         } else {
             if !open.is_in_doubt() {
                 open.doubt_since = now;
@@ -312,6 +329,10 @@ impl Sender {
             open.doubt_since = now;
         }
         let counted = from < open.next;
+        if next > open.next {
+            let from = from.max(open.next);
+            open.name_lost(Range { from, next });
+        }
         open.next = open.next.max(next);
         open.sent_next = open.sent_next.max(next);
         open.last = open.last.max(next - 1);
