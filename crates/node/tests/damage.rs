@@ -60,7 +60,6 @@ fn damage_is_found_and_told() {
         let counted = |name: &str| metrics.lines().any(|line| line == name);
         let lost = r#"chappe_lost_total{stream="ward.words",reason="damaged"} 1"#;
         assert!(counted(lost), "{metrics}");
-        assert!(counted(r#"chappe_missing{stream="ward.words"} 1"#));
         assert_eq!(get(&node, "/ready").await.status, 200);
         let told = || async {
             let notices = get(&node, "/api/v1/notices").await.body;
