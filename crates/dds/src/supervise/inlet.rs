@@ -151,7 +151,10 @@ impl LiveInlet {
             if self.taken.is_empty() {
                 break;
             }
-            came += self.taken.len() as u64;
+            let count = self.taken.len() as u64;
+            came += count;
+            // Counted before it is given: whoever has it finds it in the status.
+            self.end.told.change(|status| status.received += count);
             for sample in self.taken.drain(..) {
                 // There is room, for nobody else sends; and who has gone needs none.
                 let _ = self.end.queue.try_send(sample);
@@ -160,7 +163,6 @@ impl LiveInlet {
         let matched = self.reader.matched();
         let missed = self.deadline.look(now, came, matched);
         self.end.told.change(|status| {
-            status.received += came;
             status.lost = self.lost_before + self.reader.lost();
             status.end.matched = matched as u64;
             status.end.deadlines_missed += missed;

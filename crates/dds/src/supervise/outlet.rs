@@ -231,6 +231,11 @@ impl LiveOutlet {
         self.writer = participant.writer(&self.end.config.topic, &self.end.config.qos)?;
         let given_up = self.on_the_way.len() as u64;
         let newest = self.on_the_way.back().map(|(tag, _)| *tag);
+        // Counted before it is told: who hears of it finds it in the status.
+        self.end.told.change(|status| {
+            status.given_up += given_up;
+            status.renewed += 1;
+        });
         self.generation += 1;
         let generation = self.generation;
         self.end.progress.send_modify(|progress| {
@@ -243,10 +248,6 @@ impl LiveOutlet {
         self.bytes = 0;
         self.moved = Instant::now();
         self.hold = self.moved + SETTLE;
-        self.end.told.change(|status| {
-            status.given_up += given_up;
-            status.renewed += 1;
-        });
         Ok(())
     }
 
@@ -291,6 +292,7 @@ impl LiveOutlet {
         self.bytes = self.bytes.saturating_sub(bytes);
         let done = usize::try_from(count).unwrap_or(usize::MAX);
         let done = done.min(self.on_the_way.len());
+        self.end.told.change(|status| status.acknowledged += count);
         if let Some((tag, _)) = self.on_the_way.drain(..done).next_back() {
             let told = |progress: &mut Progress| progress.acknowledged = Some(tag);
             self.end.progress.send_modify(told);
@@ -298,7 +300,6 @@ impl LiveOutlet {
         let in_flight = self.in_flight();
         self.pacer
             .acknowledged(clock, bytes, count, delay, in_flight);
-        self.end.told.change(|status| status.acknowledged += count);
     }
 
     /// Whether a reader acknowledges nothing, since just now.
