@@ -164,16 +164,28 @@ impl Shared {
     pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
         queue.bytes += pending.draft.body.bytes.len();
         let urgent = pending.draft.kind == Kind::Definition || queue.bytes > PAUSE_BYTES;
-        let ends_pause = urgent && !queue.urgent;
-        queue.urgent |= urgent;
         queue.pending.push_back(pending);
         let asleep = std::mem::replace(&mut queue.asleep, false);
-        drop(queue);
-        if ends_pause && !self.options.commit_pause.is_zero() {
-            self.pause.notify_one();
+        if urgent {
+            self.end_pause(queue);
+        } else {
+            drop(queue);
         }
         if asleep {
             self.work.notify_one();
+        }
+    }
+
+    /// What waits is to be committed without a pause before.
+    pub(crate) fn hurry(&self) {
+        self.end_pause(self.lock());
+    }
+
+    fn end_pause(&self, mut queue: MutexGuard<'_, Queue>) {
+        let known = std::mem::replace(&mut queue.urgent, true);
+        drop(queue);
+        if !known && !self.options.commit_pause.is_zero() {
+            self.pause.notify_one();
         }
     }
 

@@ -206,6 +206,16 @@ impl Stream {
         self.append_on(terms, batch.into())
     }
 
+    /// Ends the pause before the next commit ([`crate::Options::commit_pause`]) if records of this
+    /// stream wait for it; says whether some do.
+    pub fn hurry(&self) -> bool {
+        let waits = self.core.assigned.load(Ordering::Relaxed) > self.last();
+        if waits {
+            self.owner.shared.hurry();
+        }
+        waits
+    }
+
     fn append_on(&self, terms: Terms, batch: Batch) -> Result<Appended, Error> {
         self.check_batch(&batch)?;
         self.append_body(terms, Body::of_batch(batch))

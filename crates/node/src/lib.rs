@@ -10,11 +10,6 @@
 //! Not here: users other than the operator.
 
 #![forbid(unsafe_code)]
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "devices and sensors are wired next"
-)]
 
 mod catalogue;
 mod certificate;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::catalogue::{Catalogue, Entry};
+use crate::catalogue::Catalogue;
 use crate::config::{Config, DurabilityLevel};
 use crate::data::{self, Lock, log_directory, registry_directory};
 use crate::devices::Devices;

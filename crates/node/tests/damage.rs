@@ -1,9 +1,11 @@
 //! Goal: what rots under a running node is found without anybody reading it, and told: by a notice,
 //! by `/health` and by the metrics, with the number that is truly missing.
-//! Method: a node stores elements into several files, a bit of an old one is flipped, and the scrub
-//! comes by; then as before.
+//! Method: a node stores elements into several files until the first are no longer in memory, from
+//! where they would be put back; a bit of an old file is flipped, and the scrub comes by.
 
 mod common;
+
+use std::os::unix::fs::FileExt;
 
 use chappe_node::Node;
 use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
@@ -39,15 +41,22 @@ fn damage_is_found_and_told() {
             quality: Default::default(),
             origin: None,
         };
+        // One in each frame, so that one bit costs one element.
         for _ in 0..100 {
             let one = std::slice::from_ref(&element);
             node.store("ward.words", &schema(), one).await.unwrap();
         }
+        let many = vec![element; 100];
+        for _ in 0..8 {
+            node.store("ward.words", &schema(), &many).await.unwrap();
+        }
         assert_eq!(get(&node, "/health").await.json()["status"], "ok");
         let segment = directory.path().join("data/log/0000000001.segment");
-        let mut bytes = std::fs::read(&segment).unwrap();
-        bytes[40_000] ^= 2;
-        std::fs::write(&segment, bytes).unwrap();
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(&segment).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 40_000).unwrap();
+        file.write_all_at(&[byte[0] ^ 2], 40_000).unwrap();
         while get(&node, "/health").await.json()["status"] == "ok" {
             tokio::task::yield_now().await;
         }
@@ -60,6 +69,8 @@ fn damage_is_found_and_told() {
         let counted = |name: &str| metrics.lines().any(|line| line == name);
         let lost = r#"chappe_lost_total{stream="ward.words",reason="damaged"} 1"#;
         assert!(counted(lost), "{metrics}");
+        let missing = r#"chappe_missing{stream="ward.words"} 1"#;
+        assert!(counted(missing), "{metrics}");
         assert_eq!(get(&node, "/ready").await.status, 200);
         let told = || async {
             let notices = get(&node, "/api/v1/notices").await.body;

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_stream::Timestamp;
 use chappe_wrappers::links::{
-    DeadLetter, LinkConfig, LinkError, LinkState, LinkStatus, PacingStatus, PeerStatus,
+    DeadLetter, LinkConfig, LinkError, LinkStatus, PacingStatus, PeerStatus,
     StreamStatus,
 };
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
 //! The node as its links see it.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use chappe_identity::AddressPolicy;

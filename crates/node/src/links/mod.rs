@@ -9,7 +9,6 @@ mod kept;
 mod listen;
 mod measure;
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chappe_transport::{Hop, key_file};

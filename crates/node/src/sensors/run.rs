@@ -10,10 +10,7 @@
 //! with its windows as they were.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
-use std::ops::Range;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chappe_log::{Appended, Error, Level};
@@ -21,8 +18,8 @@ use chappe_machine::{Input, Output, drain};
 use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Descriptor, Epoch, Extent, Position, Selection, SensorCommand, SensorEvent,
-    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, StreamLog, VirtualSensor,
+    Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent,
+    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, VirtualSensor,
 };
 use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;
@@ -33,7 +30,7 @@ use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry};
 use crate::clock::{self, rfc3339};
-use crate::devices::{FULL_PAUSE, lost, of_stream};
+use crate::devices::{FULL_PAUSE, of_stream};
 use crate::http::FieldView;
 use crate::notices::NoticeKind;
 use crate::register;

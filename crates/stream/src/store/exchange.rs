@@ -171,10 +171,12 @@ impl RawFollower {
         Ok(all)
     }
 
-    /// Waits for the next commit that brings records, whatever is there already. May be dropped.
+    /// If records wait for the next commit: lets it come at once, and waits for it. May be dropped.
     pub async fn committed(&mut self) {
         let seen = self.log.log().last();
-        poll_fn(|context| self.follower.poll_beyond(seen, context)).await;
+        if self.log.log().hurry() {
+            poll_fn(|context| self.follower.poll_beyond(seen, context)).await;
+        }
     }
 
     /// The number that it will hand out next.

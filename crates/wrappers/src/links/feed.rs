@@ -15,6 +15,9 @@ use tokio::sync::Notify;
 /// Bytes of new elements that a mailbox holds; reason: what a session does not take within some
 /// milliseconds it reads from the log, at the cost of a read.
 const MAILBOX_BYTES_MAX: usize = 512 << 10;
+/// So long a commit is waited for; reason: far beyond what a sync takes, so what is longer is a disk
+/// that is full or ill, and what is committed is not to wait for that.
+const COMMIT_WAIT: Duration = Duration::from_millis(20);
 /// A stopped log is looked at again after this; reason: it is opened anew by hand.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -176,10 +179,10 @@ async fn follow(log: StreamLog, linger: Duration, feed: Weak<Feed>) {
         }
         drop(feed);
         if !linger.is_zero() {
-            // What was committed goes at once after a commit, not some time between two: of the time
-            // that an element waits here, that for the disk is then a part and does not come on top.
-            tokio::time::sleep(linger - linger / 3).await;
-            let _ = tokio::time::timeout(linger / 3, follower.committed()).await;
+            tokio::time::sleep(linger).await;
+            // What came meanwhile is committed now and goes with the rest: the log's pause is a part
+            // of the time that an element waits here and does not come on top.
+            let _ = tokio::time::timeout(COMMIT_WAIT, follower.committed()).await;
         }
     }
 }

@@ -424,13 +424,19 @@ impl<C: FrameConnection> Origin<C> {
         let mut first = range.start;
         let mut records = Records::default();
         if let Some(served) = self.channels.get(&channel) {
-            let count = usize_of(range.end.saturating_sub(range.start));
             let log = &served.log;
-            let outcome = match log.read_raw(range.start, count, usize_of(bytes)) {
-                Err(StoreError::Log(chappe_log::Error::Gap { next, .. })) if next < range.end => {
-                    log.read_raw(next, usize_of(range.end - next), usize_of(bytes))
+            let mut from = range.start;
+            // Behind what is missing here too.
+            let outcome = loop {
+                let count = usize_of(range.end.saturating_sub(from));
+                match log.read_raw(from, count, usize_of(bytes)) {
+                    Err(StoreError::Log(chappe_log::Error::Gap { next, .. }))
+                        if next > from && next < range.end =>
+                    {
+                        from = next;
+                    }
+                    other => break other,
                 }
-                other => other,
             };
             if let Ok(raw) = outcome
                 && raw.first.epoch == Epoch(epoch)
