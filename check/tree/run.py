@@ -1,7 +1,8 @@
 """One device on a notification tree, and 40 sinks in two subnets that multicast does not join.
 
-Each sink is a process (`chappe watch --tree`); it finds the device by asking its address, subscribes, and
-counts. A tenth of them is killed without a word in the midst and started again. An sdc11073 consumer, which
+In each subnet a node of the distributed hash table has its place, and the device publishes itself there. Each
+sink is a process (`chappe watch --tree`); it enters the table by the node of its subnet, finds the device by its
+name, subscribes, and counts. A tenth of them is killed without a word in the midst and started again. An sdc11073 consumer, which
 knows no trees, is among them. Shown: no live sink misses an event or is given one twice, and most events
 came by the tree.
 
@@ -25,8 +26,27 @@ SINKS = 40
 KILLED = SINKS // 10
 EVENTS = int(os.environ.get("TREE_EVENTS", "1000"))
 PERIOD_MS = int(os.environ.get("TREE_PERIOD_MS", "50"))
-# Name, address, and which side of the router: the device, sinks beside it, sdc11073, sinks beyond.
-HOSTS = {"D": ("10.77.1.2", 1), "A": ("10.77.1.3", 1), "S": ("10.77.1.4", 1), "B": ("10.77.2.3", 2)}
+# Name, address, and which side of the router: the device, sinks beside it, sdc11073, sinks beyond; the nodes.
+HOSTS = {"D": ("10.77.1.2", 1), "A": ("10.77.1.3", 1), "S": ("10.77.1.4", 1), "B": ("10.77.2.3", 2),
+         "N": ("10.77.1.5", 1), "M": ("10.77.2.5", 2)}
+# The node by which each enters the table.
+ENTRANCES = {"D": "10.77.1.5:8473", "A": "10.77.1.5:8473", "B": "10.77.2.5:8473"}
+NODE = """
+name = "node-{host}"
+data_directory = "data"
+sensors_directory = "sensors"
+
+[http]
+listen = "127.0.0.1:8470"
+
+[discovery]
+enabled = false
+
+[kad]
+listen = "{address}:8473"
+entrances = [{entrances}]
+open = true
+"""
 DEVICE = """
 name = "Peer thermometer"
 manufacturer = "Peer Works"
@@ -105,7 +125,8 @@ class Sink:
         self.seen: list[int] = []
         self.ended = False
         self.process = subnets.start(self.host, f"sink-{number}-{life}", chappe, "watch", "Peer thermometer",
-                                     "--host", HOSTS["D"][0], "--interface", "e0", "--tree", "--json")
+                                     "--entrance", ENTRANCES[self.host], "--interface", "e0", "--timeout", "60s",
+                                     "--tree", "--json")
 
     def take(self) -> None:
         """What came since."""
@@ -145,19 +166,32 @@ def until(sinks: list[Sink], what: str, timeout_s: float, condition) -> None:
         time.sleep(0.05)
 
 
+def node(subnets: Subnets, chappe: str, host: str, entrance: str) -> None:
+    """A node of the table that does nothing else."""
+    folder = subnets.work / f"node-{host}"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "sensors").mkdir(parents=True)
+    (folder / "node.toml").write_text(NODE.format(host=host, address=HOSTS[host][0], entrances=entrance))
+    process = subnets.start(host, f"node-{host}", chappe, "serve", str(folder / "node.toml"), "--json")
+    process.wait_event("ready", 60)
+
+
 def check(subnets: Subnets, chappe: str) -> None:
     work = subnets.work
+    node(subnets, chappe, "N", "")
+    node(subnets, chappe, "M", '"10.77.1.5:8473"')
     description = work / "thermometer.toml"
     description.write_text(DEVICE.format(period=PERIOD_MS))
     rows = "".join(f"{36 + n % 10 / 10},{n}\n" for n in range(1_000_000))
     (work / "events.csv").write_text("value,number\n" + rows)
     shutil.rmtree(work / "device-tree", ignore_errors=True)
     device = subnets.start("D", "device", chappe, "device", "run", str(description), "--address", HOSTS["D"][0],
-                           "--announce-within", "0ms", "--tree", str(work / "device-tree"), "--json")
+                           "--announce-within", "0ms", "--entrance", ENTRANCES["D"],
+                           "--tree", str(work / "device-tree"), "--json")
     device.wait_event("ready", 60)
     sinks = [Sink(subnets, chappe, number, 1) for number in range(SINKS)]
     until(sinks, "every sink has its first events", 300, lambda: all(len(s.seen) >= 5 for s in sinks))
-    expect(True, f"{SINKS} sinks in two subnets have subscribed, each asking the device's address")
+    expect(True, f"{SINKS} sinks in two subnets have found the device in the distributed hash table, and subscribed")
     consumer = subnets.start("S", "sdc11073", sys.executable, str(HERE.parent / "sdc" / "client.py"),
                              HOSTS["S"][0])
     third = EVENTS // 3

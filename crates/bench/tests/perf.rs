@@ -8,9 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use chappe_bench::perf::{
-    Carrier, Criteria, Error, Event, Method, Pacing, PublishSettings, Published, SubscribeSettings,
+    Carrier, Criteria, Error, Event, Method, PublishSettings, Published, SubscribeSettings,
     Subscribed, publish, subscribe,
 };
+use chappe_flow::pacer::Choice;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -21,7 +22,7 @@ fn publishing() -> PublishSettings {
         },
         allow: Vec::new(),
         sizes: vec![1_000],
-        pacings: vec![Pacing::Flood],
+        pacings: vec![Choice::Flood],
         capacity_bytes_per_s: 125e6,
         acknowledged_at_once: 1,
         repeats: 1,
@@ -193,7 +194,7 @@ fn best_effort_counts_what_is_missing() {
             endpoint: "tcp://127.0.0.1:0".to_owned(),
         },
         sizes: vec![100_000],
-        pacings: vec![Pacing::Flood],
+        pacings: vec![Choice::Flood],
         count: Some(500),
         ..publishing()
     };
@@ -276,7 +277,7 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
     };
     let text = refused(PublishSettings {
         carrier: best_effort.clone(),
-        pacings: vec![Pacing::Adaptive],
+        pacings: vec![Choice::default()],
         ..publishing()
     });
     assert!(text.contains("acknowledgements"), "{text}");
@@ -318,9 +319,10 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
-    use chappe_bench::perf::Domain;
+    use chappe_bench::perf::{Domain, Library};
     let domain = |reliable| {
         Carrier::Dds(Domain {
+            library: Library::default(),
             // The others on this machine hardly use these.
             domain: 100 + u16::try_from(std::process::id() % 100).expect("below 100"),
             interfaces: vec![std::net::Ipv4Addr::LOCALHOST.into()],
@@ -332,7 +334,7 @@ fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
     let settings = PublishSettings {
         carrier: domain(true),
         sizes: vec![5_000, 100_000],
-        pacings: vec![Pacing::FixedWindow(4), Pacing::Adaptive],
+        pacings: vec![Choice::FixedWindow(4), Choice::default()],
         window: 16,
         count: Some(50),
         echo: 10,

@@ -10,70 +10,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use chappe_device::file::{File, FileDevice};
-use chappe_device::{HostOptions, Selection};
+use chappe_device::file::FileDevice;
 use chappe_identity::Key;
 use chappe_kad::Certificate;
 use chappe_node::{Node, StartError};
 use chappe_transport::Drops;
 use chappe_transport::kad::{KadNode, KadNodeOptions};
-use common::{config, get};
+use common::devices::{device, unique, until};
+use common::{block, config, get};
 use serde_json::Value;
 
-fn block<T>(future: impl Future<Output = T>) -> T {
-    let runtime = chappe_node::runtime().unwrap();
-    // A test that waits for what never comes fails instead of hanging.
-    let limited = async { tokio::time::timeout(Duration::from_secs(90), future).await };
-    runtime.block_on(limited).expect("it takes far too long")
-}
-
-fn device(directory: &Path, address: &str) -> FileDevice {
-    let seed = chappe_transport::seed().unwrap();
-    let hex: String = seed[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let name = format!("far-{}", &hex[..8]);
-    let uuid = format!(
-        "{}-{}-4{}-8{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[13..16],
-        &hex[17..20],
-        &hex[20..]
-    );
-    let text = format!(
-        r#"name = "{name}"
-manufacturer = "Example"
-model = "T1"
-uuid = "{uuid}"
-namespace = "https://example.org/thermometer"
-types = ["Thermometer"]
-
-[[event]]
-name = "Reading"
-period_ms = 20
-recording = "{name}.csv"
-
-[[event.field]]
-name = "celsius"
-type = "double"
-unit = "Cel"
-"#
-    );
-    let path = directory.join(format!("{name}.toml"));
-    let recording = directory.join(format!("{name}.csv"));
-    std::fs::write(recording, "celsius\n20.5\n21.5\n").unwrap();
-    std::fs::write(&path, text).unwrap();
-    let options = HostOptions {
-        selection: Selection::Addresses(vec![address.parse().unwrap()]),
-        app_max_delay: Duration::ZERO,
-        ..HostOptions::default()
-    };
-    File::read(&path)
-        .unwrap()
-        .start(options, Drops::default())
-        .unwrap()
+/// A thermometer with a name of its own.
+fn thermometer(directory: &Path, address: &str) -> FileDevice {
+    let name = format!("far-{}", unique());
+    device(directory, &name, "urn:example:temperature", address)
 }
 
 fn table_node(host: [u8; 4], client: bool, entrances: &[SocketAddr]) -> KadNode {
@@ -98,20 +48,6 @@ fn far(directory: &Path, entrances: &[SocketAddr]) -> chappe_node::config::Confi
     config
 }
 
-/// Asks until the answer is as wanted.
-async fn until(node: &Node, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    loop {
-        let answer = get(node, path).await;
-        if answer.status == 200 {
-            let json = answer.json();
-            if wanted(&json) {
-                return json;
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 fn path_of(device: &FileDevice) -> String {
     let endpoint = device.host().endpoint().replace(':', "%3A");
     format!("/api/v1/devices/{endpoint}")
@@ -126,7 +62,7 @@ fn a_device_that_publishes_itself_becomes_streams_without_any_multicast() {
             others.push(table_node([127, 0, 0, 1], false, &[others[0].local_addr()]));
         }
         let entrances = [others[1].local_addr(), others[2].local_addr()];
-        let device = device(directory.path(), "127.0.10.1");
+        let device = thermometer(directory.path(), "127.0.10.1");
         // The device is a client of the table, at its own address.
         let publisher = table_node([127, 0, 10, 1], true, &entrances);
         publisher.publish(0, device.host().announcement()).await;
@@ -172,7 +108,7 @@ fn a_stranger_who_publishes_an_address_elsewhere_makes_nobody_contact_it() {
     block(async {
         let first = table_node([127, 0, 0, 1], false, &[]);
         let entrance = [first.local_addr()];
-        let victim = device(directory.path(), "127.0.10.2");
+        let victim = thermometer(directory.path(), "127.0.10.2");
         let stranger = table_node([127, 0, 0, 1], false, &entrance);
         stranger.publish(0, victim.host().announcement()).await;
         let node = Node::start(far(directory.path(), &entrance)).await.unwrap();
@@ -197,7 +133,7 @@ fn what_one_node_finds_by_multicast_another_finds_in_the_table() {
     let (near_directory, far_directory) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     block(async {
-        let device = device(near_directory.path(), "127.0.0.1");
+        let device = thermometer(near_directory.path(), "127.0.0.1");
         let mut near = config(near_directory.path());
         near.discovery.enabled = true;
         near.discovery.interfaces = vec!["lo".into()];

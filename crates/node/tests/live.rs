@@ -4,20 +4,11 @@
 
 mod common;
 
-use std::time::Duration;
-
 use chappe_node::Node;
 use chappe_stream::{
     Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
-use common::{Live, config, get, start};
-
-fn block<T>(future: impl Future<Output = T>) -> T {
-    let runtime = chappe_node::runtime().unwrap();
-    // A test that waits for what never comes fails instead of hanging.
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), future).await };
-    runtime.block_on(limited).expect("it takes far too long")
-}
+use common::{Live, block, config, get, start};
 
 fn schema() -> StreamSchema {
     StreamSchema {

@@ -6,74 +6,10 @@
 
 mod common;
 
-use std::path::Path;
-use std::time::Duration;
-
-use chappe_device::file::{File, FileDevice};
-use chappe_device::{HostOptions, Selection};
 use chappe_node::Node;
-use chappe_transport::Drops;
-use common::{config, get, send};
+use common::devices::{device, unique, until};
+use common::{block, config, get, send};
 use serde_json::Value;
-
-fn block<T>(future: impl Future<Output = T>) -> T {
-    let runtime = chappe_node::runtime().unwrap();
-    // A test that waits for what never comes fails instead of hanging.
-    let limited = async { tokio::time::timeout(Duration::from_secs(90), future).await };
-    runtime.block_on(limited).expect("it takes far too long")
-}
-
-/// What no other test on this host observes or is called.
-fn unique() -> String {
-    let seed = chappe_transport::seed().unwrap();
-    seed[..6].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn device(directory: &Path, name: &str, property: &str, address: &str) -> FileDevice {
-    let uuid = unique() + &unique() + &unique()[..8];
-    let uuid = format!(
-        "{}-{}-4{}-8{}-{}",
-        &uuid[..8],
-        &uuid[8..12],
-        &uuid[13..16],
-        &uuid[17..20],
-        &uuid[20..32]
-    );
-    let text = format!(
-        r#"name = "{name}"
-manufacturer = "Example"
-model = "T1"
-uuid = "{uuid}"
-namespace = "https://example.org/thermometer"
-types = ["Thermometer"]
-
-[[event]]
-name = "Reading"
-period_ms = 20
-recording = "{name}.csv"
-
-[[event.field]]
-name = "celsius"
-type = "double"
-unit = "Cel"
-property = "{property}"
-"#
-    );
-    let path = directory.join(format!("{name}.toml"));
-    std::fs::write(
-        directory.join(format!("{name}.csv")),
-        "celsius\n20.5\n21.5\n",
-    )
-    .unwrap();
-    std::fs::write(&path, text).unwrap();
-    let options = HostOptions {
-        selection: Selection::Addresses(vec![address.parse().unwrap()]),
-        app_max_delay: Duration::ZERO,
-        ..HostOptions::default()
-    };
-    let file = File::read(&path).unwrap();
-    file.start(options, Drops::default()).unwrap()
-}
 
 fn sensor(name: &str, property: &str) -> String {
     format!(
@@ -94,20 +30,6 @@ name = "n"
 type = "integer"
 "#
     )
-}
-
-/// Asks until the answer is as wanted.
-async fn until(node: &Node, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    loop {
-        let answer = get(node, path).await;
-        if answer.status == 200 {
-            let json = answer.json();
-            if wanted(&json) {
-                return json;
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn bound(sensor: &Value) -> Vec<String> {

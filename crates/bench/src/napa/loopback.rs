@@ -43,6 +43,8 @@ const DOMAIN: u32 = 100;
 pub(super) enum Carrier {
     Zeromq,
     Dds,
+    #[cfg(feature = "cyclone")]
+    Cyclone,
 }
 
 /// By which way.
@@ -53,10 +55,29 @@ enum Way {
 }
 
 impl Carrier {
+    pub(super) const ALL: &[Self] = &[
+        Self::Zeromq,
+        Self::Dds,
+        #[cfg(feature = "cyclone")]
+        Self::Cyclone,
+    ];
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Zeromq => "zeromq",
             Self::Dds => "dds",
+            #[cfg(feature = "cyclone")]
+            Self::Cyclone => "cyclone",
+        }
+    }
+
+    /// How `chappe perf` is told.
+    const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Zeromq => &["--over", "zeromq"],
+            Self::Dds => &["--over", "dds"],
+            #[cfg(feature = "cyclone")]
+            Self::Cyclone => &["--over", "dds", "--library", "cyclone"],
         }
     }
 }
@@ -160,7 +181,7 @@ fn measure(
 ) -> Result<Vec<Measured>, Error> {
     let most = match carrier {
         Carrier::Zeromq => 1_024,
-        Carrier::Dds => u32::try_from(DDS_BYTES_MAX / size)
+        _ => u32::try_from(DDS_BYTES_MAX / size)
             .unwrap_or(u32::MAX)
             .min(1_024),
     };
@@ -217,7 +238,8 @@ impl Pair<'_> {
             self.carrier,
             self.way,
         ) {
-            (Carrier::Dds, Way::Narrow) => std::thread::scope(|scope| {
+            (Carrier::Zeromq, _) | (_, Way::Loopback) => run(),
+            (_, Way::Narrow) => std::thread::scope(|scope| {
                 let within = scope.spawn(|| {
                     namespace::enter()?;
                     narrow_loopback()?;
@@ -227,7 +249,6 @@ impl Pair<'_> {
                     .join()
                     .unwrap_or_else(|_| Err(Error::Failed("the run panicked".to_owned())))
             }),
-            _ => run(),
         };
         scope(&|| self.run_here(pacers, times, repeats, capacity))
     }
@@ -243,13 +264,9 @@ impl Pair<'_> {
         let domain = (DOMAIN + std::process::id() % 100).to_string();
         let common = |command: &mut Command| {
             command.args(["--json", "--interval", "1h", "--wait", "20s"]);
-            command.args([
-                "--window",
-                &self.window.to_string(),
-                "--over",
-                self.carrier.name(),
-            ]);
-            if self.carrier == Carrier::Dds {
+            command.args(["--window", &self.window.to_string()]);
+            command.args(self.carrier.arguments());
+            if self.carrier != Carrier::Zeromq {
                 command.args(["--domain", &domain]);
             }
         };

@@ -28,27 +28,29 @@ mod simulation;
 
 use crate::{Error, Report, Settings};
 
-/// What there is.
-const PARTS: [&str; 3] = ["simulation", "zeromq", "dds"];
+/// The part that needs no network.
+const SIMULATION: &str = "simulation";
 
 /// Runs the parts that are wanted.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("napa", settings.seed);
-    let mut parts = settings.only.iter();
-    if let Some(unknown) = parts.find(|it| !PARTS.contains(&it.as_str())) {
-        let what = format!("napa has no part {unknown}, but {}", PARTS.join(", "));
+    let carriers = loopback::Carrier::ALL.iter().map(|it| it.name());
+    let parts: Vec<_> = std::iter::once(SIMULATION).chain(carriers).collect();
+    let mut asked = settings.only.iter();
+    if let Some(unknown) = asked.find(|it| !parts.contains(&it.as_str())) {
+        let what = format!("napa has no part {unknown}, but {}", parts.join(", "));
         return Err(Error::Failed(what));
     }
     let wanted = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);
-    if wanted("simulation") {
+    if wanted(SIMULATION) {
         simulation::fronts(settings, &mut report);
         simulation::events(settings, &mut report);
         simulation::receivers(settings, &mut report);
         simulation::period(settings, &mut report);
     }
-    for carrier in [loopback::Carrier::Zeromq, loopback::Carrier::Dds] {
+    for carrier in loopback::Carrier::ALL {
         if wanted(carrier.name()) {
-            loopback::run(carrier, settings, &mut report)?;
+            loopback::run(*carrier, settings, &mut report)?;
         }
     }
     Ok(report)

@@ -28,6 +28,8 @@ const COARSE: Duration = Duration::from_millis(1);
 /// Where both ends meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
+    /// Which library.
+    pub library: Backend,
     /// The domain.
     pub domain: u16,
     /// Addresses of this host by which it takes part.
@@ -56,7 +58,7 @@ impl Domain {
             domain: self.domain,
             interfaces: self.interfaces.clone(),
         };
-        Ok(open(Backend::default(), &config)?)
+        Ok(open(self.library, &config)?)
     }
 
     fn qos(&self, qos: Qos) -> Qos {

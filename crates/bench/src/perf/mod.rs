@@ -18,7 +18,6 @@ mod dds;
 mod error;
 mod histogram;
 mod outcome;
-mod pacing;
 mod publish;
 mod publisher;
 mod sample;
@@ -31,9 +30,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use chappe_flow::pacer::Choice;
 use chappe_transport::ReceiveBuffer;
 use chappe_transport::zeromq::CurvePublic;
 
+#[cfg(feature = "dds")]
+pub use chappe_dds::Backend as Library;
 pub use criteria::Criteria;
 #[cfg(feature = "dds")]
 pub use dds::Domain;
@@ -42,7 +44,6 @@ pub use outcome::{
     Criterion, Event, Method, Published, PublisherInterval, PublisherPhase, Subscribed,
     SubscriberInterval, SubscriberPhase, Times,
 };
-pub use pacing::Pacing;
 pub use sample::{SAMPLE_BYTES_MAX, SAMPLE_BYTES_MIN};
 
 use carrier::{Inlet, Outlet};
@@ -93,7 +94,7 @@ pub struct PublishSettings {
     /// Bytes of a sample.
     pub sizes: Vec<usize>,
     /// Pacers; each with each size.
-    pub pacings: Vec<Pacing>,
+    pub pacings: Vec<Choice>,
     /// For the paper's pacer: the capacity of the link, bytes a second.
     pub capacity_bytes_per_s: f64,
     /// For the paper's pacer: so many samples are acknowledged at once.
@@ -240,7 +241,7 @@ fn check(settings: &PublishSettings) -> Result<(), Error> {
         return Err(Error::new("with a window of nothing, nothing is sent").hint("--window 1000"));
     }
     if !settings.carrier.is_reliable() {
-        let needs = |pacing: &&Pacing| pacing.needs_acknowledgements();
+        let needs = |pacing: &&Choice| pacing.needs_acknowledgements();
         if let Some(pacing) = settings.pacings.iter().find(needs) {
             let text = format!("{pacing} needs acknowledgements, which best effort has none of");
             return Err(Error::new(text).hint("--pacer fixed_period:1ms, or without --best-effort"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chappe_flow::pacer::{InFlight, NapaConfig, Pace, Pacer};
+use chappe_flow::pacer::{Choice, InFlight, NapaConfig, Pace, Pacer};
 use chappe_machine::Instant;
 use chappe_transport::{Clock, monotonic_ns};
 
@@ -11,7 +11,7 @@ use super::histogram::Histogram;
 use super::outcome::{Event, Method, Published, PublisherInterval, PublisherPhase};
 use super::sample::{Head, host};
 use super::usage::{Usage, resident_bytes};
-use super::{Error, Pacing, PublishSettings, SAMPLE_BYTES_MIN, stopped};
+use super::{Error, PublishSettings, SAMPLE_BYTES_MIN, stopped};
 
 /// How long all may take to be acknowledged after a phase.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ pub(super) fn run(
         for size in &settings.sizes {
             for pacing in &settings.pacings {
                 if !stopped(&settings.stop) {
-                    phases.push(publisher.phase(phases.len(), *size, *pacing)?);
+                    phases.push(publisher.phase(phases.len(), *size, pacing)?);
                 }
             }
         }
@@ -123,7 +123,7 @@ impl Publisher<'_> {
         &mut self,
         number: usize,
         size: usize,
-        pacing: Pacing,
+        pacing: &Choice,
     ) -> Result<PublisherPhase, Error> {
         let begun = self.clock.now();
         let measure_from = begun + self.settings.warm_up;
@@ -134,7 +134,7 @@ impl Publisher<'_> {
         let mut phase = Phase {
             number,
             pacing: pacing.to_string(),
-            pacer: pacing.pacer(self.napa()),
+            pacer: self.told(pacing).build(),
             sample,
             measure_from,
             until: measure_from + self.settings.duration,
@@ -153,12 +153,15 @@ impl Publisher<'_> {
         Ok(phase.outcome(size, seconds, acknowledges, counters, cpu_percent, drain_s))
     }
 
-    /// What the paper's pacer has to be told.
-    fn napa(&self) -> NapaConfig {
-        NapaConfig {
-            capacity_bytes_per_s: self.settings.capacity_bytes_per_s,
-            acknowledged_at_once: self.settings.acknowledged_at_once,
-            ..NapaConfig::default()
+    /// A pacer with what it has to be told.
+    fn told(&self, pacing: &Choice) -> Choice {
+        match pacing {
+            Choice::Napa(_) => Choice::Napa(NapaConfig {
+                capacity_bytes_per_s: self.settings.capacity_bytes_per_s,
+                acknowledged_at_once: self.settings.acknowledged_at_once,
+                ..NapaConfig::default()
+            }),
+            other => other.clone(),
         }
     }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chappe_bench::perf::{
-    self, Carrier, Criteria, Criterion, Event, Method, Pacing, PublishSettings, Published,
+    self, Carrier, Criteria, Criterion, Event, Method, PublishSettings, Published,
     PublisherInterval, SubscribeSettings, Subscribed, SubscriberInterval, Times,
 };
+use chappe_flow::pacer::Choice;
 use chappe_identity::CurvePublic;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -52,6 +53,10 @@ pub(crate) struct Common {
     /// Lost samples are not sent again, and nobody is waited for.
     #[arg(long)]
     pub best_effort: bool,
+    /// DDS: the library, rustdds, or cyclone where it is built in.
+    #[cfg(feature = "dds")]
+    #[arg(long, default_value = "rustdds", value_name = "LIBRARY")]
+    pub library: perf::Library,
     /// DDS: the domain.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=232))]
     pub domain: u16,
@@ -120,10 +125,10 @@ pub(crate) struct Publish {
         value_delimiter = ',',
         value_name = "PACER,..."
     )]
-    pub pacer: Vec<Pacing>,
+    pub pacer: Vec<Choice>,
     /// Samples a second, or `unlimited`: another way to say fixed_period or flood.
     #[arg(long, value_name = "PER-SECOND", value_parser = rate, conflicts_with = "pacer")]
-    pub rate: Option<Pacing>,
+    pub rate: Option<Choice>,
     /// For napa: the capacity of the link.
     #[arg(long, default_value = "1Gbit", value_parser = bits, value_name = "RATE")]
     pub capacity: u64,
@@ -203,16 +208,16 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
-fn rate(text: &str) -> Result<Pacing, String> {
+fn rate(text: &str) -> Result<Choice, String> {
     if matches!(text, "unlimited" | "inf") {
-        return Ok(Pacing::Flood);
+        return Ok(Choice::Flood);
     }
     let rate: f64 = text
         .parse()
         .map_err(|_| format!("{text:?} is no number and not unlimited"))?;
     let period = Duration::try_from_secs_f64(1.0 / rate);
     match period {
-        Ok(period) if rate > 0.0 && !period.is_zero() => Ok(Pacing::FixedPeriod(period)),
+        Ok(period) if rate > 0.0 && !period.is_zero() => Ok(Choice::FixedPeriod(period)),
         _ => Err(format!("{text:?} samples a second cannot be kept")),
     }
 }
@@ -226,8 +231,8 @@ pub(crate) fn run(verb: Perf, json: bool) -> Outcome {
 }
 
 fn publish(flags: &Publish, json: bool) -> Outcome {
-    let pacings = match flags.rate {
-        Some(rate) => vec![rate],
+    let pacings = match &flags.rate {
+        Some(rate) => vec![rate.clone()],
         None => flags.pacer.clone(),
     };
     let settings = PublishSettings {
@@ -309,6 +314,7 @@ fn carrier(common: &Common, endpoint: &str) -> Result<Carrier, Failure> {
         (Over::Dds, _) => return Err(Failure::new("this program was built without DDS")),
         #[cfg(feature = "dds")]
         (Over::Dds, best_effort) => Carrier::Dds(perf::Domain {
+            library: common.library,
             domain: common.domain,
             interfaces: common.addresses.clone(),
             topic: common.topic.clone(),
@@ -650,10 +656,10 @@ mod tests {
 
     #[test]
     fn rates_become_pacers() {
-        assert_eq!(rate("unlimited"), Ok(Pacing::Flood));
+        assert_eq!(rate("unlimited"), Ok(Choice::Flood));
         assert_eq!(
             rate("1000"),
-            Ok(Pacing::FixedPeriod(Duration::from_millis(1)))
+            Ok(Choice::FixedPeriod(Duration::from_millis(1)))
         );
         for wrong in ["0", "-1", "fast", "1e300", "nan"] {
             assert!(rate(wrong).is_err(), "{wrong}");

@@ -43,6 +43,12 @@ impl Default for Choice {
 }
 
 impl Choice {
+    /// Whether it lives on acknowledgements.
+    #[must_use]
+    pub const fn needs_acknowledgements(&self) -> bool {
+        !matches!(self, Self::Flood | Self::FixedPeriod(_))
+    }
+
     /// The pacer, at its beginning.
     #[must_use]
     pub fn build(&self) -> Box<dyn Pacer> {
@@ -120,7 +126,7 @@ impl fmt::Display for Choice {
             Self::Flood => f.write_str("flood"),
             Self::FixedWindow(elements) => write!(f, "fixed_window:{elements}"),
             Self::FixedPeriod(period) => {
-                write!(f, "fixed_period:{}us", period.as_secs_f64() * 1e6)
+                write!(f, "fixed_period:{}us", period.as_nanos() as f64 / 1e3)
             }
             Self::Napa(config) => write!(
                 f,

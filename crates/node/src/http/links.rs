@@ -9,8 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_stream::Timestamp;
 use chappe_wrappers::links::{
-    DeadLetter, LinkConfig, LinkError, LinkStatus, PacingStatus, PeerStatus,
-    StreamStatus,
+    DeadLetter, LinkConfig, LinkError, LinkStatus, PacingStatus, PeerStatus, StreamStatus,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

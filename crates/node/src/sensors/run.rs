@@ -18,8 +18,8 @@ use chappe_machine::{Input, Output, drain};
 use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent,
-    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, VirtualSensor,
+    Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent, SensorInput,
+    SensorLimits, StoreError, StreamElement, StreamFollower, VirtualSensor,
 };
 use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;

@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod devices;
 pub(crate) mod linked;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use chappe_node::Node;
 use chappe_node::config::Config;
@@ -30,6 +32,14 @@ pub(crate) fn config(directory: &Path) -> Config {
 
 pub(crate) async fn start(directory: &Path) -> Node {
     Node::start(config(directory)).await.unwrap()
+}
+
+/// Runs a test on the runtime of a node.
+pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
+    let runtime = chappe_node::runtime().unwrap();
+    // A test that waits for what never comes fails instead of hanging.
+    let limited = async { tokio::time::timeout(Duration::from_secs(90), future).await };
+    runtime.block_on(limited).expect("it takes far too long")
 }
 
 /// An answer.
