@@ -29,6 +29,7 @@ pub(super) fn run(
     while !subscriber.complete && !stopped(&settings.stop) {
         let row = subscriber.interval.begun + settings.interval;
         let open = inlet.wait(row.min(give_up))?;
+        let mut more = false;
         while let Some(sample) = inlet.take()? {
             let (head, bytes) = (Head::read(sample), sample.len());
             let now = clock.now();
@@ -45,6 +46,7 @@ pub(super) fn run(
             }
             let row = subscriber.interval.begun + settings.interval;
             if subscriber.complete || clock.now() >= row {
+                more = true;
                 break;
             }
         }
@@ -56,7 +58,8 @@ pub(super) fn run(
         } else if first.is_none() {
             subscriber.interval.begun = now;
         }
-        if now >= give_up || !open {
+        // What came before the publisher left is taken.
+        if now >= give_up || !open && !more {
             break;
         }
     }
