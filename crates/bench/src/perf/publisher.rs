@@ -369,9 +369,10 @@ impl Publisher<'_> {
         let (mut said, mut again_at) = (false, self.clock.now());
         let reliable = self.settings.carrier.is_reliable();
         while self.outlet.subscribers() > 0 {
+            // That it is acknowledged is not enough: over DDS the subscriber's library has it then, and
+            // may let go of it when the publisher leaves.
             let now = self.clock.now();
-            let has = reliable && said && self.outlet.unacknowledged() == 0;
-            if now >= until || has {
+            if now >= until {
                 break;
             }
             if !said || (!reliable && now >= again_at) {
