@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import threading
 import time
 import urllib.parse
 
@@ -11,6 +12,8 @@ from wire import Honest, Web, measured, resident_bytes
 
 TIME_LIMIT_S = 5.0  # limits.query_time_ms
 NEIGHBOUR_MAX_MS = 1_500
+# A heavy query ends by its steps within a tenth of a second: some seconds of them overlap for certain.
+HEAVY_S = 3.0
 GROWTH_MAX = 64 << 20
 
 SQL = [
@@ -213,9 +216,14 @@ def queries(rest: Rest) -> None:
 
 def at_once(rest: Rest) -> None:
     """More heavy queries than may run: the others are told to come again, and reading goes on."""
-    import threading
     answers: list[tuple[int, dict, bytes]] = []
-    threads = [threading.Thread(target=lambda: answers.append(rest.sparql(HEAVY))) for _ in range(16)]
+    end = time.monotonic() + HEAVY_S
+
+    def ask() -> None:
+        while time.monotonic() < end:
+            answers.append(rest.sparql(HEAVY))
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
     neighbour = Honest(rest.get)
     for thread in threads:
         thread.start()
@@ -223,7 +231,8 @@ def at_once(rest: Rest) -> None:
         thread.join()
     asked, late = neighbour.stop()
     busy = sum(answer[0] == 503 for answer in answers)
-    measured("sixteen heavy queries at once", f"{busy} told to come again; a neighbour's p99 {late:.1f} ms ({asked} asked)")
+    measured("sixteen at a time that ask heavy queries",
+             f"{busy} of {len(answers)} told to come again; a neighbour's p99 {late:.1f} ms ({asked} asked)")
     expect(not neighbour.failures and late <= NEIGHBOUR_MAX_MS and busy > 0, "heavy queries at once are bounded")
     problem("the one too many", next(a for a in answers if a[0] == 503), 503)
 
