@@ -108,6 +108,7 @@ fn every_sample_is_taken_once_whatever_the_pacer() {
             "fixed_window:8",
             "fixed_period:50us",
             "napa",
+            "napa:25000000:4",
             "adaptive",
         ]
         .map(|name| name.parse().expect("a pacer"))
@@ -117,11 +118,18 @@ fn every_sample_is_taken_once_whatever_the_pacer() {
     };
     let (published, _, subscribed) = run(&settings, |_| {}).expect("it runs");
     let seen = &subscribed[0];
-    assert_eq!((published.phases.len(), seen.phases.len()), (18, 18));
+    assert_eq!((published.phases.len(), seen.phases.len()), (21, 21));
     assert_eq!(
         (seen.received, seen.lost, seen.repeated, seen.foreign),
-        (18 * 40, 0, 0, 0)
+        (21 * 40, 0, 0, 0)
     );
+    // The words say what the paper's pacer is told, or the settings do.
+    let (capacity, at_once) = (settings.capacity_bytes_per_s, settings.acknowledged_at_once);
+    assert_eq!(
+        published.phases[4].pacer,
+        format!("napa:{capacity}:{at_once}")
+    );
+    assert_eq!(published.phases[5].pacer, "napa:25000000:4");
     assert!(seen.complete && seen.latency_by == Some(Method::OneClock));
     for (sent, seen) in published.phases.iter().zip(&seen.phases) {
         assert_eq!(

@@ -130,11 +130,12 @@ impl Publisher<'_> {
         let mut sample = vec![0; size];
         fastrand::Rng::with_seed(number as u64).fill(&mut sample);
         let counters = self.outlet.counters();
+        let pacing = self.told(pacing);
         self.interval = Tally::new(counters, begun);
         let mut phase = Phase {
             number,
             pacing: pacing.to_string(),
-            pacer: self.told(pacing).build(),
+            pacer: pacing.build(),
             sample,
             measure_from,
             until: measure_from + self.settings.duration,
@@ -153,10 +154,10 @@ impl Publisher<'_> {
         Ok(phase.outcome(size, seconds, acknowledges, counters, cpu_percent, drain_s))
     }
 
-    /// A pacer with what it has to be told.
+    /// A pacer with what it has to be told, where its words do not say that.
     fn told(&self, pacing: &Choice) -> Choice {
         match pacing {
-            Choice::Napa(_) => Choice::Napa(NapaConfig {
+            Choice::Napa(config) if *config == NapaConfig::default() => Choice::Napa(NapaConfig {
                 capacity_bytes_per_s: self.settings.capacity_bytes_per_s,
                 acknowledged_at_once: self.settings.acknowledged_at_once,
                 ..NapaConfig::default()
