@@ -41,6 +41,13 @@ impl Failure {
         self.hint = Some(hint.into());
         self
     }
+
+    /// With a remedy, if there is one.
+    #[must_use]
+    pub(crate) fn hint_if(mut self, hint: Option<impl Into<String>>) -> Self {
+        self.hint = hint.map(Into::into).or(self.hint);
+        self
+    }
 }
 
 /// An error with the errors below it, and what was being done.

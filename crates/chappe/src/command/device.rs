@@ -24,11 +24,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
     network::block_on(async move {
         let file = File::read(&flags.file).map_err(|error| {
             let hint = error.hint.clone();
-            let failure = Failure::from(error);
-            match hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
+            Failure::from(error).hint_if(hint)
         })?;
         let name = file.name.clone();
         let selection = flags
@@ -88,11 +84,7 @@ fn tree(folder: &Path, pacer: Choice) -> Result<HostTree, Failure> {
     let key = key_file::read_or_create(&folder.join("key.pem"));
     let (key, _) = key.map_err(|error| {
         let hint = error.hint();
-        let failure = Failure::from(error);
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::from(error).hint_if(hint)
     })?;
     let boot = Some(folder.join("boot"));
     Ok(HostTree {

@@ -25,11 +25,7 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
     let directory = loaded.config.data_directory.clone();
     let recognized = chappe_node::recognized(&loaded.config).map_err(|error| {
         let hint = error.hint();
-        let failure = Failure::from(error);
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::from(error).hint_if(hint)
     })?;
     let Some(Recognized {
         key,
@@ -64,11 +60,7 @@ fn admit(member: &PublicKey, file: Option<&Path>, days: u32, json: bool) -> Outc
     let path = loaded.config.data_directory.join("key.pem");
     let key = key_file::read(&path).map_err(|error| {
         let hint = error.hint();
-        let failure = Failure::from(error);
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::from(error).hint_if(hint)
     })?;
     let key = key.ok_or_else(|| {
         Failure::new(format!("there is no key in {}", path.display()))

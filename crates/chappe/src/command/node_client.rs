@@ -81,11 +81,7 @@ impl NodeClient {
             .await
             .map_err(|error| {
                 let hint = error.hint();
-                let failure = Failure::from(error);
-                match hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
+                Failure::from(error).hint_if(hint)
             })
     }
 
@@ -179,11 +175,7 @@ fn trust(address: &NodeAddress, authority: &str) -> Result<tls::Client, Failure>
         (Some(fingerprint), _) => tls::Client::with_fingerprint(*fingerprint),
         (None, Some(path)) => tls::Client::with_authorities(path).map_err(|error| {
             let hint = error.hint();
-            let failure = Failure::from(error);
-            match hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
+            Failure::from(error).hint_if(hint)
         })?,
         (None, None) => {
             let text = format!("nothing says which certificate of {authority} is trusted");

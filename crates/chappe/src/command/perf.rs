@@ -336,11 +336,7 @@ fn criteria(common: &Common, max_lost: Option<u64>) -> Criteria {
 }
 
 fn failure(error: perf::Error) -> Failure {
-    let failure = Failure::new(error.text);
-    match error.hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::new(error.text).hint_if(error.hint)
 }
 
 /// Set at the first interrupt; the second ends the program.

@@ -55,11 +55,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
 pub(crate) async fn start(config: Config) -> Result<Node, Failure> {
     Node::start(config).await.map_err(|error: StartError| {
         let hint = error.hint();
-        let failure = Failure::from(error);
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::from(error).hint_if(hint)
     })
 }
 

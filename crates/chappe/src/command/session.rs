@@ -226,9 +226,5 @@ fn at(url: &str) -> Result<Found, Failure> {
 /// An error of the client, with its hint.
 pub(crate) fn failure(error: Error) -> Failure {
     let hint = error.hint();
-    let failure = Failure::from(error);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::from(error).hint_if(hint)
 }
