@@ -1,13 +1,14 @@
-//! Goal: what is damaged is asked for as it can be asked for: each hole has numbers, and all of them
-//! are of one epoch. Method: a store that is put back as a copy twice in a row, so that an epoch has no
-//! element, with bits flipped on both sides of where it began.
+//! Goal: what is damaged is asked for as it can be asked for, and comes back where it was: each hole has
+//! numbers, and all of them are of one epoch. Method: a store that is put back as a copy twice in a row,
+//! so that an epoch has no element, with bits flipped on both sides of where it began; a copy of a stream
+//! whose origin goes back, with every hole that it can have.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
 use chappe_stream::*;
 
-fn text(number: i64) -> String {
-    format!("element {number:03}")
+fn text(seed: u64, number: i64) -> String {
+    format!("element {seed} {number:03}")
 }
 
 /// Opens the stream and puts so many elements behind what is there.
@@ -34,7 +35,7 @@ fn grow(disk: &SimDisk, seed: u64, elements: i64) -> (StreamStore, StreamLog) {
             source_time: Timestamp(number),
             receive_time: Timestamp(number),
             key: None,
-            values: vec![Value::Text(text(number))],
+            values: vec![Value::Text(text(seed, number))],
             quality: Quality::Good,
             origin: None,
         };
@@ -44,8 +45,8 @@ fn grow(disk: &SimDisk, seed: u64, elements: i64) -> (StreamStore, StreamLog) {
 }
 
 /// Flips a bit of an element.
-fn rot(disk: &SimDisk, number: i64) {
-    let wanted = text(number).into_bytes();
+fn rot(disk: &SimDisk, text: &str) {
+    let wanted = text.as_bytes();
     for name in disk.names() {
         let bytes = disk.bytes(&name).expect("listed");
         if let Some(at) = bytes.windows(wanted.len()).position(|it| it == wanted) {
@@ -61,8 +62,8 @@ fn a_hole_over_an_epoch_without_elements_has_two_parts() {
         drop(grow(&disk, seed, elements));
         disk = disk.copied();
     }
-    rot(&disk, 6);
-    rot(&disk, 7);
+    rot(&disk, &text(1, 6));
+    rot(&disk, &text(3, 7));
     let (_store, log) = grow(&disk, 4, 0);
     let holes = log.holes();
     let parts: Vec<(u64, u64)> = holes
@@ -71,4 +72,110 @@ fn a_hole_over_an_epoch_without_elements_has_two_parts() {
         .collect();
     assert_eq!(parts, vec![(6, 1), (7, 1)]);
     assert_ne!(holes[0].here.epoch, holes[1].here.epoch);
+}
+
+/// Sends what the copy does not have, of the origin's newest epoch, up to a number.
+fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
+    let intake = copy.intake(&origin.schema()).expect("fits");
+    let have = copy.newest_origin().expect("reads");
+    let next = have.map(|it| (it.epoch, it.sequence + 1));
+    let begin = origin.log().epochs().last().expect("one").1;
+    let next = match next {
+        Some((epoch, next)) if epoch == origin.position_of(u64::MAX).epoch => next,
+        Some((_, next)) => next.min(begin),
+        None => 1,
+    };
+    for number in next..=last {
+        let raw = origin.read_raw(number, 1, usize::MAX).expect("reads");
+        let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
+        let appended = intake.append(raw.first, raw.schema_version, records);
+        appended.expect("queued").wait().expect("stored");
+    }
+}
+
+/// Each element that is there, by its number.
+fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
+    let numbers = log.log().first()..=log.log().last();
+    let read = numbers.filter_map(|number| log.read(number, 1).ok()?.pop());
+    read.map(|it| (it.position.sequence, it.origin, it.values[0].clone()))
+        .collect()
+}
+
+/// Asks the origin for all that is missing, until nothing more comes.
+fn repair(origin: &StreamLog, copy: &StreamLog) {
+    let intake = copy.intake(&origin.schema()).expect("fits");
+    loop {
+        let mut came = 0;
+        for hole in copy.copied_holes().expect("reads") {
+            let range = hole.origin.sequence..hole.origin.sequence + hole.count;
+            let raw = origin.read_epoch(hole.origin.epoch, range, usize::MAX);
+            let raw = raw.expect("reads");
+            came += raw.records.len();
+            if raw.records.is_empty() {
+                continue;
+            }
+            let here = Position {
+                sequence: hole.here.sequence + (raw.first.sequence - hole.origin.sequence),
+                ..hole.here
+            };
+            let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
+            let put = intake.put_back(here, raw.first, raw.schema_version, records);
+            put.expect("missing").wait().expect("stored");
+        }
+        if came == 0 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_where_an_origin_went_back_comes_back_as_far_as_the_origin_has_it() {
+    let mut compared = 0;
+    // The origin goes back to `kept` of its 5 elements, and the copy has `had` of them.
+    for (kept, had) in (0..=5).flat_map(|kept| (0..=5).map(move |had| (kept, had))) {
+        let (disk, there) = (SimDisk::new(1), SimDisk::new(2));
+        drop(grow(&disk, 1, kept as i64));
+        let old = disk.copied();
+        let (_here, origin) = grow(&disk, 1, 5 - kept as i64);
+        let (store, copy) = grow(&there, 9, 0);
+        carry(&origin, &copy, had);
+        let (_back, origin) = grow(&old, 3, 4);
+        carry(&origin, &copy, kept + 4);
+        let before = contents(&copy);
+        drop((store, copy));
+        for (first, last) in (0..before.len()).flat_map(|a| (a..before.len()).map(move |b| (a, b)))
+        {
+            let damaged = there.copied();
+            for (_, _, value) in &before[first..=last] {
+                let Value::Text(text) = value else {
+                    panic!("{value:?}")
+                };
+                rot(&damaged, text);
+            }
+            let (_store, copy) = grow(&damaged, 9, 0);
+            let left = contents(&copy);
+            assert_eq!(left.len(), before.len() - (last - first + 1));
+            repair(&origin, &copy);
+            let after = contents(&copy);
+            for element in &before {
+                let at = element.1.expect("it came from elsewhere");
+                let has = contents(&origin)
+                    .iter()
+                    .any(|it| (it.0, &it.2) == (at.sequence, &element.2));
+                // Behind the last element nobody knows what was there (a reader gets it again), before
+                // the first one only what was of the epoch behind the hole.
+                let behind = before.get(last + 1).and_then(|it| it.1);
+                let told = behind.is_some_and(|it| first > 0 || it.epoch == at.epoch);
+                let expected = has && told || left.contains(element);
+                assert_eq!(
+                    after.contains(element),
+                    expected,
+                    "{kept} {had} {first} {last} {element:?}"
+                );
+                compared += 1;
+            }
+            assert!(after.iter().all(|it| before.contains(it)), "{after:?}");
+        }
+    }
+    assert!(compared > 5_000, "{compared}");
 }

@@ -680,7 +680,14 @@ impl Origin {
         let Some(index) = self.stream_of(serial, channel) else {
             return nothing;
         };
-        let mut first = from;
+        let epochs = self.streams[index].stream.iter().flat_map(Stream::epochs);
+        let Some((_, begin)) = epochs.into_iter().find(|(it, _)| *it == epoch) else {
+            return nothing;
+        };
+        let mut first = from.max(begin);
+        if first >= next {
+            return nothing;
+        }
         let mut read = self.records(index, first, (next - first).min(RECORDS_PER_READ));
         while let Err(Error::Gap { next: behind, .. }) = &read
             && *behind < next

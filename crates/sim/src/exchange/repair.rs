@@ -62,33 +62,45 @@ fn holes(stream: &Stream) -> Vec<Hole> {
     holes
 }
 
-/// The damaged numbers of a copy, as far as what stands around them tells what they were.
+/// The damaged numbers of a copy, and what may have stood there, as `StreamLog::copied_holes` tells it.
 fn copied_holes(stream: &Stream) -> Vec<Hole> {
     let place = |number: u64| {
         let record = stream.read(number, 1).ok()?.into_iter().next()?;
         record::split(&record.payload).map(|(at, _)| at)
     };
     let mut told = Vec::new();
-    for (first, last) in stream.gaps() {
-        let (Some(before), Some(behind)) = (place(first - 1), place(last + 1)) else {
+    for hole in holes(stream) {
+        let first = hole.here.sequence;
+        let Some(behind) = place(first + hole.count) else {
             continue;
         };
-        let count = last - first + 1;
-        let fits = before.epoch == behind.epoch
-            && behind.number.checked_sub(before.number) == Some(count + 1);
-        if !fits {
+        let before = place(first - 1);
+        let between = before.and_then(|it| behind.number.checked_sub(it.number + 1));
+        let earlier = before.filter(|before| before.epoch != behind.epoch);
+        if before.is_some() && earlier.is_none() && between != Some(hole.count) {
             continue;
         }
-        let parts = holes(stream).into_iter();
-        let parts = parts.filter(|hole| (first..=last).contains(&hole.here.sequence));
-        told.extend(parts.map(|hole| Hole {
-            origin: At {
-                number: before.number + 1 + hole.here.sequence - first,
-                ..before
+        let count = hole.count.min(behind.number.saturating_sub(1));
+        told.push(Hole {
+            here: Position {
+                sequence: first + (hole.count - count),
+                ..hole.here
             },
-            ..hole
-        }));
+            origin: At {
+                number: behind.number - count,
+                ..behind
+            },
+            count,
+        });
+        if let Some(earlier) = earlier
+            && between.is_some_and(|between| between <= hole.count)
+        {
+            let number = earlier.number + 1;
+            let origin = At { number, ..earlier };
+            told.push(Hole { origin, ..hole });
+        }
     }
+    told.retain(|hole| hole.count > 0);
     told
 }
 

@@ -1,6 +1,8 @@
 //! Putting back what was damaged: a stream and its copy on another node have the same elements, so
 //! that the holes of one are filled from the other.
 
+use std::ops::Range;
+
 use chappe_log::{Appended, Error};
 
 use super::{RawRecords, StoreError, StreamLog};
@@ -46,8 +48,14 @@ impl StreamLog {
         holes
     }
 
-    /// The damaged numbers of a stream that came over a link, as far as the elements around them tell
-    /// where they stood at the origin.
+    /// The damaged numbers of a stream that came over a link, and what may have stood there: what its
+    /// origin answers for such a range belongs there, number by number.
+    ///
+    /// Between two elements of one epoch of the origin it is certain, when as many numbers lie between
+    /// them there as here. Between two of its epochs nobody knows here how many are of which: the origin
+    /// is asked for the numbers right before the element behind the hole in that one's epoch, and for
+    /// those right behind the element before it in the other, and answers those that there were. None
+    /// of them can be here elsewhere, so that nothing comes to stand here twice.
     ///
     /// # Errors
     /// What the log says.
@@ -55,20 +63,73 @@ impl StreamLog {
         let mut holes = Vec::new();
         for hole in self.holes() {
             let first = hole.here.sequence;
-            let before = self.origin_of(first.saturating_sub(1))?;
-            let behind = self.origin_of(first + hole.count)?;
-            let (Some(before), Some(behind)) = (before, behind) else {
+            let Some(behind) = self.origin_of(first + hole.count)? else {
                 continue;
             };
-            let fits = before.epoch == behind.epoch
-                && behind.sequence.checked_sub(before.sequence) == Some(hole.count + 1);
-            if fits {
-                let sequence = before.sequence + 1;
-                let origin = Position { sequence, ..before };
+            let before = self.origin_of(first.saturating_sub(1))?;
+            let between = before.and_then(|it| behind.sequence.checked_sub(it.sequence + 1));
+            let earlier = before.filter(|before| before.epoch != behind.epoch);
+            if before.is_some() && earlier.is_none() && between != Some(hole.count) {
+                continue;
+            }
+            // An epoch's numbers may begin within the hole.
+            let count = hole.count.min(behind.sequence.saturating_sub(1));
+            holes.push(Hole {
+                here: Position {
+                    sequence: first + (hole.count - count),
+                    ..hole.here
+                },
+                origin: Position {
+                    sequence: behind.sequence - count,
+                    ..behind
+                },
+                count,
+            });
+            // Both ask for numbers of their own only when there is room for all that lie between.
+            if let Some(earlier) = earlier
+                && between.is_some_and(|between| between <= hole.count)
+            {
+                let sequence = earlier.sequence + 1;
+                let origin = Position {
+                    sequence,
+                    ..earlier
+                };
                 holes.push(Hole { origin, ..hole });
             }
         }
+        holes.retain(|hole| hole.count > 0);
         Ok(holes)
+    }
+
+    /// Records of one epoch out of a range of numbers: the first that are here, and those behind them
+    /// without a hole.
+    ///
+    /// # Errors
+    /// What the log says; none of the range are no error.
+    pub fn read_epoch(
+        &self,
+        epoch: Epoch,
+        range: Range<u64>,
+        bytes: usize,
+    ) -> Result<RawRecords, StoreError> {
+        let epochs = self.stream.epochs();
+        let begin = epochs.iter().find(|(it, _)| *it == epoch.0);
+        let Some((_, begin)) = begin else {
+            return Ok(RawRecords::default());
+        };
+        let mut from = range.start.max(*begin);
+        loop {
+            let count = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX);
+            match self.read_raw(from, count, bytes) {
+                Err(StoreError::Log(Error::Gap { next, .. }))
+                    if next > from && next < range.end =>
+                {
+                    from = next;
+                }
+                Ok(raw) if raw.first.epoch != epoch => return Ok(RawRecords::default()),
+                other => return other,
+            }
+        }
     }
 
     /// Records that came from consecutive numbers of the origin from `from` on, in its newest epoch

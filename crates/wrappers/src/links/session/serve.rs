@@ -421,31 +421,15 @@ impl<C: FrameConnection> Origin<C> {
         range: std::ops::Range<u64>,
         bytes: u64,
     ) {
-        let mut first = range.start;
-        let mut records = Records::default();
-        if let Some(served) = self.channels.get(&channel) {
-            let log = &served.log;
-            let mut from = range.start;
-            // Behind what is missing here too.
-            let outcome = loop {
-                let count = usize_of(range.end.saturating_sub(from));
-                match log.read_raw(from, count, usize_of(bytes)) {
-                    Err(StoreError::Log(chappe_log::Error::Gap { next, .. }))
-                        if next > from && next < range.end =>
-                    {
-                        from = next;
-                    }
-                    other => break other,
-                }
-            };
-            if let Ok(raw) = outcome
-                && raw.first.epoch == Epoch(epoch)
-                && !raw.records.is_empty()
-            {
-                first = raw.first.sequence;
-                records = Batch::of(&raw).records;
-            }
-        }
+        let served = self.channels.get(&channel);
+        let raw = served.map(|it| {
+            it.log
+                .read_epoch(Epoch(epoch), range.clone(), usize_of(bytes))
+        });
+        let raw = raw.and_then(Result::ok);
+        let raw = raw.filter(|raw| !raw.records.is_empty());
+        let first = raw.as_ref().map_or(range.start, |raw| raw.first.sequence);
+        let records = raw.map_or(Records::default(), |raw| Batch::of(&raw).records);
         self.command(SenderCommand::Fetched {
             request,
             first,
