@@ -12,13 +12,22 @@ const MARKS_MAX: usize = 512;
 const ELEMENTS_MIN: u64 = 6;
 const ACKNOWLEDGEMENTS_MIN: u32 = 2;
 /// And so many of the largest batches: the rate must not depend on how many of them it happens to see.
-const BATCHES_MIN: f64 = 3.0;
+const BATCHES_MIN: Range = (3.0, 4.0);
 /// But where so little is known that a mistake costs more than waiting, it lasts no longer, seconds.
 const LONG_S: f64 = 0.2;
 /// Who had nothing to send for a larger share of a control period has not shown what might be sent.
 const IDLE: f64 = 0.25;
 /// How much of the largest batch is forgotten with each control period.
 const BATCH_KEPT: f64 = 0.9;
+/// Samples acknowledged at once up to which they are few, and from which on they are many.
+const BATCH: Range = (20.0, 60.0);
+/// Who sends this share again of what is on its way, and so many samples more, is in a storm: what is
+/// missing is asked for again before it can have come.
+const STORM: f64 = 0.3;
+const STORM_SAMPLES: f64 = 16.0;
+
+/// A constant where few samples are acknowledged at once, and where many are.
+pub(super) type Range = (f64, f64);
 
 /// When a sample went.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +68,8 @@ struct Running {
     until: u64,
     acknowledgements: u32,
     elements: u64,
+    /// Bytes sent again.
+    again: u64,
     round_trip: f64,
     round_trip_max: f64,
     /// Seconds without anything to send.
@@ -103,6 +114,28 @@ impl Estimate {
         }
     }
 
+    /// What one acknowledgement acknowledges beyond one sample: (K − 1) · size.
+    pub(super) fn batch(&self) -> f64 {
+        (self.batch_bytes - self.size).max(0.0)
+    }
+
+    /// The value of a constant for as many as are acknowledged at once.
+    pub(super) fn within(&self, (few, many): Range) -> f64 {
+        let samples = self.batch() / self.size.max(1.0);
+        let share = ((samples - BATCH.0) / (BATCH.1 - BATCH.0)).clamp(0.0, 1.0);
+        few + (many - few) * share
+    }
+
+    /// So much was sent again. Says whether that is a storm.
+    pub(super) fn sent_again(&mut self, bytes: u64) -> bool {
+        let Some(period) = self.period.as_mut() else {
+            return false;
+        };
+        period.again = period.again.saturating_add(bytes);
+        let sent = self.sent.saturating_sub(period.delivered) as f64;
+        period.again as f64 > STORM * sent + STORM_SAMPLES * self.size
+    }
+
     /// Begins the control period anew: what comes is not to be mixed with what was.
     pub(super) fn restart(&mut self, now: Instant) {
         self.period = Some(Running {
@@ -111,6 +144,7 @@ impl Estimate {
             until: self.sent.max(self.delivered.saturating_add(1)),
             acknowledgements: 0,
             elements: 0,
+            again: 0,
             round_trip: f64::INFINITY,
             round_trip_max: 0.0,
             idle: 0.0,
@@ -149,6 +183,7 @@ impl Estimate {
                 self.round_trip_min = Some((seen, now));
             }
         }
+        let batches = self.within(BATCHES_MIN) * self.batch_elements;
         let Some(period) = self.period.as_mut() else {
             self.restart(now);
             return None;
@@ -162,7 +197,7 @@ impl Estimate {
         let took = (now - period.began).as_secs_f64();
         let enough = period.acknowledgements >= ACKNOWLEDGEMENTS_MIN
             && period.elements >= ELEMENTS_MIN
-            && period.elements as f64 >= BATCHES_MIN * self.batch_elements;
+            && period.elements as f64 >= batches;
         let whole = self.delivered >= period.until
             && (enough || (quickly && took >= LONG_S))
             && period.round_trip.is_finite()

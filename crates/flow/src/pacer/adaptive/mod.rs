@@ -26,7 +26,11 @@
 //! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample stands on the way: C is the rate of delivery; or nothing was gained |
 //! | draining | sends less than C | nothing stands on the way |
 //!
-//! A sender that takes over a collapsed window drains it before it begins.
+//! A sender that takes over a collapsed window drains it before it begins, and one that sends more again
+//! than can have been lost drains its own.
+//!
+//! Where many samples are acknowledged at once, as after a repair on a lossy way, chance is a larger part
+//! of what is measured, and the constants that depend on it differ ([`Range`]: few, many).
 //!
 //! Two senders that share the slowest part find the same rate, since each rises until one sample *of
 //! its own* stands there, and falls when more than that does: the larger share falls first.
@@ -39,10 +43,10 @@ use chappe_machine::Instant;
 
 use super::schedule::Schedule;
 use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, seconds_of, time_of};
-use estimate::{Estimate, Period};
+use estimate::{Estimate, Period, Range};
 
 /// The share of C at which it holds: what is left over keeps the way empty.
-const CRUISE: f64 = 0.97;
+const CRUISE: Range = (0.97, 0.98);
 /// The share of C at which it finds out whether there is more.
 const PROBE: f64 = 1.25;
 /// The same after more was delivered than before.
@@ -50,15 +54,18 @@ const PROBE_MORE: f64 = 2.0;
 /// A rate that grew by less than this in a probe did not grow.
 const GAIN: f64 = 1.1;
 /// The share of C while what stands on the way drains.
-const DRAIN: f64 = 0.75;
+const DRAIN: Range = (0.75, 0.85);
 /// Control periods from one probe to the next.
 const PROBE_EVERY: u32 = 16;
 /// Of a session also the longest time from one to the next: its control periods are long where
 /// acknowledgements are late. (Those of others are long after repairs, where a probe loses more.)
 const PROBE_AGE: Duration = Duration::from_secs(1);
 /// How much of what round trips differ by is chance; and when as much is on the way as may be.
-const NOISE: f64 = 0.5;
-const NOISE_BOUND: f64 = 0.125;
+const NOISE: Range = (0.5, 0.7);
+const NOISE_BOUND: Range = (0.125, 0.3);
+/// So many of the largest batches may be on the way beside what fills it: a bound that is too small
+/// would keep batches small.
+const BATCHES: Range = (2.0, 2.3);
 /// Control periods after which draining ends, whatever stands on the way: it is not ours.
 const DRAIN_PERIODS: u32 = 4;
 /// After so many findings between two probes that something stands on the way, it is emptied.
@@ -201,11 +208,6 @@ impl Adaptive {
         self.rate * self.round_trip_min()
     }
 
-    /// What one acknowledgement acknowledges beyond one sample: (K − 1) · size.
-    fn batch(&self) -> f64 {
-        (self.estimate.batch_bytes - self.estimate.size).max(0.0)
-    }
-
     /// What may be on the way at the beginning, bytes.
     fn first_window(&self) -> f64 {
         (FIRST_SAMPLES * self.estimate.size).max(self.config.least_bytes as f64)
@@ -214,8 +216,7 @@ impl Adaptive {
     /// What may be on the way, bytes.
     fn high(&self) -> f64 {
         let size = self.estimate.size;
-        // Twice the largest batch seen: a bound that is too small would keep batches small.
-        let batch = 2.0 * self.batch();
+        let batch = self.estimate.within(BATCHES) * self.estimate.batch();
         let low = self.low();
         match self.phase {
             Phase::Inherited | Phase::Empty => 0.0,
@@ -227,9 +228,9 @@ impl Adaptive {
 
     fn gain(&self) -> f64 {
         match self.phase {
-            Phase::Cruise => CRUISE,
+            Phase::Cruise => self.estimate.within(CRUISE),
             Phase::Probe { gained, .. } => probe(gained),
-            _ => DRAIN,
+            _ => self.estimate.within(DRAIN),
         }
     }
 
@@ -260,12 +261,9 @@ impl Adaptive {
     /// way as may be, less of it is by chance.
     fn noise(&mut self, period: Period) -> f64 {
         let bound = core::mem::take(&mut self.bound);
-        let noise = self.batch().max(period.spread * period.rate);
-        if bound {
-            NOISE_BOUND * noise
-        } else {
-            NOISE * noise
-        }
+        let noise = self.estimate.batch().max(period.spread * period.rate);
+        let share = if bound { NOISE_BOUND } else { NOISE };
+        self.estimate.within(share) * noise
     }
 
     fn control(&mut self, now: Instant, period: Period) {
@@ -282,7 +280,7 @@ impl Adaptive {
             self.phase,
             Phase::Inherited | Phase::Empty | Phase::Start { .. }
         );
-        let much = 2.0 * (low + self.batch()) + 4.0 * size;
+        let much = 2.0 * (low + self.estimate.batch()) + 4.0 * size;
         if waits && !period.limited && stands > much && period.rate < COLLAPSED * self.rate {
             return self.phase = Phase::Inherited;
         }
@@ -382,14 +380,14 @@ impl Adaptive {
         let last = self.estimate.round_trip.unwrap_or(period.round_trip);
         let last = (last - self.round_trip_min()).max(0.0) * period.rate;
         let low = period.rate * self.round_trip_min();
-        let much = 2.0 * (low + self.batch()) + 4.0 * size;
+        let much = 2.0 * (low + self.estimate.batch()) + 4.0 * size;
         if stands > much && period.rate < COLLAPSED * best {
             return self.phase = Phase::Inherited;
         }
         let full = last > (2.0 * size).max(0.25 * low);
         // Where more than a third of it is acknowledged at once, samples wait for each other, or for a
         // disk: then a round trip says little, and the rate may grow with what is on the way.
-        let batched = 3.0 * self.batch() >= window.max(self.first_window());
+        let batched = 3.0 * self.estimate.batch() >= window.max(self.first_window());
         let before = core::mem::replace(&mut self.recent, [period.rate, 0.0])[0];
         if (full && (!grew || !batched)) || flat >= FLAT_PERIODS {
             self.probed_at = now;
@@ -465,6 +463,12 @@ impl Pacer for Adaptive {
         };
         self.last = Some((now, period));
         self.schedule.sent(now, period);
+    }
+
+    fn sent_again(&mut self, _now: Instant, bytes: u64, _elements: u64) {
+        if self.estimate.sent_again(bytes) {
+            self.phase = Phase::Inherited;
+        }
     }
 
     fn acknowledged(
