@@ -4,7 +4,7 @@
 //! that is not installed is skipped by name, and the floor (a raw socket, an fdatasync) is a row of
 //! the same run. Nothing here is a timed test.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod checkout;
 mod device;

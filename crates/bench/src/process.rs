@@ -1,34 +1,49 @@
 //! Programs under test as processes of their own, ended with the scenario.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use crate::Error;
+
+/// What is read of why a process ended.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
 
 /// A process whose output is read by lines. Dropping it ends it as a power cut would.
 pub(crate) struct Process {
     what: String,
     child: Child,
     output: BufReader<ChildStdout>,
+    errors: Option<ChildStderr>,
 }
 
 impl Process {
     /// Starts `command`; what it says on standard error is thrown away.
     pub(crate) fn start(command: &mut Command, what: &str) -> Result<Self, Error> {
+        Self::with_errors(command, what, Stdio::null())
+    }
+
+    /// The same of a program that says little on standard error: why it ended.
+    pub(crate) fn start_and_hear(command: &mut Command, what: &str) -> Result<Self, Error> {
+        Self::with_errors(command, what, Stdio::piped())
+    }
+
+    fn with_errors(command: &mut Command, what: &str, errors: Stdio) -> Result<Self, Error> {
         let failed = Error::io(format!("starting {what}"));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(errors)
             .spawn()
             .map_err(failed)?;
+        let errors = child.stderr.take();
         let output = child.stdout.take();
         let output = output.ok_or_else(|| Error::Failed(format!("{what} has no output")))?;
         Ok(Self {
             what: what.to_owned(),
             child,
             output: BufReader::new(output),
+            errors,
         })
     }
 
@@ -45,7 +60,14 @@ impl Process {
                 .child
                 .wait()
                 .map_or_else(|error| error.to_string(), |status| status.to_string());
-            return Err(Error::Failed(format!("{} ended: {status}", self.what)));
+            let mut said = String::new();
+            if let Some(errors) = &mut self.errors {
+                // What is no text says nothing.
+                let _ = errors.take(ERROR_BYTES_MAX).read_to_string(&mut said);
+            }
+            let said = said.lines().find_map(|line| line.strip_prefix("error: "));
+            let why = said.map_or(status, str::to_owned);
+            return Err(Error::Failed(format!("{} ended: {why}", self.what)));
         }
         Ok(line.trim_end().to_owned())
     }

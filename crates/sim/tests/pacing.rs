@@ -36,6 +36,23 @@ fn flooding_a_large_window_collapses_and_adaptive_does_not() {
     assert_eq!(adaptive.sent_again, 0);
 }
 
+/// Where the way loses much, what is missing is asked for again before it can have come, and soon more goes
+/// again than anew.
+#[test]
+fn where_much_is_lost_no_storm_of_repeats_lasts() {
+    for seed in 1..=12 {
+        let mut settings = Settings::new(seed, Choice::default(), 200_000);
+        settings.bottleneck.loss = 0.05;
+        settings.acknowledging.every = 1;
+        settings.receivers[0].bytes_per_s = 500e6;
+        let outcome = run(&settings).remove(0);
+        let again = outcome.sent_again as f64 / outcome.sent as f64;
+        let delivered = outcome.throughput_bytes_per_s / settings.capacity_bytes_per_s();
+        assert!(again < 0.5, "seed {seed}: {again}");
+        assert!(delivered > 0.6, "seed {seed}: {delivered}");
+    }
+}
+
 #[test]
 fn one_seed_one_history() {
     let mut settings = Settings::new(7, Choice::default(), 20_000);

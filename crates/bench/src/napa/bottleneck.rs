@@ -8,7 +8,7 @@
 //! its own receive buffers small.
 //!
 //! Datagrams do not go this way: DDS names the ports of its participants in its discovery, so nobody
-//! could be put between. Its narrow place is the kernel's, see `network`.
+//! could be put between. For them there is [`super::cable`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -41,7 +41,7 @@ pub(crate) struct Narrow {
 
 impl Narrow {
     /// How long so many bytes take.
-    fn time_of(&self, bytes: usize) -> Duration {
+    pub(super) fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_s.max(1)))
     }
 }

@@ -1,5 +1,5 @@
 //! Pacers over real carriers: a publisher and a subscriber as two processes of the program under
-//! test, on plain loopback and through a narrow place.
+//! test, on plain loopback and through a narrow place, which for DDS may lose some.
 //!
 //! For each size, first flooding and the fixed windows: they say what the way carries. Then fixed
 //! periods around the time that a sample takes at that rate. Of these the front is made: what no
@@ -16,8 +16,8 @@ use chappe_sim::pacing::{Point, beyond_front, front};
 use serde_json::Value;
 
 use super::bottleneck::{Bottleneck, Narrow};
+use super::cable::{self, Cable};
 use super::scatter::{Kind, scatter};
-use crate::exchange::namespace;
 use crate::process::Process;
 use crate::{Error, Report, Settings};
 
@@ -35,6 +35,8 @@ const NARROW: Narrow = Narrow {
     latency: Duration::from_micros(500),
     queue_bytes: 500_000,
 };
+/// What the place that loses does, of each frame.
+const LOSS: f64 = 0.01;
 /// Domains of DDS that hardly anybody uses.
 const DOMAIN: u32 = 100;
 
@@ -52,6 +54,7 @@ pub(super) enum Carrier {
 enum Way {
     Loopback,
     Narrow,
+    Lossy,
 }
 
 impl Carrier {
@@ -71,6 +74,14 @@ impl Carrier {
         }
     }
 
+    /// A relay of streams loses nothing.
+    const fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Zeromq => &[Way::Loopback, Way::Narrow],
+            _ => &[Way::Loopback, Way::Narrow, Way::Lossy],
+        }
+    }
+
     /// How `chappe perf` is told.
     const fn arguments(self) -> &'static [&'static str] {
         match self {
@@ -87,6 +98,7 @@ impl Way {
         match self {
             Self::Loopback => "loopback",
             Self::Narrow => "narrow",
+            Self::Lossy => "lossy",
         }
     }
 }
@@ -147,7 +159,8 @@ struct Measured {
 
 /// Measures everything over one carrier.
 pub(super) fn run(carrier: Carrier, settings: &Settings, report: &mut Report) -> Result<(), Error> {
-    for way in [Way::Loopback, Way::Narrow] {
+    for way in carrier.ways() {
+        let way = *way;
         let extent = Extent::of(settings);
         let mut all = Vec::new();
         for size in &extent.sizes {
@@ -190,6 +203,7 @@ fn measure(
         way,
         size,
         window: most,
+        seed: settings.seed,
         program: &settings.program,
     };
     let windows = extent.windows.iter().filter(|window| **window <= most);
@@ -199,7 +213,7 @@ fn measure(
     let rates = all.iter().map(|it| it.point.throughput_bytes_per_s);
     let capacity = match way {
         Way::Loopback => rates.fold(1.0, f64::max),
-        Way::Narrow => f64::from(NARROW.bytes_per_s),
+        Way::Narrow | Way::Lossy => f64::from(NARROW.bytes_per_s),
     };
     let steps = extent.periods.saturating_sub(1).max(1) as f64;
     let periods = (0..extent.periods).map(|step| {
@@ -222,6 +236,7 @@ struct Pair<'a> {
     way: Way,
     size: usize,
     window: u32,
+    seed: u64,
     program: &'a std::path::Path,
 }
 
@@ -233,24 +248,23 @@ impl Pair<'_> {
         repeats: usize,
         capacity: Option<f64>,
     ) -> Result<Vec<Measured>, Error> {
-        // A network of its own, where the narrow place is the kernel's.
-        let scope = |run: &(dyn Fn() -> Result<Vec<Measured>, Error> + Sync)| match (
-            self.carrier,
-            self.way,
-        ) {
-            (Carrier::Zeromq, _) | (_, Way::Loopback) => run(),
-            (_, Way::Narrow) => std::thread::scope(|scope| {
-                let within = scope.spawn(|| {
-                    namespace::enter()?;
-                    narrow_loopback()?;
-                    run()
-                });
-                within
-                    .join()
-                    .unwrap_or_else(|_| Err(Error::Failed("the run panicked".to_owned())))
-            }),
+        let loss = match (self.carrier, self.way) {
+            (Carrier::Zeromq, _) | (_, Way::Loopback) => {
+                return self.run_here(pacers, times, repeats, capacity, None);
+            }
+            (_, Way::Narrow) => 0.0,
+            (_, Way::Lossy) => LOSS,
         };
-        scope(&|| self.run_here(pacers, times, repeats, capacity))
+        // In a thread of its own, for a network of its own.
+        std::thread::scope(|scope| {
+            let within = scope.spawn(|| {
+                let cable = Cable::lay(NARROW, loss, self.seed)?;
+                self.run_here(pacers, times, repeats, capacity, Some(&cable))
+            });
+            within
+                .join()
+                .unwrap_or_else(|_| Err(Error::Failed("the run panicked".to_owned())))
+        })
     }
 
     fn run_here(
@@ -259,6 +273,7 @@ impl Pair<'_> {
         times: (Duration, Duration),
         repeats: usize,
         capacity: Option<f64>,
+        cable: Option<&Cable>,
     ) -> Result<Vec<Measured>, Error> {
         let us = |time: Duration| format!("{}us", time.as_micros());
         let domain = (DOMAIN + std::process::id() % 100).to_string();
@@ -291,7 +306,10 @@ impl Pair<'_> {
         if let Some(capacity) = capacity {
             publish.args(["--capacity", &format!("{:.0}bit", capacity * 8.0)]);
         }
-        let mut publisher = Process::start(&mut publish, "the publisher")?;
+        if cable.is_some() {
+            publish.args(["--address", cable::NEAR]);
+        }
+        let mut publisher = Process::start_and_hear(&mut publish, "the publisher")?;
         let listening = event(&mut publisher, "listening")?;
         let mut endpoint = listening["endpoint"]
             .as_str()
@@ -308,7 +326,14 @@ impl Pair<'_> {
         let mut subscribe = Command::new(self.program);
         subscribe.args(["perf", "sub", "--connect", &endpoint, "--idle", "40s"]);
         common(&mut subscribe);
-        let mut subscriber = Process::start(&mut subscribe, "the subscriber")?;
+        if cable.is_some() {
+            subscribe.args(["--address", cable::FAR]);
+        }
+        let mut start = || Process::start_and_hear(&mut subscribe, "the subscriber");
+        let mut subscriber = match cable {
+            Some(cable) => cable.far(start)?,
+            None => start()?,
+        };
         let published = event(&mut publisher, "published")?;
         let subscribed = event(&mut subscriber, "subscribed")?;
         drop(relay);
@@ -456,25 +481,4 @@ fn table(all: &[Measured]) -> String {
         );
     }
     text
-}
-
-/// Makes the loopback of this thread's network narrow, by the kernel's token bucket.
-fn narrow_loopback() -> Result<(), Error> {
-    let rate = format!("{}bit", u64::from(NARROW.bytes_per_s) * 8);
-    let limit = NARROW.queue_bytes.to_string();
-    let arguments = [
-        "qdisc", "add", "dev", "lo", "root", "tbf", "rate", &rate, "burst", "70000", "limit",
-        &limit,
-    ];
-    let output = Command::new("tc").args(arguments).output();
-    let output = output.map_err(Error::io("making the loopback narrow with tc"))?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(Error::Failed(format!(
-            "the loopback cannot be made narrow: {}",
-            said.trim()
-        )))
-    }
 }

@@ -8,8 +8,8 @@
 //! | `zeromq` | between two processes, over the sessions of links |
 //! | `dds` | the same, over DDS |
 //!
-//! The last two run on plain loopback and through a narrow place. They are reported, not judged: on a
-//! machine that others use too they say what was possible then.
+//! The last two run on plain loopback and through a narrow place, DDS also through one that loses. They
+//! are reported, not judged: on a machine that others use too they say what was possible then.
 //!
 //! In simulation, windows (1, 2, 4, … 1024 samples) and periods (25, evenly on a logarithmic axis from
 //! half to ten times the time that a sample needs on the slowest part of the way) are what an expert
@@ -22,9 +22,11 @@
 //! lets it go, to its delivery. Each point is the median of three seeds.
 
 mod bottleneck;
+mod cable;
 mod loopback;
 mod scatter;
 mod simulation;
+mod unsafe_tap;
 
 use crate::{Error, Report, Settings};
 

@@ -80,7 +80,7 @@ fn await_subscribers(
                 settings.wait
             );
             return Err(
-                Error::new(text).hint("start `chappe perf sub`, or wait longer: --wait 60s")
+                Error::new(text).hint("start `chappe perf sub` (over DDS beyond this host both need --address), or wait longer: --wait 60s")
             );
         }
         outlet.wait((clock.now() + LOOK).min(patience))?;

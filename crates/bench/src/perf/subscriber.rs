@@ -67,7 +67,7 @@ pub(super) fn run(
     if first.is_none() {
         let text = format!("no sample came within {:?}", settings.wait);
         return Err(
-            Error::new(text).hint("does `chappe perf pub` run there, over the same carrier?")
+            Error::new(text).hint("does `chappe perf pub` run there, over the same carrier? Over DDS beyond this host both need --address")
         );
     }
     Ok(subscriber.outcome())
