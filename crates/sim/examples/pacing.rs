@@ -1,4 +1,4 @@
-//! What each pacer reaches beside the sweeps, on some networks: `pacing [PART] [SIZE]`.
+//! What each pacer reaches beside the sweeps, on some networks: `pacing [PART] [SIZE] [NETWORK] [SEED]`.
 
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ const NETS: [Net; 7] = [
 ];
 
 fn settings(net: &Net, size: u64, choice: Choice) -> Settings {
-    let mut settings = Settings::new(1, choice, size);
+    let seed = std::env::args().nth(4).and_then(|it| it.parse().ok());
+    let mut settings = Settings::new(seed.unwrap_or(1), choice, size);
     settings.bottleneck.bytes_per_s = net.1;
     settings.bottleneck.latency = Duration::from_micros(net.2);
     settings.bottleneck.queue_bytes = net.3;
