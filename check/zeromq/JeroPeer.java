@@ -16,6 +16,7 @@ import org.zeromq.ZMsg;
  */
 public final class JeroPeer {
     private static final int PATIENCE_MS = 30_000;
+    private static final int HANDSHAKE_MS = 2_000;
 
     private JeroPeer() {
     }
@@ -39,6 +40,8 @@ public final class JeroPeer {
         socket.setLinger(0);
         // A ROUTER drops at its high-water mark without a word.
         socket.setHWM(0);
+        // JeroMQ sometimes connects and then sends no greeting (its pull request 1022): it tries again after this.
+        socket.setHandshakeIvl(HANDSHAKE_MS);
         return socket;
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chappe_flow::{Channel, Records, RecordsBuilder};
-use chappe_stream::{Position, RawRecords, StoreError, StreamLog};
+use chappe_stream::{Position, RawFollower, RawRecords, StoreError, StreamLog};
 use tokio::sync::Notify;
 
 /// Bytes of new elements that a mailbox holds; reason: what a session does not take within some
@@ -100,8 +100,9 @@ impl Batch {
 }
 
 impl Feeds {
-    /// Lets a channel read what is new in `log` from now on. `linger`: elements wait so long for
-    /// others.
+    /// Lets a channel read what is new in `log` from now on: it is told of all that is appended after
+    /// this returns, so a newest number that is asked for later leaves nothing untold between. `linger`:
+    /// elements wait so long for others.
     pub(crate) fn read(
         &self,
         log: &StreamLog,
@@ -119,7 +120,9 @@ impl Feeds {
                     task: Mutex::default(),
                 });
                 feeds.insert(log.name().to_owned(), Arc::downgrade(&feed));
-                let task = tokio::spawn(follow(log.clone(), linger, Arc::downgrade(&feed)));
+                // From now on, not from when the task first runs.
+                let follower = log.follow_raw(log.log().last() + 1);
+                let task = tokio::spawn(follow(follower, linger, Arc::downgrade(&feed)));
                 *lock(&feed.task) = Some(task.abort_handle());
                 feed
             }
@@ -155,8 +158,7 @@ impl Drop for Feed {
 }
 
 /// Follows a stream until nobody reads it.
-async fn follow(log: StreamLog, linger: Duration, feed: Weak<Feed>) {
-    let mut follower = log.follow_raw(log.log().last() + 1);
+async fn follow(mut follower: RawFollower, linger: Duration, feed: Weak<Feed>) {
     loop {
         let news = match follower.next().await {
             Ok(batches) => batches,

@@ -110,6 +110,76 @@ async fn streams_come_whole_and_in_order_with_what_is_new() {
     assert_eq!(status.streams[0].counts.received, 3_500);
 }
 
+/// Dials an origin in this process, where an element comes just when a certain frame goes out.
+struct Appending {
+    origin: Links,
+    log: StreamLog,
+    at_frame: u32,
+}
+
+impl Dialler for Appending {
+    type Connection = MemoryConnection;
+
+    async fn dial(&self) -> Result<Self::Connection, ConnectionError> {
+        let (here, inner) = pair(16);
+        let (links, log, left) = (self.origin.clone(), self.log.clone(), self.at_frame);
+        tokio::spawn(async move { drop(links.serve(Append { inner, log, left }).await) });
+        Ok(here)
+    }
+}
+
+/// A connection that appends an element before this many more frames have gone out.
+struct Append<C> {
+    inner: C,
+    log: StreamLog,
+    left: u32,
+}
+
+impl<C: FrameConnection> FrameConnection for Append<C> {
+    fn peer(&self) -> Reader {
+        self.inner.peer()
+    }
+
+    fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError> {
+        if self.left == 0 {
+            append(&self.log, 0..1);
+        }
+        self.left = self.left.wrapping_sub(1);
+        self.inner.push(frame)
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<LinkFrame, ConnectionError>> {
+        self.inner.poll_receive(context)
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        self.inner.poll_flush(context)
+    }
+}
+
+#[tokio::test]
+async fn what_comes_while_a_stream_is_granted_is_told_at_once() {
+    // With the welcome, with the answer of the heartbeat, and with the grant: no other follows.
+    for at_frame in 0..3 {
+        let (origin, subscriber) = (Node::new(1), Node::new(2));
+        let log = origin.empty("a", &schema("v", FieldType::Integer));
+        let dialler = Appending {
+            origin: origin.links.clone(),
+            log: log.clone(),
+            at_frame,
+        };
+        subscriber
+            .links
+            .add_over(config(&["a"]), dialler)
+            .expect("added");
+        let copy = subscriber.wait_for("a", 1).await;
+        assert_same(&log, &copy);
+    }
+}
+
 #[tokio::test]
 async fn each_element_comes_once_however_often_the_connection_is_cut() {
     let mut runs = tokio::task::JoinSet::new();

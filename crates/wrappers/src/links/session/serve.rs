@@ -84,7 +84,7 @@ struct Served {
     log: StreamLog,
     /// The version of its schema that was announced last.
     announced: u32,
-    /// The first number that the channel is to have; what the feed says of earlier ones is not for it.
+    /// What tells of new elements, as long as it is held.
     _reading: Reading,
 }
 
@@ -236,6 +236,9 @@ impl<C: FrameConnection> Origin<C> {
             let text = format!("there is no stream {:?} that you may read", wanted.stream);
             return refuse(RefusalReason::UnknownStream, text);
         };
+        // Before it is asked what is newest: what comes after is told.
+        let linger = self.shared.config.linger;
+        let reading = self.shared.feeds.read(&log, linger, &self.mailbox, channel);
         let stream = log.log();
         let (next, rollback) = match wanted.start {
             Start::First => (stream.first(), None),
@@ -254,8 +257,6 @@ impl<C: FrameConnection> Origin<C> {
             level: level(stream.level()),
             schema: schema(&log, version),
         };
-        let linger = self.shared.config.linger;
-        let reading = self.shared.feeds.read(&log, linger, &self.mailbox, channel);
         let served = Served {
             log,
             announced: version,

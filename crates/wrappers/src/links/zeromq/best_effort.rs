@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_stream::{StoreError, StreamLog};
+use chappe_stream::{StoreError, StreamFollower, StreamLog};
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{Message, Publisher, Request, Subscriber, SubscriberLink};
 use tokio::task::AbortHandle;
@@ -55,7 +55,8 @@ impl Links {
                     continue;
                 }
                 if let Some(log) = shared.host.stream(&entry.name, &reader) {
-                    let task = tokio::spawn(publish(publisher.clone(), log));
+                    let follower = log.follow(log.log().last() + 1);
+                    let task = tokio::spawn(publish(publisher.clone(), log, follower));
                     running.insert(entry.name, Published(task.abort_handle()));
                 }
             }
@@ -78,8 +79,7 @@ impl Drop for Published {
 }
 
 /// Publishes what is new in a stream.
-async fn publish(publisher: Publisher, log: StreamLog) {
-    let mut follower = log.follow(log.log().last() + 1);
+async fn publish(publisher: Publisher, log: StreamLog, mut follower: StreamFollower) {
     loop {
         let elements = match follower.next().await {
             Ok(elements) => elements,
