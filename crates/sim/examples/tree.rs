@@ -1,14 +1,14 @@
 //! What dead sinks and loss cost the events of a source, for a first look at a change:
 //! `cargo run --release --example tree -- SINKS DEAD LOSS SEND_US LATENCY_US HANDLING_US [SEEDS] [FLOOR_US] [HEARTBEAT]`.
 //! `cargo run --release --example tree -- mixed RUNS [SEED]` judges runs of mixed sizes and troubles, as
-//! `chappe sim tree --mixed` does, and prints how far it is.
+//! `chappe sim tree --mixed` does; it prints how far it is, and what breaks a promise as soon as it is found.
 //! `chappe sim tree` is the command for users, `chappe bench notify --only failures` the measurement.
 
 use std::time::Duration;
 
 use chappe_notification_tree::Plan;
 use chappe_notification_tree::schedule::{Cost, completion};
-use chappe_sim::tree::{Series, Settings, run, series};
+use chappe_sim::tree::{Report, Series, Settings, run, series};
 
 /// Mixed runs between two lines of progress.
 const RUNS_A_LINE: u64 = 51_200;
@@ -90,14 +90,17 @@ fn mixed(runs: u64, seed: u64) {
             sum.failures,
         );
     };
-    let sum = series(seed, runs, 1, |sum| {
+    let broken = |report: &Report| {
+        for violation in &report.violations {
+            println!("seed {}: {violation}", report.seed);
+        }
+        println!("  again: chappe sim tree --mixed 1 --seed {}", report.seed);
+    };
+    let sum = series(seed, runs, 1, broken, |sum| {
         if sum.runs.is_multiple_of(RUNS_A_LINE) {
             print(sum);
         }
         true
     });
     print(&sum);
-    for report in &sum.failed {
-        println!("{:?}", report.violations);
-    }
 }

@@ -345,7 +345,7 @@ pub(super) fn mixed(bench: &Settings, report: &mut Report) {
     let runs = if bench.quick { MIXED_QUICK } else { MIXED };
     (bench.progress)(&format!("{runs} runs of mixed trouble"));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let series = tree::series(bench.seed, runs, jobs, |_| true);
+    let series = tree::series(bench.seed, runs, jobs, |_| {}, |_| true);
     let note = format!(
         "{} sinks, {} events delivered, {} false claims found out, {} forged events refused; k 8, T 30 s",
         series.sinks, series.delivered, series.lies, series.forged

@@ -278,7 +278,19 @@ fn mixed(flags: &SimTree, runs: u64, json: bool) -> Outcome {
     let began = Instant::now();
     let said = std::sync::Mutex::new(began);
     let jobs = flags.jobs.unwrap_or(processors);
-    let series = series(flags.seed, runs, jobs, |series| {
+    let again = |seed: u64| format!("chappe sim tree --mixed 1 --seed {seed}");
+    // A long series says at once what it finds; with JSON, whose document comes at the end, beside it.
+    let broken = |report: &Report| {
+        let say = |text: String| match json {
+            true => output::note(text),
+            false => output::line(text),
+        };
+        for violation in &report.violations {
+            say(format!("seed {}: {violation}", report.seed));
+        }
+        say(format!("  again: {}", again(report.seed)));
+    };
+    let series = series(flags.seed, runs, jobs, broken, |series| {
         let mut said = said
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -292,7 +304,6 @@ fn mixed(flags: &SimTree, runs: u64, json: bool) -> Outcome {
         true
     });
     let seconds = began.elapsed().as_secs_f64();
-    let again = |seed: u64| format!("chappe sim tree --mixed 1 --seed {seed}");
     if json {
         let failed = series.failed.iter().map(|report| {
             json!({ "seed": report.seed, "violations": report.violations, "replay": again(report.seed) })
@@ -314,7 +325,7 @@ fn mixed(flags: &SimTree, runs: u64, json: bool) -> Outcome {
             "failed": failed,
         }));
     } else {
-        print_mixed(&series, seconds, again);
+        print_mixed(&series, seconds);
     }
     match series.failures {
         0 => Ok(()),
@@ -322,13 +333,7 @@ fn mixed(flags: &SimTree, runs: u64, json: bool) -> Outcome {
     }
 }
 
-fn print_mixed(series: &Series, seconds: f64, again: impl Fn(u64) -> String) {
-    for report in &series.failed {
-        for violation in &report.violations {
-            output::line(format_args!("seed {}: {violation}", report.seed));
-        }
-        output::line(format_args!("  again: {}", again(report.seed)));
-    }
+fn print_mixed(series: &Series, seconds: f64) {
     output::line(format_args!(
         "{} runs in {seconds:.1} s: {} sinks, {} events delivered, {} messages; {} pieces of false \
          coverage found out, {} forged events refused, {} sinks called failed, {} unknown (dead, \

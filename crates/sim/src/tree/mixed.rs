@@ -85,12 +85,13 @@ pub struct Series {
     pub failed: Vec<Report>,
 }
 
-/// Runs `runs` mixed settings from `seed` on, `jobs` at a time; `progress` is asked now and then
-/// whether to go on.
+/// Runs `runs` mixed settings, of `seed` and the seeds after it, `jobs` at a time. `broken` is told of
+/// each run that broke a promise as soon as it has; `progress` is asked now and then whether to go on.
 pub fn series(
     seed: u64,
     runs: u64,
     jobs: usize,
+    broken: impl Fn(&Report) + Sync,
     progress: impl Fn(&Series) -> bool + Sync,
 ) -> Series {
     let next = AtomicU64::new(0);
@@ -117,6 +118,7 @@ pub fn series(
             sum.steps += report.steps;
             if !report.violations.is_empty() {
                 sum.failures += 1;
+                broken(&report);
                 if sum.failed.len() < FAILED_KEPT {
                     sum.failed.push(report);
                 }
