@@ -99,7 +99,8 @@ pub enum Happened {
         /// Whether it came after its deadline.
         late: bool,
     },
-    /// Events that were missed and that nobody could send again.
+    /// Events that were missed and that nobody whom this node asked could send again. It asks no more; an
+    /// event that comes all the same is delivered.
     Missed {
         /// The topic.
         topic: u64,

@@ -32,9 +32,7 @@ impl<G: Guard> Tree<G> {
         let boot = topic.window.boot;
         if attempt >= PULLS_MAX {
             topic.pulls = None;
-            (0..64)
-                .filter(|n| wanted >> n & 1 == 1)
-                .for_each(|n| topic.window.give_up(first + n));
+            topic.window.give_up();
             let (topic, window) = (topic.id, topic.window);
             self.out
                 .push_back(Output::Event(Happened::Remember { topic, window }));

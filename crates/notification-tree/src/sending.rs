@@ -11,6 +11,7 @@ use crate::job::suspects_in;
 use crate::message::{
     Body, DATAGRAM_BYTES_MAX, Message, SOURCE, SPREAD_HEAD_BYTES, Spread, Transmit,
 };
+use crate::source::source_wait;
 use crate::state::{Alarm, JobId, SUSPECTS_KNOWN_MAX, Sending, micros, response_of, stamp};
 use crate::tree::Tree;
 
@@ -118,10 +119,16 @@ impl<G: Guard> Tree<G> {
         let hop_us = self.job(id)?.hop.timeout_us;
         let timeout = self.timeout(hop_us);
         let random = self.random.u32(..);
+        let again = self.job(id)?.parts.get(part)?.attempts > 0;
+        let patience = match again {
+            true => self.patience(id.topic),
+            false => Duration::ZERO,
+        };
         let topic = self.topics.get_mut(id.topic as usize)?;
         let record = topic.records.get_mut((id.serial - topic.base) as usize)?;
         let (is_source, number) = (topic.own.is_some(), record.number);
         let record_is_source = record.tally.is_some();
+        let end = record.tally.as_ref().map(|it| it.end(self.config.within));
         let later_round = record.tally.as_ref().is_some_and(|tally| tally.round > 0);
         let job = record.jobs.get_mut(usize::from(id.job))?;
         let open = job.parts.len() - job.next.min(job.parts.len());
@@ -165,7 +172,12 @@ impl<G: Guard> Tree<G> {
         // The first repetition comes as quickly as the first message was given up: one datagram more
         // fills no network, and with 5 % loss one of ten is needed.
         let doublings = tries.saturating_sub(1).min(16);
-        let wait = (timeout * (1 << doublings)).min(most).max(timeout);
+        let mut wait = (timeout * (1 << doublings)).min(most).max(timeout);
+        if let Some(end) = end.filter(|_| next.count() == 1) {
+            let later = self.config.source_attempts.saturating_sub(next.attempts);
+            let left = end.saturating_since(sent);
+            wait = source_wait(wait, most.min(patience), later, left);
+        }
         // What came while we were sending is looked at before any timer rings.
         let at = burst_end.max(sent + before + wait);
         let alarm = Alarm::Part(part as u32, next.generation);
@@ -183,7 +195,8 @@ impl<G: Guard> Tree<G> {
             stamp_us: stamp(sent),
             // The last quarter is for taking over.
             due_us: micros(left / 4 * 3),
-            timeout_us: micros(timeout),
+            // Whoever answered a moment ago does not answer again: asked sooner, it has to know.
+            timeout_us: micros(timeout.min(wait)),
             age_us: record.age_us.saturating_add(micros(since)),
             latency_us: job.hop.latency_us,
             send_cost_ns: job.hop.send_cost_ns,

@@ -65,6 +65,11 @@ impl Tally {
         }
     }
 
+    /// When its outcome is due.
+    pub(crate) fn end(&self, within: Duration) -> Instant {
+        self.published + within
+    }
+
     fn has(&self, sink: u32) -> bool {
         self.delivered[sink as usize / 64] >> (sink % 64) & 1 == 1
     }
@@ -127,7 +132,47 @@ impl Tally {
     }
 }
 
+/// How long a source waits for the answer of a single sink until it sends it the next message, or after
+/// the last calls it failed; `later` messages are still to come.
+///
+/// `usual` is what round trips say. They say too little of a sink that stalls: the last wait is as long as
+/// `patience`, each before it a quarter of the next, so that the messages are spread over times of
+/// every size. They say too much when a few sinks answer late: each message but the last gets its share
+/// of the time that is `left` at most, so that all are sent. Behind the last one there is no less than
+/// usual: who did not have that time is unknown, and has not failed.
+pub(crate) fn source_wait(
+    usual: Duration,
+    patience: Duration,
+    later: u8,
+    left: Duration,
+) -> Duration {
+    let wait = usual.max(patience / 4u32.saturating_pow(u32::from(later)));
+    match later {
+        0 => wait,
+        _ => wait.min(left / (u32::from(later) + 1)),
+    }
+}
+
 impl<G: Guard> Tree<G> {
+    /// How much longer than round trips say a source may wait for a silent sink: as long as events that
+    /// come as they came since the oldest under way find half of the room free. Whoever is silent does not
+    /// hold up the events to come.
+    pub(crate) fn patience(&self, topic: u32) -> Duration {
+        let Some(topic) = self.topics.get(topic as usize) else {
+            return Duration::ZERO;
+        };
+        let mut open = topic.records.iter().enumerate();
+        let oldest = open.find_map(|(at, record)| Some((at, record.tally.as_ref()?.published)));
+        let Some((at, published)) = oldest else {
+            return Duration::ZERO;
+        };
+        let under_way = topic.records.len() - at;
+        let free = (self.config.history / 2).saturating_sub(under_way);
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let age = self.now.saturating_since(published);
+        age.saturating_mul(number(free)) / number(under_way)
+    }
+
     pub(crate) fn publisher(
         &mut self,
         membership: Arc<Membership>,
@@ -306,7 +351,7 @@ impl<G: Guard> Tree<G> {
             return;
         };
         let unknown = tally.unknown();
-        let end = tally.published + within;
+        let end = tally.end(within);
         let plan = hop.filter(|_| !unknown.is_empty() && now < end && tally.round < ROUNDS_MAX);
         let Some(plan) = plan else {
             return self.outcome(id);

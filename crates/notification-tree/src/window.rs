@@ -13,8 +13,8 @@ pub struct Window {
     pub newest: u64,
     /// Bit `n`: `newest - n` was seen.
     pub seen: u64,
-    /// The first sequence number that this sink may have missed: earlier ones are taken when they
-    /// come, and not asked for.
+    /// The first sequence number that this sink may have missed and asks for: earlier ones are taken when
+    /// they come.
     pub since: u64,
 }
 
@@ -62,9 +62,9 @@ impl Window {
         }
     }
 
-    /// Notes that an event will not come any more.
-    pub(crate) fn give_up(&mut self, sequence: u64) {
-        self.note(self.boot, sequence);
+    /// Asks no more for what is missing up to now. Not seen all the same: it is taken when it comes.
+    pub(crate) fn give_up(&mut self) {
+        self.since = self.newest.saturating_add(1);
     }
 
     /// The oldest missing number and, from it on, which are missing.
@@ -110,6 +110,11 @@ mod tests {
         assert_eq!(window.missing(), Some((101, 0b101)));
         assert!(!window.accepts(1, 102) && window.accepts(1, 103) && !window.accepts(1, 40));
         assert!(!window.accepts(0, 200) && window.accepts(2, 1) && !window.accepts(2, 0));
+        window.give_up();
+        assert_eq!(window.missing(), None);
+        assert!(window.accepts(1, 103), "given up is not seen");
+        window.note(1, 106);
+        assert_eq!(window.missing(), Some((105, 1)), "a later gap is asked for");
         window.note(2, 1);
         assert!(!window.accepts(1, 103));
         window.note(2, 1_000);

@@ -5,12 +5,16 @@
 #[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 mod net;
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 
 use chappe_notification_tree::{Choice, Command, Config, Happened, Plan};
 use net::{TOPIC, keyed};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// The kind of a message that asks for what was missed.
+const PULL: u8 = 4;
 
 fn config() -> Config {
     Config {
@@ -61,7 +65,7 @@ fn siblings_and_source_help_when_the_parent_does_not() {
     net.publish(b"1");
     net.run(SECOND);
     // Pulls of sink 5 reach the source alone.
-    net.tamper = Box::new(|from, to, datagram| from != 5 || to == 8 || datagram[2] & 0x7F != 4);
+    net.tamper = Box::new(|from, to, datagram| from != 5 || to == 8 || datagram[2] & 0x7F != PULL);
     net.publish(b"2");
     net.run(20 * SECOND);
     let mut got = net.delivered[5].clone();
@@ -102,6 +106,54 @@ fn what_nobody_keeps_is_named() {
     let lost = which.count_ones() as usize;
     assert_eq!(net.delivered[1].len() + lost, 7);
     assert!(lost >= 3);
+}
+
+#[test]
+fn what_was_named_as_missed_is_taken_when_it_comes() {
+    let mut net = keyed(8, config(), false);
+    net.publish(b"0");
+    net.run(SECOND);
+    // What was meant for sink 5 is kept back, and nobody hears that it asks.
+    let kept = Rc::new(RefCell::new(Vec::new()));
+    let keep = Rc::clone(&kept);
+    net.tamper = Box::new(move |from, to, datagram| {
+        if to == 5 {
+            keep.borrow_mut().push((from, datagram.clone()));
+        }
+        to != 5
+    });
+    net.publish(b"1");
+    net.run(SECOND);
+    net.tamper = Box::new(|_, _, datagram| datagram[2] & 0x7F != PULL);
+    net.publish(b"2");
+    net.run(30 * SECOND);
+    let named = |(node, event): &(usize, Happened)| {
+        *node == 5
+            && matches!(
+                event,
+                Happened::Missed {
+                    first: 2,
+                    which: 1,
+                    ..
+                }
+            )
+    };
+    assert!(net.events.iter().any(named));
+    assert_eq!(net.delivered[5], [b"0", b"2"]);
+
+    // It comes late, is delivered, once, and answered: the source may still be asking.
+    let answers = Rc::new(Cell::new(0));
+    let count = Rc::clone(&answers);
+    net.tamper = Box::new(move |from, _, _| {
+        count.set(count.get() + u32::from(from == 5));
+        true
+    });
+    for (from, datagram) in kept.take() {
+        net.inject(from, 5, datagram);
+        net.run(SECOND);
+    }
+    assert_eq!(net.delivered[5], [b"0", b"2", b"1"]);
+    assert!(answers.get() > 0);
 }
 
 #[test]

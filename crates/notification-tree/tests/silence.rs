@@ -1,0 +1,104 @@
+//! Goal: a source calls no sink failed that lives, though it is silent for a while, or others make round
+//! trips look long; and a sink that is dead does not hold up the events to come.
+//! Method: real machines and datagrams on a virtual clock.
+
+#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
+mod net;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use chappe_notification_tree::{Choice, Config, Happened, Plan};
+use net::keyed;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// The source sends to each sink itself: `k` 6, `T` 5 s.
+fn config() -> Config {
+    Config {
+        plan: Choice::Fixed(Plan::Sequential),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn a_sink_that_stalls_for_a_hundred_round_trips_has_not_failed() {
+    let mut net = keyed(3, config(), false);
+    // As a busy process whose receive buffer is full.
+    net.tamper = Box::new(|_, to, _| to != 1);
+    net.publish(b"0");
+    net.run(100 * MILLISECOND);
+    net.tamper = Box::new(|_, _, _| true);
+    net.run(5 * SECOND);
+    assert_eq!(net.delivered[1], [b"0"]);
+    assert!((0..3).all(|sink| net.outcomes[0].delivered(sink)));
+}
+
+#[test]
+fn all_messages_are_sent_whatever_round_trips_late_answers_feign() {
+    let mut net = keyed(10, config(), false);
+    let source = net.source();
+    // Eight sinks answer just before they would be called failed.
+    let kept = Rc::new(RefCell::new(Vec::new()));
+    let keep = Rc::clone(&kept);
+    net.tamper = Box::new(move |from, to, datagram| {
+        if from < 8 && to == source {
+            keep.borrow_mut().push((from, datagram.clone()));
+        }
+        from >= 8
+    });
+    net.publish(b"0");
+    net.run(500 * MILLISECOND);
+    net.tamper = Box::new(|_, _, _| true);
+    for (from, datagram) in kept.take() {
+        net.inject(from, source, datagram);
+    }
+    net.run(5 * SECOND);
+    let round_trip = net.nodes[source].round_trip().expect("it was measured");
+    assert!(round_trip > 100 * MILLISECOND, "{round_trip:?}");
+
+    // Of the next event a sink that is honest does not get the first messages; no answer of others tells
+    // the source how quick the network is.
+    let lost = Cell::new(0);
+    net.tamper = Box::new(move |from, to, _| {
+        let first = from == source && to == 9 && lost.get() < 6;
+        lost.set(lost.get() + u32::from(first));
+        !first && (to != source || from == 9)
+    });
+    net.publish(b"1");
+    net.run(6 * SECOND);
+    assert_eq!(net.delivered[9], [b"0", b"1"]);
+    assert!(net.outcomes[1].delivered(9), "{:?}", net.outcomes[1]);
+}
+
+#[test]
+fn a_dead_sink_does_not_hold_up_the_events_to_come() {
+    for (history, events, pause) in [(32, 400, 10), (8, 100, 40), (4, 50, 120)] {
+        let config = Config {
+            history,
+            ..config()
+        };
+        let mut net = keyed(3, config, false);
+        net.tamper = Box::new(|_, to, _| to != 1);
+        for _ in 0..events {
+            net.publish(b"x");
+            net.run(pause * MILLISECOND);
+        }
+        let refused =
+            |(_, event): &(usize, Happened)| matches!(event, Happened::NotPublished { .. });
+        assert_eq!(
+            net.events.iter().filter(|it| refused(it)).count(),
+            0,
+            "{history}"
+        );
+        net.run(6 * SECOND);
+        assert_eq!(net.outcomes.len(), events);
+        assert!(
+            net.outcomes
+                .iter()
+                .all(|it| it.failed == [1] && it.unknown.is_empty())
+        );
+    }
+}
