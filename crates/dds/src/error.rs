@@ -20,6 +20,9 @@ pub enum DdsError {
         /// What was given.
         name: String,
     },
+    /// A topic's name that DDS takes and Cyclone DDS does not.
+    #[error("{0:?} is no topic for Cyclone DDS: letters, digits, `_` and `/`, no digit first")]
+    CycloneName(String),
     /// A quality of service that makes no sense, with the key to change.
     #[error("{key}: {why}")]
     Qos {
@@ -52,6 +55,9 @@ impl DdsError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Interface(_) => Some("`ip -4 address` lists what there is; 127.0.0.1 stays here"),
+            Self::CycloneName(_) => {
+                Some("name it otherwise at both ends, or use `library = \"rustdds\"`")
+            }
             Self::Domain(_) => Some("both sides of a topic use the same domain; 0 is usual"),
             Self::Panic { .. } => {
                 Some("make a new participant; a supervised one is made by itself")

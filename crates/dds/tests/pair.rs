@@ -246,4 +246,17 @@ fn nonsense_is_refused(library: Backend, config: &ParticipantConfig) {
         bad.check(),
         Err(DdsError::Name { what: "topic", .. })
     ));
+    let dotted = Topic {
+        name: "ward.bed-1".into(),
+        ..bad
+    };
+    let mut participant = chappe_dds::open(library, config).unwrap();
+    let made = participant.reader(&dotted, &Qos::reliable_reader(8));
+    let made = made.map(drop);
+    let refused = DdsError::CycloneName("ward.bed-1".into());
+    let wanted = match library.as_str() {
+        "cyclone" => Err(refused),
+        _ => Ok(()),
+    };
+    assert_eq!(made, wanted);
 }

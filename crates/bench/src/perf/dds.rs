@@ -34,7 +34,7 @@ pub struct Domain {
     pub domain: u16,
     /// Addresses of this host by which it takes part.
     pub interfaces: Vec<IpAddr>,
-    /// The topic; samples that are sent back go by the same with `-echo` behind it.
+    /// The topic; samples that are sent back go by the same with `_echo` behind it.
     pub topic: String,
     /// Whether lost samples are sent again.
     pub reliable: bool,
@@ -71,7 +71,7 @@ impl Domain {
 
     fn topic(&self, back: bool) -> Topic {
         Topic {
-            name: format!("{}{}", self.topic, if back { "-echo" } else { "" }),
+            name: format!("{}{}", self.topic, if back { "_echo" } else { "" }),
             type_name: Octets::TYPE_NAME.to_owned(),
         }
     }

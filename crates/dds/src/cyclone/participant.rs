@@ -65,6 +65,11 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
     }))
 }
 
+/// Acknowledgements are asked for within milliseconds and given at once, and so is what is missing; by
+/// default each takes up to a tenth of a second, and that is all that a pacer would see.
+const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"1ms\" max=\"1s\">1ms</HeartbeatInterval>\
+                      <AckDelay>0s</AckDelay><NackDelay>2ms</NackDelay>";
+
 /// In the library's own words.
 fn configuration(config: &ParticipantConfig) -> String {
     let mut interfaces = String::new();
@@ -92,15 +97,24 @@ fn configuration(config: &ParticipantConfig) -> String {
     format!(
         "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{sizes}</General><Discovery>\
          <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
-         {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"8MiB\"/><Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
+         {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"8MiB\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
          <WhcHighInit>1GB</WhcHighInit><WhcAdaptive>false</WhcAdaptive></Watermarks></Internal></Domain>\
          </CycloneDDS>"
     )
 }
 
+/// Whether the library takes a topic of this name.
+fn takes(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_/".contains(&b);
+    name.bytes().all(plain) && !name.starts_with(|first: char| first.is_ascii_digit())
+}
+
 impl Cyclone {
     fn end(&mut self, writes: bool, topic: &Topic, qos: &Qos) -> Result<Arc<Known>, DdsError> {
         topic.check()?;
+        if !takes(&topic.name) {
+            return Err(DdsError::CycloneName(topic.name.clone()));
+        }
         qos.check()?;
         let end = End::new(&self.presence, writes, topic, qos)?;
         let known = Arc::new(Known {
