@@ -1,6 +1,8 @@
 //! Two nodes that are linked, and waiting for what has to happen.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use chappe_node::Node;
@@ -54,13 +56,19 @@ pub(crate) async fn stored(
     })
 }
 
-/// The origin listens at the same addresses after a restart.
+/// The origin listens at the same addresses after a restart: at one of this host that is its own, so that
+/// nobody takes its ports meanwhile.
 pub(crate) fn origin_config(directory: &Path) -> Config {
+    static ORIGINS: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let number = ORIGINS.fetch_add(1, Ordering::Relaxed);
+    let address = Ipv4Addr::new(127, high % 127 + 1, low, number);
     let mut config = config(directory);
     config.name = "origin".into();
-    config.exchange.listen = "127.0.0.1:0".into();
-    config.exchange.publish = "127.0.0.1:0".into();
-    config.exchange.directory = "127.0.0.1:0".into();
+    config.http.listen = (address, 0).into();
+    config.exchange.listen = format!("{address}:0");
+    config.exchange.publish = format!("{address}:0");
+    config.exchange.directory = format!("{address}:0");
     config
 }
 
