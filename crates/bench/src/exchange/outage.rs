@@ -38,7 +38,8 @@ pub(crate) fn run(bench: &Bench<'_>, most: Option<f64>, report: &mut Report) -> 
     let mut cluster = Cluster::start(bench.settings, Kind::ZeromqReliable, nodes, &folder)?;
     cluster.produce(Duration::from_secs_f64(1.0 / each))?;
     std::thread::sleep(bench.sizes.warm);
-    let before = Outcome::of(&cluster.measure(bench.sizes.measure)?, 0.0);
+    // As long as afterwards: the highest of more seconds is higher.
+    let before = Outcome::of(&cluster.measure(watched)?, 0.0);
     let highest = medians(&before.high).into_iter().max().unwrap_or_default();
     let bound_ms = (AS_BEFORE * highest.as_secs_f64() * 1e3).max(NOISE_MS);
     cluster.outage(&[NODE], true)?;
@@ -46,6 +47,11 @@ pub(crate) fn run(bench: &Bench<'_>, most: Option<f64>, report: &mut Report) -> 
     cluster.outage(&[NODE], false)?;
     let after = Outcome::of(&cluster.measure(watched)?, 0.0);
     let bound = Duration::from_secs_f64(bound_ms / 1e3);
+    for (when, high) in [("before", &before.high), ("after", &after.high)] {
+        let each = high.iter().map(|high| high.as_millis().to_string());
+        let each = each.collect::<Vec<_>>().join(" ");
+        (bench.settings.progress)(&format!("{name}: p99 of each second {when}, in ms: {each}"));
+    }
     let back = back_after(&after.high, bound);
     cluster.pause()?;
     cluster.settle()?;
