@@ -48,7 +48,8 @@ pub struct Config {
     pub tree_attempts: u8,
     /// How often the source itself does, before it calls a sink failed: `k`. Default: 6.
     pub source_attempts: u8,
-    /// When the source says what became of an event at the latest: `T`. Default: 5 s.
+    /// When the source says what became of an event at the latest: `T`. Default: 5 s. A sink holds a range
+    /// open for so long at most, whatever a hop says: it should not be shorter there than at the source.
     pub within: Duration,
     /// How fast this node sends as a source. Default: as fast as it can.
     pub pace: Option<Pace>,

@@ -82,8 +82,9 @@ pub enum Command {
 /// What the application is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
-    /// What was seen of a source: to be stored before the [`Happened::Delivered`] that follows is used, so
-    /// that no event is delivered twice however often this node restarts.
+    /// What was seen of a source: to be stored before the next output is asked for, so that no event is
+    /// delivered twice however often this node restarts. When it cannot be stored the caller says so
+    /// ([`Tree::not_kept`](crate::Tree::not_kept)), and the event is neither delivered nor answered for.
     Remember {
         /// The topic.
         topic: u64,
@@ -193,6 +194,11 @@ pub struct Counters {
     pub not_subscribed: u64,
     /// Events seen before that are not kept any more.
     pub old: u64,
+    /// Events that were neither delivered nor answered for, since what was seen could not be stored.
+    pub not_kept: u64,
+    /// Spread messages of events that are here already: other ranges, repetitions, replays. None is
+    /// delivered again.
+    pub duplicates: u64,
     /// Events that the source did not sign.
     pub forged: u64,
     /// Ranges that this node is not in, or that go beyond the list.

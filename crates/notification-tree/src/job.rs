@@ -134,6 +134,8 @@ pub(crate) struct Job {
     pub(crate) pieces: Pieces,
     /// When an answer was last sent.
     pub(crate) answered: Option<Instant>,
+    /// How often it was said that this node is on it, since it was last asked.
+    pub(crate) said: u8,
     pub(crate) done: bool,
 }
 

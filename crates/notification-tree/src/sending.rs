@@ -29,6 +29,11 @@ const SUSPECT_ATTEMPTS: u8 = 3;
 const SMALLER: u32 = 8;
 /// A head that waits for its part says so each so many time-outs.
 const PROGRESS_TIMEOUTS: u32 = 4;
+/// How often it says so until it is asked again.
+///
+/// Reason: whoever gave the part replaces its head after [`PATIENCE_TIMEOUTS`], which are 16 of these; eight
+/// times that, for where the head's time-outs are shorter than its own.
+const PROGRESS_MAX: u8 = 128;
 /// The least that it takes for one, whatever it was told and configured: a time-out of nothing would have it
 /// say so without end.
 const TIMEOUT_LEAST: Duration = Duration::from_micros(10);
@@ -245,10 +250,11 @@ impl<G: Guard> Tree<G> {
         let job = &mut record.jobs[usize::from(id.job)];
         job.answered = Some(now);
         let parent = job.parent;
+        job.said = job.said.saturating_add(1);
         let again = now + burst + timeout * PROGRESS_TIMEOUTS;
-        let due = job.due;
+        let goes_on = again < job.due && job.said < PROGRESS_MAX;
         self.transmit(id, parent, Body::Response(response));
-        if again < due {
+        if goes_on {
             self.set_timer(again, id, Alarm::Progress);
         }
     }

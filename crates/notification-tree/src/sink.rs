@@ -51,6 +51,7 @@ impl<G: Guard> Tree<G> {
             let record = &topic.records[(serial - topic.base) as usize];
             let same = Arc::ptr_eq(&record.event, &spread.event) || record.event == spread.event;
             if same {
+                self.counters.duplicates += 1;
                 let job = JobId {
                     topic: at as u32,
                     serial,
@@ -160,17 +161,49 @@ impl<G: Guard> Tree<G> {
             self.deliver(id);
             return;
         }
-        let Some(record) = self.topics[id.topic as usize].records.pop_back() else {
+        if let Some(record) = self.forget_newest(id.topic as usize) {
+            self.forged(id.topic as usize, record.parent);
+        }
+    }
+
+    /// The event is the source's: it is remembered, and if that is not refused, delivered and receipted.
+    fn deliver(&mut self, id: JobId) {
+        let Some(event) = self.record(id).map(|record| record.event.id()) else {
             return;
         };
+        let topic = &mut self.topics[id.topic as usize];
+        self.keeping = Some((id, topic.window));
+        topic.window.note(event.boot, event.sequence);
+        let (topic, window) = (topic.id, topic.window);
+        self.out
+            .push_back(Output::Event(Happened::Remember { topic, window }));
+    }
+
+    /// The window of the last [`Happened::Remember`] could not be stored. Its event is as if it had not come: it
+    /// is neither delivered nor answered for, and taken when it comes again.
+    ///
+    /// To be called before the next [`poll_output`](chappe_machine::Machine::poll_output).
+    pub fn not_kept(&mut self) {
+        let Some((id, before)) = self.keeping.take() else {
+            return;
+        };
+        self.counters.not_kept += 1;
+        let topic = &mut self.topics[id.topic as usize];
+        topic.window = before;
+        self.forget_newest(id.topic as usize);
+    }
+
+    /// Drops the newest event with all that is under way for it.
+    fn forget_newest(&mut self, at: usize) -> Option<Record> {
+        let record = self.topics[at].records.pop_back()?;
         for _ in record.jobs.iter().filter(|job| !job.done) {
             self.job_ended();
         }
-        self.forged(id.topic as usize, record.parent);
+        Some(record)
     }
 
-    /// The event is the source's: remembered, delivered, and receipted.
-    fn deliver(&mut self, id: JobId) {
+    /// What was seen is kept: the event is delivered and receipted.
+    pub(crate) fn kept(&mut self, id: JobId) {
         let at = id.topic as usize;
         let Some(record) = self.record(id) else {
             return;
@@ -186,16 +219,10 @@ impl<G: Guard> Tree<G> {
             self.counters.late += u64::from(late);
         }
         let topic = &mut self.topics[at];
-        topic.window.note(event.id().boot, event.id().sequence);
-        let (topic_id, window) = (topic.id, topic.window);
         let gap = topic.window.missing().is_some() && topic.pulls.is_none();
         if gap {
             topic.pulls = Some(0);
         }
-        self.out.push_back(Output::Event(Happened::Remember {
-            topic: topic_id,
-            window,
-        }));
         if !heartbeat {
             self.out
                 .push_back(Output::Event(Happened::Delivered { event, age, late }));
@@ -250,6 +277,7 @@ impl<G: Guard> Tree<G> {
                 return;
             }
             (job.received, job.stamp_us) = (now, spread.stamp_us);
+            job.said = 0;
             match job.done {
                 true => self.answer(id),
                 false => self.respond(id),
@@ -280,7 +308,9 @@ impl<G: Guard> Tree<G> {
             );
         }
         let open = parts.len();
-        let due = now + Duration::from_micros(u64::from(spread.due_us));
+        // Of time nobody is believed beyond this node's own `T`.
+        let due = Duration::from_micros(u64::from(spread.due_us));
+        let due = now + due.min(self.config.within);
         let job_of = Job {
             parent: from,
             first: spread.first,
@@ -302,6 +332,7 @@ impl<G: Guard> Tree<G> {
             burst_end: now,
             pieces: Pieces::default(),
             answered: None,
+            said: 0,
             done: false,
         };
         let id = JobId { job, ..id };

@@ -314,6 +314,7 @@ impl<G: Guard> Tree<G> {
             burst_end: now,
             pieces: Pieces::default(),
             answered: None,
+            said: 0,
             done: false,
         };
         let Some(record) = self.record(id) else {

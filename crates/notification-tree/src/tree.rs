@@ -49,6 +49,8 @@ pub struct Tree<G> {
     pub(crate) burst: u32,
     pub(crate) sending: VecDeque<Sending>,
     pub(crate) unverified: Option<JobId>,
+    /// An event that goes on when what was seen is kept, and what was seen before it.
+    pub(crate) keeping: Option<(JobId, Window)>,
     pub(crate) out: VecDeque<Output<Transmit, Happened>>,
     pub(crate) timers: BinaryHeap<Reverse<(Instant, JobId, Alarm)>>,
     pub(crate) open_jobs: usize,
@@ -80,6 +82,7 @@ impl<G: Guard> Tree<G> {
             burst: 0,
             sending: VecDeque::new(),
             unverified: None,
+            keeping: None,
             out: VecDeque::new(),
             timers: BinaryHeap::new(),
             open_jobs: 0,
@@ -415,7 +418,10 @@ impl<G: Guard> Machine for Tree<G> {
         if let Some(output) = self.out.pop_front() {
             return Some(output);
         }
-        None
+        // Nobody said that what was seen is not kept.
+        let (id, _) = self.keeping.take()?;
+        self.kept(id);
+        self.out.pop_front()
     }
 
     fn deadline(&self) -> Option<Instant> {

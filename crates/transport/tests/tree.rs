@@ -6,17 +6,20 @@
 //! the next thing is done.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chappe_identity::Key;
 use chappe_notification_tree::{
-    Command, Config, Contact, Happened, Keys, Membership, Outcome, Plan, Tree,
+    Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Outcome, Plan, Tree,
+    Window,
 };
-use chappe_transport::Drops;
 use chappe_transport::kad::{KadOptions, bind};
-use chappe_transport::tree::{TreeOptions, WindowFiles, Windows, run_tree};
+use chappe_transport::tree::{MemoryWindows, TreeOptions, WindowFiles, Windows, run_tree};
+use chappe_transport::{Drops, Hop};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -41,6 +44,10 @@ struct Node {
 
 impl Node {
     fn start(number: u8, socket: UdpSocket, windows: impl Windows) -> Self {
+        Self::counted(number, socket, windows, Drops::default())
+    }
+
+    fn counted(number: u8, socket: UdpSocket, windows: impl Windows, drops: Drops) -> Self {
         // Heads send on to others also here, where the way is short.
         let config = Config {
             plan: chappe_notification_tree::Choice::Fixed(Plan::TwoHalves),
@@ -59,7 +66,7 @@ impl Node {
         let (said, events) = mpsc::channel(64);
         let heartbeat = Some(Duration::from_secs(3_600));
         let options = (windows, TreeOptions { heartbeat });
-        let task = run_tree(machine, socket, orders, said, options, Drops::default());
+        let task = run_tree(machine, socket, orders, said, options, drops);
         Self {
             commands,
             events,
@@ -195,4 +202,80 @@ async fn every_sink_is_given_every_event_once_and_the_dead_are_known() {
     }
     let (_, machine) = source.end().await;
     assert!(machine.round_trip().is_some_and(|it| it < DEADLINE));
+}
+
+/// Windows of a disk that is full until it is said that it is not.
+struct Full(Arc<AtomicBool>);
+
+impl Windows for Full {
+    fn last(&self, _: u64) -> io::Result<Window> {
+        Ok(Window::default())
+    }
+
+    fn keep(&mut self, _: u64, _: &Window) -> io::Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
+    let sockets = [0, 0].map(|port| socket(([127, 0, 0, 1], port).into()));
+    let contact = |number: u8| Contact {
+        address: sockets[usize::from(number)]
+            .local_addr()
+            .expect("it is bound"),
+        key: Keys::new(key(number)).public(),
+    };
+    let (sink_at, source_at) = (contact(0), contact(1));
+    let membership = Arc::new(Membership::new(TOPIC, 1, vec![sink_at]).expect("one"));
+    let [sink, source] = sockets;
+    let (full, drops) = (Arc::new(AtomicBool::new(true)), Drops::default());
+    let mut sink = Node::counted(0, sink, Full(Arc::clone(&full)), drops.clone());
+    let mut source = Node::start(1, source, MemoryWindows);
+    let window = Window::default();
+    sink.tell(Command::Subscribe {
+        topic: TOPIC,
+        source: source_at,
+        window,
+    })
+    .await;
+    sink.tell(Command::Membership {
+        membership: Arc::clone(&membership),
+        number: Some(0),
+    })
+    .await;
+    source
+        .tell(Command::Publisher {
+            membership,
+            boot: 1,
+        })
+        .await;
+    let heartbeat = source.outcome().await;
+    assert_eq!(heartbeat.failed, [0], "{heartbeat:?}");
+    let outcome = source.publish(1).await;
+    assert_eq!(outcome.failed, [0], "{outcome:?}");
+    let refused = drops.total(Hop::Network, "a window is not kept");
+    assert!(refused >= 2, "{refused}");
+    // A stranger's bytes are counted and nothing more: none, some, and one more than a datagram has.
+    let stranger = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
+    for bytes in [
+        vec![],
+        b"T\x01".to_vec(),
+        vec![b'T'; DATAGRAM_BYTES_MAX + 1],
+    ] {
+        let sent = stranger.send_to(&bytes, sink_at.address).await;
+        assert_eq!(sent.expect("loopback takes it"), bytes.len());
+    }
+    full.store(false, Ordering::Relaxed);
+    // The outcome is the network's affair; the next event is the first that is given.
+    source.publish(2).await;
+    assert_eq!(sink.delivered().await, vec![2; 40]);
+    let (left, machine) = sink.end().await;
+    assert!(left.is_empty(), "twice: {left:?}");
+    assert_eq!(machine.counters().not_kept, refused);
+    assert_eq!(machine.counters().malformed, 3);
+    assert_eq!(drops.total(Hop::Event, "tree datagram unreadable"), 3);
 }

@@ -27,6 +27,8 @@ pub struct Net<G> {
     pub events: Vec<(usize, Happened)>,
     pub outcomes: Vec<Outcome>,
     pub tamper: Tamper,
+    /// Whether a node can store what it has seen.
+    pub keeps: Box<dyn FnMut(usize) -> bool>,
     pub bytes_from: Vec<u64>,
     way: VecDeque<(Instant, usize, usize, Vec<u8>)>,
 }
@@ -63,6 +65,7 @@ pub fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
         events: Vec::new(),
         outcomes: Vec::new(),
         tamper: Box::new(|_, _, _| true),
+        keeps: Box::new(|_| true),
         bytes_from: vec![0; count],
         way: VecDeque::new(),
     };
@@ -147,7 +150,13 @@ impl<G: Guard> Net<G> {
                     self.delivered[node].push(event.body().to_vec());
                 }
                 Output::Event(Happened::Outcome(outcome)) => self.outcomes.push(*outcome),
-                Output::Event(event) => self.events.push((node, event)),
+                Output::Event(event) => {
+                    if matches!(event, Happened::Remember { .. }) && !(self.keeps)(node) {
+                        self.nodes[node].not_kept();
+                    } else {
+                        self.events.push((node, event));
+                    }
+                }
             }
         }
     }

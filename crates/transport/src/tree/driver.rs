@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
-    Command, DATAGRAM_BYTES_MAX, Guard, Happened, Message, Transmit, Tree,
+    Command, Counters, DATAGRAM_BYTES_MAX, Guard, Happened, Message, Transmit, Tree,
 };
 use socket2::SockRef;
 use tokio::net::UdpSocket;
@@ -40,7 +40,7 @@ impl Default for TreeOptions {
 /// Runs `machine` on `socket` until the commands end; gives the machine back.
 ///
 /// Each window goes to `windows` before the event that it counts is handed on; when that fails the
-/// event is not, and the failure is noted in `drops`. While the receiver of events is behind no
+/// event is neither handed on nor answered for, and the failure is noted in `drops`. What the machine does not use is counted there. While the receiver of events is behind no
 /// datagrams are read (the kernel's buffer is the bound), but timers go on. A timer rings only
 /// when all that has come was looked at. It ends early when the receiver of events is gone.
 pub async fn run_tree<G: Guard, W: Windows>(
@@ -60,7 +60,7 @@ pub async fn run_tree<G: Guard, W: Windows>(
         datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX),
         quiet: Vec::new(),
         heartbeat: options.heartbeat,
-        kept: true,
+        counted: Counters::default(),
     };
     // One byte more than a datagram has, so that a longer one is seen to be too long.
     let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
@@ -85,7 +85,6 @@ pub async fn run_tree<G: Guard, W: Windows>(
                 for _ in 0..DATAGRAMS_AT_ONCE {
                     match node.socket.try_recv(&mut buffer) {
                         Ok(length) => {
-                            // What is refused is counted by the machine.
                             if let Ok(message) = node.machine.open(&buffer[..length]) {
                                 node.input(clock.now(), Input::Receive(message), &mut windows);
                             }
@@ -117,6 +116,7 @@ pub async fn run_tree<G: Guard, W: Windows>(
                 node.input(now, Input::Timeout, &mut windows);
             }
         }
+        node.count();
         // The usual case without waiting: there is room.
         while let Some(event) = node.pending.pop_front() {
             if let Err(error) = events.try_send(event) {
@@ -140,8 +140,8 @@ struct Node<G> {
     /// Topics of which this node is the source, and when each was quiet for long enough.
     quiet: Vec<(u64, Instant)>,
     heartbeat: Option<Duration>,
-    /// Whether the last window was kept.
-    kept: bool,
+    /// What the machine had counted when it was last told.
+    counted: Counters,
 }
 
 impl<G: Guard> Node<G> {
@@ -189,14 +189,12 @@ impl<G: Guard> Node<G> {
             match output {
                 Output::Transmit(transmit) => self.transmit(&transmit),
                 Output::Event(Happened::Remember { topic, window }) => {
-                    let kept = windows.keep(topic, &window);
-                    self.kept = kept.is_ok();
-                    if let Err(error) = kept {
+                    if let Err(error) = windows.keep(topic, &window) {
+                        // After a restart it would come again: so it has not come yet.
+                        self.machine.not_kept();
                         self.note("a window is not kept", &error);
                     }
                 }
-                // After a restart it would come again.
-                Output::Event(Happened::Delivered { .. }) if !self.kept => {}
                 Output::Event(event) => self.pending.push_back(event),
             }
         }
@@ -220,6 +218,43 @@ impl<G: Guard> Node<G> {
         let to = transmit.address.ip();
         self.drops
             .record(Hop::Network, reason, to, error.to_string(), None);
+    }
+
+    /// Counts what the machine did not use since the last time. (Forged events and false coverage it tells.)
+    fn count(&mut self) {
+        let now = self.machine.counters();
+        let before = std::mem::replace(&mut self.counted, now);
+        for (reason, now, before) in [
+            ("tree datagram unreadable", now.malformed, before.malformed),
+            (
+                "tree datagram not authentic",
+                now.unauthenticated,
+                before.unauthenticated,
+            ),
+            (
+                "tree datagram of another topic",
+                now.not_subscribed,
+                before.not_subscribed,
+            ),
+            ("event came again", now.duplicates, before.duplicates),
+            ("event too old", now.old, before.old),
+            ("range of others", now.misdirected, before.misdirected),
+            ("answer that nobody waits for", now.unasked, before.unasked),
+            (
+                "too many ranges of an event",
+                now.overloaded,
+                before.overloaded,
+            ),
+            (
+                "too many repairs",
+                now.repairs_refused,
+                before.repairs_refused,
+            ),
+        ] {
+            if now > before {
+                self.drops.count(now - before, Hop::Event, reason);
+            }
+        }
     }
 
     fn note(&self, reason: &'static str, error: &io::Error) {
