@@ -128,6 +128,55 @@ fn several_sources_share_the_network() {
 }
 
 #[test]
+fn sources_at_the_pace_of_adaptive_hardly_overflow_a_queue() {
+    let mut dropped = (0, 0);
+    for sources in [1, 4, 16] {
+        let at_once = |pacer: &str| Settings {
+            sources,
+            events: 10,
+            period: Duration::ZERO,
+            port_rate_bytes_per_s: Some(12_500_000),
+            port_queue_bytes: 32 * 1_024,
+            pacer: Some(pacer.parse().expect("a pacer")),
+            ..Settings::new(1, 60)
+        };
+        // Unpaced it is more than the network bears: no promise holds.
+        let flood = run(&at_once("flood"), &mut |_| {});
+        let paced = judged(&at_once("adaptive"));
+        assert_eq!(paced.arrivals.len(), 10 * sources as usize);
+        let (lost, all) = (paced.port_dropped, paced.messages);
+        assert!(lost * 100 <= all, "{sources}: {lost} of {all}");
+        let (took, unpaced) = (paced.completion(), flood.completion());
+        assert!(took * 2 <= unpaced * 3, "{sources}: {took:?}, {unpaced:?}");
+        dropped.0 += flood.port_dropped;
+        dropped.1 += paced.port_dropped;
+    }
+    assert!(dropped.0 > 10 * dropped.1, "{dropped:?}");
+}
+
+#[test]
+fn behind_a_partition_all_that_was_missed_is_repaired() {
+    for (share, seed) in [(0.1, 8), (0.6, 9)] {
+        let settings = Settings {
+            cut_off: share,
+            // The second of three events is given up for those beyond it.
+            cut: (Duration::from_secs(6), Duration::from_secs(13)),
+            events: 3,
+            period: Duration::from_secs(7),
+            loss: 0.01,
+            ..Settings::new(seed, 200)
+        };
+        let report = judged(&settings);
+        assert!(report.failed + report.unknown >= 10, "nobody was cut off");
+        // Each has all, also whoever was called failed.
+        assert!(report.arrivals.iter().all(|times| times.len() == 200));
+        let second = report.arrivals[1].iter();
+        let late = second.filter(|at| **at > Duration::from_secs(6));
+        assert!(late.count() >= 10, "what was missed came after the cut");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [11, 12, 13] {
         let (one, other) = (judged(&mixed(seed)), judged(&mixed(seed)));

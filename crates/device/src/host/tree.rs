@@ -16,7 +16,7 @@ use chappe_dpws::eventing::{
     Compact, CompactCodec, SourceReceive, SourceTransmit, Spread, TreeConfig, TreePeer,
 };
 use chappe_dpws::hosting::{Device, DeviceReceive};
-use chappe_flow::pacer::{self, Pace, Pacer};
+use chappe_flow::pacer;
 use chappe_identity::Key;
 use chappe_machine::{Input, Instant};
 use chappe_notification_tree::{
@@ -186,9 +186,8 @@ impl Bound {
             signer: keys(),
             codec: CompactCodec::default(),
             trees: BTreeMap::new(),
-            pacer: self.options.pacer.build(),
+            pacer: pacer::Events::new(&self.options.pacer, PATIENCE),
             waiting: VecDeque::new(),
-            paced: VecDeque::new(),
             publishing: VecDeque::new(),
             under_way: HashMap::new(),
             number: 0,
@@ -287,11 +286,9 @@ struct Source {
     signer: Keys,
     codec: CompactCodec,
     trees: BTreeMap<Str, Arc<Membership>>,
-    pacer: Box<dyn Pacer>,
+    pacer: pacer::Events,
     /// Events that the pacer holds back; the event source bounds them.
     waiting: VecDeque<Waiting>,
-    /// Events on their way, as the pacer counts them: which, since when, bytes.
-    paced: VecDeque<(u64, Instant, u64)>,
     /// Events that have no number yet, in order.
     publishing: VecDeque<UnderWay>,
     under_way: HashMap<EventId, UnderWay>,
@@ -435,17 +432,11 @@ impl Source {
     async fn send_due(&mut self, now: Instant) -> Option<Instant> {
         while let Some(first) = self.waiting.front() {
             let bytes = first.body.len() as u64 + HEAD_BYTES;
-            let in_flight = self.in_flight(now);
-            match self.pacer.next(now, in_flight) {
-                Pace::Now => {}
-                Pace::At(at) => return Some(at),
-                Pace::AfterAcknowledgement => {
-                    return self.paced.front().map(|(_, sent, _)| *sent + PATIENCE);
-                }
+            if let Err(at) = self.pacer.next(now) {
+                return Some(at);
             }
             let first = self.waiting.pop_front()?;
-            self.pacer.sent(now, bytes, 1);
-            self.paced.push_back((first.delivery, now, bytes));
+            self.pacer.sent(now, first.delivery, bytes);
             let newest = self.trees.get(&first.action);
             let sent_to = Arc::clone(newest.unwrap_or(&first.wanted));
             self.publishing.push_back(UnderWay {
@@ -464,32 +455,6 @@ impl Source {
         None
     }
 
-    fn in_flight(&mut self, now: Instant) -> pacer::InFlight {
-        while let Some((_, sent, _)) = self.paced.front()
-            && *sent + PATIENCE <= now
-        {
-            self.paced.pop_front();
-        }
-        pacer::InFlight {
-            bytes: self.paced.iter().map(|(_, _, bytes)| bytes).sum(),
-            elements: self.paced.len() as u64,
-            ..pacer::InFlight::default()
-        }
-    }
-
-    /// An event is on its way no more; `measured`: its time says something of the network.
-    fn arrived(&mut self, now: Instant, delivery: u64, measured: bool) {
-        let Some(at) = self.paced.iter().position(|one| one.0 == delivery) else {
-            return;
-        };
-        let Some((_, sent, bytes)) = self.paced.remove(at) else {
-            return;
-        };
-        let delay = measured.then(|| now.saturating_since(sent));
-        let in_flight = self.in_flight(now);
-        self.pacer.acknowledged(now, bytes, 1, delay, in_flight);
-    }
-
     fn happened(&mut self, now: Instant, event: Happened) -> Option<SourceReceive> {
         match event {
             Happened::Published(id) => {
@@ -499,7 +464,7 @@ impl Source {
             }
             Happened::NotPublished { error, .. } => {
                 let delivery = self.publishing.pop_front()?.delivery;
-                self.arrived(now, delivery, false);
+                self.pacer.known(now, delivery, false);
                 let (what, detail) = ("event not spread", error.to_string());
                 let hint = "it goes as standard notifications".to_owned();
                 self.drops.record(Hop::Event, what, "", detail, Some(hint));
@@ -509,7 +474,7 @@ impl Source {
                 // That of a heartbeat is of no event.
                 let event = self.under_way.remove(&outcome.id)?;
                 let all = outcome.failed.is_empty() && outcome.unknown.is_empty();
-                self.arrived(now, event.delivery, all);
+                self.pacer.known(now, event.delivery, all);
                 Some(self.ended(&event, &outcome))
             }
             Happened::Proven { contact, there, .. } => {

@@ -19,6 +19,7 @@
 
 mod adaptive;
 mod choice;
+mod events;
 mod fixed;
 mod napa;
 mod receivers;
@@ -31,6 +32,7 @@ use chappe_machine::Instant;
 
 pub use adaptive::{Adaptive, AdaptiveConfig};
 pub use choice::{Choice, ChoiceError};
+pub use events::Events;
 pub use fixed::{FixedPeriod, FixedWindow, Flood};
 pub use napa::{Napa, NapaConfig};
 pub use receivers::{Receivers, Waits};

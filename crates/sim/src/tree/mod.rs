@@ -18,6 +18,7 @@ pub use mixed::{Series, mixed, series};
 
 use std::time::Duration;
 
+use chappe_flow::pacer::Choice as Pacer;
 use chappe_notification_tree::{Choice, Counters, Pace};
 
 /// A network of sources and sinks, and what goes wrong in it.
@@ -57,6 +58,10 @@ pub struct Settings {
     pub wrongly_suspected: f64,
     /// The share of sinks that die while an event spreads.
     pub crashing: f64,
+    /// The share of sinks that do not reach the sources and the others, nor are reached, but do each other.
+    pub cut_off: f64,
+    /// From when to when, since the beginning.
+    pub cut: (Duration, Duration),
     /// The share of sinks that lie, in all the ways of `lies`.
     pub liars: f64,
     /// How they lie.
@@ -69,6 +74,9 @@ pub struct Settings {
     pub port_queue_bytes: u64,
     /// How fast a source may send.
     pub pace: Option<Pace>,
+    /// Whose word each source waits for before its next event, which it does when the one before has left
+    /// it; `None`: each event goes when it happens.
+    pub pacer: Option<Pacer>,
     /// Messages that wait at a busy node; more are dropped.
     pub receive_buffer: usize,
     /// Whether events are signed, hops authenticated and receipts made; without it liars are not
@@ -106,12 +114,15 @@ impl Settings {
             suspected: 0.0,
             wrongly_suspected: 0.0,
             crashing: 0.0,
+            cut_off: 0.0,
+            cut: (Duration::ZERO, Duration::ZERO),
             liars: 0.0,
             lies: Lie::ALL.to_vec(),
             slow: 0.0,
             port_rate_bytes_per_s: None,
             port_queue_bytes: 256 * 1024,
             pace: None,
+            pacer: None,
             receive_buffer: 256,
             authenticated: true,
             inline: true,
@@ -127,7 +138,7 @@ impl Settings {
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// For each event: when each sink had it, from publishing, sorted. Dead sinks are not in it.
+    /// For each event: when each sink had it, since it happened, sorted. Dead sinks are not in it.
     pub arrivals: Vec<Vec<Duration>>,
     /// For each event: when the source knew all there was to know.
     pub known: Vec<Duration>,
@@ -145,6 +156,10 @@ pub struct Report {
     pub lost: u64,
     /// Messages dropped at ports and receive buffers.
     pub dropped: u64,
+    /// Of those: at ports of the switch.
+    pub port_dropped: u64,
+    /// The most bytes that waited at a port.
+    pub port_queue_max: u64,
     /// Of all nodes together.
     pub counters: Counters,
     /// Inputs handled.

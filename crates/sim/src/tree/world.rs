@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chappe_flow::pacer::Events;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
     Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message, Outcome,
@@ -27,6 +28,25 @@ const FLOODS: u32 = 32;
 /// What a slow sink's work costs, in an ordinary one's.
 const SLOW: u32 = 10;
 
+/// Bytes of an event's datagram beside its body, about: for the pacer.
+const HEAD_BYTES: u64 = 200;
+/// An event of which nothing is known for so long is counted no more by the pacer.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What a source has still to publish.
+#[derive(Default)]
+struct Offers {
+    /// When each happened.
+    waiting: VecDeque<u64>,
+    pacer: Option<Events>,
+    /// When the one that is being published happened.
+    happened: u64,
+    /// The number of the newest; heartbeats are counted, too.
+    number: u64,
+    /// When it is looked at again.
+    wake: u64,
+}
+
 struct Node {
     tree: Option<Box<Tree<SimGuard>>>,
     /// When the processor is free.
@@ -42,6 +62,8 @@ struct Node {
     waking: bool,
     dead: bool,
     slow: bool,
+    /// On the other side of the partition.
+    cut_off: bool,
     lie: Option<Lie>,
     /// How often it still floods.
     floods_left: u32,
@@ -52,6 +74,8 @@ enum Happening {
     Wake(u32),
     Timer(u32),
     Publish(u32),
+    /// A source looks whether its next event may go.
+    Offer(u32),
     Heartbeat(u32),
     Crash(u32),
     /// What a liar sends on its own account.
@@ -80,7 +104,7 @@ impl Ord for Entry {
 
 /// What really happened to an event.
 struct Truth {
-    published: u64,
+    happened: u64,
     /// When each sink was given it; 0: not.
     delivered: Vec<u64>,
     outcome: Option<Box<Outcome>>,
@@ -101,6 +125,8 @@ pub(super) struct World<'a> {
     /// Sinks that were never dead, never lied and never crashed.
     report: Report,
     last_publish: u64,
+    /// Of each source.
+    offers: Vec<Offers>,
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -133,6 +159,7 @@ impl<'a> World<'a> {
             source_attempts: settings.attempts,
             within: settings.within,
             pace: settings.pace,
+            history: (settings.events as usize).max(Config::default().history),
             ..Config::default()
         };
         let contacts: Vec<Contact> = (0..settings.sinks).map(contact).collect();
@@ -165,6 +192,10 @@ impl<'a> World<'a> {
                     waking: false,
                     dead,
                     slow: sink && chosen(settings.slow, &mut random),
+                    // What is not asked for takes no chance from the rest of a seed.
+                    cut_off: sink
+                        && settings.cut_off > 0.0
+                        && chosen(settings.cut_off, &mut random),
                     lie,
                     floods_left: FLOODS,
                 }
@@ -186,6 +217,16 @@ impl<'a> World<'a> {
                 ..Report::default()
             },
             last_publish: 0,
+            offers: (0..settings.sources)
+                .map(|_| Offers {
+                    pacer: settings
+                        .pacer
+                        .as_ref()
+                        .map(|pacer| Events::new(pacer, PATIENCE)),
+                    number: u64::from(settings.heartbeat),
+                    ..Offers::default()
+                })
+                .collect(),
         }
     }
 
@@ -220,10 +261,10 @@ impl<'a> World<'a> {
             let at = self.random.u64(..=span);
             self.push(at, Happening::Crash(*sink));
         }
-        let end = self.last_publish + nanos(settings.within + SLACK);
         let mut known = 0;
         while let Some(Reverse(Entry(at, _, happening))) = self.queue.pop() {
-            if at > end {
+            let end = self.last_publish + nanos(settings.within + SLACK);
+            if at > end && self.offers.iter().all(|it| it.waiting.is_empty()) {
                 break;
             }
             self.now = at;
@@ -279,7 +320,19 @@ impl<'a> World<'a> {
                     self.input(node, Input::Timeout, 0);
                 }
             }
-            Happening::Publish(node) => self.publish(node),
+            Happening::Publish(node) => {
+                self.offers[(node - self.settings.sinks) as usize]
+                    .waiting
+                    .push_back(self.now);
+                self.offer(node);
+            }
+            Happening::Offer(node) => {
+                let offers = &mut self.offers[(node - self.settings.sinks) as usize];
+                if offers.wake == self.now {
+                    offers.wake = 0;
+                    self.offer(node);
+                }
+            }
             Happening::Heartbeat(node) => {
                 let topic = u64::from(node - self.settings.sinks) + 1;
                 self.input(node, Input::Command(Command::Heartbeat { topic }), 0);
@@ -416,6 +469,41 @@ impl<'a> World<'a> {
         Box::new(tree)
     }
 
+    /// Publishes the next event of a source, if there is one and it may go.
+    fn offer(&mut self, node: u32) {
+        let (now, busy) = (self.now, self.nodes[node as usize].free);
+        let bytes = self.settings.body_bytes as u64 + HEAD_BYTES;
+        let offers = &mut self.offers[(node - self.settings.sinks) as usize];
+        let Some(happened) = offers.waiting.front().copied() else {
+            return;
+        };
+        if let Some(pacer) = &mut offers.pacer {
+            let moment = Instant::from_nanos(now);
+            let wake = match pacer.next(moment) {
+                // One event leaves the source after the other.
+                Ok(()) if busy > now => busy,
+                Ok(()) => {
+                    offers.number += 1;
+                    pacer.sent(moment, offers.number, bytes);
+                    now
+                }
+                Err(at) => at.as_nanos().max(now + 1),
+            };
+            if wake > now {
+                if offers.wake != wake {
+                    offers.wake = wake;
+                    self.push(wake, Happening::Offer(node));
+                }
+                return;
+            }
+        }
+        offers.waiting.pop_front();
+        offers.happened = happened;
+        self.last_publish = self.last_publish.max(now);
+        self.publish(node);
+        self.offer(node);
+    }
+
     fn publish(&mut self, node: u32) {
         let topic = u64::from(node - self.settings.sinks) + 1;
         let body = vec![0xE5; self.settings.body_bytes];
@@ -485,6 +573,12 @@ impl<'a> World<'a> {
         // A hop tag says who sends; without authentication anybody can be anyone.
         let claimed = transmit.message.from;
         debug_assert!(!settings.authenticated || claimed == from || claimed == SOURCE);
+        let apart = self.nodes[from as usize].cut_off != self.nodes[to as usize].cut_off;
+        let (from_when, until) = settings.cut;
+        if apart && (nanos(from_when)..nanos(until)).contains(&sent) {
+            self.report.lost += 1;
+            return;
+        }
         if settings.loss > 0.0 && self.random.f64() < settings.loss {
             self.report.lost += 1;
             return;
@@ -496,10 +590,13 @@ impl<'a> World<'a> {
         if let Some(rate) = settings.port_rate_bytes_per_s {
             let port = &mut self.nodes[to as usize].port_free;
             let waits = port.saturating_sub(at);
-            if waits / 1_000 * rate / 1_000_000 > settings.port_queue_bytes {
+            let waiting = waits / 1_000 * rate / 1_000_000;
+            if waiting + bytes + 46 > settings.port_queue_bytes {
                 self.report.dropped += 1;
+                self.report.port_dropped += 1;
                 return;
             }
+            self.report.port_queue_max = self.report.port_queue_max.max(waiting + bytes + 46);
             *port = (*port).max(at) + (bytes + 46) * 1_000_000_000 / rate.max(1);
             at = *port;
         }
@@ -512,8 +609,9 @@ impl<'a> World<'a> {
     fn heard(&mut self, node: u32, at: u64, event: Happened) {
         match event {
             Happened::Published(id) => {
+                let source = (node - self.settings.sinks) as usize;
                 let truth = Truth {
-                    published: at,
+                    happened: self.offers[source].happened,
                     delivered: vec![0; self.settings.sinks as usize],
                     outcome: None,
                 };
@@ -539,6 +637,7 @@ impl<'a> World<'a> {
             // A heartbeat's is nobody's business.
             Happened::Outcome(outcome) if !self.truths.contains_key(&outcome.id) => {}
             Happened::Outcome(outcome) => {
+                self.became_known(node, at, &outcome);
                 self.report
                     .known
                     .push(Duration::from_nanos(nanos(outcome.took)));
@@ -564,6 +663,20 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The source's pacer hears what became of an event, and the next may go.
+    fn became_known(&mut self, node: u32, at: u64, outcome: &Outcome) {
+        let offers = &mut self.offers[(node - self.settings.sinks) as usize];
+        let Some(pacer) = &mut offers.pacer else {
+            return;
+        };
+        let measured = outcome.failed.is_empty() && outcome.unknown.is_empty();
+        pacer.known(Instant::from_nanos(at), outcome.id.sequence, measured);
+        if !offers.waiting.is_empty() {
+            offers.wake = at;
+            self.push(at, Happening::Offer(node));
+        }
+    }
+
     fn violation(&mut self, what: String) {
         self.report.violations.push(what);
     }
@@ -572,7 +685,7 @@ impl<'a> World<'a> {
         let mut whole: Vec<bool> = self
             .nodes
             .iter()
-            .map(|it| !it.dead && it.lie.is_none())
+            .map(|it| !it.dead && it.lie.is_none() && !it.cut_off)
             .collect();
         for sink in crashing {
             whole[*sink as usize] = false;
@@ -583,7 +696,7 @@ impl<'a> World<'a> {
         for (id, truth) in events {
             let delivered = truth.delivered.iter().filter(|at| **at > 0);
             let mut times: Vec<Duration> = delivered
-                .map(|at| Duration::from_nanos(at.saturating_sub(truth.published)))
+                .map(|at| Duration::from_nanos(at.saturating_sub(truth.happened)))
                 .collect();
             times.sort_unstable();
             self.report.arrivals.push(times);
@@ -621,6 +734,8 @@ impl<'a> World<'a> {
             sum.taken_over += of.taken_over;
             sum.late += of.late;
             sum.old += of.old;
+            sum.duplicates += of.duplicates;
+            sum.not_kept += of.not_kept;
         }
         sum.delivered = delivered;
         self.report.counters = sum;
