@@ -8,7 +8,8 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use chappe_device::client::{ClientTree, Delivery, Subscription};
 use chappe_device::host::{HostState, HostTree};
@@ -18,11 +19,17 @@ use chappe_dpws::eventing::message::{Filter, Subscribe, SubscribeResponse, actio
 use chappe_dpws::eventing::{Compact, CompactCodec, TreePeer};
 use chappe_dpws::exchange::request;
 use chappe_identity::{Contact, Key};
+use chappe_machine::{Input, Machine, Output};
+use chappe_notification_tree::{
+    Body, Command, Contact as TreeContact, Event, EventId, Keys, Message, Spread, Transmit, Tree,
+    Window, topic_of,
+};
 use chappe_soap::EndpointReference;
-use chappe_transport::Drops;
 use chappe_transport::http::{Client, ClientLimits, Response, Server, ServerLimits, StatusCode};
+use chappe_transport::{Clock, Drops, Hop};
 use chappe_xml::Element;
 use common::*;
+use tokio::sync::mpsc;
 
 fn key() -> Key {
     Key::from_seed(chappe_transport::seed().unwrap())
@@ -164,13 +171,13 @@ async fn dead_sinks_cost_the_others_no_event() {
     host.stop().await;
 }
 
-#[tokio::test]
-async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
-    let endpoint = endpoint();
-    let host = host("127.0.2.43", &endpoint);
-    let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
-    victim.set_nonblocking(true).unwrap();
-    // It takes standard notifications, or its subscription would end first.
+/// Subscribes as a sink of this key that takes datagrams here. Gives what takes its standard notifications, without
+/// which its subscription would end, and who the source is.
+async fn subscribed_by_hand(
+    host: &DeviceHost,
+    key: [u8; 32],
+    address: SocketAddr,
+) -> (Server, TreePeer) {
     let taking = |_| async { Response::empty(StatusCode::ACCEPTED) };
     let here = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(here, ServerLimits::default(), Drops::default(), taking).unwrap();
@@ -182,10 +189,7 @@ async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
         notify_to: Some(EndpointReference::new(notify_to)),
         expires: None,
         filter: Some(Filter::actions(Dialect::V2009, vec![REPORT.into()])),
-        tree: Ok(Some(TreePeer {
-            key: *key().public().as_bytes(),
-            address: victim.local_addr().unwrap(),
-        })),
+        tree: Ok(Some(TreePeer { key, address })),
     };
     let to = format!("http://{}/thermometer", host.addresses()[0]);
     let http = Client::new(ClientLimits {
@@ -203,7 +207,22 @@ async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
     let answer = http.exchange_soap(&contact, &envelope).await.unwrap();
     let answer = answer.unwrap();
     let granted = SubscribeResponse::from_element(version, answer.body().unwrap()).unwrap();
-    assert!(granted.tree.is_some(), "the source has to ask first");
+    let offer = granted.tree.expect("the source has to ask first");
+    (server, offer.source)
+}
+
+#[tokio::test]
+async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
+    let endpoint = endpoint();
+    let host = host("127.0.2.43", &endpoint);
+    let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
+    victim.set_nonblocking(true).unwrap();
+    let (_taking, _) = subscribed_by_hand(
+        &host,
+        *key().public().as_bytes(),
+        victim.local_addr().unwrap(),
+    )
+    .await;
     host.notify(REPORT, report(1)).await.unwrap();
     state(&host, "told as ever", |state| state.delivered == 1).await;
     state(&host, "not believed", |state| state.tree.off == 1).await;
@@ -245,5 +264,178 @@ async fn datagrams_of_strangers_change_nothing() {
     assert_eq!(events(&mut subscription, 1).await, BTreeSet::from([1]));
     let counts = client.tree_counts();
     assert_eq!((counts.delivered, counts.duplicates), (1, 0));
+    host.stop().await;
+}
+
+/// A sink of the tree that does what it should, and keeps what it was sent.
+struct Insider {
+    key: Arc<Key>,
+    socket: Arc<tokio::net::UdpSocket>,
+    sent: mpsc::UnboundedReceiver<Vec<u8>>,
+    _taking: Server,
+}
+
+impl Insider {
+    fn machine(key: &Arc<Key>, address: SocketAddr) -> Tree<Keys> {
+        let keys = Keys::new(Arc::clone(key));
+        let contact = TreeContact {
+            address,
+            key: keys.public(),
+        };
+        Tree::new(Arc::default(), contact, keys, 1)
+    }
+
+    async fn subscribe(host: &DeviceHost) -> Self {
+        let key = Arc::new(key());
+        let socket = Arc::new(tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let address = socket.local_addr().unwrap();
+        let public = *key.public().as_bytes();
+        let (taking, source) = subscribed_by_hand(host, public, address).await;
+        let mut machine = Self::machine(&key, address);
+        let subscribe = Command::Subscribe {
+            topic: topic_of(&source.key, REPORT),
+            source: TreeContact {
+                address: source.address,
+                key: source.key,
+            },
+            window: Window::default(),
+        };
+        let clock = Clock::process();
+        machine.handle_input(clock.now(), Input::Command(subscribe));
+        let (keep, sent) = mpsc::unbounded_channel();
+        let taken = Arc::clone(&socket);
+        tokio::spawn(async move {
+            let (mut buffer, mut answer) = ([0; 2_048], Vec::new());
+            while let Ok(length) = taken.recv(&mut buffer).await {
+                let Ok(message) = machine.open(&buffer[..length]) else {
+                    continue;
+                };
+                machine.handle_input(clock.now(), Input::Receive(message));
+                while let Some(output) = machine.poll_output() {
+                    if let Output::Transmit(transmit) = output {
+                        machine.seal(&transmit, &mut answer);
+                        taken.send_to(&answer, transmit.address).await.unwrap();
+                    }
+                }
+                if keep.send(buffer[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            key,
+            socket,
+            sent,
+            _taking: taking,
+        }
+    }
+
+    /// The next event that it was sent: as a datagram, and its message.
+    async fn event(&mut self) -> (Vec<u8>, Message, Spread) {
+        loop {
+            let datagram = in_time("a datagram", self.sent.recv()).await.unwrap();
+            let (message, _) = Message::decode(&datagram).unwrap();
+            if let Body::Spread(spread) = &message.body
+                && !spread.event.is_heartbeat()
+            {
+                let spread = spread.clone();
+                return (datagram, message, spread);
+            }
+        }
+    }
+
+    /// Sends an event to another sink, as one that forwards does.
+    async fn forward(&self, own: u32, to: (u32, &TreeContact), spread: Spread) {
+        let (number, contact) = to;
+        let transmit = Transmit {
+            address: contact.address,
+            key: contact.key,
+            to: number,
+            message: Message {
+                from: own,
+                body: Body::Spread(Spread {
+                    first: number,
+                    end: number + 1,
+                    ..spread
+                }),
+            },
+        };
+        let mut machine = Self::machine(&self.key, self.socket.local_addr().unwrap());
+        let mut datagram = Vec::new();
+        machine.seal(&transmit, &mut datagram);
+        self.socket
+            .send_to(&datagram, contact.address)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() {
+    let endpoint = endpoint();
+    let host = host("127.0.2.45", &endpoint);
+    let drops = Drops::default();
+    let client = DeviceClient::start(on_tree(), drops.clone()).unwrap();
+    let description = described(&client, &endpoint).await;
+    let service = description.service_of(REPORT).unwrap();
+    let mut subscription = subscribed(&client, service).await;
+    let mut insider = Insider::subscribe(&host).await;
+    listed(&host, 2).await;
+    host.notify(REPORT, report(1)).await.unwrap();
+    assert_eq!(events(&mut subscription, 1).await, BTreeSet::from([1]));
+    let (datagram, _, spread) = insider.event().await;
+    let list = spread
+        .event
+        .list()
+        .expect("of two sinks, it is in the event");
+    let own = *insider.key.public().as_bytes();
+    let number = |wanted: bool| {
+        let at = list
+            .sinks()
+            .iter()
+            .position(|sink| (sink.key == own) == wanted);
+        u32::try_from(at.unwrap()).unwrap()
+    };
+    let (own, other) = (number(true), number(false));
+    let victim = *list.sink(other).unwrap();
+
+    // What the source sent to somebody else; an event that the source did not sign; and one that it did, which was
+    // there before, twice.
+    insider
+        .socket
+        .send_to(&datagram, victim.address)
+        .await
+        .unwrap();
+    let id = EventId {
+        sequence: spread.event.id().sequence + 1,
+        ..spread.event.id()
+    };
+    let keys = Keys::new(Arc::clone(&insider.key));
+    let forged = Event::new(&keys, id, list, true, None, spread.event.body(), 1_000).unwrap();
+    let forged = Spread {
+        event: Arc::new(forged),
+        ..spread.clone()
+    };
+    insider.forward(own, (other, &victim), forged).await;
+    for _ in 0..2 {
+        insider.forward(own, (other, &victim), spread.clone()).await;
+    }
+
+    // All of it was in the socket before this event, which comes by the tree like the first, or, when the machine is too
+    // slow, as a standard notification.
+    for event in 2..100 {
+        host.notify(REPORT, report(event)).await.unwrap();
+        assert_eq!(events(&mut subscription, 1).await, BTreeSet::from([event]));
+        if client.tree_counts().delivered > 1 {
+            break;
+        }
+    }
+    let counts = client.tree_counts();
+    assert!(counts.delivered > 1, "{counts:?}");
+    assert_eq!((counts.forged, counts.unreadable), (1, 0), "{counts:?}");
+    let total = |reason| drops.total(Hop::Event, reason);
+    assert_eq!(total("forged event refused"), 1);
+    assert_eq!(total("tree datagram not authentic"), 1);
+    assert!(total("event came again") >= 2);
     host.stop().await;
 }

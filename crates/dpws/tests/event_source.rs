@@ -15,7 +15,7 @@ use chappe_dpws::eventing::{
     SourceRefusal, SourceTransmit, Token,
 };
 use chappe_dpws::exchange::request;
-use chappe_machine::{Harness, Input, Output};
+use chappe_machine::{Harness, Input, Instant, Output, drain};
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Element, Name};
 
@@ -347,6 +347,44 @@ fn subscriptions_are_limited_in_all_and_for_each_peer() {
     assert!(world.subscribe(3, &good).is_err());
     assert_eq!(world.refused(SourceRefusal::PeerFull), 1);
     assert_eq!(world.refused(SourceRefusal::Full), 1);
+}
+
+#[test]
+fn of_a_million_subscriptions_some_are_served_and_the_others_refused() {
+    const SERVED: u64 = 100;
+    let config = SourceConfig {
+        subscriptions_max: SERVED as usize,
+        subscriptions_per_peer_max: SERVED as usize,
+        ..config()
+    };
+    let mut source = EventSource::new(config, Arc::new(|_: &str, _| Ok(())), [7; 16]);
+    let version = Dialect::V2009.addressing();
+    let to = EndpointReference::new("http://192.0.2.99:80/thermometer");
+    let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1")
+        .with_body(wanting(&[REPORT], 60).to_element(version));
+    let (mut answers, mut largest) = (0, 0);
+    for number in 0..1_000_000_u32 {
+        let [_, high, middle, low] = number.to_be_bytes();
+        let request = Request {
+            token: Token(number.into()),
+            peer: ([10, high, middle, low], 4711).into(),
+            base: "http://192.0.2.99:80".into(),
+            path: "/thermometer".into(),
+            envelope: envelope.clone(),
+        };
+        let mut outputs = 0;
+        let input = Input::Receive(SourceReceive::Request(Box::new(request)));
+        drain(&mut source, Instant::ZERO, input, |output| {
+            outputs += 1;
+            let answer = matches!(output, Output::Transmit(SourceTransmit::Response { .. }));
+            answers += u64::from(answer);
+        });
+        largest = largest.max(outputs);
+    }
+    assert_eq!(answers, 1_000_000, "each is told");
+    assert_eq!(source.subscribers(REPORT) as u64, SERVED);
+    assert_eq!(source.refused(SourceRefusal::Full), 1_000_000 - SERVED);
+    assert!(largest <= 4, "{largest} outputs for one request");
 }
 
 #[test]

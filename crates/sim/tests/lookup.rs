@@ -101,6 +101,23 @@ fn lost_packets_and_coming_and_going_lose_little() {
 }
 
 #[test]
+fn a_few_placed_nodes_hide_nothing() {
+    for (nodes, sybils) in [(1_000, 0.001), (300, 0.01), (300, 0.1)] {
+        let settings = Settings {
+            cold: false,
+            sybils,
+            attack: Attack::Nearest,
+            attacked_keys: 1,
+            searches: 60,
+            ..small(4, nodes)
+        };
+        let outcome = played(&settings);
+        assert!(outcome.attacked_searches >= 20);
+        at_least(0.99, &outcome, &settings);
+    }
+}
+
+#[test]
 fn who_crowds_a_key_does_not_own_it() {
     for (attack, attacked_keys) in [
         (Attack::Nearest, 5),
