@@ -11,7 +11,7 @@ use chappe_dds::{
     Backend, Durability, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig,
     ParticipantConfig, Qos, Stalled, State, Supervisor, SupervisorConfig, Topic, open,
 };
-use chappe_flow::pacer::Flood;
+use chappe_flow::pacer::Choice;
 
 const PATIENCE: Duration = Duration::from_secs(240);
 const WINDOW: u32 = 16;
@@ -59,7 +59,7 @@ fn outlet(supervisor: &Supervisor, readers: usize, stalled: Stalled) -> Outlet {
             readers,
             stalled,
             stalled_after: Duration::from_millis(500),
-            pacer: || Box::new(Flood::default()),
+            pacer: Choice::Flood,
         })
         .unwrap()
 }

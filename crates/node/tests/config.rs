@@ -345,6 +345,25 @@ fn the_hash_table_is_off_and_not_open_unless_it_is_said() {
     assert!(error.to_string().contains("cannot be reached"), "{error}");
 }
 
+#[cfg(feature = "dds")]
+#[test]
+fn a_publication_that_names_no_pacer_is_refused_by_its_line() {
+    let table = |pacer: &str| {
+        format!("[[dds.publish]]\nstream = \"a\"\ntopic = \"b\"\npacer = \"{pacer}\"")
+    };
+    for pacer in ["fixed_window:4", "fixed_period:200us", "napa:25000000:10"] {
+        let config = load(&file(&table(pacer))).unwrap().config;
+        assert_eq!(config.dds.publish[0].pacer, pacer.parse().unwrap());
+    }
+    let error = load(&file(&table("fixed_window"))).unwrap_err();
+    let problem = &error.problems[0];
+    assert_eq!(problem.key.as_deref(), Some("dds.publish.0.pacer"));
+    assert_eq!(problem.line, Some(4), "{error}");
+    assert!(problem.what.contains("no pacer"), "{error}");
+    let hint = problem.hint.as_deref().unwrap_or("");
+    assert!(hint.contains("fixed_window:16"), "{hint}");
+}
+
 #[test]
 fn links_are_checked_each_by_its_line() {
     let link = |name: &str, more: &str| {

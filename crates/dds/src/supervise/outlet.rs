@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use chappe_flow::pacer::{InFlight, Pace, Pacer};
+use chappe_flow::pacer::{Choice, InFlight, Pace, Pacer};
 use tokio::sync::{mpsc, watch};
 
 use super::end::{Deadline, Told};
@@ -34,8 +34,8 @@ pub struct OutletConfig {
     pub stalled: Stalled,
     /// So long nothing may be acknowledged before a reader counts as such.
     pub stalled_after: Duration,
-    /// Makes the pacer, which says when the next sample may go.
-    pub pacer: fn() -> Box<dyn Pacer>,
+    /// When the next sample may go.
+    pub pacer: Choice,
 }
 
 /// What becomes of a reader that acknowledges nothing.
@@ -198,7 +198,7 @@ impl LiveOutlet {
                 acknowledged: None,
             };
         });
-        let pacer = (end.config.pacer)();
+        let pacer = end.config.pacer.build();
         let now = Instant::now();
         Ok(Self {
             deadline: Deadline::new(&end.config.qos, now),

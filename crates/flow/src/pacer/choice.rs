@@ -43,6 +43,10 @@ impl Default for Choice {
 }
 
 impl Choice {
+    /// How each of them is written, for hints.
+    pub const WORDS: &'static str = "flood, fixed_window:16, fixed_period:1ms, napa, \
+        napa:125000000:10 (bytes a second, K), or adaptive";
+
     /// Whether it lives on acknowledgements.
     #[must_use]
     pub const fn needs_acknowledgements(&self) -> bool {
@@ -67,14 +71,14 @@ impl Choice {
 #[error("{0}")]
 pub struct ChoiceError(String);
 
-const HINT: &str = "hint: flood, fixed_window:16, fixed_period:1ms, napa, napa:125000000:10 \
-                    (bytes a second, K), or adaptive";
-
 impl FromStr for Choice {
     type Err = ChoiceError;
 
     fn from_str(text: &str) -> Result<Self, ChoiceError> {
-        let wrong = || ChoiceError(format!("`{text}` names no pacer; {HINT}"));
+        let wrong = || {
+            let words = Self::WORDS;
+            ChoiceError(format!("`{text}` names no pacer; hint: {words}"))
+        };
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
         let (first, second, more) = (parts.next(), parts.next(), parts.next());

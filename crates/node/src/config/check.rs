@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 
 use chappe_identity::{CurvePublic, Prefix};
+#[cfg(feature = "dds")]
+use chappe_wrappers::dds::DdsPacer;
 use serde_json::Value;
 
 use super::error::nearest;
@@ -227,6 +229,11 @@ impl<'a> Walk<'a> {
             Some("ip-prefix") if text.parse::<Prefix>().is_err() => self.refuse(
                 format!("{text:?} is no network prefix"),
                 Some("write it as 10.1.0.0/16 or fd00::/8".to_owned()),
+            ),
+            #[cfg(feature = "dds")]
+            Some("pacer") if text.parse::<DdsPacer>().is_err() => self.refuse(
+                format!("{text:?} names no pacer"),
+                Some(format!("write it as {}", DdsPacer::WORDS)),
             ),
             _ => {}
         }

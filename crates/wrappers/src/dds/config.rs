@@ -4,15 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use chappe_dds::{Backend, DdsError, ElementType, Qos, Stored, Topic};
-use chappe_flow::pacer::{Adaptive, FixedWindow, Flood, Pacer};
 use chappe_stream::{Field, FieldType, StreamSchema, check_name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::DdsPacer;
 use crate::links::LinkLevel;
-
-/// Elements on the way of a publication with the fixed window.
-const FIXED_WINDOW: u64 = 16;
 
 /// DDS topics of a node.
 ///
@@ -33,7 +30,7 @@ const FIXED_WINDOW: u64 = 16;
 /// dds.check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DdsConfig {
     /// The library that speaks DDS: `rustdds`, or `cyclone` where the program was built with it.
@@ -77,7 +74,7 @@ impl From<DdsLibrary> for Backend {
 }
 
 /// A stream that is published to a topic.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publication {
     /// The stream.
@@ -106,8 +103,11 @@ pub struct Publication {
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     pub stalled_after_s: u32,
-    /// When the next sample may go.
-    #[serde(default)]
+    /// When the next sample may go: `adaptive`, the default, as measured acknowledgements say;
+    /// `fixed_window:16` while fewer are on the way; `fixed_period:1ms` so far apart;
+    /// `napa:125000000:10` by the link's bytes a second and K; or `flood` while there is room.
+    #[serde(default, with = "words")]
+    #[schemars(with = "String", extend("format" = "pacer"))]
     pub pacer: DdsPacer,
     /// What is offered.
     #[serde(default)]
@@ -201,19 +201,6 @@ pub enum DdsStalled {
     Wait,
     /// The others are served on, as many samples at a time as the writer keeps.
     Pass,
-}
-
-/// When the next sample may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DdsPacer {
-    /// As measured acknowledgements say.
-    #[default]
-    Adaptive,
-    /// While fewer than 16 are on the way.
-    FixedWindow,
-    /// While there is room.
-    Flood,
 }
 
 impl Default for DdsConfig {
@@ -311,13 +298,17 @@ impl Subscription {
     }
 }
 
-impl DdsPacer {
-    pub(super) fn factory(self) -> fn() -> Box<dyn Pacer> {
-        match self {
-            Self::Adaptive => || Box::new(Adaptive::default()),
-            Self::FixedWindow => || Box::new(FixedWindow::of_elements(FIXED_WINDOW)),
-            Self::Flood => || Box::new(Flood::default()),
-        }
+/// A pacer by its words.
+mod words {
+    use super::{DdsPacer, Deserialize};
+    use serde::{Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(pacer: &DdsPacer, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(pacer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DdsPacer, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -359,4 +350,41 @@ fn one() -> u32 {
 
 fn ten() -> u32 {
     10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publication(pacer: &str) -> Result<Publication, toml::de::Error> {
+        toml::from_str(&format!("stream = \"a\"\ntopic = \"b\"\n{pacer}"))
+    }
+
+    #[test]
+    fn a_publication_takes_each_pacer_with_what_it_has_to_be_told() {
+        let period = Duration::from_micros(1_500);
+        for (words, high, apart) in [
+            ("flood", 0, Duration::ZERO),
+            ("fixed_window:7", 7, Duration::ZERO),
+            ("fixed_period:1.5ms", 0, period),
+            ("napa:25000000:10", 0, Duration::ZERO),
+            ("adaptive", 0, Duration::ZERO),
+        ] {
+            let publication = publication(&format!("pacer = \"{words}\"")).unwrap();
+            let status = publication.pacer.build().status();
+            assert_eq!(Some(status.name), words.split(':').next());
+            if words.starts_with("fixed") {
+                assert_eq!((status.high_threshold, status.period), (high, apart));
+            }
+            let written = toml::to_string(&publication).unwrap();
+            let read: Publication = toml::from_str(&written).unwrap();
+            assert_eq!(read, publication, "{written}");
+        }
+        let default = publication("").unwrap();
+        assert_eq!(default.pacer, DdsPacer::default());
+        for words in ["fast", "fixed_window", "fixed_period:2", "adaptive:1"] {
+            let error = publication(&format!("pacer = \"{words}\"")).unwrap_err();
+            assert!(error.to_string().contains(DdsPacer::WORDS), "{error}");
+        }
+    }
 }

@@ -23,8 +23,10 @@ use chappe_log::Level;
 use chappe_stream::{StreamLog, StreamSchema, StreamStore, Timestamp};
 use tokio::task::AbortHandle;
 
+/// When the next sample of a publication may go.
+pub use chappe_flow::pacer::Choice as DdsPacer;
 pub use config::{
-    Acknowledge, DdsConfig, DdsLibrary, DdsPacer, DdsStalled, DdsStart, Publication, Subscription,
+    Acknowledge, DdsConfig, DdsLibrary, DdsStalled, DdsStart, Publication, Subscription,
     TopicField, TopicFieldType,
 };
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};

@@ -112,7 +112,7 @@ impl<'a> Publishing<'a> {
                 DdsStalled::Pass => Stalled::Pass,
             },
             stalled_after: publication.stalled_after(),
-            pacer: publication.pacer.factory(),
+            pacer: publication.pacer.clone(),
         });
         let outlet = outlet.map_err(said)?;
         let stored = match acknowledge {

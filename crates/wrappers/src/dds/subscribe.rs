@@ -8,7 +8,7 @@ use chappe_dds::{
     Durability, ElementType, Inlet, InletConfig, Outgoing, Outlet, OutletConfig, Progress, Qos,
     Sample, Stalled, Stored,
 };
-use chappe_flow::pacer::Flood;
+use chappe_flow::pacer::Choice;
 use chappe_log::Appended;
 use chappe_stream::{Position, StoreError, StreamElement, StreamLog};
 use tokio::sync::watch;
@@ -96,7 +96,7 @@ impl<'a> Reading<'a> {
             readers: 0,
             stalled: Stalled::Pass,
             stalled_after: Duration::from_secs(10),
-            pacer: || Box::new(Flood::default()),
+            pacer: Choice::Flood,
         });
         let told = told.map_err(|error| error.to_string())?;
         let mut now = lock(status);
