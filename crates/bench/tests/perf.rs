@@ -325,22 +325,24 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
 }
 
 #[cfg(feature = "dds")]
+fn over_dds(library: chappe_bench::perf::Library, topic: &str) -> Carrier {
+    Carrier::Dds(chappe_bench::perf::Domain {
+        library,
+        // The others on this machine hardly use these.
+        domain: 100 + u16::try_from(std::process::id() % 100).expect("below 100"),
+        interfaces: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+        topic: topic.to_owned(),
+        reliable: true,
+        window: 16,
+    })
+}
+
+#[cfg(feature = "dds")]
 #[test]
 fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
-    use chappe_bench::perf::{Domain, Library};
-    let domain = |reliable| {
-        Carrier::Dds(Domain {
-            library: Library::default(),
-            // The others on this machine hardly use these.
-            domain: 100 + u16::try_from(std::process::id() % 100).expect("below 100"),
-            interfaces: vec![std::net::Ipv4Addr::LOCALHOST.into()],
-            topic: format!("chappe/perf-{reliable}"),
-            reliable,
-            window: 16,
-        })
-    };
+    let carrier = || over_dds(Default::default(), "chappe/perf_rustdds");
     let settings = PublishSettings {
-        carrier: domain(true),
+        carrier: carrier(),
         sizes: vec![5_000, 100_000],
         pacings: vec![Choice::FixedWindow(4), Choice::default()],
         window: 16,
@@ -351,7 +353,7 @@ fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
     let outcome = std::thread::scope(|scope| {
         let subscriber = scope.spawn(|| {
             let settings = SubscribeSettings {
-                carrier: domain(true),
+                carrier: carrier(),
                 ..subscribing("", true)
             };
             subscribe(&settings, &mut |_| {})
@@ -370,4 +372,92 @@ fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
         "{published:?}"
     );
     assert_eq!(published.latency_by, Some(Method::RoundTripHalved));
+}
+
+/// A subscriber that asks for more than is offered gets nothing: both ends say why.
+#[cfg(feature = "dds")]
+#[test]
+fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    let carrier = |reliable| match over_dds(Default::default(), "chappe/perf_mismatch") {
+        Carrier::Dds(domain) => Carrier::Dds(chappe_bench::perf::Domain { reliable, ..domain }),
+        other => other,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = AtomicUsize::new(0);
+    // The first warning of this kind of an end counts; the second one's ends both.
+    let hear = |heard: &mut Vec<String>, event| {
+        if let Event::Warning { text, .. } = event
+            && text.contains("reliability")
+        {
+            if heard.is_empty() && told.fetch_add(1, Ordering::Relaxed) == 1 {
+                stop.store(true, Ordering::Relaxed);
+            }
+            heard.push(text);
+        }
+    };
+    let publishing = PublishSettings {
+        carrier: carrier(false),
+        stop: stop.clone(),
+        ..publishing()
+    };
+    let subscribing = SubscribeSettings {
+        carrier: carrier(true),
+        stop: stop.clone(),
+        ..subscribing("", true)
+    };
+    let (there, here) = std::thread::scope(|scope| {
+        let subscriber = scope.spawn(|| {
+            let mut heard = Vec::new();
+            let _ = subscribe(&subscribing, &mut |event| hear(&mut heard, event));
+            heard
+        });
+        let mut heard = Vec::new();
+        let _ = publish(&publishing, &mut |event| hear(&mut heard, event));
+        (heard, subscriber.join().expect("no panic"))
+    });
+    for heard in [there, here] {
+        let text = heard.first().expect("it says what does not fit");
+        assert!(text.contains("offers best_effort"), "{text}");
+        assert!(text.contains("requests reliable"), "{text}");
+    }
+}
+
+/// A volatile topic loses what is written before its reader has found the writer: what came is looked at.
+#[cfg(feature = "cyclone")]
+#[test]
+fn over_cyclone_dds_both_ends_start_and_find_each_other() {
+    let topic = chappe_bench::perf::TOPIC;
+    let carrier = || over_dds(chappe_bench::perf::Library::Cyclone, topic);
+    let settings = PublishSettings {
+        carrier: carrier(),
+        sizes: vec![5_000],
+        window: 16,
+        count: Some(500),
+        echo: 10,
+        ..publishing()
+    };
+    let outcome = std::thread::scope(|scope| {
+        let subscriber = scope.spawn(|| {
+            let settings = SubscribeSettings {
+                carrier: carrier(),
+                ..subscribing("", true)
+            };
+            subscribe(&settings, &mut |_| {})
+        });
+        let published = publish(&settings, &mut |_| {});
+        (published, subscriber.join().expect("no panic"))
+    });
+    let (published, subscribed) = (outcome.0.expect("it runs"), outcome.1.expect("it runs"));
+    assert_eq!(published.phases[0].sent, 500, "{published:?}");
+    assert!(
+        subscribed.received > 0 && subscribed.complete,
+        "{subscribed:?}"
+    );
+    assert_eq!(
+        (subscribed.lost, subscribed.repeated),
+        (0, 0),
+        "{subscribed:?}"
+    );
 }

@@ -161,6 +161,17 @@ impl Topic {
         }
         Ok(())
     }
+
+    /// Whether every library that there may be below takes the name: what [`Topic::check`] lets through
+    /// besides, Cyclone DDS refuses.
+    #[must_use]
+    pub fn is_for_every_library(&self) -> bool {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_/".contains(&b);
+        let first = self.name.bytes().next();
+        self.check().is_ok()
+            && self.name.bytes().all(plain)
+            && first.is_some_and(|b| !b.is_ascii_digit())
+    }
 }
 
 /// The order of the bytes of a number.

@@ -60,6 +60,11 @@ pub(crate) trait Outlet {
 
     /// Whether what was written has left this end, as far as that can be known.
     fn is_idle(&mut self) -> bool;
+
+    /// Why an end elsewhere does not fit this one, if one was found since the last call.
+    fn mismatch(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// The subscriber's end.
@@ -80,6 +85,11 @@ pub(crate) trait Inlet {
 
     /// Sends the sample back that was taken last.
     fn echo(&mut self) -> Result<(), Error>;
+
+    /// Why an end elsewhere does not fit this one, if one was found since the last call.
+    fn mismatch(&mut self) -> Option<String> {
+        None
+    }
 
     /// Tells the publisher what was taken, and ends.
     fn finish(&mut self);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_dds::{
-    Backend, DdsError, Octets, Participant, ParticipantConfig, Qos, Reader, Sample, Topic,
+    Backend, DdsError, Event, Octets, Participant, ParticipantConfig, Qos, Reader, Sample, Topic,
     WriteError, Writer, open,
 };
 use chappe_machine::Instant;
@@ -90,6 +90,7 @@ pub(crate) struct DdsOutlet {
     written: u64,
     reliable: bool,
     spin: Duration,
+    mismatch: Option<String>,
     /// Dropped last: the others are its own.
     participant: Box<dyn Participant>,
 }
@@ -114,6 +115,7 @@ impl DdsOutlet {
             written: 0,
             reliable: domain.reliable,
             spin,
+            mismatch: None,
             participant,
         })
     }
@@ -121,7 +123,7 @@ impl DdsOutlet {
 
 impl Outlet for DdsOutlet {
     fn subscribers(&mut self) -> usize {
-        while self.participant.event().is_some() {}
+        hear(self.participant.as_mut(), &mut self.mismatch);
         let back = self.back.as_ref().map_or(usize::MAX, |back| back.matched());
         self.writer.matched().min(back)
     }
@@ -180,6 +182,19 @@ impl Outlet for DdsOutlet {
     fn is_idle(&mut self) -> bool {
         !self.reliable || self.writer.unacknowledged() == 0
     }
+
+    fn mismatch(&mut self) -> Option<String> {
+        self.mismatch.take()
+    }
+}
+
+/// Takes what the library has to tell; keeps the newest mismatch in words.
+fn hear(participant: &mut dyn Participant, mismatch: &mut Option<String>) {
+    while let Some(event) = participant.event() {
+        if let Event::QosMismatch(found) = event {
+            *mismatch = Some(found.to_string());
+        }
+    }
 }
 
 fn wait(participant: &mut dyn Participant, until: Instant, spin: Duration) -> Result<(), Error> {
@@ -203,6 +218,7 @@ pub(crate) struct DdsInlet {
     /// The first of them is being taken.
     taking: bool,
     matched: bool,
+    mismatch: Option<String>,
     /// Dropped last: the others are its own.
     participant: Box<dyn Participant>,
 }
@@ -222,6 +238,7 @@ impl DdsInlet {
             ready: VecDeque::new(),
             taking: false,
             matched: false,
+            mismatch: None,
             participant,
         })
     }
@@ -246,7 +263,7 @@ impl Inlet for DdsInlet {
             // By the millisecond is enough: what comes wakes it.
             let ahead = until.saturating_since(Clock::process().now());
             self.participant.wait(ahead)?;
-            while self.participant.event().is_some() {}
+            hear(self.participant.as_mut(), &mut self.mismatch);
             self.read()?;
         }
         let matched = self.reader.matched() > 0;
@@ -282,5 +299,37 @@ impl Inlet for DdsInlet {
         }
     }
 
+    fn mismatch(&mut self) -> Option<String> {
+        self.mismatch.take()
+    }
+
     fn finish(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_topics_have_names_that_every_library_takes() {
+        let domain = Domain {
+            library: Backend::default(),
+            domain: 0,
+            interfaces: Vec::new(),
+            topic: crate::perf::TOPIC.to_owned(),
+            reliable: true,
+            window: 1,
+        };
+        let [there, back] = [false, true].map(|back| domain.topic(back));
+        assert!(there.is_for_every_library(), "{there:?}");
+        assert!(back.is_for_every_library(), "{back:?}");
+        assert_ne!(there, back);
+        for name in ["chappe/perf-echo", "7", "a:b", "a.b", "", "ä"] {
+            let refused = Topic {
+                name: name.to_owned(),
+                ..there.clone()
+            };
+            assert!(!refused.is_for_every_library(), "{name}");
+        }
+    }
 }

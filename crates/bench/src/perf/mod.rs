@@ -52,6 +52,9 @@ use session::Taking;
 /// Most phases of a run: their numbers have 16 bits.
 pub const PHASES_MAX: usize = 65_535;
 
+/// The topic of DDS where none is named.
+pub const TOPIC: &str = "chappe/perf";
+
 /// What carries the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carrier {
@@ -258,6 +261,13 @@ fn warn_of_buffers(tell: &mut dyn FnMut(Event)) {
     let buffer = ReceiveBuffer::ask(chappe_transport::RECEIVE_BUFFER_BYTES).ok();
     if let Some((buffer, text)) = buffer.and_then(|it| Some((it, it.complaint()?))) {
         let hint = buffer.remedy();
+        tell(Event::Warning { text, hint });
+    }
+}
+
+fn warn_of_mismatch(mismatch: Option<String>, tell: &mut dyn FnMut(Event)) {
+    if let Some(text) = mismatch {
+        let hint = "say --best-effort at both ends or at neither".to_owned();
         tell(Event::Warning { text, hint });
     }
 }

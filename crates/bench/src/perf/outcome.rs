@@ -246,7 +246,7 @@ pub enum Event {
         /// For what.
         what: String,
     },
-    /// Something to know about the machine.
+    /// Something to know about the machine, or about an end elsewhere that does not fit.
     Warning {
         /// What.
         text: String,

@@ -11,7 +11,7 @@ use super::histogram::Histogram;
 use super::outcome::{Event, Method, Published, PublisherInterval, PublisherPhase};
 use super::sample::{Head, host};
 use super::usage::{Usage, resident_bytes};
-use super::{Error, PublishSettings, SAMPLE_BYTES_MIN, stopped};
+use super::{Error, PublishSettings, SAMPLE_BYTES_MIN, stopped, warn_of_mismatch};
 
 /// How long all may take to be acknowledged after a phase.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -84,6 +84,7 @@ fn await_subscribers(
             );
         }
         outlet.wait((clock.now() + LOOK).min(patience))?;
+        warn_of_mismatch(outlet.mismatch(), tell);
     }
     tell(Event::Begun {
         subscribers: outlet.subscribers(),

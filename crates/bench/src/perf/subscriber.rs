@@ -11,7 +11,7 @@ use super::histogram::Histogram;
 use super::outcome::{Event, Method, Subscribed, SubscriberInterval, SubscriberPhase};
 use super::sample::{Head, host};
 use super::usage::{Usage, resident_bytes};
-use super::{Error, PHASES_MAX, SubscribeSettings, stopped};
+use super::{Error, PHASES_MAX, SubscribeSettings, stopped, warn_of_mismatch};
 
 /// Takes samples until the last.
 pub(super) fn run(
@@ -29,6 +29,7 @@ pub(super) fn run(
     while !subscriber.complete && !stopped(&settings.stop) {
         let row = subscriber.interval.begun + settings.interval;
         let open = inlet.wait(row.min(give_up))?;
+        warn_of_mismatch(inlet.mismatch(), tell);
         let mut more = false;
         while let Some(sample) = inlet.take()? {
             let (head, bytes) = (Head::read(sample), sample.len());

@@ -64,7 +64,7 @@ pub(crate) struct Common {
     #[arg(long = "address", default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub addresses: Vec<std::net::IpAddr>,
     /// DDS: the topic.
-    #[arg(long, default_value = "chappe/perf", value_name = "NAME")]
+    #[arg(long, default_value = perf::TOPIC, value_name = "NAME")]
     pub topic: String,
     /// Samples on the way at most: written and not acknowledged. Default: 1000, over DDS 64.
     /// Over DDS the subscriber says the same; its reader keeps eight times as many in memory.

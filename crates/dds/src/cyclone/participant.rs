@@ -103,16 +103,10 @@ fn configuration(config: &ParticipantConfig) -> String {
     )
 }
 
-/// Whether the library takes a topic of this name.
-fn takes(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_/".contains(&b);
-    name.bytes().all(plain) && !name.starts_with(|first: char| first.is_ascii_digit())
-}
-
 impl Cyclone {
     fn end(&mut self, writes: bool, topic: &Topic, qos: &Qos) -> Result<Arc<Known>, DdsError> {
         topic.check()?;
-        if !takes(&topic.name) {
+        if !topic.is_for_every_library() {
             return Err(DdsError::CycloneName(topic.name.clone()));
         }
         qos.check()?;
