@@ -34,6 +34,9 @@ const TRIM_STEP: usize = 64;
 pub(crate) struct DeadLetters {
     stream: Stream,
     most: usize,
+    /// The last number that was given out before they were opened. A link of the same name that has just
+    /// ended may have queued it, and it is stored soon.
+    before: u64,
     held: Mutex<Held>,
 }
 
@@ -46,6 +49,8 @@ struct Held {
     began: BTreeMap<String, (u64, Position)>,
     /// Letters let go of since the log was told.
     passed: usize,
+    /// Of what was there before they were opened, it is known up to this number.
+    known: u64,
 }
 
 /// A record of the log. A new kind goes to the end.
@@ -139,6 +144,7 @@ impl DeadLetters {
                 .map_err(chappe_stream::StoreError::from)?,
         };
         let letters = Self {
+            before: stream.assigned(),
             stream,
             most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
             held: Mutex::default(),
@@ -151,19 +157,27 @@ impl DeadLetters {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out what is stored.
-    fn count_stored(&self) -> Result<(), LinkError> {
-        let mut next = self.stream.first();
+    /// Finds out what is stored of what was there before they were opened.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) fn count_stored(&self) -> Result<(), LinkError> {
         loop {
+            let next = self.held().known + 1;
+            if next > self.before {
+                return Ok(());
+            }
             let records = self.read(next, STEP)?;
             let Some(last) = records.last() else {
                 return Ok(());
             };
-            next = last.position.sequence + 1;
             let mut held = self.held();
+            held.known = last.position.sequence.min(self.before);
             for record in &records {
-                if let Some(entry) = read(&record.payload) {
-                    held.note(record.position.sequence, &entry);
+                let number = record.position.sequence;
+                // Its own were noted when they were queued.
+                if let Some(entry) = read(&record.payload).filter(|_| number <= self.before) {
+                    held.note(number, &entry);
                 }
             }
         }
@@ -384,7 +398,12 @@ impl Held {
         match entry {
             Entry::Letter(_) | Entry::Refused(_) => drop(self.letters.insert(number)),
             Entry::SentAgain(letter) => drop(self.letters.remove(letter)),
-            Entry::Began(stream, at) => drop(self.began.insert(stream.clone(), (number, *at))),
+            Entry::Began(stream, at) => {
+                let began = self.began.entry(stream.clone()).or_insert((number, *at));
+                if began.0 < number {
+                    *began = (number, *at);
+                }
+            }
         }
     }
 }
@@ -438,4 +457,37 @@ pub(crate) fn fit(
 
 fn read(bytes: &[u8]) -> Option<Entry> {
     postcard::from_bytes(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chappe_log::{Commit, MemoryDisk, Options, Store};
+    use chappe_stream::Epoch;
+
+    #[test]
+    fn what_was_queued_before_is_known_as_soon_as_it_is_stored() {
+        let options = Options {
+            commit: Commit::Caller,
+            ..Options::default()
+        };
+        let (store, _) = Store::open(Box::new(MemoryDisk::new()), options, 1).unwrap();
+        let streams = StreamStore::new(store.clone());
+        let open = || DeadLetters::named(&streams, "far", 10).unwrap();
+        let at = |sequence| Position {
+            epoch: Epoch(7),
+            sequence,
+        };
+        let ended = open();
+        drop(ended.put_began("a", at(30)).unwrap());
+        drop(ended.put_began("b", at(40)).unwrap());
+        let begun = open();
+        drop(begun.put_began("b", at(50)).unwrap());
+        begun.count_stored().unwrap();
+        assert_eq!(begun.newest_origin("a").unwrap(), None);
+        store.commit().unwrap();
+        begun.count_stored().unwrap();
+        assert_eq!(begun.newest_origin("a").unwrap(), Some(at(30)));
+        assert_eq!(begun.newest_origin("b").unwrap(), Some(at(50)));
+    }
 }

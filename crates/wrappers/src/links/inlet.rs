@@ -134,6 +134,7 @@ impl Inlet {
             settled(log.log(), &local).await?;
         }
         settled(link.letters.log(), "dead letters").await?;
+        link.letters.count_stored()?;
         let stored = log.as_ref().map_or(Ok(None), StreamLog::newest_origin)?;
         let letter = link.letters.newest_origin(&local)?;
         let have = match (stored, letter) {
