@@ -23,7 +23,7 @@ use chappe_wrappers::links::serialization::{Document, Elements, SchemaId, Schema
 use serde_json::{Value as Json, json};
 
 /// How long something may take that has to happen; generous, since tests share a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The program, asked about the links of a node: its exit code and its answer.
 fn link(node: &Node, token: &str, arguments: &[&str]) -> (Option<i32>, Json) {

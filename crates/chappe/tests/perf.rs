@@ -24,7 +24,7 @@ fn publisher(more: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, Str
     ];
     let mut command = chappe(&fixed);
     command
-        .args(["--size", "500,5000", "--count", "50", "--duration", "60s"])
+        .args(["--size", "500,5000", "--count", "50", "--duration", "300s"])
         .args(more);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output"));

@@ -70,9 +70,10 @@ async fn it_lives_as_described() {
     let file = file(&directory);
     assert!(file.version > 1);
     let endpoint = file.endpoint();
-    let device = file
-        .start(host_options("127.0.3.1"), Drops::default())
-        .unwrap();
+    let mut options = host_options("127.0.3.1");
+    // Nothing is left out, however long this process stands still.
+    options.eventing.queue_max = 100_000;
+    let device = file.start(options, Drops::default()).unwrap();
     let client = client(client_options());
     let description = described(&client, &endpoint).await;
     assert!(description.notes.is_empty(), "{:?}", description.notes);

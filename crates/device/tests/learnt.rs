@@ -4,7 +4,7 @@
 
 mod common;
 
-use chappe_device::client::{Found, Seen, Way};
+use chappe_device::client::{Discovery, Found, Seen, Way};
 use chappe_device::{ClientOptions, DeviceHost, Selection};
 use chappe_dpws::Dialect;
 use chappe_transport::Drops;
@@ -31,6 +31,17 @@ fn told(host: &DeviceHost, from: &str) -> Found {
     }
 }
 
+/// What is seen next but for the ends of searches.
+async fn next(seen: &mut Discovery) -> Seen {
+    loop {
+        let next = in_time("seen", seen.next()).await;
+        match next.expect("the client runs") {
+            Seen::SearchEnded { .. } => {}
+            other => return other,
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_learnt_device_is_described_and_goes_when_it_ends() {
     let name = endpoint();
@@ -46,14 +57,14 @@ async fn a_learnt_device_is_described_and_goes_when_it_ends() {
     let mut seen = client.discover().await.unwrap();
     // Nobody vouches for the address: it is shown, and not contacted.
     client.learn(told(&host, "0.0.0.0:0")).await;
-    let Some(Seen::Found(found)) = in_time("found", seen.next()).await else {
+    let Seen::Found(found) = next(&mut seen).await else {
         panic!("it is found");
     };
     assert_eq!(found.way, Way::Kad);
     client.describe(&found).await.unwrap_err();
     // Its publisher answered there.
     client.learn(told(&host, "127.0.6.1:4000")).await;
-    let Some(Seen::Changed(found)) = in_time("changed", seen.next()).await else {
+    let Seen::Changed(found) = next(&mut seen).await else {
         panic!("it can be reached now");
     };
     in_time("described", client.describe(&found)).await.unwrap();
@@ -68,16 +79,10 @@ async fn a_learnt_device_is_described_and_goes_when_it_ends() {
     client.unlearn(&name).await;
     assert_eq!(client.known().len(), 1);
     host.stop().await;
-    let gone = in_time("gone", async {
-        loop {
-            match seen.next().await.expect("the client runs") {
-                Seen::Gone { endpoint, .. } => return endpoint,
-                Seen::SearchEnded { .. } => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    assert_eq!(gone.await, name);
+    match next(&mut seen).await {
+        Seen::Gone { endpoint, .. } => assert_eq!(endpoint, name),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Goal: links are added, shown and removed over REST and outlive a restart; what stands in the
 //! configuration stays there; the directory tells each stream's structure.
-//! Method: a node on loopback; the links lead to a port where nobody listens.
+//! Method: a node on loopback; the links lead to where nobody listens.
 
 mod common;
 
@@ -9,17 +9,16 @@ use chappe_node::config::Config;
 use chappe_stream::{
     Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
-use common::{Answer, config, get, send};
+use common::{Answer, config, get, own_address, send};
 use serde_json::{Value as Json, json};
 
 fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-/// An address at which nobody listens: its listener is gone.
+/// An address at which nobody listens.
 fn nowhere() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+    format!("http://{}:9", own_address())
 }
 
 fn link(name: &str) -> Json {

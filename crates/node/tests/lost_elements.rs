@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chappe_node::Node;
 use chappe_stream::{Field, FieldType, Position, StreamElement, StreamSchema, Timestamp, Value};
-use common::linked::{block, fix, link, origin_config, stored, until};
-use common::{config, get};
+use common::get;
+use common::linked::{block, fix, link, origin_config, stored, subscriber_config, until};
 
 /// Elements that are stored in all, in batches, and how many of them the subscriber gets at first.
 const ALL: i64 = 200;
@@ -84,7 +84,7 @@ fn loses_what_it_says(kind: &'static str) {
         at_origin.log.scrub_bytes_per_s = 0;
         let origin = Node::start(at_origin.clone()).await.unwrap();
         fix(&mut at_origin, &origin);
-        let mut at_subscriber = config(here.path());
+        let mut at_subscriber = subscriber_config(here.path());
         at_subscriber.links = vec![link(kind, &origin)];
         produce(&origin, 0..FIRST).await;
         let subscriber = Node::start(at_subscriber.clone()).await.unwrap();

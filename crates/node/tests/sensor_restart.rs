@@ -7,7 +7,6 @@
 mod common;
 
 use std::path::Path;
-use std::time::Duration;
 
 use chappe_node::Node;
 use chappe_stream::{Field, FieldType, StreamElement, StreamLog, StreamSchema, Timestamp, Value};
@@ -84,7 +83,7 @@ async fn reaches(node: &Node, stream: &str, any: &[i64]) {
             }
         }
     };
-    let outcome = tokio::time::timeout(Duration::from_secs(60), found).await;
+    let outcome = tokio::time::timeout(common::PATIENCE, found).await;
     assert!(outcome.is_ok(), "{stream} does not reach {any:?}");
 }
 
@@ -167,6 +166,6 @@ async fn bound(node: &Node) {
             tokio::task::yield_now().await;
         }
     };
-    let outcome = tokio::time::timeout(Duration::from_secs(60), all).await;
+    let outcome = tokio::time::timeout(common::PATIENCE, all).await;
     assert!(outcome.is_ok(), "the sensors are not bound");
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 fn serve(limits: ServerLimits) -> (Server, Drops) {
     let drops = Drops::default();
@@ -31,7 +31,8 @@ async fn is_answered(server: &Server) {
 /// What the server sends until it ends the connection.
 async fn answer_to(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
+    // It may be refused before it has been read whole.
+    let _ = stream.write_all(bytes).await;
     read_all(&mut stream).await
 }
 
@@ -48,8 +49,9 @@ async fn read_all(stream: &mut TcpStream) -> String {
 #[tokio::test]
 async fn slow_heads_and_bodies_end_and_block_nobody() {
     let (server, drops) = serve(ServerLimits {
-        header_deadline: Duration::from_millis(100),
-        body_deadline: Duration::from_millis(100),
+        // Honest requests take less on the slowest machine.
+        header_deadline: Duration::from_secs(2),
+        body_deadline: Duration::from_secs(2),
         ..ServerLimits::default()
     });
     let mut slow = Vec::new();

@@ -1,10 +1,13 @@
 //! Goal: datagrams of discovery pass over the loopback, from and to each device's own address.
 //!
-//! Method: a machine that answers what it hears runs on 127.0.1.7; a client's machine runs on
-//! 127.0.0.1. Port 3702 is the standard's, and shared, so other programs may hold it too.
+//! Method: machines that answer what they hear run on addresses of their own; a client's machine runs on
+//! 127.0.0.1. Port 3702 is the standard's, and shared, so other programs may hold it too, and the devices
+//! of the other tests hear and answer what is multicast.
+
+mod common;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use chappe_dpws::discovery::{Inbound, Interface, Outbound};
@@ -12,9 +15,10 @@ use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_soap::udp::discovery_group;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_transport::{Drops, interfaces};
+use common::own_address;
 use tokio::sync::mpsc;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Tells what arrives, sends what it is told, answers questions with their text reversed.
 #[derive(Default)]
@@ -60,16 +64,16 @@ struct Running {
     events: mpsc::Receiver<Inbound>,
 }
 
-fn run(address: &str, role: Role) -> Running {
+fn run(address: Ipv4Addr, role: Role) -> Running {
     let drops = Drops::default();
     let interface = Interface {
         index: loopback(),
-        addresses: vec![address.parse().unwrap()],
+        addresses: vec![address.into()],
     };
     let options = UdpOptions::new(role);
     let sockets = UdpSockets::bind(&[interface], &options, &drops).unwrap();
     let info = sockets.info();
-    assert_eq!(info[0].local.ip(), address.parse::<IpAddr>().unwrap());
+    assert_eq!(info[0].local.ip(), IpAddr::from(address));
     assert!(info[0].receive_buffer_bytes > 0);
     let (orders, receive_orders) = mpsc::channel(8);
     let (send_events, events) = mpsc::channel(8);
@@ -106,13 +110,11 @@ async fn heard(running: &mut Running, text: &[u8]) -> Inbound {
 
 #[tokio::test]
 async fn multicast_is_heard_and_answered_from_the_devices_own_address() {
-    let mut devices = [
-        run("127.0.1.7", Role::Device),
-        run("127.0.1.8", Role::Device),
-    ];
-    let mut client = run("127.0.0.1", Role::Client);
+    let addresses = [own_address(), own_address()];
+    let mut devices = addresses.map(|address| run(address, Role::Device));
+    let mut client = run(Ipv4Addr::LOCALHOST, Role::Client);
     let question = Outbound {
-        to: discovery_group("127.0.0.1".parse().unwrap(), loopback()),
+        to: discovery_group(Ipv4Addr::LOCALHOST.into(), loopback()),
         interface: loopback(),
         bytes: b"?elbis".to_vec(),
     };
@@ -121,35 +123,36 @@ async fn multicast_is_heard_and_answered_from_the_devices_own_address() {
         let datagram = heard(device, b"?elbis").await;
         assert!(datagram.multicast);
         assert_eq!(datagram.interface, loopback());
-        assert_eq!(datagram.from.ip(), "127.0.0.1".parse::<IpAddr>().unwrap());
+        assert_eq!(datagram.from.ip(), IpAddr::from(Ipv4Addr::LOCALHOST));
         assert_ne!(datagram.from.port(), 3702);
     }
-    let mut answered = Vec::new();
-    for _ in 0..2 {
+    let mut awaited = addresses
+        .map(|address| SocketAddr::from((address, 3702)))
+        .to_vec();
+    while !awaited.is_empty() {
         let answer = heard(&mut client, b"sible?").await;
         assert!(!answer.multicast);
-        answered.push(answer.from.to_string());
+        awaited.retain(|address| *address != answer.from);
     }
-    answered.sort();
-    assert_eq!(answered, ["127.0.1.7:3702", "127.0.1.8:3702"]);
 }
 
 #[tokio::test]
 async fn unicast_reaches_the_device_of_that_address_alone() {
-    let mut devices = [
-        run("127.0.1.17", Role::Device),
-        run("127.0.1.18", Role::Device),
-    ];
-    let client = run("127.0.0.1", Role::Client);
-    for (address, text) in [("127.0.1.18:3702", "for 18"), ("127.0.1.17:3702", "for 17")] {
+    let addresses = [own_address(), own_address()];
+    let mut devices = addresses.map(|address| run(address, Role::Device));
+    let client = run(Ipv4Addr::LOCALHOST, Role::Client);
+    for (address, text) in [
+        (addresses[1], "for the second"),
+        (addresses[0], "for the first"),
+    ] {
         let datagram = Outbound {
-            to: address.parse().unwrap(),
+            to: (address, 3702).into(),
             interface: loopback(),
             bytes: text.into(),
         };
         client.orders.send(Order::Command(datagram)).await.unwrap();
     }
-    for (device, text) in devices.iter_mut().zip(["for 17", "for 18"]) {
+    for (device, text) in devices.iter_mut().zip(["for the first", "for the second"]) {
         // Only unicast ones: others may multicast meanwhile.
         let datagram = loop {
             let hearing = tokio::time::timeout(DEADLINE, device.events.recv());
@@ -164,12 +167,13 @@ async fn unicast_reaches_the_device_of_that_address_alone() {
 
 #[tokio::test]
 async fn no_event_is_lost_while_the_receiver_is_behind() {
-    let mut device = run("127.0.1.27", Role::Device);
-    let client = run("127.0.0.1", Role::Client);
+    let address = own_address();
+    let mut device = run(address, Role::Device);
+    let client = run(Ipv4Addr::LOCALHOST, Role::Client);
     // The queue of events holds 8; the rest waits in the kernel.
     for number in 0..100 {
         let datagram = Outbound {
-            to: "127.0.1.27:3702".parse().unwrap(),
+            to: (address, 3702).into(),
             interface: loopback(),
             bytes: format!("number {number}").into(),
         };

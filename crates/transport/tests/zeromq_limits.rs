@@ -64,10 +64,9 @@ async fn new_connections_of_one_address_are_paced() {
     };
     let (_router, _, address) = router(limits, &drops).await;
     let mut streams = Vec::new();
-    for _ in 0..30 {
+    while drops.total(Hop::Exchange, "too many new connections") == 0 {
         streams.push(TcpStream::connect(&address).await.unwrap());
     }
-    until(&drops, "too many new connections", 1).await;
 }
 
 #[tokio::test]
@@ -145,7 +144,7 @@ async fn a_peer_that_talks_without_end_does_not_starve_the_others() {
             );
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), exchange)
+    tokio::time::timeout(Duration::from_secs(300), exchange)
         .await
         .unwrap();
     flood.abort();

@@ -41,7 +41,9 @@ impl Node {
     }
 
     fn start(self: &Arc<Self>, config: &str) -> Topics {
-        let domain = 20 + std::process::id().wrapping_mul(7) % 200;
+        // Below 101 its ports are below those that the system gives to others.
+        let domain = 1 + std::process::id().wrapping_mul(7) % 100;
+        let config = config.replace(TOPIC, &topic());
         let config = format!("domain = {domain}\n{config}");
         let config: DdsConfig = toml::from_str(&config).unwrap();
         Topics::start(&config, self.clone(), self.store.clone()).unwrap()
@@ -109,10 +111,17 @@ fn element(value: i64) -> StreamElement {
     }
 }
 
+/// The topic as the texts below have it.
+const TOPIC: &str = "chappe/test/ab";
 const PUBLISH: &str = "[[publish]]\nstream = \"a.b\"\ntopic = \"chappe/test/ab\"\nstart = \"first\"\n\
                        stalled_after_s = 1\n";
 const SUBSCRIBE: &str = "[[subscribe]]\ntopic = \"chappe/test/ab\"\nstream = \"c.d\"\nsource = \"a.b\"\n\
                          fields = [{ name = \"value\", type = \"integer\" }]\n";
+
+/// The topic of this process: others may be in its domain.
+fn topic() -> String {
+    format!("{TOPIC}/{}", std::process::id())
+}
 
 /// What is awaited comes within the patience; `so_far` says what there was instead.
 async fn within<T>(what: impl Future<Output = T>, so_far: impl FnOnce() -> String) -> T {
@@ -146,7 +155,8 @@ async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
 /// Waits until the cursor on the log says so.
 async fn kept(node: &Node, delivered: u64, status: impl Fn() -> TopicsStatus) {
     let cursor = node.store.store();
-    let cursor = cursor.stream("dds-cursor/a.b/chappe/test/ab", Level::Power, &[1]);
+    let name = format!("dds-cursor/a.b/{}", topic());
+    let cursor = cursor.stream(&name, Level::Power, &[1]);
     let mut follower = cursor.unwrap().follow(0);
     let said = async {
         loop {
@@ -204,9 +214,7 @@ async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
     assert!(origins.eq(1..=800));
     assert_eq!(reading.status().subscriptions[0].malformed, 0);
     let sent = publishing.status().participant.writers;
-    let sent = sent
-        .iter()
-        .find(|writer| writer.end.topic == "chappe/test/ab");
+    let sent = sent.iter().find(|writer| writer.end.topic == topic());
     assert!(sent.unwrap().sent < 800, "{sent:?}");
     assert!(reading.status().participant.readers[0].lost == 0);
 }

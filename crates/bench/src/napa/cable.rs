@@ -232,7 +232,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends so many datagrams to the far end; how many came, and how long the last took.
+    /// Sends so many datagrams to the far end, and then marks until one comes through, which tells that
+    /// the others have, or are lost. How many came, and how long the last took.
     fn across(
         narrow: Narrow,
         loss: f64,
@@ -244,22 +245,33 @@ mod tests {
                 let cable = Cable::lay(narrow, loss, 7)?;
                 let failed = || Error::io("on a socket");
                 let receiver = cable.far(|| UdpSocket::bind((FAR, 7_000)).map_err(failed()))?;
-                let timeout = Some(Duration::from_millis(300));
+                let timeout = Some(Duration::from_millis(100));
                 receiver.set_read_timeout(timeout).map_err(failed())?;
                 let sender = UdpSocket::bind((NEAR, 0)).map_err(failed())?;
+                let send = |datagram: &[u8]| {
+                    let sent = sender.send_to(datagram, (FAR, 7_000));
+                    sent.map(drop).map_err(failed())
+                };
                 let began = std::time::Instant::now();
                 for _ in 0..datagrams {
-                    sender
-                        .send_to(&vec![1; bytes], (FAR, 7_000))
-                        .map_err(failed())?;
-                    std::thread::sleep(Duration::from_micros(300));
+                    send(&vec![1; bytes])?;
                 }
+                send(&[0])?;
                 let (mut came, mut took) = (0, Duration::ZERO);
-                while receiver.recv(&mut [0; 2_000]).is_ok() {
-                    came += 1;
-                    took = began.elapsed();
+                let mut datagram = [0; 2_000];
+                loop {
+                    match receiver.recv(&mut datagram) {
+                        Ok(1) => return Ok((came, took)),
+                        Ok(_) => {
+                            came += 1;
+                            took = began.elapsed();
+                        }
+                        Err(late) if began.elapsed() > Duration::from_secs(300) => {
+                            return Err(failed()(late));
+                        }
+                        Err(_late) => send(&[0])?,
+                    }
                 }
-                Ok((came, took))
             });
             run.join().unwrap()
         })
@@ -272,20 +284,23 @@ mod tests {
             latency: Duration::from_millis(5),
             queue_bytes: 1_000_000,
         };
-        match across(narrow, 0.0, 100, 1_000) {
+        // As many as the receiver's buffer holds.
+        match across(narrow, 0.0, 60, 1_000) {
             Err(error) => return eprintln!("skipped, no networks of our own: {error}"),
             Ok((came, took)) => {
-                assert_eq!(came, 100);
-                assert!(took > Duration::from_millis(105), "{took:?}");
+                assert_eq!(came, 60);
+                assert!(took > Duration::from_millis(65), "{took:?}");
             }
         }
         let (came, _) = across(narrow, 0.3, 300, 100).unwrap();
         assert!((150..270).contains(&came), "{came}");
+        // They need 2 s on this cable, far longer than to be sent on a busy machine.
         let full = Narrow {
+            bytes_per_s: 100_000,
             queue_bytes: 20_000,
             ..narrow
         };
         let (came, _) = across(full, 0.0, 200, 1_000).unwrap();
-        assert!((20..190).contains(&came), "{came}");
+        assert!((10..190).contains(&came), "{came}");
     }
 }

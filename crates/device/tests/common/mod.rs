@@ -14,7 +14,7 @@ use chappe_transport::Drops;
 use chappe_xml::{Element, Name};
 
 /// Within this everything happens, on the slowest machine.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 /// The namespace of the small device.
 pub const NAMESPACE: &str = "https://example.org/thermometer";
 /// The action of its event.

@@ -1,8 +1,6 @@
 //! Two nodes that are linked, and waiting for what has to happen.
 
-use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use chappe_node::Node;
@@ -11,10 +9,7 @@ use chappe_stream::StreamElement;
 use chappe_wrappers::links::LinkConfig;
 use serde_json::json;
 
-use super::config;
-
-/// How long something may take that has to happen; generous, since tests share a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use super::{PATIENCE, config, own_address};
 
 pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
@@ -24,7 +19,8 @@ pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let all = async {
         while !is_so().await {
-            tokio::task::yield_now().await;
+            // What is waited for needs the processor more.
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let done = tokio::time::timeout(PATIENCE, all).await;
@@ -56,19 +52,24 @@ pub(crate) async fn stored(
     })
 }
 
-/// The origin listens at the same addresses after a restart: at one of this host that is its own, so that
-/// nobody takes its ports meanwhile.
+/// The origin listens at the same addresses after a restart: nobody takes its ports meanwhile.
 pub(crate) fn origin_config(directory: &Path) -> Config {
-    static ORIGINS: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let number = ORIGINS.fetch_add(1, Ordering::Relaxed);
-    let address = Ipv4Addr::new(127, high % 127 + 1, low, number);
+    let address = own_address();
     let mut config = config(directory);
     config.name = "origin".into();
+    // The subscriber calls from another address than that of its contact point.
+    config.discovery.contact = vec!["127.0.0.0/8".into()];
     config.http.listen = (address, 0).into();
     config.exchange.listen = format!("{address}:0");
     config.exchange.publish = format!("{address}:0");
     config.exchange.directory = format!("{address}:0");
+    config
+}
+
+/// The subscriber's contact point, too, is the same after a restart.
+pub(crate) fn subscriber_config(directory: &Path) -> Config {
+    let mut config = config(directory);
+    config.http.listen = (own_address(), 0).into();
     config
 }
 

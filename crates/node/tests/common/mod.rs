@@ -6,15 +6,28 @@ pub(crate) mod devices;
 pub(crate) mod linked;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use chappe_node::Node;
 use chappe_node::config::Config;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// How long something may take that has to happen; generous, since tests share a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// An address of this host that nothing else uses: a port of it that was given back is still free when
+/// it is taken again.
+pub(crate) fn own_address() -> Ipv4Addr {
+    static GIVEN: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let number = GIVEN.fetch_add(1, Ordering::Relaxed);
+    Ipv4Addr::new(127, high % 127 + 1, low, number)
+}
 
 /// The configuration of a node that lives in `directory` and looks for no devices.
 pub(crate) fn config(directory: &Path) -> Config {
@@ -38,7 +51,7 @@ pub(crate) async fn start(directory: &Path) -> Node {
 pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
     let runtime = chappe_node::runtime().unwrap();
     // A test that waits for what never comes fails instead of hanging.
-    let limited = async { tokio::time::timeout(Duration::from_secs(90), future).await };
+    let limited = async { tokio::time::timeout(PATIENCE, future).await };
     runtime.block_on(limited).expect("it takes far too long")
 }
 
@@ -59,8 +72,8 @@ impl Answer {
 /// Sends a request with exactly these header fields.
 pub(crate) async fn raw(address: SocketAddr, request: &str, body: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    // A server that refuses by the head alone may close before it has read the body.
+    // A server that refuses a long head, or by the head alone, may close before it has read the rest.
+    let _ = stream.write_all(request.as_bytes()).await;
     let _ = stream.write_all(body).await;
     let mut reader = BufReader::new(stream);
     let (status, headers) = head(&mut reader).await;
@@ -154,7 +167,20 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) async fn open(node: &Node, query: &str, last_event: Option<&str>) -> Self {
-        let mut stream = TcpStream::connect(node.address()).await.unwrap();
+        let opened = Self::try_open(node, query, last_event).await;
+        opened.expect("it is let in")
+    }
+
+    /// `None` when there are too many.
+    pub(crate) async fn try_open(
+        node: &Node,
+        query: &str,
+        last_event: Option<&str>,
+    ) -> Option<Self> {
+        // The system keeps little for who does not read.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        let mut stream = socket.connect(node.address()).await.unwrap();
         let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
         let request = format!(
             "GET /api/v1/live?{query} HTTP/1.1\r\nHost: {}\r\n{last}\r\n",
@@ -163,12 +189,13 @@ impl Live {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut reader = BufReader::new(stream);
         let (status, headers) = head(&mut reader).await;
+        if status == 503 {
+            return None;
+        }
         assert_eq!(status, 200);
         assert_eq!(headers["content-type"], "text/event-stream");
-        Self {
-            reader,
-            text: String::new(),
-        }
+        let text = String::new();
+        Some(Self { reader, text })
     }
 
     /// The next event; `None` at the end.

@@ -210,7 +210,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let path = Path::new("shown.pem");
         let server = Server::from_pem(shown.as_bytes(), shown.as_bytes(), path, path).unwrap();
-        let deadline = Duration::from_secs(10);
+        let deadline = Duration::from_secs(300);
         let accepting = async {
             let (stream, peer) = listener.accept().await.unwrap();
             server.accept(stream, peer, deadline).await

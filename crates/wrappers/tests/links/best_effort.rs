@@ -1,14 +1,12 @@
 //! Best effort over PUB and SUB, and the directory over REQ and REP, on loopback.
 
-use std::time::Duration;
-
 use chappe_stream::*;
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{Limits, Publisher, Reply, Request, Security};
 use chappe_wrappers::links::serialization::Document;
 use chappe_wrappers::links::*;
 
-use crate::host::{Node, append, link, schema};
+use crate::host::{Node, PATIENCE, append, link, schema};
 
 async fn serve(origin: &Node) -> (Publisher, String, String) {
     let everybody = Reader {
@@ -127,7 +125,7 @@ async fn the_directory_answers_by_name_and_lists() {
     let mut request = Request::connect(&directory, Security::Null, limits)
         .await
         .expect("connected");
-    let patience = Duration::from_secs(10);
+    let patience = PATIENCE;
     for form in [
         Serialization::Xml,
         Serialization::Postcard,

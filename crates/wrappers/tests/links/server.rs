@@ -18,6 +18,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::host::own_address;
+
 /// A server; it ends, with its connections, when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -36,9 +38,9 @@ impl Server {
     }
 }
 
-/// Serves the links of a node, at this address or a free one.
+/// Serves the links of a node, at this address or at one of its own.
 pub(crate) async fn serve(links: &Links, address: Option<SocketAddr>) -> Server {
-    let address = address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let address = address.unwrap_or_else(|| (own_address(), 0).into());
     let listener = loop {
         match TcpListener::bind(address).await {
             Ok(listener) => break listener,

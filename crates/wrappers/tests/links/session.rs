@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_stream::*;
@@ -14,7 +13,7 @@ use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
 use chappe_wrappers::links::session::{ConnectionError, FrameConnection, LinkFrame};
 use chappe_wrappers::links::*;
 
-use crate::host::{Node, append, assert_same, element, link, schema};
+use crate::host::{Node, PATIENCE, append, assert_same, element, link, own_address, schema};
 
 /// Dials an origin in this process; each connection is cut after so many frames.
 struct Cutting {
@@ -395,7 +394,7 @@ async fn hostile_frames_end_their_session_only() {
         let question = LinkFrame::Directory(Bytes::from_static(b"\xff"));
         here.push(question).expect("room");
         while poll_fn(|context| here.poll_receive(context)).await.is_ok() {}
-        let ended = tokio::time::timeout(Duration::from_secs(30), served).await;
+        let ended = tokio::time::timeout(PATIENCE, served).await;
         assert!(ended.expect("ends").expect("no panic").is_err());
     }
     assert!(origin.links.peers().is_empty());
@@ -452,7 +451,7 @@ async fn over_zeromq_a_link_survives_the_end_of_the_router() {
             }
         }
     };
-    let router = bind("tcp://127.0.0.1:0".into()).await;
+    let router = bind(format!("tcp://{}:0", own_address())).await;
     let endpoint = router.local_endpoint().to_string();
     let links = origin.links.clone();
     let serving = tokio::spawn(async move { links.serve_zeromq(router).await });
