@@ -12,6 +12,11 @@ import threading
 import time
 
 
+# Limits of time are those of a machine at leisure, times this: what has to happen is waited for longer on
+# one that is slow or busy.
+PATIENCE = 8
+
+
 class CheckFailed(Exception):
     """What was expected did not happen."""
 
@@ -40,6 +45,7 @@ class Process:
 
     def wait_line(self, start: str, timeout_s: float) -> tuple[float, str]:
         """The first line that begins so, and when it came."""
+        timeout_s *= PATIENCE
         end = time.monotonic() + timeout_s
         while True:
             try:
@@ -53,14 +59,14 @@ class Process:
 
     def wait_event(self, event: str, timeout_s: float) -> dict:
         """The first JSON line of this event."""
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + timeout_s * PATIENCE
         while True:
-            _, line = self.wait_line("{", end - time.monotonic())
+            _, line = self.wait_line("{", (end - time.monotonic()) / PATIENCE)
             document = json.loads(line)
             if document.get("event") == event:
                 return document
 
-    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 10) -> int:
+    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 60) -> int:
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
             try:
@@ -75,7 +81,7 @@ class Process:
 FETCH = """
 import sys, urllib.request
 request = urllib.request.Request(sys.argv[1], headers={"Accept": "application/json, */*"})
-sys.stdout.write(urllib.request.urlopen(request, timeout=10).read().decode())
+sys.stdout.write(urllib.request.urlopen(request, timeout=60).read().decode())
 """
 
 
@@ -121,7 +127,8 @@ class Cable:
         return process
 
     def run(self, end: str, *arguments: str, timeout_s: float = 30) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command(end, *arguments), capture_output=True, text=True, timeout=timeout_s)
+        return subprocess.run(self.command(end, *arguments), capture_output=True, text=True,
+                              timeout=timeout_s * PATIENCE)
 
     def get(self, end: str, url: str) -> str:
         """A GET from inside a namespace."""
@@ -151,6 +158,7 @@ interfaces = ["{self.INTERFACES[end]}"]
 
 def until(timeout_s: float, what: str, question):
     """Asks until the answer is something; gives it."""
+    timeout_s *= PATIENCE
     end = time.monotonic() + timeout_s
     while True:
         answer = question()

@@ -86,8 +86,8 @@ class Pair:
 
     def ends(self) -> str:
         try:
-            written = self.writer.communicate(timeout=180)[0].strip()
-            read = self.reader.communicate(timeout=180)[0].strip()
+            written = self.writer.communicate(timeout=900)[0].strip()
+            read = self.reader.communicate(timeout=900)[0].strip()
         finally:
             self.writer.kill()
             self.reader.kill()
@@ -117,7 +117,7 @@ def octets(peer: str, work: pathlib.Path) -> None:
 
 
 def get(url: str) -> str:
-    return urllib.request.urlopen(url, timeout=10).read().decode()
+    return urllib.request.urlopen(url, timeout=60).read().decode()
 
 
 def node(chappe: str, work: pathlib.Path) -> None:
@@ -147,7 +147,7 @@ def node(chappe: str, work: pathlib.Path) -> None:
         mismatch(url, types, cyclone)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 def mismatch(url: str, types: dict[str, str], cyclone: list[str]) -> None:
@@ -156,7 +156,7 @@ def mismatch(url: str, types: dict[str, str], cyclone: list[str]) -> None:
     reader = subprocess.Popen([*cyclone, "read-elements", DOMAIN, "lab/out", "1"], env=environment,
                               stdout=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 240
         words = []
         while not words and time.monotonic() < end:
             writers = json.loads(get(f"{url}/api/v1/dds"))["participant"]["writers"]

@@ -15,7 +15,7 @@ def main() -> None:
         xAddrs=["http://10.77.0.2:9/camera"],
     )
     print("ready", flush=True)
-    time.sleep(120)
+    time.sleep(1_200)
 
 
 if __name__ == "__main__":

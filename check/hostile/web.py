@@ -9,8 +9,9 @@ from wire import Honest, Web, answer_of, measured, resident_bytes
 
 CONNECTIONS = 600
 HOLD_S = 6
-# Not a figure of merit: an answer later than this means that somebody waits for the attackers.
-HONEST_MAX_MS = 2_000
+# Not figures of merit: an answer later than both, and so many times as late as without attackers, means
+# that somebody waits for them.
+HONEST_MAX_MS, HONEST_MAX_TIMES = 2_000, 50
 GROWTH_MAX = 48 << 20
 
 
@@ -19,7 +20,7 @@ def slow_peers(name: str, attackers: list[Web], path: str, ask, pid: int) -> Non
     before = Honest(ask)
     time.sleep(2)
     count, calm = before.stop()
-    expect(not before.failures and count > 10, f"{name}: an honest client is answered")
+    expect(not before.failures and count > 0, f"{name}: an honest client is answered")
     memory = resident_bytes(pid)
     head = f"POST {path} HTTP/1.1\r\nHost: {attackers[0].address[0]}\r\n"
     starts = [b"", head.encode(),
@@ -50,7 +51,7 @@ def slow_peers(name: str, attackers: list[Web], path: str, ask, pid: int) -> Non
              f"slow connections ({asked} asked, {len(during.failures)} failed)")
     measured(f"{name}: memory of {len(open_now)} slow connections", f"{growth >> 10} KiB")
     expect(not during.failures, f"{name}: it was always answered {during.failures[:3] or ''}")
-    expect(busy <= HONEST_MAX_MS, f"{name}: and in time")
+    expect(busy <= max(HONEST_MAX_MS, HONEST_MAX_TIMES * calm), f"{name}: and in time")
 
 
 def broken_requests(path: str) -> dict[str, bytes]:

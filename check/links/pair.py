@@ -69,7 +69,7 @@ class Node:
                     os.kill(self.pid, signal.SIGKILL)
                 else:
                     os.killpg(self.process.process.pid, signal.SIGKILL)
-            self.process.process.wait(10)
+            self.process.process.wait(60)
         self.process.log.close()
 
     def wait_death(self, timeout_s: float) -> bool:
@@ -79,14 +79,14 @@ class Node:
 
     def stop(self) -> None:
         os.kill(self.pid, signal.SIGTERM)
-        code = self.process.process.wait(20)
+        code = self.process.process.wait(120)
         self.process.log.close()
         if code:
             raise CheckFailed(f"{self.name} ended with {code}, see {self.process.log.name}")
 
     def get(self, path: str) -> dict:
         try:
-            with urllib.request.urlopen(f"{self.address}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.address}{path}", timeout=60) as answer:
                 return {"code": answer.status, **json.loads(answer.read())}
         except urllib.error.HTTPError as error:
             return {"code": error.code, **json.loads(error.read())}
@@ -94,7 +94,7 @@ class Node:
     def command(self, *arguments: str) -> dict:
         """A command of the program against this node."""
         done = subprocess.run([self.chappe, *arguments, "--node", self.address, "--json"],
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=240)
         if done.returncode == 2:
             raise CheckFailed(f"{arguments}: {done.stderr}")
         return json.loads(done.stdout)

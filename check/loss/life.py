@@ -79,7 +79,7 @@ class Live(threading.Thread):
     def __init__(self, address: str, last_id: str | None):
         super().__init__(daemon=True)
         host = address.removeprefix("http://")
-        self.connection = http.client.HTTPConnection(host, timeout=20)
+        self.connection = http.client.HTTPConnection(host, timeout=120)
         headers = {"Last-Event-ID": last_id} if last_id else {}
         self.connection.request("GET", "/api/v1/live?streams=*", headers=headers)
         self.response = self.connection.getresponse()
@@ -152,7 +152,7 @@ class Data:
     def check(self) -> dict:
         """What the program itself says of the data at rest."""
         result = subprocess.run([self.chappe, "data", "check", str(self.folder / "data"), "--json"],
-                                capture_output=True, text=True, timeout=60)
+                                capture_output=True, text=True, timeout=300)
         report = json.loads(result.stdout or "{}")
         if result.returncode or not report.get("healthy"):
             raise Lost(f"data check: {result.stdout[-400:]}{result.stderr[-400:]}")
@@ -191,7 +191,7 @@ class Life:
     def get(self, path: str) -> dict:
         request = urllib.request.Request(f"{self.address}{path}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return {"code": answer.status, **json.loads(answer.read())}
         except urllib.error.HTTPError as error:
             return {"code": error.code, **json.loads(error.read())}
@@ -244,14 +244,14 @@ class Life:
                     os.kill(self.pid, signal.SIGKILL)
                 else:
                     os.killpg(self.node.process.pid, signal.SIGKILL)
-            self.node.process.wait(10)
+            self.node.process.wait(60)
         self.node.log.close()
 
     def stop(self) -> None:
         """Ends it in order."""
         if self.pid:
             os.kill(self.pid, signal.SIGTERM)
-        code = self.node.process.wait(20)
+        code = self.node.process.wait(120)
         self.node.log.close()
         if code:
             raise CheckFailed(f"the node ended with {code}, see {self.node.log.name}")

@@ -108,7 +108,7 @@ class Kills:
         life.kill()
         if tracer:
             tracer.stderr.read()
-            tracer.wait(10)
+            tracer.wait(60)
         if reached and "SIGKILL" not in tail(data.folder / "trace"):
             raise CheckFailed(f"the node ended by itself, see {data.folder}")
         return life, reached
@@ -188,7 +188,7 @@ def failed_sync(chappe: str, work: pathlib.Path) -> None:
     expect(life.get("/health")["code"] == 200, "it goes on answering")
     life.kill()
     tracer.stderr.read()
-    tracer.wait(10)
+    tracer.wait(60)
     life.took()
     life = data.start().ready()
     life.judge()

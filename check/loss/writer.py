@@ -80,7 +80,7 @@ class Place:
         if inject:
             command = [*self.strace(inject), *command]
         with open(output, "wb") as out:
-            ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, timeout=60)
+            ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, timeout=300)
         return self._judge(output), ended.returncode
 
     def strace(self, inject: tuple[str, ...]) -> list[str]:
@@ -102,9 +102,9 @@ class Place:
             if "attached" not in tracer.stderr.readline():
                 raise CheckFailed("strace could not attach")
             child.stdin.close()
-            code = child.wait(60)
+            code = child.wait(300)
             tracer.stderr.read()
-            tracer.wait(10)
+            tracer.wait(60)
         finally:
             if child.poll() is None:
                 child.kill()
@@ -181,7 +181,7 @@ def synced_before_acknowledged(program: str, work: pathlib.Path) -> None:
     with open(output, "wb") as out:
         subprocess.run(["strace", "-f", "-qq", "-y", "-xx", "-s", "1000000", "-o", str(place.work / "trace"),
                         "-e", "trace=write,fdatasync", *place.command(300)],
-                       stdin=subprocess.DEVNULL, stdout=out, check=True, timeout=60)
+                       stdin=subprocess.DEVNULL, stdout=out, check=True, timeout=300)
     log = calls(place.work / "trace")
     records, syncs, frames = proved(log, str(place.log))
     proofs = 0
@@ -271,7 +271,7 @@ def really_full(program: str, work: pathlib.Path) -> None:
             time.sleep(0.001)
         refused_at = len(Session(output.read_text()).of("ack"))
         os.remove(ballast)
-        code = child.wait(60)
+        code = child.wait(300)
         session = place._judge(output)
         expect(code == 0 and session.has("closed") and 0 < refused_at < 600 == len(session.of("ack")),
                f"a full file system refused after {refused_at} records; with room all 600 were taken")

@@ -23,7 +23,7 @@ EVENTS = 10
 def main() -> None:
     discovery = WSDiscovery(sys.argv[1])
     discovery.start()
-    found = discovery.search_services(types=[QName(NAMESPACE, "Thermometer")], timeout=3)
+    found = discovery.search_services(types=[QName(NAMESPACE, "Thermometer")], timeout=10)
     assert len(found) == 1, f"found {len(found)} devices"
     print("found by its type")
 
@@ -50,7 +50,7 @@ def main() -> None:
     print(f"subscribed for {subscription.granted_expires} s")
 
     for _ in range(EVENTS):
-        message = events.get(timeout=10)
+        message = events.get(timeout=60)
         value = message.msg_node.findtext(f"{{{NAMESPACE}}}value")
         assert 20 <= float(value) <= 60, value
     print(f"received {EVENTS} notifications, the last with {value}")

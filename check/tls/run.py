@@ -25,7 +25,7 @@ def expect(held: bool, what: str) -> None:
 
 
 def run(*command: str) -> subprocess.CompletedProcess:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
 
 
 def main(chappe: str, work: pathlib.Path) -> None:
@@ -40,7 +40,7 @@ def main(chappe: str, work: pathlib.Path) -> None:
         check(chappe, ready, configuration, work / "chappe-data" / "http.pem")
     finally:
         node.terminate()
-        node.wait(20)
+        node.wait(120)
     ending(chappe, work)
 
 
@@ -66,7 +66,7 @@ def ending(chappe: str, work: pathlib.Path) -> None:
         expect(4.9 < days < 5.1, f"and the metric when: in {days:.2f} days")
     finally:
         node.terminate()
-        node.wait(20)
+        node.wait(120)
 
 
 def check(chappe: str, ready: dict, configuration: pathlib.Path, own: pathlib.Path) -> None:

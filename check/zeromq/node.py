@@ -144,7 +144,7 @@ def pyzmq(node: Node, client: tuple[str, str] | None, told: dict, stream: str) -
 def jeromq(node: Node, client: tuple[str, str] | None, told: dict, stream: str, classes: str) -> None:
     own = [told["curve_key"], *client] if client else []
     run = subprocess.run(["java", "-cp", classes, "JeroPeer", "node", told["directory"], told["publish"], stream,
-                          str(ELEMENTS), *own], capture_output=True, text=True, timeout=120)
+                          str(ELEMENTS), *own], capture_output=True, text=True, timeout=600)
     if run.returncode:
         raise CheckFailed(f"JeroMQ: {run.stdout[-500:]}{run.stderr[-1500:]}")
     answers: dict[str, list[str]] = {"list": [], "named": [], "element": []}

@@ -77,7 +77,7 @@ def run_ours(program: str, *arguments: str) -> subprocess.Popen:
 
 
 def result(process: subprocess.Popen) -> dict:
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     hold(process.returncode == 0, f"{process.args[1:3]} ended with {process.returncode}")
     return json.loads(out)
 
@@ -168,7 +168,7 @@ def wrong_keys(program: str) -> None:
     with Sockets() as sockets:
         _, endpoint = sockets.bind(zmq.ROUTER, server)
         for what, ours in [("another server key", ["--secret", client[1], "--server", other[0]]), ("no key", [])]:
-            process = subprocess.run([program, "dealer", endpoint, "1", *ours], capture_output=True, text=True, timeout=60)
+            process = subprocess.run([program, "dealer", endpoint, "1", *ours], capture_output=True, text=True, timeout=300)
             hold(process.returncode == 1, f"libzmq let in a dealer with {what}")
             print(f"   libzmq refuses us with {what}: {process.stderr.strip()[:100]}", flush=True)
 
@@ -213,7 +213,7 @@ def jeromq(program: str, jars: str, work: pathlib.Path) -> None:
             # the wire. Then it is begun anew; three times one after another would be ours.
             for _ in range(3):
                 run = subprocess.run(["java", "-cp", f"{path}:{work}", "JeroPeer", peer.router, peer.rep, peer.pub,
-                                      *own], capture_output=True, text=True, timeout=120)
+                                      *own], capture_output=True, text=True, timeout=600)
                 if run.returncode == 0 or "is null" not in run.stderr:
                     break
                 print("   JeroMQ got no answer to a question; again", flush=True)
