@@ -33,6 +33,9 @@ pub(super) const NEAR: &str = "10.78.0.1";
 pub(super) const FAR: &str = "10.78.0.2";
 /// Each end's interface, in its own network.
 const INTERFACE: &str = "cable0";
+/// What a system may keep, in bytes, of datagrams of which frames are missing: by default 4 MiB, which are
+/// full after seconds where frames are lost, for each is kept half a minute. Then whole ones are dropped.
+const FRAGMENT_MEMORY: (&str, &str) = ("/proc/sys/net/ipv4/ipfrag_high_thresh", "134217728");
 
 /// A cable that lies until it is dropped. Its near end is in the network of the thread that laid it.
 pub(super) struct Cable {
@@ -150,6 +153,10 @@ fn end(number: u8) -> Result<File, Error> {
             let what = format!("ip {}: {}", words.join(" "), said.trim());
             return Err(Error::Failed(what));
         }
+    }
+    let (setting, bytes) = FRAGMENT_MEMORY;
+    if let Err(error) = std::fs::write(setting, bytes) {
+        tracing::warn!(%error, "lost frames will fill the memory for fragments: {setting} stays as it is");
     }
     Ok(tap)
 }
