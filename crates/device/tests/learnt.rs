@@ -97,3 +97,39 @@ async fn who_is_told_of_no_more_and_was_never_reached_goes() {
     assert!(client.known().is_empty());
     host.stop().await;
 }
+
+#[tokio::test]
+async fn who_does_not_read_for_long_is_told_what_has_gone_meanwhile() {
+    let client = client(nowhere());
+    let mut seen = client.discover().await.unwrap();
+    let of = |number: u32| Found {
+        endpoint: format!("urn:example:{number}"),
+        dialect: Dialect::V2009,
+        types: Vec::new(),
+        scopes: Vec::new(),
+        xaddrs: Vec::new(),
+        metadata_version: 1,
+        from: "0.0.0.0:0".parse().unwrap(),
+        way: Way::Kad,
+    };
+    client.learn(of(0)).await;
+    assert!(
+        matches!(next(&mut seen).await, Seen::Found(found) if found.endpoint == of(0).endpoint)
+    );
+    // It goes, and so much happens behind it that this is not kept.
+    client.unlearn(&of(0).endpoint).await;
+    for number in 1..3_000 {
+        client.learn(of(number)).await;
+    }
+    let mut found = std::collections::HashSet::new();
+    let mut gone = Vec::new();
+    while gone.is_empty() || found.len() < 2_999 {
+        match next(&mut seen).await {
+            Seen::Found(device) => drop(found.insert(device.endpoint)),
+            Seen::Gone { endpoint, .. } => gone.push(endpoint),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(gone, [of(0).endpoint]);
+    assert!(!found.contains(&of(0).endpoint));
+}

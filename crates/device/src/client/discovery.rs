@@ -1,6 +1,6 @@
 //! From the machine's events to what the application sees.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,12 +17,17 @@ use crate::Error;
 
 /// Devices remembered; as many as the machine below remembers.
 const TABLE_MAX: usize = 4_096;
+/// Devices of which it is remembered that a reader was told of them: what is beyond the table has left it.
+const KNOWN_MAX: usize = 2 * TABLE_MAX;
 
-/// What a client sees, one after the other. A reader that falls behind is given the table anew.
+/// What a client sees, one after the other. A reader that falls behind is told what has gone meanwhile, and
+/// given the table anew.
 pub struct Discovery {
     /// Not held: what holds it is the client, whose end this is to notice.
     shared: Weak<Shared>,
     backlog: VecDeque<Seen>,
+    /// The devices that the reader knows, by endpoint.
+    known: HashSet<String>,
     receiver: broadcast::Receiver<Seen>,
 }
 
@@ -39,6 +44,7 @@ impl Discovery {
         let mut discovery = Self {
             shared: Arc::downgrade(shared),
             backlog: VecDeque::new(),
+            known: HashSet::new(),
             receiver,
         };
         discovery.refill();
@@ -49,13 +55,33 @@ impl Discovery {
     pub async fn next(&mut self) -> Option<Seen> {
         loop {
             if let Some(seen) = self.backlog.pop_front() {
+                self.note(&seen);
                 return Some(seen);
             }
             match self.receiver.recv().await {
-                Ok(seen) => return Some(seen),
+                Ok(seen) => {
+                    self.note(&seen);
+                    return Some(seen);
+                }
                 Err(broadcast::error::RecvError::Lagged(_)) => self.refill(),
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
+        }
+    }
+
+    fn note(&mut self, seen: &Seen) {
+        match seen {
+            Seen::Found(found) | Seen::Changed(found) => {
+                self.known.insert(found.endpoint.clone());
+            }
+            Seen::Gone { endpoint, .. } => {
+                self.known.remove(endpoint);
+            }
+            _ => {}
+        }
+        // Those that made room in the table are not said to have gone.
+        if self.known.len() > KNOWN_MAX {
+            self.refill();
         }
     }
 
@@ -64,6 +90,12 @@ impl Discovery {
             return;
         };
         let table = shared.table();
+        let gone = self.known.extract_if(|known| !table.contains_key(known));
+        let gone = gone.map(|endpoint| Seen::Gone {
+            endpoint,
+            reason: "it went while much else happened".to_owned(),
+        });
+        self.backlog.extend(gone);
         let found = table.values().map(|entry| Seen::Found(entry.found.clone()));
         self.backlog.extend(found);
     }
