@@ -7,7 +7,8 @@
 //!
 //! - `--only simulated`: plans side by side, 1 to 18 sinks and up to 100,000, without failures
 //! - `--only million`: 1,000,000 sinks
-//! - `--only failures`: dead sinks, loss, several sources
+//! - `--only failures`: dead sinks, loss
+//! - `--only sources`: several sources at once, at the pace of a pacer and of nothing
 //! - `--only mixed`: runs of mixed trouble, judged
 //! - `--only emulated`: real sockets on loopback, a link emulator in user space
 //! - `--only security`: what signatures, tags, receipts and windows on disk cost
@@ -34,6 +35,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     }
     if wanted("failures") {
         simulated::failures(settings, &mut report)?;
+    }
+    if wanted("sources") {
         simulated::sources(settings, &mut report)?;
     }
     if wanted("mixed") {
