@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chappe_device::host::{CriticalityRule, Order};
 use chappe_identity::PublicKey;
 use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -151,6 +152,32 @@ pub(crate) enum Device {
     Run(DeviceRun),
 }
 
+/// How a source of notification trees orders its list of sinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderName {
+    /// As they came.
+    AsListed,
+    /// Critical sinks have the event first.
+    Criticality,
+    /// Sinks that answered earlier events help others; who did not is a leaf.
+    Reliability,
+}
+
+impl OrderName {
+    pub(crate) fn order(self) -> Order {
+        match self {
+            Self::AsListed => Order::AsListed,
+            Self::Criticality => Order::Criticality,
+            Self::Reliability => Order::Reliability,
+        }
+    }
+
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// Flags of `device run`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceRun {
@@ -175,6 +202,13 @@ pub(crate) struct DeviceRun {
     /// fixed_window:16 or fixed_period:1ms; for several sources on one network.
     #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
     pub pacer: chappe_flow::pacer::Choice,
+    /// In which order the tree's sinks are listed.
+    #[arg(long, value_enum, requires = "tree", default_value_t = OrderName::AsListed)]
+    pub order: OrderName,
+    /// How critical the sinks at these addresses are, whatever they say, such as 10.1.0.0/16=7; may be
+    /// repeated, the first that has a sink counts. 0.0.0.0/0=0 at the end believes nobody.
+    #[arg(long, value_name = "PREFIX=0..255", requires = "tree")]
+    pub criticality: Vec<CriticalityRule>,
     /// Publish it in the distributed hash table too, entered by this node; may be repeated. So it is found
     /// where multicast does not reach.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
@@ -291,6 +325,9 @@ pub(crate) struct Watch {
     /// Take events by the device's notification tree, if it has one, and help to spread them.
     #[arg(long, requires = "device")]
     pub tree: bool,
+    /// How critical it is to have them first: a device that orders its sinks by that may believe it.
+    #[arg(long, requires = "tree", value_name = "0..255", default_value_t = 0)]
+    pub criticality: u8,
 }
 
 /// Which node to talk to.

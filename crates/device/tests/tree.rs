@@ -10,19 +10,22 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chappe_device::client::{ClientTree, Delivery, Subscription};
-use chappe_device::host::{HostState, HostTree};
+use chappe_device::host::{HostState, HostTree, Order, TreeOrder};
 use chappe_device::{ClientOptions, DeviceClient, DeviceHost};
 use chappe_dpws::Dialect;
 use chappe_dpws::eventing::message::{Filter, Subscribe, SubscribeResponse, action};
-use chappe_dpws::eventing::{Compact, CompactCodec, TreePeer};
+use chappe_dpws::eventing::{Compact, CompactCodec, TreePeer, TreeSink};
 use chappe_dpws::exchange::request;
 use chappe_identity::{Contact, Key};
 use chappe_machine::{Input, Machine, Output};
+use chappe_notification_tree::schedule::{Cost, arrivals};
 use chappe_notification_tree::{
-    Body, Command, Contact as TreeContact, Event, EventId, Keys, Message, Spread, Transmit, Tree,
-    Window, topic_of,
+    Body, Command, Contact as TreeContact, Event, EventId, Keys, Message, Plan, Spread, Transmit,
+    Tree, Window, topic_of,
 };
 use chappe_soap::EndpointReference;
 use chappe_transport::http::{Client, ClientLimits, Response, Server, ServerLimits, StatusCode};
@@ -36,8 +39,15 @@ fn key() -> Key {
 }
 
 fn host(address: &str, endpoint: &str) -> DeviceHost {
+    ordered(address, endpoint, TreeOrder::default())
+}
+
+fn ordered(address: &str, endpoint: &str, order: TreeOrder) -> DeviceHost {
     let mut options = host_options(address);
-    options.tree = Some(HostTree::new(key()));
+    options.tree = Some(HostTree {
+        order,
+        ..HostTree::new(key())
+    });
     thermometer(endpoint, options)
         .start(Drops::default())
         .unwrap()
@@ -171,15 +181,11 @@ async fn dead_sinks_cost_the_others_no_event() {
     host.stop().await;
 }
 
-/// Subscribes as a sink of this key that takes datagrams here. Gives what takes its standard notifications, without
-/// which its subscription would end, and who the source is.
-async fn subscribed_by_hand(
-    host: &DeviceHost,
-    key: [u8; 32],
-    address: SocketAddr,
-) -> (Server, TreePeer) {
+/// Subscribes as this sink. Gives what takes its standard notifications, without which its subscription would end,
+/// and who the source is.
+async fn subscribed_by_hand(host: &DeviceHost, sink: TreeSink) -> (Server, TreePeer) {
     let taking = |_| async { Response::empty(StatusCode::ACCEPTED) };
-    let here = "127.0.0.1:0".parse().unwrap();
+    let here = SocketAddr::new(sink.peer.address.ip(), 0);
     let server = Server::bind(here, ServerLimits::default(), Drops::default(), taking).unwrap();
     let notify_to = format!("http://{}/events", server.local_addr());
     let version = Dialect::V2009.addressing();
@@ -189,11 +195,11 @@ async fn subscribed_by_hand(
         notify_to: Some(EndpointReference::new(notify_to)),
         expires: None,
         filter: Some(Filter::actions(Dialect::V2009, vec![REPORT.into()])),
-        tree: Ok(Some(TreePeer { key, address })),
+        tree: Ok(Some(sink)),
     };
     let to = format!("http://{}/thermometer", host.addresses()[0]);
     let http = Client::new(ClientLimits {
-        local_address: Some("127.0.0.1".parse().unwrap()),
+        local_address: Some(sink.peer.address.ip()),
         ..ClientLimits::default()
     });
     let envelope = request(
@@ -217,12 +223,12 @@ async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
     let host = host("127.0.2.43", &endpoint);
     let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
     victim.set_nonblocking(true).unwrap();
-    let (_taking, _) = subscribed_by_hand(
-        &host,
-        *key().public().as_bytes(),
-        victim.local_addr().unwrap(),
-    )
-    .await;
+    let peer = TreePeer {
+        key: *key().public().as_bytes(),
+        address: victim.local_addr().unwrap(),
+    };
+    let criticality = 0;
+    let (_taking, _) = subscribed_by_hand(&host, TreeSink { peer, criticality }).await;
     host.notify(REPORT, report(1)).await.unwrap();
     state(&host, "told as ever", |state| state.delivered == 1).await;
     state(&host, "not believed", |state| state.tree.off == 1).await;
@@ -266,12 +272,21 @@ async fn datagrams_of_strangers_change_nothing() {
     host.stop().await;
 }
 
-/// A sink of the tree that does what it should, and keeps what it was sent.
+/// A sink of the tree that does what it should, unless it is silent, and keeps what it was sent.
 struct Insider {
     key: Arc<Key>,
+    silent: Arc<AtomicBool>,
     socket: Arc<tokio::net::UdpSocket>,
     sent: mpsc::UnboundedReceiver<Vec<u8>>,
     _taking: Server,
+}
+
+/// An event's number, its plan, the keys of its list in order, and the place of who looks.
+struct Listed {
+    number: i64,
+    plan: Plan,
+    keys: Vec<[u8; 32]>,
+    place: usize,
 }
 
 impl Insider {
@@ -285,11 +300,21 @@ impl Insider {
     }
 
     async fn subscribe(host: &DeviceHost) -> Self {
+        Self::subscribe_at(host, "127.0.0.1", 0).await
+    }
+
+    /// Of this address, and as critical.
+    async fn subscribe_at(host: &DeviceHost, ip: &str, criticality: u8) -> Self {
         let key = Arc::new(key());
-        let socket = Arc::new(tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let silent = Arc::new(AtomicBool::new(false));
+        let socket = tokio::net::UdpSocket::bind((ip, 0)).await.unwrap();
+        let socket = Arc::new(socket);
         let address = socket.local_addr().unwrap();
-        let public = *key.public().as_bytes();
-        let (taking, source) = subscribed_by_hand(host, public, address).await;
+        let peer = TreePeer {
+            key: *key.public().as_bytes(),
+            address,
+        };
+        let (taking, source) = subscribed_by_hand(host, TreeSink { peer, criticality }).await;
         let mut machine = Self::machine(&key, address);
         let subscribe = Command::Subscribe {
             topic: topic_of(&source.key, REPORT),
@@ -302,14 +327,16 @@ impl Insider {
         let clock = Clock::process();
         machine.handle_input(clock.now(), Input::Command(subscribe));
         let (keep, sent) = mpsc::unbounded_channel();
-        let taken = Arc::clone(&socket);
+        let (taken, quiet) = (Arc::clone(&socket), Arc::clone(&silent));
         tokio::spawn(async move {
             let (mut buffer, mut answer) = ([0; 2_048], Vec::new());
             while let Ok(length) = taken.recv(&mut buffer).await {
                 let Ok(message) = machine.open(&buffer[..length]) else {
                     continue;
                 };
-                machine.handle_input(clock.now(), Input::Receive(message));
+                if !quiet.load(Ordering::Relaxed) {
+                    machine.handle_input(clock.now(), Input::Receive(message));
+                }
                 while let Some(output) = machine.poll_output() {
                     if let Output::Transmit(transmit) = output {
                         machine.seal(&transmit, &mut answer);
@@ -323,9 +350,27 @@ impl Insider {
         });
         Self {
             key,
+            silent,
             socket,
             sent,
             _taking: taking,
+        }
+    }
+
+    /// How the next event that it is sent is spread.
+    async fn list(&mut self) -> Listed {
+        let (_, _, spread) = self.event().await;
+        let list = spread.event.list().expect("of a few sinks, it is inside");
+        let keys: Vec<_> = list.sinks().iter().map(|sink| sink.key).collect();
+        let own = *self.key.public().as_bytes();
+        let event = CompactCodec::default().decode(spread.event.body()).unwrap();
+        let number = event.data.unwrap();
+        let number = number.child(&name("celsius")).unwrap().text().into_owned();
+        Listed {
+            number: number.parse().unwrap(),
+            plan: spread.plan,
+            place: keys.iter().position(|key| *key == own).unwrap(),
+            keys,
         }
     }
 
@@ -367,6 +412,103 @@ impl Insider {
             .await
             .unwrap();
     }
+}
+
+#[tokio::test]
+async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is() {
+    let endpoint = endpoint();
+    let order = TreeOrder {
+        order: Order::Criticality,
+        // Who says that it is the most critical of all is not believed; who says nothing is.
+        rules: vec![
+            "127.0.3.1=0".parse().unwrap(),
+            "127.0.3.2=7".parse().unwrap(),
+        ],
+        ..TreeOrder::default()
+    };
+    let host = ordered("127.0.2.46", &endpoint, order);
+    let mut insiders = Vec::new();
+    for (ip, says) in [
+        ("127.0.3.1", 255),
+        ("127.0.0.1", 0),
+        ("127.0.0.1", 5),
+        ("127.0.3.2", 0),
+    ] {
+        insiders.push(Insider::subscribe_at(&host, ip, says).await);
+    }
+    // What a client says arrives, too.
+    let mut options = on_tree();
+    options.tree.as_mut().unwrap().criticality = 9;
+    let client_key = *options.tree.as_ref().unwrap().key.public().as_bytes();
+    let _client = sink(options, &endpoint).await;
+    listed(&host, 5).await;
+    host.notify(REPORT, report(1)).await.unwrap();
+    let Listed { plan, keys, .. } = insiders[1].list().await;
+    let key = |insider: &Insider| *insider.key.public().as_bytes();
+    let criticality = |sink: &[u8; 32]| match insiders.iter().position(|it| key(it) == *sink) {
+        Some(0 | 1) => 0,
+        Some(2) => 5,
+        Some(_) => 7,
+        None if *sink == client_key => 9,
+        None => panic!("who is that?"),
+    };
+    // By the plan that the event came by, whatever was measured.
+    let cost = Cost {
+        send: Duration::from_micros(5),
+        delay: Duration::from_micros(500),
+    };
+    let mut first: Vec<_> = arrivals(plan, 5, cost).into_iter().zip(&keys).collect();
+    first.sort_by_key(|(at, _)| *at);
+    let order: Vec<u8> = first.iter().map(|(_, key)| criticality(key)).collect();
+    assert_eq!(order, [9, 7, 5, 0, 0], "{plan:?}");
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
+    let endpoint = endpoint();
+    let order = TreeOrder {
+        order: Order::Reliability,
+        anew_after: Duration::ZERO,
+        ..TreeOrder::default()
+    };
+    let host = ordered("127.0.2.47", &endpoint, order);
+    let mut insiders = Vec::new();
+    for _ in 0..3 {
+        insiders.push(Insider::subscribe(&host).await);
+    }
+    listed(&host, 3).await;
+    host.notify(REPORT, report(1)).await.unwrap();
+    let mut first = None;
+    for insider in &mut insiders {
+        if insider.list().await.place == 0 {
+            first = Some(insider);
+        }
+    }
+    let first = first.unwrap();
+    // Once is enough, unless the machine is so slow that the others seem silent, too.
+    let mut place = 0;
+    for round in 1..20 {
+        first.silent.store(true, Ordering::Relaxed);
+        let missed = host.state().borrow().tree.missed;
+        host.notify(REPORT, report(round * 2)).await.unwrap();
+        state(&host, "missed", |state| state.tree.missed > missed).await;
+        first.silent.store(false, Ordering::Relaxed);
+        host.notify(REPORT, report(round * 2 + 1)).await.unwrap();
+        // It is sent the one that it missed several times.
+        loop {
+            let list = first.list().await;
+            if list.number == round * 2 + 1 {
+                place = list.place;
+                break;
+            }
+        }
+        if place > 0 {
+            break;
+        }
+    }
+    assert_eq!(place, 2);
+    host.stop().await;
 }
 
 #[tokio::test]

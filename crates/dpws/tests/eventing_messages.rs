@@ -8,7 +8,9 @@ use chappe_dpws::Dialect;
 use chappe_dpws::eventing::message::{
     Lease, Subscribe, SubscribeResponse, SubscriptionEnd, filter_dialect,
 };
-use chappe_dpws::eventing::{EndStatus, EventingFault, Expiration, Filter, TreeOffer, TreePeer};
+use chappe_dpws::eventing::{
+    EndStatus, EventingFault, Expiration, Filter, TreeOffer, TreePeer, TreeSink,
+};
 use chappe_dpws::exchange::{fault_action, request};
 use chappe_soap::{EndpointReference, Envelope, FaultCode};
 use chappe_xml::{Element, Name};
@@ -101,9 +103,10 @@ proptest! {
         expires in proptest::option::of(expiration()),
         filter in proptest::option::of(filter()),
         peer in proptest::option::of(peer()),
+        criticality: u8,
     ) {
         let mode = mode.map(Into::into);
-        let tree = Ok(peer);
+        let tree = Ok(peer.map(|peer| TreeSink { peer, criticality }));
         let message = Subscribe { end_to, mode, notify_to, expires, filter, tree };
         let version = dialect.addressing();
         let body = wire(dialect, message.to_element(version));

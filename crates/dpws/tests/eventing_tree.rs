@@ -11,7 +11,7 @@ use chappe_dpws::eventing::message::{Filter, Subscribe, SubscribeResponse, actio
 use chappe_dpws::eventing::{
     Compact, CompactCodec, EventSink, EventSource, Offer, Request, SinkCommand, SinkConfig,
     SinkEvent, SinkReceive, SinkTransmit, Source, SourceCommand, SourceConfig, SourceEvent,
-    SourceReceive, SourceTransmit, SubscriptionKey, Token, TreeConfig, TreePeer,
+    SourceReceive, SourceTransmit, SubscriptionKey, Token, TreeConfig, TreePeer, TreeSink,
 };
 use chappe_dpws::exchange::request;
 use chappe_machine::{Harness, Input, Output};
@@ -83,7 +83,16 @@ impl World {
     }
 
     fn subscribe(&mut self, host: u8, tree: Option<TreePeer>) -> SubscribeResponse {
-        let message = wanting(host, tree);
+        self.subscribe_at(host, tree, 0)
+    }
+
+    fn subscribe_at(
+        &mut self,
+        host: u8,
+        tree: Option<TreePeer>,
+        criticality: u8,
+    ) -> SubscribeResponse {
+        let message = wanting(host, tree.map(|peer| TreeSink { peer, criticality }));
         self.ask(host, message.to_element(Dialect::V2009.addressing()))
     }
 
@@ -115,7 +124,7 @@ impl World {
         sent.collect()
     }
 
-    fn members(&self) -> Option<Vec<TreePeer>> {
+    fn sinks(&self) -> Option<Vec<TreeSink>> {
         self.outputs.iter().find_map(|output| match output {
             Output::Transmit(SourceTransmit::Members { action, sinks }) => {
                 assert_eq!(action, REPORT);
@@ -123,6 +132,11 @@ impl World {
             }
             _ => None,
         })
+    }
+
+    fn members(&self) -> Option<Vec<TreePeer>> {
+        let sinks = self.sinks()?;
+        Some(sinks.iter().map(|sink| sink.peer).collect())
     }
 
     fn off(&self) -> Option<&'static str> {
@@ -145,7 +159,7 @@ impl World {
     }
 }
 
-fn wanting(host: u8, tree: Option<TreePeer>) -> Subscribe {
+fn wanting(host: u8, tree: Option<TreeSink>) -> Subscribe {
     let here = EndpointReference::new(format!("http://192.0.2.{host}:9/events/1"));
     Subscribe {
         end_to: None,
@@ -261,6 +275,37 @@ fn who_is_not_where_he_says_is_not_listed() {
 }
 
 #[test]
+fn a_source_is_told_how_critical_its_sinks_are_and_takes_no_other_number() {
+    let mut world = World::new();
+    let at = |host, criticality| TreeSink {
+        peer: peer(host),
+        criticality,
+    };
+    for (host, criticality) in [(1, 3), (1, 9), (1, 4), (2, 0), (3, 255)] {
+        world.subscribe_at(host, Some(peer(host)), criticality);
+        world.proven(peer(host), true);
+    }
+    // Of several subscriptions of one sink the most critical counts.
+    assert_eq!(world.sinks(), Some(vec![at(1, 9), at(2, 0), at(3, 255)]));
+    let version = Dialect::V2009.addressing();
+    let space = "urn:chappe:notification-tree:1";
+    for hostile in ["256", "-1", "", "7 8", "1e2", "999999999999999999999999"] {
+        let said = Element::new(Name::new(space, "Criticality")).with_text(hostile);
+        let mut message = wanting(4, Some(at(4, 0))).to_element(version);
+        let tree = message.child(&Name::new(space, "Tree")).unwrap().clone();
+        message = wanting(4, None)
+            .to_element(version)
+            .with_child(tree.with_child(said));
+        assert!(world.ask(4, message).tree.is_none(), "{hostile}");
+        assert_eq!(
+            world.off(),
+            Some("its criticality is not between 0 and 255")
+        );
+        assert!(world.asked().is_empty());
+    }
+}
+
+#[test]
 fn a_new_sink_at_an_address_takes_the_place_of_the_one_before() {
     let mut world = World::new();
     world.subscribe(1, Some(peer(1)));
@@ -289,9 +334,12 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
         actions: vec![REPORT.into()],
         lease: Duration::from_secs(60),
         base: "http://192.0.2.1:9".into(),
-        tree: Some(peer(1)),
+        tree: Some(TreeSink {
+            peer: peer(1),
+            criticality: 3,
+        }),
     };
-    let source = Box::new(source);
+    let (tree, source) = (source.tree, Box::new(source));
     let command = SinkCommand::Subscribe { key: KEY, source };
     let outputs = sink.input(Input::Command(command)).unwrap();
     let [Output::Transmit(SinkTransmit::Request { request, envelope })] = &outputs[..] else {
@@ -299,7 +347,7 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
     };
     let version = Dialect::V2009.addressing();
     let asked = Subscribe::from_element(version, envelope.body().unwrap()).unwrap();
-    assert_eq!(asked.tree, Ok(Some(peer(1))));
+    assert_eq!(asked.tree, Ok(tree));
     let to = asked.notify_to.unwrap().address.into_owned();
     let mut world = World::new();
     let granted = world.subscribe(1, Some(peer(1)));

@@ -8,6 +8,8 @@ use core::time::Duration;
 use crate::error::Error;
 use crate::event::{Event, EventId};
 use crate::membership::{Contact, Membership};
+use crate::plan::Plan;
+use crate::schedule::Cost;
 use crate::window::Window;
 
 /// What the application may ask.
@@ -156,6 +158,12 @@ pub enum Happened {
 pub struct Outcome {
     /// The event.
     pub id: EventId,
+    /// The version of the membership that the numbers of sinks are of.
+    pub version: u32,
+    /// How it was divided at first.
+    pub plan: Plan,
+    /// What the source took a send and the way to cost.
+    pub cost: Cost,
     /// How many sinks there were.
     pub sinks: u32,
     /// Those that did not answer to `attempts` messages of the source itself, increasing. All that

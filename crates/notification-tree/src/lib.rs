@@ -7,7 +7,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan.rs`, `schedule.rs` | how sinks are divided, what that costs, which sink goes where |
+//! | `plan.rs`, `schedule.rs`, `arranger.rs` | how sinks are divided, what that costs, which sink goes where |
 //! | `membership.rs`, `event.rs`, `message.rs`, `wire.rs` | what travels: lists, events, datagrams |
 //! | `guard.rs`, `window.rs` | signatures, hop tags, receipts; what was seen |
 //! | `job.rs`, `coverage.rs` | a part that a node answers for, and what is known of it |
@@ -83,6 +83,7 @@
 extern crate alloc;
 
 mod answers;
+mod arranger;
 mod config;
 mod coverage;
 mod error;
@@ -105,6 +106,7 @@ mod tree;
 mod window;
 mod wire;
 
+pub use arranger::Arranger;
 pub use config::{Choice, Config, Pace};
 pub use coverage::{FAILED_MAX, Piece};
 pub use error::{Error, Malformed};

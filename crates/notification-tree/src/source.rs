@@ -24,6 +24,7 @@ use crate::job::{Hop, Job, Part, cut, divide};
 use crate::membership::{Membership, contact_bytes};
 use crate::message::{SPREAD_HEAD_BYTES, Suspects};
 use crate::plan::Plan;
+use crate::schedule::Cost;
 use crate::state::{Alarm, JobId, Record, Sending, micros};
 use crate::tree::Tree;
 use crate::window::Window;
@@ -381,6 +382,10 @@ impl<G: Guard> Tree<G> {
         let Some(tally) = record.tally.take() else {
             return;
         };
+        // The first round's.
+        let Some(hop) = record.jobs.first().map(|job| job.hop) else {
+            return;
+        };
         record.jobs.clear();
         let unknown = tally
             .unknown()
@@ -388,6 +393,12 @@ impl<G: Guard> Tree<G> {
             .flat_map(|(first, end)| first..end);
         let outcome = Outcome {
             id: record.event.id(),
+            version: record.event.version(),
+            plan: hop.plan,
+            cost: Cost {
+                send: Duration::from_nanos(u64::from(hop.send_cost_ns)),
+                delay: Duration::from_micros(u64::from(hop.latency_us)),
+            },
             sinks: tally.sinks,
             unknown: unknown.collect(),
             failed: tally.failed.into_iter().collect(),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use chappe_notification_tree::schedule::{Cost, completion};
+use chappe_notification_tree::schedule::{Cost, Order, completion};
 use chappe_notification_tree::{Choice, Plan};
 use chappe_sim::tree::{Lie, Report, Settings, mixed, run};
 
@@ -109,6 +109,72 @@ fn every_lie_is_survived_and_never_believed() {
             Lie::Alters => assert!(report.counters.forged > 0),
             Lie::AnswersForOthers => assert!(report.counters.unasked > 0),
             _ => {}
+        }
+    }
+}
+
+#[test]
+fn critical_sinks_have_the_event_before_others() {
+    let orders = [Order::AsListed, Order::Criticality];
+    for plan in [Plan::TwoHalves, Plan::Binomial, Plan::measured(20, 40, 128)] {
+        let of = orders.map(|order| {
+            judged(&Settings {
+                plan: Choice::Fixed(plan),
+                order,
+                critical: 0.1,
+                ..Settings::new(9, 1_000)
+            })
+        });
+        let [listed, arranged] = &of;
+        assert_eq!(listed.completion(), arranged.completion(), "{plan:?}");
+        // Without failures it is the plan's: the sinks that have it first are the critical ones.
+        let critical = arranged.critical[0].len();
+        assert!((50..200).contains(&critical), "{critical}");
+        assert_eq!(arranged.critical[0], arranged.arrivals[0][..critical]);
+        assert!(arranged.critical_completion() < listed.critical_completion());
+    }
+}
+
+#[test]
+fn flaky_sinks_become_leaves() {
+    let heads = |order, plan| {
+        let settings = Settings {
+            order,
+            plan,
+            flaky: 0.1,
+            events: 16,
+            period: Duration::from_secs(12),
+            ..Settings::new(11, 300)
+        };
+        judged(&settings).flaky_heads
+    };
+    for plan in [
+        Choice::Fixed(Plan::TwoHalves),
+        Choice::Measured { cap: 128 },
+    ] {
+        let sum = |heads: &[u64]| heads.iter().sum::<u64>();
+        let listed = heads(Order::AsListed, plan);
+        let arranged = heads(Order::Reliability, plan);
+        // The first events are those by which it is learnt.
+        assert!(sum(&listed[8..]) > 20, "{listed:?}");
+        assert!(
+            sum(&arranged[8..]) * 10 < sum(&listed[8..]),
+            "{arranged:?} {listed:?}"
+        );
+    }
+}
+
+#[test]
+fn lists_that_are_made_anew_keep_every_promise() {
+    for seed in 0..60 {
+        for order in [Order::Criticality, Order::Reliability] {
+            judged(&Settings {
+                order,
+                critical: 0.2,
+                flaky: 0.1,
+                events: 6,
+                ..mixed(seed)
+            });
         }
     }
 }

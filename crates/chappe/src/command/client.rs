@@ -12,7 +12,7 @@ use crate::output::{self, Failure, Outcome};
 
 /// Subscribes to a device and prints its elements until the count is reached.
 pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
-    let session = Session::start_with(&flags.network, flags.tree)?;
+    let session = Session::start_with(&flags.network, flags.tree.then_some(flags.criticality))?;
     let description = session.device(device).await?;
     let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
     let offers = attachment.offers().to_vec();

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use chappe_device::file::File;
-use chappe_device::host::HostTree;
+use chappe_device::host::{HostTree, TreeOrder};
 use chappe_device::{HostOptions, Selection};
-use chappe_flow::pacer::Choice;
 use chappe_transport::{Drops, key_file};
 use serde_json::json;
 
@@ -35,7 +34,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             port: flags.port,
             app_max_delay: flags.announce_within,
             tree: match &flags.tree {
-                Some(folder) => Some(tree(folder, flags.pacer)?),
+                Some(folder) => Some(tree(folder, &flags)?),
                 None => None,
             },
             ..HostOptions::default()
@@ -79,7 +78,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
 }
 
 /// The tree of a device whose state is in this folder.
-fn tree(folder: &Path, pacer: Choice) -> Result<HostTree, Failure> {
+fn tree(folder: &Path, flags: &DeviceRun) -> Result<HostTree, Failure> {
     std::fs::create_dir_all(folder)?;
     let key = key_file::read_or_create(&folder.join("key.pem"));
     let (key, _) = key.map_err(|error| {
@@ -89,7 +88,12 @@ fn tree(folder: &Path, pacer: Choice) -> Result<HostTree, Failure> {
     let boot = Some(folder.join("boot"));
     Ok(HostTree {
         boot,
-        pacer,
+        pacer: flags.pacer.clone(),
+        order: TreeOrder {
+            order: flags.order.order(),
+            rules: flags.criticality.clone(),
+            ..TreeOrder::default()
+        },
         ..HostTree::new(key)
     })
 }

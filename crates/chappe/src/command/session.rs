@@ -36,14 +36,17 @@ pub(crate) struct Answer {
 impl Session {
     /// Listens on the interfaces that the flags name.
     pub(crate) fn start(network: &Network) -> Result<Self, Failure> {
-        Self::start_with(network, false)
+        Self::start_with(network, None)
     }
 
-    /// The same; events are taken by notification trees, too, if wanted.
-    pub(crate) fn start_with(network: &Network, tree: bool) -> Result<Self, Failure> {
+    /// The same; events are taken by notification trees, too, by a client that is so critical, if wanted.
+    pub(crate) fn start_with(network: &Network, tree: Option<u8>) -> Result<Self, Failure> {
         let tree = match tree {
-            true => Some(ClientTree::new(Key::from_seed(chappe_transport::seed()?))),
-            false => None,
+            Some(criticality) => Some(ClientTree {
+                criticality,
+                ..ClientTree::new(Key::from_seed(chappe_transport::seed()?))
+            }),
+            None => None,
         };
         if !network.interfaces.is_empty() {
             super::network::interfaces(&network.interfaces)?;

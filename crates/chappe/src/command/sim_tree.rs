@@ -7,7 +7,7 @@ use chappe_sim::tree::{Lie, Report, Series, Settings, run, series};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::cli::duration;
+use crate::cli::{OrderName, duration};
 use crate::output::{self, Failure, Outcome, Table};
 
 /// How sinks are divided.
@@ -72,6 +72,15 @@ pub(crate) struct SimTree {
     /// Most heads that one node sends to (postal).
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     pub cap: u16,
+    /// How each source arranges its list of sinks.
+    #[arg(long, value_enum, default_value_t = OrderName::AsListed)]
+    pub order: OrderName,
+    /// Sinks that are critical, in percent: when they have the event is said beside.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub critical: f64,
+    /// Sinks that are flaky, in percent: at each event they are there or not, by chance.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub flaky: f64,
     /// What a send costs a node: o.
     #[arg(long, default_value = "20us", value_parser = duration, value_name = "DURATION")]
     pub send_cost: Duration,
@@ -130,6 +139,9 @@ fn settings(flags: &SimTree, plan: PlanName) -> Result<Settings, Failure> {
         events: flags.events,
         period: flags.within * 2,
         plan: plan.choice(flags.cap),
+        order: flags.order.order(),
+        critical: share("critical", flags.critical)?,
+        flaky: share("flaky", flags.flaky)?,
         send_cost: flags.send_cost,
         latency: flags.latency,
         jitter: flags.jitter,
@@ -152,13 +164,16 @@ fn replay(flags: &SimTree, plan: PlanName) -> String {
     };
     format!(
         "chappe sim tree --seed {} --sinks {} --sources {} --events {} --plan {} --cap {} \
-         --send-cost {}ns --latency {}ns --jitter {}ns --loss {} --dead {} --liars {} --within {}ms{trusted}",
+         --order {} --critical {} --flaky {} --send-cost {}ns --latency {}ns --jitter {}ns --loss {} --dead {} --liars {} --within {}ms{trusted}",
         flags.seed,
         flags.sinks,
         flags.sources,
         flags.events,
         plan.name(),
         flags.cap,
+        flags.order.name(),
+        flags.critical,
+        flags.flaky,
         flags.send_cost.as_nanos(),
         flags.latency.as_nanos(),
         flags.jitter.as_nanos(),
@@ -208,6 +223,8 @@ fn as_json(flags: &SimTree, plan: PlanName, report: &Report) -> serde_json::Valu
         "last_sink_s": report.completion().as_secs_f64(),
         "last_sink_send_costs": in_send_costs(flags, report.completion()),
         "median_sink_s": report.quantile(0.5).as_secs_f64(),
+        "last_critical_sink_s": report.critical_completion().as_secs_f64(),
+        "flaky_heads": report.flaky_heads,
         "known_s": known.as_secs_f64(),
         "failed": report.failed,
         "unknown": report.unknown,
@@ -228,11 +245,12 @@ fn in_send_costs(flags: &SimTree, time: Duration) -> f64 {
 }
 
 fn print(flags: &SimTree, rows: &[(PlanName, Report)]) {
-    let mut table = Table::new([
-        "plan",
-        "last sink",
-        "in o",
-        "median",
+    // What was not asked for has no column.
+    let (critical, flaky) = (flags.critical > 0.0, flags.flaky > 0.0);
+    let mut head = vec!["plan", "last sink", "in o", "median"];
+    head.extend(critical.then_some("last critical"));
+    head.extend(flaky.then_some("flaky heads"));
+    head.extend([
         "known",
         "failed",
         "unknown",
@@ -241,14 +259,19 @@ fn print(flags: &SimTree, rows: &[(PlanName, Report)]) {
         "taken over",
         "lies",
     ]);
+    let mut table = Table::with_head(head.into_iter().map(str::to_owned).collect());
     for (plan, report) in rows {
         let millis = |time: Duration| format!("{:.3} ms", time.as_secs_f64() * 1e3);
         let known = report.known.iter().max().copied().unwrap_or_default();
-        table.row([
+        let mut row = vec![
             plan.name(),
             millis(report.completion()),
             format!("{:.1}", in_send_costs(flags, report.completion())),
             millis(report.quantile(0.5)),
+        ];
+        row.extend(critical.then(|| millis(report.critical_completion())));
+        row.extend(flaky.then(|| report.flaky_heads.iter().sum::<u64>().to_string()));
+        row.extend([
             millis(known),
             report.failed.to_string(),
             report.unknown.to_string(),
@@ -257,6 +280,7 @@ fn print(flags: &SimTree, rows: &[(PlanName, Report)]) {
             report.counters.taken_over.to_string(),
             report.lies.to_string(),
         ]);
+        table.row(row);
     }
     output::line(&table);
     output::line(format_args!(

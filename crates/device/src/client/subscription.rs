@@ -200,7 +200,7 @@ impl DeviceClient {
             actions: actions.into_iter().map(Into::into).collect(),
             lease: LEASE,
             base: base.into(),
-            tree: tree.map(|tree| tree.peer),
+            tree: tree.map(|tree| tree.sink),
         };
         let source = Box::new(source);
         sink.command(SinkCommand::Subscribe { key, source }).await;

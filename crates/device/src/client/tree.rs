@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use chappe_dpws::eventing::{CompactCodec, SinkReceive, SubscriptionKey, TreeOffer, TreePeer};
+use chappe_dpws::eventing::{
+    CompactCodec, SinkReceive, SubscriptionKey, TreeOffer, TreePeer, TreeSink,
+};
 use chappe_identity::{Contact as HttpContact, Key};
 use chappe_machine::Input;
 use chappe_notification_tree::{
@@ -48,6 +50,9 @@ pub struct ClientTree {
     /// The folder that keeps what was seen, synced before each event is handed out, so that none comes
     /// again after a restart. Without one it is kept in memory.
     pub windows: Option<PathBuf>,
+    /// How critical this client says that it is: a source that orders by that notifies larger numbers
+    /// first, if it believes it. Default 0.
+    pub criticality: u8,
 }
 
 impl ClientTree {
@@ -58,6 +63,7 @@ impl ClientTree {
             key: key.into(),
             port: 0,
             windows: None,
+            criticality: 0,
         }
     }
 }
@@ -113,7 +119,7 @@ fn count(counter: &AtomicU64, times: u64) {
 
 /// A node on one local address.
 pub(super) struct TreeNode {
-    pub(super) peer: TreePeer,
+    pub(super) sink: TreeSink,
     commands: mpsc::Sender<Command>,
     topics: Mutex<HashMap<u64, Topic>>,
     windows: SharedWindows,
@@ -162,7 +168,10 @@ impl TreeNode {
         let (commands, receive_commands) = mpsc::channel(QUEUE_MAX);
         let (send_events, events) = mpsc::channel(QUEUE_MAX);
         let node = Arc::new(Self {
-            peer,
+            sink: TreeSink {
+                peer,
+                criticality: options.criticality,
+            },
             commands,
             topics: Mutex::default(),
             windows: windows.clone(),

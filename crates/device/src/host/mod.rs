@@ -2,6 +2,7 @@
 
 mod builder;
 mod discovery;
+mod order;
 mod serving;
 mod tree;
 
@@ -18,7 +19,7 @@ use chappe_kad::service::Announcement;
 use chappe_machine::Input;
 use chappe_transport::Drops;
 use chappe_transport::http::{Client, Server};
-use chappe_transport::udp::Order;
+use chappe_transport::udp;
 use chappe_xml::{Element, Name, Str};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,6 +30,7 @@ use crate::driver::InputOf;
 #[cfg(feature = "file")]
 pub(crate) use builder::urn;
 pub use builder::{Builder, HostOptions, endpoint_of};
+pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
 pub use serving::HostState;
 pub use tree::{HostTree, TreeState};
 
@@ -59,7 +61,7 @@ struct Shared {
     types: Vec<Name>,
     scopes: Vec<String>,
     inputs: mpsc::Sender<Option<InputOf<Device>>>,
-    orders: mpsc::Sender<Order<Command>>,
+    orders: mpsc::Sender<udp::Order<Command>>,
     serving: Arc<serving::Serving>,
     servers: Mutex<HashMap<IpAddr, Server>>,
     options: HostOptions,
@@ -158,7 +160,7 @@ impl DeviceHost {
         for server in servers.into_values() {
             server.stop(Duration::from_millis(100)).await;
         }
-        let order = Order::Command(Command::Stop);
+        let order = udp::Order::Command(Command::Stop);
         if self.shared.orders.send(order).await.is_ok() {
             let said = self.stopped.wait_for(|stopped| *stopped);
             let _ = tokio::time::timeout(STOP_DEADLINE, said).await;

@@ -13,14 +13,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use chappe_dpws::discovery::Interface;
 use chappe_dpws::eventing::{
-    Compact, CompactCodec, SourceReceive, SourceTransmit, Spread, TreeConfig, TreePeer,
+    Compact, CompactCodec, SourceReceive, SourceTransmit, Spread, TreeConfig, TreePeer, TreeSink,
 };
 use chappe_dpws::hosting::{Device, DeviceReceive};
 use chappe_flow::pacer;
 use chappe_identity::Key;
 use chappe_machine::{Input, Instant};
+use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{
-    Command, Config, Contact, EventId, Happened, Keys, Membership, Outcome, SOURCE, Tree, topic_of,
+    Arranger, Command, Config, Contact, EventId, Happened, Keys, Membership, Outcome, SOURCE, Tree,
+    topic_of,
 };
 use chappe_transport::http::{Method, Request, Response, StatusCode};
 use chappe_transport::kad::{KadOptions, bind, next_boot};
@@ -31,6 +33,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::TreeOrder;
 use crate::Error;
 use crate::driver::InputOf;
 
@@ -65,6 +68,9 @@ pub struct HostTree {
     /// How it holds events back while earlier ones are on their way, so that several sources share a
     /// network. Default `flood`: not at all.
     pub pacer: pacer::Choice,
+    /// In which order it lists its sinks: the most critical first, or the most reliable where others
+    /// depend on them. Default: as listed.
+    pub order: TreeOrder,
 }
 
 impl HostTree {
@@ -77,6 +83,7 @@ impl HostTree {
             boot: None,
             deadline: None,
             pacer: pacer::Choice::Flood,
+            order: TreeOrder::default(),
         }
     }
 }
@@ -167,6 +174,7 @@ impl Bound {
             key,
         };
         let keys = || Keys::new(Arc::clone(&self.options.key));
+        let arranger = Arranger::new(self.options.order.order, &config);
         let machine = Tree::new(Arc::new(config), contact, keys(), u64::from(self.boot));
         let running = run_tree(
             machine,
@@ -186,6 +194,10 @@ impl Bound {
             signer: keys(),
             codec: CompactCodec::default(),
             trees: BTreeMap::new(),
+            order: self.options.order,
+            arranger,
+            arranged: Clock::process().now(),
+            learnt: false,
             pacer: pacer::Events::new(&self.options.pacer, PATIENCE),
             waiting: VecDeque::new(),
             publishing: VecDeque::new(),
@@ -278,6 +290,14 @@ struct UnderWay {
     sent_to: Arc<Membership>,
 }
 
+/// The sinks of an action.
+struct Listed {
+    /// As they came, each with how critical it is.
+    sinks: Vec<(Contact, u8)>,
+    /// In order.
+    membership: Arc<Membership>,
+}
+
 /// Between the event source and the tree.
 struct Source {
     key: [u8; 32],
@@ -285,7 +305,12 @@ struct Source {
     deadline: Option<Duration>,
     signer: Keys,
     codec: CompactCodec,
-    trees: BTreeMap<Str, Arc<Membership>>,
+    trees: BTreeMap<Str, Listed>,
+    order: TreeOrder,
+    arranger: Arranger,
+    /// When lists were last put in order, and whether there was an outcome since.
+    arranged: Instant,
+    learnt: bool,
     pacer: pacer::Events,
     /// Events that the pacer holds back; the event source bounds them.
     waiting: VecDeque<Waiting>,
@@ -308,6 +333,7 @@ impl Source {
     ) {
         let clock = Clock::process();
         loop {
+            self.rearrange(clock.now()).await;
             let wake = self.send_due(clock.now()).await;
             let at = wake.map(|wake| clock.at(wake));
             let result = tokio::select! {
@@ -349,6 +375,8 @@ impl Source {
                 None
             }
             SourceTransmit::Members { action, sinks } => {
+                let of = |sink: &TreeSink| (contact(sink.peer), self.order.criticality(sink));
+                let sinks = sinks.iter().map(of).collect();
                 self.list(action, sinks).await;
                 None
             }
@@ -362,12 +390,11 @@ impl Source {
     }
 
     /// A new version of the sinks of an action.
-    async fn list(&mut self, action: Str, sinks: Vec<TreePeer>) {
+    async fn list(&mut self, action: Str, sinks: Vec<(Contact, u8)>) {
         let topic = topic_of(&self.key, &action);
         let before = self.trees.get(&action);
-        let version = before.map_or(1, |before| before.version().saturating_add(1));
-        let sinks = sinks.into_iter().map(contact).collect();
-        let membership = match Membership::new(topic, version, sinks) {
+        let version = before.map_or(1, |before| before.membership.version().saturating_add(1));
+        let membership = match Membership::new(topic, version, self.arranger.arrange(&sinks)) {
             Ok(membership) => Arc::new(membership),
             Err(error) => {
                 let detail = format!("{action}: {error}");
@@ -391,15 +418,45 @@ impl Source {
                 number: Some(SOURCE),
             },
         };
-        self.trees.insert(action, membership);
+        self.trees.insert(action, Listed { sinks, membership });
         self.command(command).await;
+    }
+
+    /// Makes those lists anew that outcomes since the last time put in another order.
+    async fn rearrange(&mut self, now: Instant) {
+        let due = now.saturating_since(self.arranged) >= self.order.anew_after;
+        if self.order.order == Order::AsListed || !self.learnt || !due {
+            return;
+        }
+        (self.learnt, self.arranged) = (false, now);
+        let differs =
+            |listed: &&Listed| self.arranger.arrange(&listed.sinks) != listed.membership.sinks();
+        let trees = self.trees.iter().filter(|(_, listed)| differs(listed));
+        let anew: Vec<_> = trees
+            .map(|(action, listed)| (action.clone(), listed.sinks.clone()))
+            .collect();
+        for (action, sinks) in anew {
+            self.list(action, sinks).await;
+        }
+    }
+
+    /// What became of an event or a heartbeat says which sinks are reliable, and how events are divided.
+    fn learn(&mut self, outcome: &Outcome) {
+        let of_event = self.under_way.get(&outcome.id).map(|event| &event.sent_to);
+        let mut newest = self.trees.values().map(|listed| &listed.membership);
+        let list = of_event.or_else(|| newest.find(|list| list.topic() == outcome.id.topic));
+        if let Some(list) = list {
+            self.arranger.learn(list, outcome);
+            self.learnt = true;
+        }
     }
 
     /// Makes the message of an event, to go when it may; says whether it can.
     fn spread(&mut self, spread: Spread) -> bool {
-        let Some(wanted) = self.trees.get(&spread.action).map(Arc::clone) else {
+        let Some(listed) = self.trees.get(&spread.action) else {
             return false;
         };
+        let wanted = Arc::clone(&listed.membership);
         let topic = wanted.topic();
         // As text has it, so that sinks see the same whichever way it comes.
         let Ok(data) = Element::parse(spread.body().to_text().as_bytes()) else {
@@ -437,7 +494,10 @@ impl Source {
             }
             let first = self.waiting.pop_front()?;
             self.pacer.sent(now, first.delivery, bytes);
-            let newest = self.trees.get(&first.action);
+            let newest = self
+                .trees
+                .get(&first.action)
+                .map(|listed| &listed.membership);
             let sent_to = Arc::clone(newest.unwrap_or(&first.wanted));
             self.publishing.push_back(UnderWay {
                 delivery: first.delivery,
@@ -471,6 +531,7 @@ impl Source {
                 Some(SourceReceive::NotSpread { delivery })
             }
             Happened::Outcome(outcome) => {
+                self.learn(&outcome);
                 // That of a heartbeat is of no event.
                 let event = self.under_way.remove(&outcome.id)?;
                 let all = outcome.failed.is_empty() && outcome.unknown.is_empty();

@@ -9,7 +9,7 @@ use chappe_soap::schema::{format_date_time, format_duration, parse_date_time, pa
 use chappe_soap::{AddressingVersion, EndpointReference};
 use chappe_xml::{Element, Name, Str};
 
-use super::{EventingFault, TreeOffer, TreePeer};
+use super::{EventingFault, TreeOffer, TreeSink};
 use crate::Dialect;
 use crate::dialect::EVENTING;
 
@@ -152,7 +152,7 @@ pub struct Subscribe {
     /// Which notifications; absent means all.
     pub filter: Option<Filter>,
     /// The sink understands notification trees; `Err` says what is wrong with what it says of itself.
-    pub tree: Result<Option<TreePeer>, &'static str>,
+    pub tree: Result<Option<TreeSink>, &'static str>,
 }
 
 impl Subscribe {
@@ -183,7 +183,7 @@ impl Subscribe {
             notify_to: endpoint(version, delivery, "NotifyTo")?,
             expires: Expiration::read(root)?,
             filter,
-            tree: TreePeer::read(root),
+            tree: TreeSink::read(root),
         })
     }
 
@@ -209,7 +209,7 @@ impl Subscribe {
             .with_child(delivery.with_children(reference("NotifyTo", &self.notify_to)))
             .with_children(self.expires.map(Expiration::write))
             .with_children(filter)
-            .with_children(self.tree.iter().flatten().map(TreePeer::write))
+            .with_children(self.tree.iter().flatten().map(TreeSink::write))
     }
 }
 

@@ -31,7 +31,7 @@ pub use source::{
     SourceReceive, SourceRefusal, SourceTransmit, Spread, SubscriptionId,
 };
 
-pub use tree::{TreeConfig, TreeOffer, TreePeer};
+pub use tree::{TreeConfig, TreeOffer, TreePeer, TreeSink};
 
 /// Says whether an address that a message names may be contacted: the address, and who named it.
 ///

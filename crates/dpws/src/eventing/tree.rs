@@ -5,10 +5,12 @@
 //!   <t:Tree xmlns:t="urn:chappe:notification-tree:1">
 //!     <t:Key>public key of the sink (Ed25519), hexadecimal</t:Key>
 //!     <t:Address>192.0.2.9:5400</t:Address>
+//!     <t:Criticality>7</t:Criticality>
 //!   </t:Tree>
 //! </wse:Subscribe>
 //! ```
 //!
+//! `t:Criticality`, 0 to 255, may be missing, which is 0; how a source orders its list is its own affair.
 //! Both messages are open for elements of other namespaces at their end (WS-Eventing, section 3.1), and
 //! whoever does not know this one ignores it: a source then answers without it and sends standard
 //! notifications. The source's own has `t:Members` besides: where its signed lists of sinks are.
@@ -35,6 +37,16 @@ pub struct TreePeer {
     pub key: [u8; 32],
     /// Where it takes datagrams.
     pub address: SocketAddr,
+}
+
+/// A sink, as it says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreeSink {
+    /// Who it is.
+    pub peer: TreePeer,
+    /// How critical it is: larger is more. A source may notify the most critical sinks first, and need
+    /// not believe what they say.
+    pub criticality: u8,
 }
 
 /// What a source says of its tree.
@@ -124,6 +136,29 @@ impl TreePeer {
             .with_namespace("t", NAMESPACE)
             .with_child(child("Key", hex(&self.key)))
             .with_child(child("Address", self.address.to_string()))
+    }
+}
+
+impl TreeSink {
+    /// The extension in a message; `Err` says what is wrong with the one that is there.
+    pub(super) fn read(parent: &Element) -> Result<Option<Self>, &'static str> {
+        let Some(peer) = TreePeer::read(parent)? else {
+            return Ok(None);
+        };
+        let tree = parent.child(&name("Tree"));
+        let criticality = tree.and_then(|tree| tree.child(&name("Criticality")));
+        let criticality = match criticality.map(|child| child.text().trim().parse()) {
+            None => 0,
+            Some(Ok(criticality)) => criticality,
+            Some(Err(_)) => return Err("its criticality is not between 0 and 255"),
+        };
+        Ok(Some(Self { peer, criticality }))
+    }
+
+    pub(super) fn write(&self) -> Element {
+        let says = (self.criticality > 0)
+            .then(|| Element::new(name("Criticality")).with_text(self.criticality.to_string()));
+        self.peer.write().with_children(says)
     }
 }
 

@@ -165,6 +165,10 @@ pub struct Discovery {
     /// Take events of devices by their notification trees, where they have some: this node then helps to
     /// spread them, by UDP. Whoever does not know trees sends standard notifications as ever.
     pub tree: bool,
+    /// How critical it is that this node has events of notification trees first, from 0 on: a device that
+    /// orders its sinks by that may believe it.
+    #[schemars(range(min = 0, max = 255))]
+    pub tree_criticality: u8,
     /// Devices known at once; one more is dropped and counted.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices: u32,
@@ -339,6 +343,7 @@ impl Default for Discovery {
             interfaces: Vec::new(),
             contact: Vec::new(),
             tree: false,
+            tree_criticality: 0,
             max_devices: 2_000,
         }
     }

@@ -78,7 +78,10 @@ fn options(app: &App) -> ClientOptions {
     ClientOptions {
         selection,
         policy: policy(discovery),
-        tree: app.tree.clone().map(ClientTree::new),
+        tree: app.tree.clone().map(|key| ClientTree {
+            criticality: discovery.tree_criticality,
+            ..ClientTree::new(key)
+        }),
         ..ClientOptions::default()
     }
 }

@@ -19,6 +19,7 @@ pub use mixed::{Series, mixed, series};
 use std::time::Duration;
 
 use chappe_flow::pacer::Choice as Pacer;
+use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{Choice, Counters, Pace};
 
 /// A network of sources and sinks, and what goes wrong in it.
@@ -40,6 +41,10 @@ pub struct Settings {
     pub body_bytes: usize,
     /// How sinks are divided.
     pub plan: Choice,
+    /// How each source arranges its list, anew after each outcome; sinks have the new one at once.
+    pub order: Order,
+    /// The share of sinks that are critical.
+    pub critical: f64,
     /// What a send costs a node: `o`.
     pub send_cost: Duration,
     /// The time on the way: `L`.
@@ -58,6 +63,9 @@ pub struct Settings {
     pub wrongly_suspected: f64,
     /// The share of sinks that die while an event spreads.
     pub crashing: f64,
+    /// The share of sinks that are flaky: from each event of the first source to its next they are away, or not,
+    /// by chance.
+    pub flaky: f64,
     /// The share of sinks that do not reach the sources and the others, nor are reached, but do each other.
     pub cut_off: f64,
     /// From when to when, since the beginning.
@@ -105,6 +113,8 @@ impl Settings {
             heartbeat: false,
             body_bytes: 100,
             plan: Choice::Measured { cap: 128 },
+            order: Order::AsListed,
+            critical: 0.0,
             send_cost: Duration::from_micros(20),
             latency: Duration::from_micros(30),
             jitter: Duration::ZERO,
@@ -114,6 +124,7 @@ impl Settings {
             suspected: 0.0,
             wrongly_suspected: 0.0,
             crashing: 0.0,
+            flaky: 0.0,
             cut_off: 0.0,
             cut: (Duration::ZERO, Duration::ZERO),
             liars: 0.0,
@@ -140,6 +151,10 @@ pub struct Report {
     pub seed: u64,
     /// For each event: when each sink had it, since it happened, sorted. Dead sinks are not in it.
     pub arrivals: Vec<Vec<Duration>>,
+    /// The same of critical sinks alone.
+    pub critical: Vec<Vec<Duration>>,
+    /// For each event: messages that made a flaky sink the head of others.
+    pub flaky_heads: Vec<u64>,
     /// For each event: when the source knew all there was to know.
     pub known: Vec<Duration>,
     /// Sinks that the sources said to have failed, over all events.
@@ -172,8 +187,13 @@ impl Report {
     /// When the last sink had the last of the events; the longest of all events.
     #[must_use]
     pub fn completion(&self) -> Duration {
-        let last = self.arrivals.iter().filter_map(|times| times.last());
-        last.copied().max().unwrap_or_default()
+        last(&self.arrivals)
+    }
+
+    /// When the last critical sink had the last of the events.
+    #[must_use]
+    pub fn critical_completion(&self) -> Duration {
+        last(&self.critical)
     }
 
     /// The arrival of this share of the sinks, the worst of all events.
@@ -189,6 +209,11 @@ impl Report {
             .max()
             .unwrap_or_default()
     }
+}
+
+fn last(arrivals: &[Vec<Duration>]) -> Duration {
+    let last = arrivals.iter().filter_map(|times| times.last());
+    last.copied().max().unwrap_or_default()
 }
 
 /// Runs a network and judges it. `progress` is told now and then how many sinks have the event that

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use chappe_flow::pacer::Events;
 use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{
-    Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message, Outcome,
-    SOURCE, Transmit, Tree, Window,
+    Arranger, Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message,
+    Outcome, SOURCE, Transmit, Tree, Window,
 };
 
 use super::guard::{SimGuard, key, node};
@@ -47,6 +48,39 @@ struct Offers {
     wake: u64,
 }
 
+/// The lists of a source.
+struct Lists {
+    arranger: Arranger,
+    /// All versions, from 1.
+    versions: Vec<Arc<Membership>>,
+    /// The number of each sink in the newest; as listed it is its own.
+    numbers: Vec<u32>,
+}
+
+impl Lists {
+    fn newest(&self) -> &Arc<Membership> {
+        // There is one from the beginning.
+        &self.versions[self.versions.len() - 1]
+    }
+
+    fn of(&self, version: u32) -> Option<&Arc<Membership>> {
+        self.versions.get((version as usize).checked_sub(1)?)
+    }
+
+    /// Makes a new version of these sinks.
+    fn list(&mut self, topic: u64, sinks: Vec<Contact>) {
+        let version = self.versions.len() as u32 + 1;
+        self.numbers = vec![0; sinks.len()];
+        for (number, sink) in (0..).zip(&sinks) {
+            self.numbers[node(&sink.key) as usize] = number;
+        }
+        match Membership::new(topic, version, sinks) {
+            Ok(membership) => self.versions.push(Arc::new(membership)),
+            Err(error) => unreachable!("addresses are apart: {error}"),
+        }
+    }
+}
+
 struct Node {
     tree: Option<Box<Tree<SimGuard>>>,
     /// When the processor is free.
@@ -64,6 +98,10 @@ struct Node {
     slow: bool,
     /// On the other side of the partition.
     cut_off: bool,
+    critical: bool,
+    flaky: bool,
+    /// A flaky sink that is away now.
+    away: bool,
     lie: Option<Lie>,
     /// How often it still floods.
     floods_left: u32,
@@ -78,6 +116,10 @@ enum Happening {
     Offer(u32),
     Heartbeat(u32),
     Crash(u32),
+    /// Flaky sinks come and go.
+    Flicker,
+    /// A source looks whether its list is to be arranged anew.
+    Arrange(u32),
     /// What a liar sends on its own account.
     Send(u32, Box<Transmit>),
 }
@@ -107,6 +149,7 @@ struct Truth {
     happened: u64,
     /// When each sink was given it; 0: not.
     delivered: Vec<u64>,
+    flaky_heads: u64,
     outcome: Option<Box<Outcome>>,
 }
 
@@ -115,7 +158,7 @@ pub(super) struct World<'a> {
     random: fastrand::Rng,
     secret: u64,
     config: Arc<Config>,
-    memberships: Vec<Arc<Membership>>,
+    lists: Vec<Lists>,
     /// Sinks from 0, then sources.
     nodes: Vec<Node>,
     queue: BinaryHeap<Reverse<Entry>>,
@@ -146,6 +189,12 @@ fn contact(node: u32) -> Contact {
     }
 }
 
+/// The sinks as listed, each with how critical it is.
+fn sinks(settings: &Settings, nodes: &[Node]) -> Vec<(Contact, u8)> {
+    let sink = |sink: u32| (contact(sink), u8::from(nodes[sink as usize].critical));
+    (0..settings.sinks).map(sink).collect()
+}
+
 impl<'a> World<'a> {
     pub(super) fn new(settings: &'a Settings) -> Self {
         let mut random = fastrand::Rng::with_seed(settings.seed);
@@ -162,19 +211,9 @@ impl<'a> World<'a> {
             history: (settings.events as usize).max(Config::default().history),
             ..Config::default()
         };
-        let contacts: Vec<Contact> = (0..settings.sinks).map(contact).collect();
-        let memberships = (0..settings.sources)
-            .map(|source| {
-                let topic = u64::from(source) + 1;
-                match Membership::new(topic, 1, contacts.clone()) {
-                    Ok(membership) => Arc::new(membership),
-                    Err(error) => unreachable!("addresses are apart: {error}"),
-                }
-            })
-            .collect();
         let count = settings.sinks + settings.sources;
         let chosen = |share: f64, random: &mut fastrand::Rng| random.f64() < share;
-        let nodes = (0..count)
+        let nodes: Vec<Node> = (0..count)
             .map(|node| {
                 let sink = node < settings.sinks;
                 let dead = sink && chosen(settings.dead, &mut random);
@@ -196,17 +235,35 @@ impl<'a> World<'a> {
                     cut_off: sink
                         && settings.cut_off > 0.0
                         && chosen(settings.cut_off, &mut random),
+                    critical: sink
+                        && settings.critical > 0.0
+                        && chosen(settings.critical, &mut random),
+                    flaky: sink
+                        && !dead
+                        && settings.flaky > 0.0
+                        && chosen(settings.flaky, &mut random),
+                    away: false,
                     lie,
                     floods_left: FLOODS,
                 }
             })
             .collect();
+        let lists = (0..settings.sources).map(|source| {
+            let mut lists = Lists {
+                arranger: Arranger::new(settings.order, &config),
+                versions: Vec::new(),
+                numbers: Vec::new(),
+            };
+            let sinks = lists.arranger.arrange(&sinks(settings, &nodes));
+            lists.list(u64::from(source) + 1, sinks);
+            lists
+        });
         Self {
             settings,
             random,
             secret,
+            lists: lists.collect(),
             config: Arc::new(config),
-            memberships,
             nodes,
             queue: BinaryHeap::new(),
             number: 0,
@@ -245,6 +302,9 @@ impl<'a> World<'a> {
             for event in 0..settings.events {
                 let number = u64::from(event) + u64::from(settings.heartbeat);
                 let at = nanos(settings.period) * number;
+                if source == 0 && settings.flaky > 0.0 {
+                    self.push(at, Happening::Flicker);
+                }
                 self.push(at, Happening::Publish(settings.sinks + source));
                 self.last_publish = self.last_publish.max(at);
             }
@@ -343,6 +403,12 @@ impl<'a> World<'a> {
                 found.inbox.clear();
                 found.tree = None;
             }
+            Happening::Flicker => {
+                for node in self.nodes.iter_mut().filter(|node| node.flaky) {
+                    node.away = self.random.bool();
+                }
+            }
+            Happening::Arrange(node) => self.arrange(node),
             Happening::Send(node, transmit) => {
                 let now = self.now;
                 self.send(node, *transmit, now);
@@ -386,10 +452,20 @@ impl<'a> World<'a> {
                 self.nodes[node as usize].floods_left -= 1;
             }
             let sinks = self.settings.sinks;
-            let answers = lie.answers(node, message.from, sinks, spread, &mut self.random);
-            let source = self.settings.sinks + spread.event.id().topic as u32 - 1;
+            let (id, version) = (spread.event.id(), spread.event.version());
+            let own = match self.settings.order {
+                Order::AsListed => Some(node),
+                _ => {
+                    let list = self.lists[id.topic as usize - 1].of(version);
+                    list.and_then(|list| list.number(&contact(node)))
+                }
+            };
+            let own = own.unwrap_or(node);
+            let answers = lie.answers(own, message.from, sinks, spread, &mut self.random);
             for (to, answer) in answers {
-                let receiver = if to == SOURCE { source } else { to };
+                let Some(receiver) = self.listed(id.topic, version, to) else {
+                    continue;
+                };
                 let now = self.now;
                 let transmit = Transmit {
                     address: address(receiver),
@@ -404,6 +480,36 @@ impl<'a> World<'a> {
             }
         }
         self.input(node, Input::Receive(message), cost);
+    }
+
+    /// The node of a number in a version of a list.
+    fn listed(&self, topic: u64, version: u32, number: u32) -> Option<u32> {
+        if number == SOURCE {
+            return Some(self.settings.sinks + topic as u32 - 1);
+        }
+        let list = self.lists[topic as usize - 1].of(version)?;
+        list.sink(number).map(|sink| node(&sink.key))
+    }
+
+    /// Makes a new version of a source's list, if it is to be another; who has begun has it at once.
+    fn arrange(&mut self, source: u32) {
+        let sinks = sinks(self.settings, &self.nodes);
+        let topic = u64::from(source - self.settings.sinks) + 1;
+        let lists = &mut self.lists[topic as usize - 1];
+        let arranged = lists.arranger.arrange(&sinks);
+        if arranged == lists.newest().sinks() {
+            return;
+        }
+        lists.list(topic, arranged);
+        for node in (0..self.settings.sinks).chain([source]) {
+            if self.nodes[node as usize].tree.is_some() {
+                let lists = &self.lists[topic as usize - 1];
+                let number = lists.numbers.get(node as usize).copied();
+                let membership = Arc::clone(lists.newest());
+                let command = Command::Membership { membership, number };
+                self.input(node, Input::Command(command), 0);
+            }
+        }
     }
 
     fn guard(&self, node: u32) -> SimGuard {
@@ -425,20 +531,21 @@ impl<'a> World<'a> {
         let sinks = self.settings.sinks;
         let mut commands = Vec::new();
         if node < sinks {
-            for (source, membership) in self.memberships.iter().enumerate() {
+            for (source, lists) in self.lists.iter().enumerate() {
                 let at = sinks + source as u32;
                 commands.push(Command::Subscribe {
-                    topic: membership.topic(),
+                    topic: lists.newest().topic(),
                     source: contact(at),
                     window: Window::default(),
                 });
                 commands.push(Command::Membership {
-                    membership: Arc::clone(membership),
-                    number: Some(node),
+                    membership: Arc::clone(lists.newest()),
+                    number: Some(lists.numbers[node as usize]),
                 });
             }
         } else {
-            let membership = Arc::clone(&self.memberships[(node - sinks) as usize]);
+            let lists = &self.lists[(node - sinks) as usize];
+            let membership = Arc::clone(lists.newest());
             let topic = membership.topic();
             commands.push(Command::Publisher {
                 membership,
@@ -452,11 +559,10 @@ impl<'a> World<'a> {
                     self.settings.wrongly_suspected
                 };
                 if share > 0.0 && self.random.f64() < share {
-                    let suspected = true;
                     commands.push(Command::Suspect {
                         topic,
-                        sink,
-                        suspected,
+                        sink: lists.numbers[sink as usize],
+                        suspected: true,
                     });
                 }
             }
@@ -571,8 +677,22 @@ impl<'a> World<'a> {
         self.report.messages += 1;
         self.report.bytes += bytes;
         // A hop tag says who sends; without authentication anybody can be anyone.
+        let (topic, version) = (transmit.message.topic(), transmit.message.version());
         let claimed = transmit.message.from;
-        debug_assert!(!settings.authenticated || claimed == from || claimed == SOURCE);
+        // Who came after a version has no number in it.
+        let honest = claimed >= SOURCE - 1 || self.listed(topic, version, claimed) == Some(from);
+        debug_assert!(!settings.authenticated || honest);
+        if let Body::Spread(spread) = &transmit.message.body
+            && self.nodes[to as usize].flaky
+            && spread.end - spread.first > 1
+            && let Some(truth) = self.truths.get_mut(&spread.event.id())
+        {
+            truth.flaky_heads += 1;
+        }
+        if self.nodes[from as usize].away || self.nodes[to as usize].away {
+            self.report.lost += 1;
+            return;
+        }
         let apart = self.nodes[from as usize].cut_off != self.nodes[to as usize].cut_off;
         let (from_when, until) = settings.cut;
         if apart && (nanos(from_when)..nanos(until)).contains(&sent) {
@@ -613,6 +733,7 @@ impl<'a> World<'a> {
                 let truth = Truth {
                     happened: self.offers[source].happened,
                     delivered: vec![0; self.settings.sinks as usize],
+                    flaky_heads: 0,
                     outcome: None,
                 };
                 self.truths.insert(id, truth);
@@ -634,9 +755,12 @@ impl<'a> World<'a> {
                 // An event at the very beginning would look like none.
                 *delivered = at.max(1);
             }
-            // A heartbeat's is nobody's business.
-            Happened::Outcome(outcome) if !self.truths.contains_key(&outcome.id) => {}
-            Happened::Outcome(outcome) => {
+            Happened::Outcome(mut outcome) => {
+                self.learn(node, at, &mut outcome);
+                if !self.truths.contains_key(&outcome.id) {
+                    // A heartbeat's is nobody else's business.
+                    return;
+                }
                 self.became_known(node, at, &outcome);
                 self.report
                     .known
@@ -663,6 +787,25 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The source's arranger learns what became of an event, whose sinks have the numbers of their nodes then.
+    fn learn(&mut self, source: u32, at: u64, outcome: &mut Outcome) {
+        if self.settings.order == Order::AsListed {
+            return;
+        }
+        let lists = &mut self.lists[(source - self.settings.sinks) as usize];
+        let Some(list) = lists.of(outcome.version).map(Arc::clone) else {
+            return;
+        };
+        lists.arranger.learn(&list, outcome);
+        for numbers in [&mut outcome.failed, &mut outcome.unknown] {
+            for number in numbers.iter_mut() {
+                *number = list.sink(*number).map_or(*number, |sink| node(&sink.key));
+            }
+            numbers.sort_unstable();
+        }
+        self.push(at, Happening::Arrange(source));
+    }
+
     /// The source's pacer hears what became of an event, and the next may go.
     fn became_known(&mut self, node: u32, at: u64, outcome: &Outcome) {
         let offers = &mut self.offers[(node - self.settings.sinks) as usize];
@@ -685,7 +828,7 @@ impl<'a> World<'a> {
         let mut whole: Vec<bool> = self
             .nodes
             .iter()
-            .map(|it| !it.dead && it.lie.is_none() && !it.cut_off)
+            .map(|it| !it.dead && it.lie.is_none() && !it.cut_off && !it.flaky)
             .collect();
         for sink in crashing {
             whole[*sink as usize] = false;
@@ -700,6 +843,15 @@ impl<'a> World<'a> {
                 .collect();
             times.sort_unstable();
             self.report.arrivals.push(times);
+            if self.settings.critical > 0.0 {
+                let with = truth.delivered.iter().zip(&self.nodes);
+                let critical = with.filter(|(at, node)| **at > 0 && node.critical);
+                let times = critical.map(|(at, _)| at.saturating_sub(truth.happened));
+                let mut times: Vec<_> = times.map(Duration::from_nanos).collect();
+                times.sort_unstable();
+                self.report.critical.push(times);
+            }
+            self.report.flaky_heads.push(truth.flaky_heads);
             let Some(outcome) = &truth.outcome else {
                 violations.push(format!("{id:?} has no outcome after T"));
                 continue;

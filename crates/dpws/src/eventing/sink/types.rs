@@ -6,7 +6,7 @@ use std::time::Duration;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Element, Str};
 
-use crate::eventing::{EndStatus, EventingFault, Token, TreeOffer, TreePeer};
+use crate::eventing::{EndStatus, EventingFault, Token, TreeOffer, TreeSink};
 use crate::exchange::Reply;
 
 /// Names a subscription of the sink's; chosen by the application.
@@ -26,8 +26,9 @@ pub struct Source {
     pub lease: Duration,
     /// Scheme, host and port at which the source reaches this sink, without last slash.
     pub base: Str,
-    /// Where this sink takes events of a tree, if the source spreads them so and actions are named.
-    pub tree: Option<TreePeer>,
+    /// Where this sink takes events of a tree, if the source spreads them so and actions are named, and how
+    /// critical it is.
+    pub tree: Option<TreeSink>,
 }
 
 /// What the application asks of the sink.

@@ -128,7 +128,7 @@ impl EventSource {
             expires,
             tree: offer.as_ref().map(|(offer, _)| offer.clone()),
         };
-        let on_tree = offer.map(|(_, peer)| OnTree::asked(peer));
+        let on_tree = offer.map(|(_, sink)| OnTree::asked(sink));
         let subscription = Subscription {
             peer: request.peer.ip().to_canonical(),
             version,
@@ -151,7 +151,7 @@ impl EventSource {
             actions: actions.clone(),
         });
         if let (Some(on_tree), Some(action)) = (on_tree, actions.into_iter().next()) {
-            self.prove(action, on_tree.peer);
+            self.prove(action, on_tree.sink.peer);
         }
         let body = response.to_element(version);
         Ok(self.answer(request, action::SUBSCRIBE_RESPONSE, Some(body)))

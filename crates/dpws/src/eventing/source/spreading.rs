@@ -4,6 +4,8 @@
 //! that nothing overtakes. What it does not get by the tree it gets as a standard notification with
 //! the same identifier; after some of those in a row it is taken off the list.
 
+use std::cmp::Reverse;
+
 use chappe_machine::Output;
 use chappe_xml::Str;
 
@@ -12,12 +14,12 @@ use super::types::SharedBody;
 use super::{
     EventSource, Request, SourceEvent, SourceTransmit, Spread, Subscription, SubscriptionId,
 };
-use crate::eventing::{TreeOffer, TreePeer};
+use crate::eventing::{TreeOffer, TreePeer, TreeSink};
 
 /// A subscription whose sink understands trees.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OnTree {
-    pub(super) peer: TreePeer,
+    pub(super) sink: TreeSink,
     stage: Stage,
     /// Events in a row that it did not get by the tree.
     misses: u8,
@@ -36,9 +38,9 @@ enum Stage {
 }
 
 impl OnTree {
-    pub(super) fn asked(peer: TreePeer) -> Self {
+    pub(super) fn asked(sink: TreeSink) -> Self {
         Self {
-            peer,
+            sink,
             stage: Stage::Asked,
             misses: 0,
         }
@@ -51,7 +53,7 @@ impl Subscription {
     }
 
     fn peer(&self) -> Option<TreePeer> {
-        self.on_tree.map(|tree| tree.peer)
+        self.on_tree.map(|tree| tree.sink.peer)
     }
 }
 
@@ -61,21 +63,21 @@ impl EventSource {
     pub(super) fn tree_for(
         &mut self,
         request: &Request,
-        asked: &Result<Option<TreePeer>, &'static str>,
+        asked: &Result<Option<TreeSink>, &'static str>,
         subscription: SubscriptionId,
-    ) -> Option<(TreeOffer, TreePeer)> {
+    ) -> Option<(TreeOffer, TreeSink)> {
         let config = self.config.tree.as_ref()?;
         let judged = match asked {
             Ok(None) => return None,
             Err(reason) => Err(*reason),
-            Ok(Some(peer)) if peer.address.is_ipv4() != config.v4 => {
+            Ok(Some(sink)) if sink.peer.address.is_ipv4() != config.v4 => {
                 Err("its address is of another family than the tree")
             }
-            Ok(Some(peer)) if (self.check)(&peer.uri(), request.peer).is_err() => {
+            Ok(Some(sink)) if (self.check)(&sink.peer.uri(), request.peer).is_err() => {
                 Err("its address is not contacted")
             }
-            Ok(Some(peer)) => match config.offer(&request.base) {
-                Some(offer) => Ok((offer, *peer)),
+            Ok(Some(sink)) => match config.offer(&request.base) {
+                Some(offer) => Ok((offer, *sink)),
                 None => Err("the tree has no address of the family it came by"),
             },
         };
@@ -135,7 +137,7 @@ impl EventSource {
             return;
         }
         tree.stage = Stage::Member;
-        let peer = tree.peer;
+        let peer = tree.sink.peer;
         self.changed.extend(known.actions.iter().cloned());
         // Who was there with another key is gone: this one has just answered.
         let elsewhere = |one: &TreePeer| one.address == peer.address && one.key != peer.key;
@@ -175,10 +177,12 @@ impl EventSource {
         for action in std::mem::take(&mut self.changed) {
             let wanting = self.subscriptions.values();
             let wanting = wanting.filter(|one| one.is_member() && one.wants(&action));
-            let mut sinks: Vec<_> = wanting.filter_map(Subscription::peer).collect();
-            // A sink may have several subscriptions.
-            sinks.sort_unstable();
-            sinks.dedup();
+            let mut sinks: Vec<_> = wanting
+                .filter_map(|one| one.on_tree.map(|tree| tree.sink))
+                .collect();
+            // A sink may have several subscriptions: the most critical one comes first.
+            sinks.sort_unstable_by_key(|sink| (sink.peer, Reverse(sink.criticality)));
+            sinks.dedup_by_key(|sink| sink.peer);
             let members = SourceTransmit::Members { action, sinks };
             self.outputs.push_back(Output::Transmit(members));
         }
@@ -225,7 +229,7 @@ impl EventSource {
             let Some(tree) = &mut known.on_tree else {
                 continue;
             };
-            if !missed.contains(&tree.peer) {
+            if !missed.contains(&tree.sink.peer) {
                 tree.misses = 0;
                 continue;
             }

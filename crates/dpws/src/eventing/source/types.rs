@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use chappe_soap::Envelope;
 use chappe_xml::{Element, Str};
 
-use crate::eventing::{EndStatus, Token, TreePeer};
+use crate::eventing::{EndStatus, Token, TreePeer, TreeSink};
 
 /// Names a subscription; secret between source and subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,8 +144,8 @@ pub enum SourceTransmit {
     Members {
         /// The action.
         action: Str,
-        /// All of them now, each once.
-        sinks: Vec<TreePeer>,
+        /// All of them now, each once, with the most that its subscriptions say of how critical it is.
+        sinks: Vec<TreeSink>,
     },
     /// An event for the sinks on the tree of its action; what became of it is told by
     /// [`SourceReceive::Spread`] or [`SourceReceive::NotSpread`].
