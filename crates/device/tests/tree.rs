@@ -361,6 +361,7 @@ impl Insider {
     async fn list(&mut self) -> Listed {
         let (_, _, spread) = self.event().await;
         let list = spread.event.list().expect("of a few sinks, it is inside");
+        let list = list.unwrap();
         let keys: Vec<_> = list.sinks().iter().map(|sink| sink.key).collect();
         let own = *self.key.public().as_bytes();
         let event = CompactCodec::default().decode(spread.event.body()).unwrap();
@@ -528,7 +529,8 @@ async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() 
     let list = spread
         .event
         .list()
-        .expect("of two sinks, it is in the event");
+        .expect("of two sinks, it is in the event")
+        .unwrap();
     let own = *insider.key.public().as_bytes();
     let number = |wanted: bool| {
         let at = list
@@ -552,7 +554,7 @@ async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() 
         ..spread.event.id()
     };
     let keys = Keys::new(Arc::clone(&insider.key));
-    let forged = Event::new(&keys, id, list, true, None, spread.event.body(), 1_000).unwrap();
+    let forged = Event::new(&keys, id, &list, true, None, spread.event.body(), 1_000).unwrap();
     let forged = Spread {
         event: Arc::new(forged),
         ..spread.clone()

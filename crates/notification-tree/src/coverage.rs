@@ -36,6 +36,15 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// None yet, in this memory.
+    pub(crate) fn new(memory: Vec<Piece>) -> Self {
+        Self { pieces: memory }
+    }
+
+    pub(crate) fn into_memory(self) -> Vec<Piece> {
+        self.pieces
+    }
+
     /// Adds a piece, and says so, unless it overlaps with what is there: what came first stays, for
     /// receipts cannot be taken apart again.
     pub(crate) fn add(&mut self, piece: Piece) -> bool {

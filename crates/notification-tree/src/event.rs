@@ -10,7 +10,6 @@
 //! | rest | body: opaque |
 //! | 64 | Ed25519 signature over a purpose and all bytes before, when signed |
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
@@ -54,17 +53,37 @@ impl EventId {
     }
 }
 
+/// What an event is made of.
+pub(crate) struct Content<'a> {
+    pub(crate) id: EventId,
+    /// Whether the list travels inside.
+    pub(crate) inline: bool,
+    pub(crate) deadline: Option<Duration>,
+    /// Without one it is a heartbeat, which no application sees.
+    pub(crate) body: Option<&'a [u8]>,
+}
+
 /// An event and the bytes that were signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     id: EventId,
     version: u32,
     deadline: Option<Duration>,
-    list: Option<Arc<Membership>>,
+    list: Option<ListInside>,
     body: Range<usize>,
     signed: bool,
     heartbeat: bool,
+    /// The purpose, and behind it the event as it travels: so what is signed is one slice.
     bytes: Vec<u8>,
+}
+
+/// A list of sinks inside an event, which hardly anybody has to read: most know the version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ListInside {
+    /// From its count on.
+    bytes: Range<usize>,
+    count: u32,
+    keyed: bool,
 }
 
 impl Event {
@@ -75,37 +94,42 @@ impl Event {
     pub fn new(
         guard: &impl Guard,
         id: EventId,
-        membership: &Arc<Membership>,
+        membership: &Membership,
         inline: bool,
         deadline: Option<Duration>,
         body: &[u8],
         most_bytes: usize,
     ) -> Result<Self, Error> {
-        Self::make(
-            guard,
+        let content = Content {
             id,
-            membership,
             inline,
             deadline,
-            Some(body),
-            most_bytes,
-        )
+            body: Some(body),
+        };
+        Self::make(Vec::new(), guard, membership, &content, most_bytes)
     }
 
-    /// Without a body it is a heartbeat, which no application sees.
+    /// An event in this memory.
     pub(crate) fn make(
+        mut bytes: Vec<u8>,
         guard: &impl Guard,
-        id: EventId,
-        membership: &Arc<Membership>,
-        inline: bool,
-        deadline: Option<Duration>,
-        body: Option<&[u8]>,
+        membership: &Membership,
+        content: &Content<'_>,
         most_bytes: usize,
     ) -> Result<Self, Error> {
+        let Content {
+            id,
+            inline,
+            deadline,
+            body,
+        } = *content;
         let heartbeat = body.is_none();
         let body = body.unwrap_or_default();
         let keyed = guard.authenticates();
-        let mut bytes = Vec::with_capacity(most_bytes);
+        let most_bytes = PURPOSE.len() + most_bytes;
+        bytes.clear();
+        bytes.reserve(most_bytes);
+        bytes.extend_from_slice(PURPOSE);
         let mut writer = Writer(&mut bytes);
         id.write(&mut writer);
         writer.u32(membership.version());
@@ -118,11 +142,19 @@ impl Event {
         );
         let micros = deadline.map_or(0, |deadline| deadline.as_micros().max(1));
         writer.number(u32::try_from(micros).unwrap_or(u32::MAX));
+        let from = bytes.len();
+        let mut list = None;
         if inline {
+            let mut writer = Writer(&mut bytes);
             writer.number(membership.count());
             for sink in membership.sinks() {
                 sink.write(&mut writer, keyed);
             }
+            list = Some(ListInside {
+                bytes: from..bytes.len(),
+                count: membership.count(),
+                keyed,
+            });
         }
         let start = bytes.len();
         bytes.extend_from_slice(body);
@@ -135,14 +167,14 @@ impl Event {
             });
         }
         if keyed {
-            let signature = guard.sign(&[PURPOSE, &bytes].concat());
+            let signature = guard.sign(&bytes);
             bytes.extend_from_slice(&signature);
         }
         Ok(Self {
             id,
             version: membership.version(),
             deadline,
-            list: inline.then(|| Arc::clone(membership)),
+            list,
             body: start..end,
             signed: keyed,
             heartbeat,
@@ -155,7 +187,13 @@ impl Event {
     /// # Errors
     /// When it is not of the format.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        Self::read(Vec::new(), bytes)
+    }
+
+    /// Reads an event into this memory.
+    pub(crate) fn read(mut memory: Vec<u8>, bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
+        let place = |reader: &Reader<'_>| PURPOSE.len() + bytes.len() - reader.rest().len();
         let id = EventId::read(&mut reader)?;
         let version = reader.u32()?;
         let flags = reader.byte()?;
@@ -166,16 +204,20 @@ impl Event {
         let micros = reader.number()?;
         let list = match flags & FLAG_LIST != 0 {
             true => {
-                let sinks = read_sinks(&mut reader, flags & FLAG_KEYED != 0)?;
-                Some(Arc::new(Membership::new(id.topic, version, sinks)?))
+                let (from, keyed) = (place(&reader), flags & FLAG_KEYED != 0);
+                let count = read_sinks(&mut reader, keyed, |_| {})?;
+                Some(ListInside {
+                    bytes: from..place(&reader),
+                    count,
+                    keyed,
+                })
             }
             false => None,
         };
         let signed = flags & FLAG_SIGNED != 0;
-        let start = bytes.len() - reader.rest().len();
+        let start = place(&reader);
         let signature = if signed { SIGNATURE_BYTES } else { 0 };
-        let end = bytes
-            .len()
+        let end = (PURPOSE.len() + bytes.len())
             .checked_sub(signature)
             .filter(|end| *end >= start);
         let body = start..end.ok_or(Malformed::Short)?;
@@ -183,6 +225,10 @@ impl Event {
         if heartbeat && !body.is_empty() {
             return Err(Malformed::Long);
         }
+        memory.clear();
+        memory.reserve_exact(PURPOSE.len() + bytes.len());
+        memory.extend_from_slice(PURPOSE);
+        memory.extend_from_slice(bytes);
         Ok(Self {
             id,
             version,
@@ -191,7 +237,7 @@ impl Event {
             body,
             signed,
             heartbeat,
-            bytes: bytes.to_vec(),
+            bytes: memory,
         })
     }
 
@@ -204,7 +250,7 @@ impl Event {
         let Some((signed, signature)) = self.bytes.split_last_chunk::<SIGNATURE_BYTES>() else {
             return false;
         };
-        self.signed && guard.verify(source, &[PURPOSE, signed].concat(), signature)
+        self.signed && guard.verify(source, signed, signature)
     }
 
     /// Which event.
@@ -225,10 +271,22 @@ impl Event {
         self.deadline
     }
 
-    /// The membership, when it travels inside.
+    /// The membership, when it travels inside; read at each call.
+    ///
+    /// # Errors
+    /// Inside, when an address is named twice.
     #[must_use]
-    pub fn list(&self) -> Option<&Arc<Membership>> {
-        self.list.as_ref()
+    pub fn list(&self) -> Option<Result<Membership, Malformed>> {
+        let list = self.list.as_ref()?;
+        let mut sinks = Vec::with_capacity(list.count as usize);
+        let mut reader = Reader::new(&self.bytes[list.bytes.clone()]);
+        let read = read_sinks(&mut reader, list.keyed, |sink| sinks.push(sink));
+        Some(read.and_then(|_| Membership::new(self.id.topic, self.version, sinks)))
+    }
+
+    /// How many sinks the membership inside has.
+    pub(crate) fn listed(&self) -> Option<u32> {
+        self.list.as_ref().map(|list| list.count)
     }
 
     /// Whether it only asks who is there; no application sees it.
@@ -246,6 +304,11 @@ impl Event {
     /// All of it, as it travels.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[PURPOSE.len()..]
+    }
+
+    /// Its memory, for another.
+    pub(crate) fn take_memory(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.bytes)
     }
 }

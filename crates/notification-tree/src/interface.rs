@@ -1,6 +1,5 @@
 //! What the application may ask and is told.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -148,7 +147,7 @@ pub enum Happened {
         error: Error,
     },
     /// What became of a published event.
-    Outcome(Box<Outcome>),
+    Outcome(Outcome),
     /// A command that could not be followed.
     Refused(Error),
 }

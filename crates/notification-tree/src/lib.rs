@@ -11,7 +11,7 @@
 //! | `membership.rs`, `event.rs`, `message.rs`, `wire.rs` | what travels: lists, events, datagrams |
 //! | `guard.rs`, `window.rs` | signatures, hop tags, receipts; what was seen |
 //! | `job.rs`, `coverage.rs` | a part that a node answers for, and what is known of it |
-//! | `interface.rs`, `state.rs` | what the application asks and is told; what a node keeps |
+//! | `interface.rs`, `state.rs`, `spare.rs` | what the application asks and is told; what a node keeps |
 //! | `tree.rs`, `sending.rs`, `sink.rs`, `answers.rs`, `repair.rs`, `source.rs`, `proof.rs` | the machine |
 //!
 //! # How an event goes
@@ -101,6 +101,7 @@ pub mod schedule;
 mod sending;
 mod sink;
 mod source;
+mod spare;
 mod state;
 mod tree;
 mod window;

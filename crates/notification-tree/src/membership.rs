@@ -182,7 +182,8 @@ impl Membership {
             return Ok(None);
         }
         let (topic, version) = (reader.u64()?, reader.u32()?);
-        let sinks = read_sinks(&mut reader, true)?;
+        let mut sinks = Vec::new();
+        read_sinks(&mut reader, true, |sink| sinks.push(sink))?;
         if !reader.rest().is_empty() {
             return Err(Malformed::Long);
         }
@@ -195,11 +196,20 @@ pub(crate) const fn contact_bytes(v4: bool, keyed: bool) -> usize {
     1 + if v4 { 4 } else { 16 } + 2 + if keyed { 32 } else { 0 }
 }
 
-pub(crate) fn read_sinks(reader: &mut Reader<'_>, keyed: bool) -> Result<Vec<Contact>, Malformed> {
-    let count = reader.number()? as usize;
-    // What cannot be there is not made room for.
-    if count > SINKS_MAX || count > reader.rest().len() / contact_bytes(true, keyed) {
+/// Reads the sinks of a list, and how many they are.
+pub(crate) fn read_sinks(
+    reader: &mut Reader<'_>,
+    keyed: bool,
+    mut each: impl FnMut(Contact),
+) -> Result<u32, Malformed> {
+    let count = reader.number()?;
+    // Who would need more bytes than are there is not looked for.
+    let room = reader.rest().len() / contact_bytes(true, keyed);
+    if count as usize > SINKS_MAX.min(room) {
         return Err(Malformed::Short);
     }
-    (0..count).map(|_| Contact::read(reader, keyed)).collect()
+    for _ in 0..count {
+        each(Contact::read(reader, keyed)?);
+    }
+    Ok(count)
 }

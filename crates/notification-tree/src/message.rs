@@ -28,6 +28,7 @@ use crate::error::Malformed;
 use crate::event::{Event, EventId};
 use crate::guard::TAG_BYTES;
 use crate::plan::Plan;
+use crate::spare::Spare;
 use crate::wire::{Reader, Writer};
 
 /// Bytes of a datagram: what passes every IPv6 path (1,280) without the heads of IPv6 and UDP.
@@ -267,6 +268,14 @@ impl Message {
     /// # Errors
     /// When it is not of the format.
     pub fn decode(datagram: &[u8]) -> Result<(Self, Option<Tag<'_>>), Malformed> {
+        Self::read(&mut Spare::default(), datagram)
+    }
+
+    /// Reads a datagram; an event in it has spare memory.
+    pub(crate) fn read<'a>(
+        spare: &mut Spare,
+        datagram: &'a [u8],
+    ) -> Result<(Self, Option<Tag<'a>>), Malformed> {
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return Err(Malformed::TooLarge);
         }
@@ -286,7 +295,7 @@ impl Message {
         }
         let from = reader.u32()?;
         let body = match kind & !AUTHENTICATED {
-            1 => Body::Spread(read_spread(&mut reader)?),
+            1 => Body::Spread(read_spread(&mut reader, spare)?),
             2 => Body::Response(read_response(&mut reader)?),
             3 => Body::Coverage(read_coverage(&mut reader)?),
             4 => Body::Pull(Pull {
@@ -391,7 +400,7 @@ fn write_spread(spread: &Spread, writer: &mut Writer<'_>) {
     writer.bytes(spread.event.bytes());
 }
 
-fn read_spread(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
+fn read_spread(reader: &mut Reader<'_>, spare: &mut Spare) -> Result<Spread, Malformed> {
     let (first, end) = read_range(reader)?;
     let stamp_us = reader.number()?;
     let due_us = reader.number()?;
@@ -415,8 +424,8 @@ fn read_spread(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
         suspects.push(read_place(&mut next, end, reader)?);
     }
     let bytes = reader.take(reader.rest().len())?;
-    let event = Arc::new(Event::decode(bytes)?);
-    if event.list().is_some_and(|list| list.count() < end) {
+    let event = spare.event(|memory| Event::read(memory, bytes))?;
+    if event.listed().is_some_and(|count| count < end) {
         return Err(Malformed::Range);
     }
     Ok(Spread {

@@ -29,7 +29,11 @@ impl<G: Guard> Tree<G> {
             return;
         };
         match message.body {
-            Body::Spread(spread) => self.on_spread(topic, message.from, spread),
+            Body::Spread(spread) => {
+                self.on_spread(topic, message.from, &spread);
+                // Unless it is kept.
+                self.spare.put_event(spread.event);
+            }
             Body::Response(response) => self.on_response(topic, message.from, &response),
             Body::Coverage(coverage) => self.on_coverage(topic, message.from, coverage),
             Body::Pull(pull) => self.on_pull(topic, message.from, &pull),
@@ -39,7 +43,7 @@ impl<G: Guard> Tree<G> {
 
     // -- events --
 
-    fn on_spread(&mut self, at: usize, from: u32, spread: Spread) {
+    fn on_spread(&mut self, at: usize, from: u32, spread: &Spread) {
         let forward_first = self.config.forward_first;
         let topic = &mut self.topics[at];
         let id = spread.event.id();
@@ -57,7 +61,7 @@ impl<G: Guard> Tree<G> {
                     serial,
                     job: 0,
                 };
-                self.spread_over(job, from, &spread);
+                self.spread_over(job, from, spread);
             } else {
                 // The same number with other bytes: not signed by the source, or signed twice.
                 self.forged(at, from);
@@ -79,9 +83,9 @@ impl<G: Guard> Tree<G> {
                 self.forged(at, from);
                 return;
             }
-            if let Some(list) = spread.event.list().filter(|_| !known) {
+            if !known && let Some(Ok(list)) = spread.event.list() {
                 // Older than what is known: of no use for spreading.
-                let _ = self.adopt(Arc::clone(list), None);
+                let _ = self.adopt(Arc::new(list), None);
             }
         }
         let (history, now) = (self.config.history.max(1), self.now);
@@ -104,7 +108,7 @@ impl<G: Guard> Tree<G> {
             since: now,
             age_us: spread.age_us.saturating_add(spread.latency_us),
             parent: from,
-            jobs: Vec::new(),
+            jobs: self.spare.jobs(),
             tally: None,
         });
         let serial = topic.base + topic.records.len() as u64 - 1;
@@ -121,7 +125,7 @@ impl<G: Guard> Tree<G> {
             };
             self.out.push_back(Output::Event(unknown));
         }
-        self.spread_over(job, from, &spread);
+        self.spread_over(job, from, spread);
         match trusted {
             true => self.unverified = Some(job),
             false => self.deliver(job),
@@ -135,9 +139,7 @@ impl<G: Guard> Tree<G> {
             return;
         };
         topic.base += 1;
-        for _ in record.jobs.iter().filter(|job| !job.done) {
-            self.job_ended();
-        }
+        self.forget(record);
     }
 
     fn forged(&mut self, at: usize, from: u32) {
@@ -161,8 +163,8 @@ impl<G: Guard> Tree<G> {
             self.deliver(id);
             return;
         }
-        if let Some(record) = self.forget_newest(id.topic as usize) {
-            self.forged(id.topic as usize, record.parent);
+        if let Some(parent) = self.forget_newest(id.topic as usize) {
+            self.forged(id.topic as usize, parent);
         }
     }
 
@@ -193,13 +195,19 @@ impl<G: Guard> Tree<G> {
         self.forget_newest(id.topic as usize);
     }
 
-    /// Drops the newest event with all that is under way for it.
-    fn forget_newest(&mut self, at: usize) -> Option<Record> {
+    /// Drops the newest event with all that is under way for it; says who sent it first.
+    fn forget_newest(&mut self, at: usize) -> Option<u32> {
         let record = self.topics[at].records.pop_back()?;
+        let parent = record.parent;
+        self.forget(record);
+        Some(parent)
+    }
+
+    fn forget(&mut self, record: Record) {
         for _ in record.jobs.iter().filter(|job| !job.done) {
             self.job_ended();
         }
-        Some(record)
+        self.spare.put_record(record);
     }
 
     /// What was seen is kept: the event is delivered and receipted.
@@ -299,6 +307,7 @@ impl<G: Guard> Tree<G> {
         let mut parts = Vec::new();
         let range = (spread.first, spread.end);
         if spread.end - spread.first > 1 {
+            parts = self.spare.parts();
             divide(
                 range,
                 Some(number),
@@ -330,7 +339,7 @@ impl<G: Guard> Tree<G> {
             next: 0,
             open,
             burst_end: now,
-            pieces: Pieces::default(),
+            pieces: Pieces::new(self.spare.pieces()),
             answered: None,
             said: 0,
             done: false,

@@ -5,10 +5,8 @@
 //! chosen by chance: whoever dropped or belied a part hardly has it again. *Delivered* rests on
 //! receipts alone.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -17,7 +15,7 @@ use chappe_machine::{Instant, Output};
 use crate::config::Choice;
 use crate::coverage::{Piece, Pieces};
 use crate::error::Error;
-use crate::event::{Event, EventId};
+use crate::event::{Content, Event, EventId};
 use crate::guard::Guard;
 use crate::interface::{Happened, Outcome};
 use crate::job::{Hop, Job, Part, cut, divide};
@@ -35,7 +33,7 @@ use crate::window::Window;
 const ROUNDS_MAX: u8 = 12;
 
 /// What a source knows of the sinks of one event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
     sinks: u32,
     /// A bit for each sink that has it for certain.
@@ -52,18 +50,22 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn new(sinks: u32, published: Instant) -> Self {
-        Self {
+    /// Begins with an event of which nothing is known yet, in the memory of one before.
+    fn begin(&mut self, sinks: u32, published: Instant) {
+        let mut delivered = core::mem::take(&mut self.delivered);
+        delivered.clear();
+        delivered.resize((sinks as usize).div_ceil(64), 0);
+        *self = Self {
             sinks,
-            delivered: vec![0; (sinks as usize).div_ceil(64)],
-            delivered_count: 0,
-            failed: BTreeSet::new(),
-            hearsay: BTreeSet::new(),
-            round: 0,
-            lies: 0,
+            delivered,
             published,
-            over: false,
-        }
+            ..Self::default()
+        };
+    }
+
+    /// Bytes that it keeps.
+    pub(crate) fn bytes(&self) -> usize {
+        self.delivered.capacity() * size_of::<u64>()
     }
 
     /// When its outcome is due.
@@ -255,7 +257,17 @@ impl<G: Guard> Tree<G> {
             .map(|sink| contact_bytes(sink.address.is_ipv4(), keyed))
             .sum();
         let inline = self.config.inline && fixed + list + body.map_or(0, <[u8]>::len) <= most;
-        let event = Event::make(&self.guard, id, &membership, inline, deadline, body, most)?;
+        let content = Content {
+            id,
+            inline,
+            deadline,
+            body,
+        };
+        let guard = &self.guard;
+        let make = |memory| Event::make(memory, guard, &membership, &content, most);
+        let event = self.spare.event(make)?;
+        let mut tally = self.spare.tally();
+        tally.begin(membership.count(), self.now());
         self.topics[at].own = Some((boot, id.sequence));
         if body.is_some() {
             self.out.push_back(Output::Event(Happened::Published(id)));
@@ -264,15 +276,15 @@ impl<G: Guard> Tree<G> {
         let sinks = membership.count();
         let topic = &mut self.topics[at];
         topic.records.push_back(Record {
-            event: Arc::new(event),
+            event,
             membership: Some(membership),
             number: None,
             verified: true,
             since: now,
             age_us: 0,
             parent: crate::SOURCE,
-            jobs: Vec::new(),
-            tally: Some(Box::new(Tally::new(sinks, now))),
+            jobs: self.spare.jobs(),
+            tally: Some(tally),
         });
         let serial = topic.base + topic.records.len() as u64 - 1;
         let id = JobId {
@@ -281,7 +293,7 @@ impl<G: Guard> Tree<G> {
             job: 0,
         };
         let plan = self.plan();
-        let mut parts = Vec::new();
+        let mut parts = self.spare.parts();
         divide((0, sinks), None, plan, &mut self.splitter, &mut parts);
         let within = self.config.within;
         self.round(id, plan, parts, now + within / 2);
@@ -313,6 +325,7 @@ impl<G: Guard> Tree<G> {
             next: 0,
             open,
             burst_end: now,
+            // What is known is in the tally.
             pieces: Pieces::default(),
             answered: None,
             said: 0,
@@ -362,7 +375,7 @@ impl<G: Guard> Tree<G> {
         tally.hearsay.clear();
         // Eight times smaller in each round: a range in which somebody lies is taken apart quickly.
         let most = tally.sinks >> (3 * u32::from(tally.round)).min(31);
-        let mut parts = Vec::new();
+        let mut parts = self.spare.parts();
         for (first, end) in unknown {
             cut(first, end, most, &mut parts);
         }
@@ -379,14 +392,14 @@ impl<G: Guard> Tree<G> {
         let Some(record) = self.record(id) else {
             return;
         };
-        let Some(tally) = record.tally.take() else {
-            return;
-        };
         // The first round's.
         let Some(hop) = record.jobs.first().map(|job| job.hop) else {
             return;
         };
-        record.jobs.clear();
+        let Some(mut tally) = record.tally.take() else {
+            return;
+        };
+        let jobs = core::mem::take(&mut record.jobs);
         let unknown = tally
             .unknown()
             .into_iter()
@@ -401,13 +414,15 @@ impl<G: Guard> Tree<G> {
             },
             sinks: tally.sinks,
             unknown: unknown.collect(),
-            failed: tally.failed.into_iter().collect(),
+            failed: core::mem::take(&mut tally.failed).into_iter().collect(),
             attempts,
             within,
             took: now.saturating_since(tally.published),
             lies: tally.lies,
         };
+        self.spare.put_jobs(jobs);
+        self.spare.put_tally(tally);
         self.out
-            .push_back(Output::Event(Happened::Outcome(Box::new(outcome))));
+            .push_back(Output::Event(Happened::Outcome(outcome)));
     }
 }

@@ -22,6 +22,7 @@ use crate::message::{Body, DATAGRAM_BYTES_MAX, Message, SOURCE, Tag, Transmit};
 use crate::plan::Splitter;
 use crate::proof::Proofs;
 use crate::round_trip::RoundTrip;
+use crate::spare::Spare;
 use crate::state::{Alarm, Bucket, JobId, Record, Sending, Topic, Version};
 use crate::window::Window;
 
@@ -57,6 +58,7 @@ pub struct Tree<G> {
     pub(crate) bucket: Bucket,
     pub(crate) repairs: Bucket,
     pub(crate) proofs: Proofs,
+    pub(crate) spare: Spare,
     pub(crate) counters: Counters,
 }
 
@@ -89,6 +91,7 @@ impl<G: Guard> Tree<G> {
             bucket: Bucket::new(pace.map_or(0, |pace| pace.burst_bytes)),
             repairs: Bucket::new(repairs),
             proofs: Proofs::default(),
+            spare: Spare::default(),
             counters: Counters::default(),
         }
     }
@@ -113,7 +116,7 @@ impl<G: Guard> Tree<G> {
     /// # Errors
     /// Why it is not used: [`Malformed`], or [`Malformed::Protocol`] when it is not authentic.
     pub fn open(&mut self, datagram: &[u8]) -> Result<Message, Malformed> {
-        let (message, tag) = Message::decode(datagram).inspect_err(|_| {
+        let (message, tag) = Message::read(&mut self.spare, datagram).inspect_err(|_| {
             self.counters.malformed += 1;
         })?;
         if !self.guard.authenticates() {
@@ -148,7 +151,7 @@ impl<G: Guard> Tree<G> {
             },
             // The event itself says who made it.
             (from, None, Body::Spread(spread)) => match spread.event.list() {
-                Some(list) => match list.sink(from) {
+                Some(list) => match list.ok().as_ref().and_then(|list| list.sink(from)) {
                     Some(sink) => sink.key,
                     None => return self.refuse(),
                 },
@@ -181,6 +184,32 @@ impl<G: Guard> Tree<G> {
             datagram.extend_from_slice(&tag.to_be_bytes());
         }
         debug_assert!(datagram.len() <= DATAGRAM_BYTES_MAX);
+    }
+
+    /// [`Command::Publish`] of a body that stays the caller's, whose memory can so be used again. The
+    /// outputs are to be drained as after any input.
+    pub fn publish_borrowed(
+        &mut self,
+        now: Instant,
+        topic: u64,
+        body: &[u8],
+        deadline: Option<Duration>,
+    ) {
+        self.begin(now);
+        self.publish_or_say(topic, body, deadline);
+    }
+
+    fn publish_or_say(&mut self, topic: u64, body: &[u8], deadline: Option<Duration>) {
+        if let Err(error) = self.publish(topic, Some(body), deadline) {
+            let not = Happened::NotPublished { topic, error };
+            self.out.push_back(Output::Event(not));
+        }
+    }
+
+    /// Something came at `now`.
+    fn begin(&mut self, now: Instant) {
+        self.now = now.max(self.now);
+        self.burst = 0;
     }
 
     pub(crate) fn topic_index(&self, topic: u64) -> Option<usize> {
@@ -268,10 +297,7 @@ impl<G: Guard> Tree<G> {
                 body,
                 deadline,
             } => {
-                if let Err(error) = self.publish(topic, Some(&body), deadline) {
-                    let not = Happened::NotPublished { topic, error };
-                    self.out.push_back(Output::Event(not));
-                }
+                self.publish_or_say(topic, &body, deadline);
                 Ok(())
             }
             Command::Heartbeat { topic } => self.publish(topic, None, None),
@@ -398,8 +424,7 @@ impl<G: Guard> Machine for Tree<G> {
     type Event = Happened;
 
     fn handle_input(&mut self, now: Instant, input: Input<Message, Command>) {
-        self.now = now.max(self.now);
-        self.burst = 0;
+        self.begin(now);
         match input {
             Input::Receive(message) => self.receive(message),
             Input::Command(command) => self.command(command),

@@ -98,7 +98,7 @@ impl Node {
     async fn outcome(&mut self) -> Outcome {
         loop {
             if let Happened::Outcome(outcome) = self.next().await {
-                return *outcome;
+                return outcome;
             }
         }
     }

@@ -191,7 +191,7 @@ impl Network {
                 Output::Event(Happened::Delivered { .. }) => {
                     self.arrivals.push(now.saturating_since(self.published));
                 }
-                Output::Event(Happened::Outcome(outcome)) => self.outcome = Some(*outcome),
+                Output::Event(Happened::Outcome(outcome)) => self.outcome = Some(outcome),
                 Output::Event(_) => {}
             }
         }

@@ -149,7 +149,7 @@ impl<G: Guard> Net<G> {
                 Output::Event(Happened::Delivered { event, .. }) => {
                     self.delivered[node].push(event.body().to_vec());
                 }
-                Output::Event(Happened::Outcome(outcome)) => self.outcomes.push(*outcome),
+                Output::Event(Happened::Outcome(outcome)) => self.outcomes.push(outcome),
                 Output::Event(event) => {
                     if matches!(event, Happened::Remember { .. }) && !(self.keeps)(node) {
                         self.nodes[node].not_kept();

@@ -777,7 +777,7 @@ impl<'a> World<'a> {
                             break;
                         }
                     }
-                    truth.outcome = Some(outcome);
+                    truth.outcome = Some(Box::new(outcome));
                 }
             }
             Happened::Refused(error) | Happened::NotPublished { error, .. } => {
