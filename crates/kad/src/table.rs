@@ -169,31 +169,35 @@ impl Table {
         (entry.seen_s.saturating_sub(oldest.seen_s) > silence_s).then(|| oldest.contact())
     }
 
-    /// A node did not answer.
-    pub(crate) fn failed(&mut self, place: Key) {
-        let Some(index) = self.index(place) else {
-            return;
-        };
-        let Some(bucket) = self.buckets.get_mut(index) else {
-            return;
-        };
+    /// A node did not answer. Gives its contact when that has to go.
+    pub(crate) fn failed(&mut self, place: Key) -> Option<Contact> {
+        let index = self.index(place)?;
+        let bucket = self.buckets.get_mut(index)?;
         bucket.spares.retain(|spare| spare.place != place);
-        let at = bucket.entries.iter().position(|entry| entry.place == place);
-        let Some(at) = at else { return };
+        let at = bucket
+            .entries
+            .iter()
+            .position(|entry| entry.place == place)?;
         let entry = &mut bucket.entries[at];
         entry.failures = entry.failures.saturating_add(1);
         let failures = entry.failures;
         let spare = match failures {
-            ..FAILURES_MAX => return,
+            ..FAILURES_MAX => return None,
             FAILURES_MAX.. => bucket.spares.pop(),
         };
-        match spare {
-            Some(spare) => bucket.entries[at] = spare,
-            None if failures >= FAILURES_LAST => {
-                bucket.entries.remove(at);
-            }
-            None => {}
-        }
+        let gone = match spare {
+            Some(spare) => std::mem::replace(&mut bucket.entries[at], spare),
+            None if failures >= FAILURES_LAST => bucket.entries.remove(at),
+            None => return None,
+        };
+        Some(gone.contact())
+    }
+
+    /// The contacts that did not answer when they were asked last.
+    pub(crate) fn failing(&self) -> impl Iterator<Item = Contact> {
+        self.entries()
+            .filter(|entry| entry.failures > 0)
+            .map(Entry::contact)
     }
 
     /// The contacts nearest to `target`, the nearest first; those that failed lately at the end.
@@ -321,10 +325,12 @@ mod tests {
         }
         assert_eq!(table.len(), 16);
         let first = Key::new(TOP);
-        for _ in 0..FAILURES_MAX {
-            table.failed(first);
+        for _ in 1..FAILURES_MAX {
+            assert_eq!(table.failed(first), None);
+            assert_eq!(table.failing().count(), 1);
         }
-        assert_eq!(table.len(), 16);
+        assert_eq!(table.failed(first), Some(entry(TOP, 0).contact()));
+        assert_eq!((table.len(), table.failing().count()), (16, 0));
         let newest = TOP | 29 << 100;
         assert!(table.entries().any(|entry| entry.place == Key::new(newest)));
         assert!(!table.entries().any(|entry| entry.place == first));
@@ -398,7 +404,9 @@ mod tests {
                     0 | 1 => {
                         table.observe(entry(place, now_s as u32), 60);
                     }
-                    _ => table.failed(Key::new(place)),
+                    _ => {
+                        table.failed(Key::new(place));
+                    }
                 }
                 proptest::prop_assert_eq!(table.check(), Ok(()));
             }

@@ -17,7 +17,7 @@ const ENTER_WAIT_MAX: Duration = Duration::from_secs(300);
 /// Entrances that are kept.
 const ENTRANCES_MAX: usize = 64;
 /// Entrances tried at a time.
-const ENTER_AT_ONCE: usize = 8;
+pub(super) const ENTER_AT_ONCE: usize = 8;
 
 impl<C: Cryptography> Kad<C> {
     pub(super) fn enter(&mut self, now: Instant, entrances: Vec<Entrance>) {
@@ -74,9 +74,13 @@ impl<C: Cryptography> Kad<C> {
             return;
         }
         let by = std::mem::take(&mut self.entered_by);
-        if by.is_empty() {
-            return;
+        if !by.is_empty() {
+            self.join_by(now, &by);
         }
+    }
+
+    /// Looks for the neighbours, through these too.
+    pub(super) fn join_by(&mut self, now: Instant, by: &[Contact]) {
         let target = self.place();
         let Task::Lookup(mut lookup) = self.begin_lookup(now, target, Why::Join) else {
             return;
@@ -162,6 +166,7 @@ impl<C: Cryptography> Kad<C> {
         if self.random.f64() < share(self.config.republish) {
             self.try_entrances(now, 1);
         }
+        self.ask_the_silent(now);
         if self.table.len() == 0 && !self.entrances.is_empty() {
             self.timers.set(Alarm::Enter, now);
         }

@@ -3,6 +3,7 @@
 mod joining;
 mod publishing;
 mod requests;
+mod returning;
 mod searching;
 mod serving;
 
@@ -21,6 +22,7 @@ use crate::walk::{Manner, Walk};
 use crate::{Config, Contact, Drop, Key, LookupId, Misuse, SearchId};
 use publishing::{Publication, Publishing};
 use requests::{InFlight, RoundTrip};
+use returning::Lost;
 use searching::Searching;
 
 /// The name of something at work.
@@ -83,6 +85,7 @@ enum Alarm {
     Search(TaskId),
     Housekeeping,
     Enter,
+    Rejoin,
 }
 
 /// One node of the network. The [crate documentation](crate) says how to drive it.
@@ -110,6 +113,10 @@ pub struct Kad<C> {
     joined: bool,
     /// The entrances that have answered, while others are awaited.
     entered_by: Vec<Contact>,
+    /// Contacts that went from the table because they were silent.
+    lost: Vec<Lost>,
+    /// Those of them that were heard again, while the neighbours are not looked for yet.
+    returned: Vec<Contact>,
     size_lookups: usize,
     outputs: VecDeque<Output<Datagram, Event>>,
     counters: Counters,
@@ -143,6 +150,8 @@ impl<C: Cryptography> Kad<C> {
             enter_wait: joining::ENTER_WAIT_MIN,
             joined: false,
             entered_by: Vec::new(),
+            lost: Vec::new(),
+            returned: Vec::new(),
             size_lookups: 0,
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -220,7 +229,11 @@ impl<C: Cryptography> Kad<C> {
     /// Bytes that the state takes while nothing is at work, apart from the allocator's own.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
-        size_of::<Self>() + self.table.state_bytes() + self.peers.state_bytes() + self.store.bytes()
+        size_of::<Self>()
+            + self.table.state_bytes()
+            + self.peers.state_bytes()
+            + self.store.bytes()
+            + self.lost.capacity() * size_of::<Lost>()
     }
 
     fn report(&self) -> Report {
@@ -269,6 +282,7 @@ impl<C: Cryptography> Kad<C> {
         if let Some(silent) = self.table.observe(entry, silence_s) {
             self.check_whether_there(now, silent);
         }
+        self.welcome(now, contact);
     }
 
     // -- tasks --
@@ -513,6 +527,7 @@ impl<C: Cryptography> Machine for Kad<C> {
                 Alarm::Search(id) => self.search_idled(id),
                 Alarm::Housekeeping => self.keep_house(now),
                 Alarm::Enter => self.enter_again(now),
+                Alarm::Rejoin => self.rejoin(now),
             }
         }
         self.work(now);
@@ -531,6 +546,7 @@ impl<C: Cryptography> Invariant for Kad<C> {
     fn check(&self) -> Result<(), String> {
         self.table.check()?;
         self.store.check()?;
+        self.check_lost()?;
         if self.peers.len() > self.config.peers_max {
             return Err(format!("{} peers are kept", self.peers.len()));
         }

@@ -109,6 +109,8 @@ pub(super) enum Purpose {
     Check,
     /// An entrance to the network.
     Enter,
+    /// Is somebody back who was lost?
+    Return,
     /// The application's ping.
     Application,
 }
@@ -117,7 +119,7 @@ impl Purpose {
     pub(super) fn task(&self) -> Option<TaskId> {
         match self {
             Self::Walk(id) | Self::Probe(id) | Self::Store(id) | Self::Ask(id) => Some(*id),
-            Self::Check | Self::Enter | Self::Application => None,
+            Self::Check | Self::Enter | Self::Return | Self::Application => None,
         }
     }
 
@@ -388,8 +390,10 @@ impl<C: Cryptography> Kad<C> {
             return;
         };
         self.counters.timeouts += 1;
-        if !matches!(in_flight.question, Question::Greet) {
-            self.table.failed(key.0);
+        if !matches!(in_flight.question, Question::Greet)
+            && let Some(gone) = self.table.failed(key.0)
+        {
+            self.lose(now, gone);
         }
         if in_flight.purpose.is_repeated() && !in_flight.repeated {
             self.settle(in_flight.purpose, in_flight.granted, 0);
@@ -416,7 +420,8 @@ impl<C: Cryptography> Kad<C> {
         self.settle(in_flight.purpose, in_flight.granted, bytes);
         let place = self.place_of(&in_flight.to);
         match in_flight.purpose {
-            Purpose::Check => {}
+            // Who is there is in the table, or not, by now.
+            Purpose::Check | Purpose::Return => {}
             Purpose::Enter => {
                 let by = (!matches!(answer, Answer::Nothing)).then_some(from);
                 self.entered(now, by);

@@ -49,7 +49,9 @@ impl<C: Cryptography> Kad<C> {
         if !packet.client {
             if validated {
                 self.observe(now, &from);
-            } else if self.table.wants(self.place_of(&from)) && !is_greet {
+            } else if !is_greet
+                && (self.table.wants(self.place_of(&from)) || self.is_lost(&from.public))
+            {
                 self.check_whether_there(now, from);
             }
         }

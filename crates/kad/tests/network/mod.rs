@@ -26,6 +26,8 @@ pub(crate) struct Network {
     pub(crate) astray: Vec<(SocketAddr, Datagram)>,
     /// Bytes that each node got from and sent to an address.
     pub(crate) traffic: BTreeMap<(usize, SocketAddr), (usize, usize)>,
+    /// Nodes before this one and the others do not hear each other; 0: all do.
+    pub(crate) cut: usize,
 }
 
 pub(crate) fn key(number: u8) -> IdentityKey {
@@ -56,6 +58,7 @@ impl Network {
             events: Vec::new(),
             astray: Vec::new(),
             traffic: BTreeMap::new(),
+            cut: 0,
         };
         for index in 0..usize::from(count) {
             network.command(index, Command::TimeOfDay { unix_s: UNIX_S });
@@ -161,6 +164,10 @@ impl Network {
         match (0..self.nodes.len()).find(|index| address(*index) == to) {
             Some(index) => {
                 let from = datagram.address;
+                let sender = (0..self.nodes.len()).find(|index| address(*index) == from);
+                if sender.is_some_and(|it| (it < self.cut) != (index < self.cut)) {
+                    return;
+                }
                 self.inject(index, from, &datagram.bytes);
             }
             None => self.astray.push((to, datagram)),
