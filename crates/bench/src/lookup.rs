@@ -1,5 +1,6 @@
 //! `lookup`: what searches in a Kademlia network find and cost, from 10 to 100,000 nodes, with nodes
-//! that come and go, and with an attacker's nodes at the places that are searched for.
+//! that come and go, with an attacker's nodes at the places that are searched for, and where the network falls
+//! into parts.
 //!
 //! The machines are the product's, the network and the cryptography are simulated: the figures are
 //! messages, bytes and virtual time, which no load of this machine changes. Beside them stands what a
@@ -7,7 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use chappe_sim::lookup::{Attack, Outcome, Progress, Settings as Network, run as play};
+use chappe_sim::lookup::{
+    Attack, Outcome, Parted, Partition, Progress, Settings as Network, run as play,
+};
 
 use crate::{Bound, Error, Report, Settings};
 
@@ -18,16 +21,30 @@ const SIZE: u32 = 1_000;
 /// Shares of the attacker's nodes.
 const SYBILS: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
 
-/// Runs the scenario. Parts: `sizes`, `churn`, `sybils`.
+/// Nodes, hours, parts and whether one direction passes, of the networks that fall apart; the last two
+/// are left out of a quick run.
+const PARTITIONS: [(u32, u64, u16, bool); 7] = [
+    (10, 6, 2, false),
+    (60, 1, 2, false),
+    (1_000, 1, 2, false),
+    (1_000, 1, 2, true),
+    (1_000, 6, 4, false),
+    (1_000, 24, 2, false),
+    (10_000, 6, 2, false),
+];
+/// The parts of the scenario.
+const PARTS: [&str; 4] = ["sizes", "churn", "sybils", "partition"];
+
+/// Runs the scenario. Parts: `sizes`, `churn`, `sybils`, `partition`.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("lookup", settings.seed);
     let wanted = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);
     if let Some(unknown) = settings
         .only
         .iter()
-        .find(|it| !["sizes", "churn", "sybils"].contains(&it.as_str()))
+        .find(|it| !PARTS.contains(&it.as_str()))
     {
-        let what = format!("lookup has no part {unknown}, but sizes, churn, sybils");
+        let what = format!("lookup has no part {unknown}, but {}", PARTS.join(", "));
         return Err(Error::Failed(what));
     }
     if wanted("sizes") {
@@ -61,6 +78,25 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
                 sybils * 100.0,
                 attack.name()
             );
+            one(&mut report, settings, &name, &network);
+        }
+    }
+    if wanted("partition") {
+        let count = if settings.quick { 5 } else { PARTITIONS.len() };
+        for (nodes, hours, parts, one_way) in PARTITIONS.into_iter().take(count) {
+            let start = Duration::from_secs(60);
+            let end = start + Duration::from_secs(hours * 3_600);
+            let partition = Partition {
+                parts,
+                one_way,
+                ..Partition::new(start, end)
+            };
+            let network = Network {
+                partition: Some(partition),
+                ..network(settings, nodes)
+            };
+            let way = if one_way { ", one way" } else { "" };
+            let name = format!("{nodes} nodes in {parts} parts for {hours} h{way}");
             one(&mut report, settings, &name, &network);
         }
     }
@@ -105,6 +141,9 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
             "%",
         );
     }
+    if let Some(parted) = &outcome.parted {
+        self::parted(report, name, parted);
+    }
     report.target(
         &format!("{name}: devices found by searches for all"),
         percent(outcome.devices_share()),
@@ -117,6 +156,42 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
         Bound::AtMost(100.0),
         "%",
     );
+}
+
+/// What became of the parts.
+fn parted(report: &mut Report, name: &str, parted: &Parted) {
+    let percent = |share: f64| share * 100.0;
+    let least = Bound::AtLeast(99.0);
+    for (what, tally) in [
+        ("of the own part, while it lasts", &parted.own),
+        ("of another part, afterwards", &parted.healed),
+    ] {
+        let name = format!("{name}: searches for devices {what}");
+        report.target(&name, percent(tally.share()), least, "%");
+    }
+    let name_of = |what: &str| format!("{name}: {what}");
+    report.target(
+        &name_of("nodes that are reached from contact to contact"),
+        percent(parted.reached),
+        Bound::AtLeast(100.0),
+        "%",
+    );
+    for (what, tally) in [
+        ("devices of another part, from before", &parted.before),
+        ("devices of another part, while it heals", &parted.healing),
+    ] {
+        let note = format!("of {} searches", tally.searches);
+        report.row(&name_of(what), percent(tally.share()), "%", note);
+    }
+    let note = "from the end of the partition to the last search that did not find";
+    report.row(&name_of("missed"), parted.missed_until_s, "s", note);
+    for (what, share) in [
+        ("at the end of the partition", parted.foreign_at_end),
+        ("in the end", parted.foreign),
+    ] {
+        let what = format!("contacts of other parts, {what}");
+        report.row(&name_of(&what), percent(share), "%", "mean of all nodes");
+    }
 }
 
 fn rows(report: &mut Report, name: &str, network: &Network, outcome: &Outcome) {

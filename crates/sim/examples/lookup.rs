@@ -1,9 +1,10 @@
 //! One network, for a first look at a change: `cargo run --release --example lookup -- NODES SYBILS
-//! ATTACK ATTACKED_KEYS SEED [SESSION_S] [LOSS] [COLD] [ENTRANCES]`. `chappe sim lookup` is the command for users.
+//! ATTACK ATTACKED_KEYS SEED [SESSION_S] [LOSS] [COLD] [ENTRANCES] [PARTITION_S] [PARTS] [ONE_WAY]`. `chappe sim
+//! lookup` is the command for users.
 
 use std::time::{Duration, Instant};
 
-use chappe_sim::lookup::{Attack, Settings, run};
+use chappe_sim::lookup::{Attack, Partition, Settings, run};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +26,14 @@ fn main() {
     settings.link.loss = number(6, 0.0);
     settings.entrances = number(8, f64::from(settings.entrances)) as u32;
     settings.cold = number(7, f64::from(u8::from(settings.cold))) > 0.0;
+    if number(9, 0.0) > 0.0 {
+        let start = Duration::from_secs(60);
+        settings.partition = Some(Partition {
+            parts: number(10, 2.0) as u16,
+            one_way: number(11, 0.0) > 0.0,
+            ..Partition::new(start, start + Duration::from_secs_f64(number(9, 0.0)))
+        });
+    }
     let began = Instant::now();
     let mut said = began;
     let outcome = run(&settings, &mut |progress| {
@@ -49,6 +58,9 @@ fn main() {
         outcome.devices_share(),
         outcome.devices
     );
+    if let Some(parted) = &outcome.parted {
+        println!("{parted:?}");
+    }
     for (name, of) in [
         ("hops", &outcome.hops),
         ("messages", &outcome.messages),

@@ -1,13 +1,13 @@
 //! Goal: what is published in a network of real Kademlia nodes is found, with few messages and within
-//! the credit granted, while nodes come and go, packets are lost, and a fifth of the nodes are an
-//! attacker's and wait where they hurt most.
+//! the credit granted, while nodes come and go, packets are lost, a fifth of the nodes are an
+//! attacker's and wait where they hurt most, and the network falls into parts for hours.
 //!
 //! Method: networks on virtual time from a seed; every machine checks its invariants after each
 //! input. A failure prints the command that plays it again.
 
 use std::time::Duration;
 
-use chappe_sim::lookup::{Attack, Outcome, Settings, run};
+use chappe_sim::lookup::{Attack, Outcome, Partition, Settings, run};
 
 fn played(settings: &Settings) -> Outcome {
     let outcome = run(settings, &mut |_| {});
@@ -136,4 +136,58 @@ fn who_crowds_a_key_does_not_own_it() {
         assert!(outcome.attacked_searches >= 20);
         at_least(0.99, &outcome, &settings);
     }
+}
+
+/// Falls apart after a minute, for so many hours; judged within the parts, and 25 minutes afterwards.
+fn parted(settings: Settings, hours: u64, parts: u16, one_way: bool) {
+    let start = Duration::from_secs(60);
+    let partition = Partition {
+        parts,
+        one_way,
+        ..Partition::new(start, start + Duration::from_secs(hours * 3_600))
+    };
+    let settings = Settings {
+        partition: Some(partition),
+        ..settings
+    };
+    let outcome = played(&settings);
+    at_least(0.99, &outcome, &settings);
+    let parted = outcome.parted.expect("it fell into parts");
+    for (what, tally, least) in [
+        ("of the own part", parted.own, 0.99),
+        ("from before", parted.before, 0.95),
+        ("of another part, healed", parted.healed, 0.99),
+    ] {
+        assert!(
+            tally.searches > 0 && tally.share() >= least,
+            "{what}: {tally:?}: {}",
+            settings.command()
+        );
+    }
+    assert!(
+        parted.foreign_at_end < parted.foreign && parted.reached >= 1.0,
+        "{parted:?}: {}",
+        settings.command()
+    );
+}
+
+#[test]
+fn parts_find_what_is_theirs_and_what_is_others_when_they_have_come_together() {
+    parted(small(10, 10), 2, 2, false);
+    parted(small(11, 40), 1, 2, false);
+}
+
+#[test]
+fn parts_that_hear_others_but_are_not_heard_find_too() {
+    parted(small(12, 40), 1, 2, true);
+}
+
+#[test]
+fn parts_that_have_forgotten_each_other_come_together_without_an_entrance() {
+    let warm = |seed, nodes| Settings {
+        cold: false,
+        ..small(seed, nodes)
+    };
+    parted(warm(13, 30), 24, 2, false);
+    parted(warm(14, 40), 4, 3, false);
 }

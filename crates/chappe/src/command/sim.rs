@@ -34,7 +34,7 @@ pub(crate) enum Sim {
     Tree(crate::command::sim_tree::SimTree),
     /// Say how a Kademlia network of your size finds what is published in it, also under attack.
     #[command(
-        after_help = "Examples:\n  chappe sim lookup --nodes 100,1000,10000\n  chappe sim lookup --nodes 1000 --session 1h --settle 30m --loss 5\n  chappe sim lookup --nodes 10000 --sybils 20 --attack nearest --attacked-keys 50 --json\n\nExit code 1 when fewer searches succeed than --least says; the command to see it again is printed."
+        after_help = "Examples:\n  chappe sim lookup --nodes 100,1000,10000\n  chappe sim lookup --nodes 1000 --session 1h --settle 30m --loss 5\n  chappe sim lookup --nodes 10000 --sybils 20 --attack nearest --attacked-keys 50 --json\n  chappe sim lookup --nodes 1000 --partition 1m..6h --parts 3 --one-way\n\nExit code 1 when fewer searches succeed than --least says; the command to see it again is printed."
     )]
     Lookup(super::sim_lookup::Lookup),
 }

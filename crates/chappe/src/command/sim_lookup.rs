@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use chappe_sim::figure::{Series, figure};
-use chappe_sim::lookup::{Attack, Outcome as Found, Progress, Settings, run};
+use chappe_sim::lookup::{Attack, Outcome as Found, Partition, Progress, Settings, Tally, run};
 use chappe_sim::network::Latency;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -50,9 +50,23 @@ pub(crate) struct Lookup {
     /// How long a node stays, on average; then another takes its place. Default: for ever.
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub session: Option<Duration>,
-    /// Simulated time between publishing and searching.
+    /// Simulated time between publishing and searching, without a partition.
     #[arg(long, default_value = "120s", value_parser = duration, value_name = "DURATION")]
     pub settle: Duration,
+    /// The network falls into parts from START to END after half of the devices were published; the others are
+    /// published meanwhile. Searches are made in all parts, and afterwards from part to part.
+    #[arg(long, value_parser = span, value_name = "START..END")]
+    pub partition: Option<(Duration, Duration)>,
+    /// Into how many parts.
+    #[arg(long, default_value_t = 2, value_name = "N", requires = "partition",
+          value_parser = clap::value_parser!(u16).range(2..=16))]
+    pub parts: u16,
+    /// What a part of a higher number sends arrives at those of lower ones; only the way back is cut.
+    #[arg(long, requires = "partition")]
+    pub one_way: bool,
+    /// How long after the partition all parts must find what any of them publishes.
+    #[arg(long, default_value = "25m", value_parser = duration, value_name = "DURATION", requires = "partition")]
+    pub heal: Duration,
     /// The shortest time that a packet takes one way.
     #[arg(long, default_value = "5ms", value_parser = duration, value_name = "DURATION")]
     pub latency_min: Duration,
@@ -92,6 +106,18 @@ struct Played {
     seconds: f64,
 }
 
+/// Two times, the later one after two dots.
+fn span(text: &str) -> Result<(Duration, Duration), String> {
+    let (start, end) = text
+        .split_once("..")
+        .ok_or("two times with two dots between them, as 1m..2h")?;
+    let (start, end) = (duration(start)?, duration(end)?);
+    match start < end {
+        true => Ok((start, end)),
+        false => Err("the end is not after the start".to_owned()),
+    }
+}
+
 /// Plays the networks.
 pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
     check(flags)?;
@@ -128,12 +154,20 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
         it.found.success() < least
             || it.found.attacked_success() < least
             || it.found.devices_share() < least
+            || it.found.parted.as_ref().is_some_and(|parted| {
+                let reached = parted.reached.min(parted.own.share());
+                reached.min(parted.healed.share()) < least
+            })
     };
     if json {
         let rows: Vec<_> = played.iter().map(as_json).collect();
         output::json(&json!({ "least": least, "rows": rows }));
     } else {
         output::line(table(&played));
+        if flags.partition.is_some() {
+            output::line("");
+            output::line(parts(&played));
+        }
         for it in played.iter().filter(missed) {
             output::line(format_args!(
                 "too few found; again: {}",
@@ -171,6 +205,13 @@ fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> 
     settings.full_searches = flags.full_searches;
     settings.session = flags.session;
     settings.settle = flags.settle;
+    settings.partition = flags.partition.map(|(start, end)| Partition {
+        start,
+        end,
+        parts: flags.parts,
+        one_way: flags.one_way,
+        heal: flags.heal,
+    });
     settings.link.latency = Latency::Uniform(flags.latency_min, flags.latency_max);
     settings.link.loss = flags.loss / 100.0;
     settings.entrances = flags.entrances;
@@ -215,6 +256,19 @@ fn as_json(played: &Played) -> serde_json::Value {
         "state_bytes": of(&found.state_bytes),
         "size_estimate_share": of(&found.size_share),
         "sent_bytes_per_s": found.bytes_per_s,
+        "parted": found.parted.as_ref().map(|parted| {
+            let of = |it: &Tally| json!({ "searches": it.searches, "success_share": it.share() });
+            json!({
+                "own": of(&parted.own),
+                "before": of(&parted.before),
+                "healing": of(&parted.healing),
+                "healed": of(&parted.healed),
+                "missed_until_s": parted.missed_until_s,
+                "foreign_share_at_end": parted.foreign_at_end,
+                "foreign_share": parted.foreign,
+                "reached_share": parted.reached,
+            })
+        }),
         "replaced": found.replaced,
         "simulated_s": found.simulated_s,
         "steps": found.steps,
@@ -268,6 +322,45 @@ fn table(played: &[Played]) -> Table {
     table
 }
 
+/// What became of the parts.
+fn parts(played: &[Played]) -> Table {
+    let mut table = Table::new([
+        "nodes",
+        "seed",
+        "own part",
+        "others' before",
+        "others', healing",
+        "others', healed",
+        "missed until",
+        "others' contacts",
+        "in the end",
+        "reached",
+    ]);
+    for Played {
+        settings, found, ..
+    } in played
+    {
+        let Some(parted) = &found.parted else {
+            continue;
+        };
+        let percent = |share: f64| format!("{:.2} %", share * 100.0);
+        let tally = |it: &Tally| format!("{} of {}", percent(it.share()), it.searches);
+        table.row([
+            settings.nodes.to_string(),
+            settings.seed.to_string(),
+            tally(&parted.own),
+            tally(&parted.before),
+            tally(&parted.healing),
+            tally(&parted.healed),
+            format!("{:.0} s", parted.missed_until_s),
+            percent(parted.foreign_at_end),
+            percent(parted.foreign),
+            percent(parted.reached),
+        ]);
+    }
+    table
+}
+
 fn write(folder: &Path, played: &[Played]) -> Outcome {
     std::fs::create_dir_all(folder)?;
     let line = |name: &str, value: fn(&Found) -> f64| Series {
@@ -284,6 +377,10 @@ fn write(folder: &Path, played: &[Played]) -> Outcome {
     ];
     let figure = figure("Searches", "nodes, log10", "for each search", &lines);
     std::fs::write(folder.join("lookup.svg"), figure)?;
-    std::fs::write(folder.join("lookup.txt"), format!("{}\n", table(played)))?;
+    let mut text = format!("{}\n", table(played));
+    if played.iter().any(|it| it.found.parted.is_some()) {
+        text += &format!("\n{}\n", parts(played));
+    }
+    std::fs::write(folder.join("lookup.txt"), text)?;
     Ok(())
 }

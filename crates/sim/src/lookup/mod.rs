@@ -1,6 +1,6 @@
 //! A Kademlia network of the real machines, from 10 to 100,000 nodes: what is published in it is
-//! searched for, while nodes come and go, packets are lost, and an attacker's nodes wait where they
-//! hurt most.
+//! searched for, while nodes come and go, packets are lost, an attacker's nodes wait where they
+//! hurt most, and the network falls into parts and comes together again.
 //!
 //! The machines, their packets and their tables are the product's. Cryptography is an ideal one
 //! ([`ideal`]): 100,000 nodes on two processors leave no time for real signatures, and an attacker
@@ -14,10 +14,12 @@ mod outcome;
 mod run;
 mod world;
 
-pub use outcome::{Distribution, Outcome};
+pub use outcome::{Distribution, Outcome, Parted, Tally};
 pub use run::{Progress, run};
 
 use std::time::Duration;
+
+use chappe_kad::Config;
 
 use crate::network::{Latency, Link};
 
@@ -53,6 +55,37 @@ impl Attack {
     }
 }
 
+/// The network falls into parts for a while. Half of the devices are published before, the others
+/// meanwhile, and searches go on in all parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Partition {
+    /// When it begins, from when the first half of the devices was published.
+    pub start: Duration,
+    /// When it is over, from the same moment; after `start`.
+    pub end: Duration,
+    /// How many parts, among which the nodes are divided by chance. At least 2.
+    pub parts: u16,
+    /// What a part of a higher number sends arrives at those of lower ones; nothing comes back.
+    pub one_way: bool,
+    /// How long after its end all parts must find what any of them has published.
+    pub heal: Duration,
+}
+
+impl Partition {
+    /// Two parts that do not hear each other, and 25 minutes to come together: five until nodes that have
+    /// lost each other try again, and 20 until every record was renewed since.
+    #[must_use]
+    pub fn new(start: Duration, end: Duration) -> Self {
+        Self {
+            start,
+            end,
+            parts: 2,
+            one_way: false,
+            heal: Config::new(1, [0; 32]).republish + Duration::from_secs(300),
+        }
+    }
+}
+
 /// What is played.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -68,14 +101,17 @@ pub struct Settings {
     pub attacked_keys: u32,
     /// Devices that are published, each under a key of its own and the one of all devices.
     pub devices: u32,
-    /// Searches for one device.
+    /// Searches for one device; where there is a partition as many while it lasts, as many while it
+    /// heals, and as many afterwards.
     pub searches: u32,
     /// Searches for all devices.
     pub full_searches: u32,
     /// How long nodes stay, on average; others take their places. `None`: for ever.
     pub session: Option<Duration>,
-    /// Simulated time between publishing and searching.
+    /// Simulated time between publishing and searching, without a partition.
     pub settle: Duration,
+    /// Whether the network falls into parts.
+    pub partition: Option<Partition>,
     /// Every pair's link.
     pub link: Link,
     /// Others by whom a node enters, any: with `n` of them a share of `sybils^n` enters by the attacker's
@@ -105,6 +141,7 @@ impl Settings {
             full_searches: 4,
             session: None,
             settle: Duration::from_secs(120),
+            partition: None,
             link: Link {
                 latency: Latency::Uniform(Duration::from_millis(5), Duration::from_millis(50)),
                 ..Link::default()
@@ -122,6 +159,16 @@ impl Settings {
         let session = self.session.map_or(String::new(), |session| {
             format!(" --session {}s", session.as_secs_f64())
         });
+        let partition = self.partition.map_or(String::new(), |it| {
+            format!(
+                " --partition {}s..{}s --parts {}{} --heal {}s",
+                it.start.as_secs_f64(),
+                it.end.as_secs_f64(),
+                it.parts,
+                if it.one_way { " --one-way" } else { "" },
+                it.heal.as_secs_f64(),
+            )
+        });
         // What is played by `chappe sim lookup` has such a link.
         let (low, high) = match self.link.latency {
             Latency::Uniform(low, high) => (low, high),
@@ -130,7 +177,8 @@ impl Settings {
         format!(
             "chappe sim lookup --seed {} --nodes {} --sybils {} --attack {} --attacked-keys {} \
              --devices {} --searches {} --full-searches {}{session} --settle {}s --latency-min {}s \
-             --latency-max {}s --loss {} --begin {} --entrances {} --region-nodes {}",
+             --latency-max {}s --loss {} --begin {} --entrances {} --region-nodes {}\
+             {partition}",
             self.seed,
             self.nodes,
             self.sybils * 100.0,

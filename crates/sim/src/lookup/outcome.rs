@@ -43,10 +43,54 @@ impl Distribution {
     }
 }
 
+/// Searches, and those that found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// All.
+    pub searches: u32,
+    /// Those that found.
+    pub found: u32,
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, found: bool) {
+        self.searches += 1;
+        self.found += u32::from(found);
+    }
+
+    /// The share that found; 1 without searches.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        share(self.found, self.searches)
+    }
+}
+
+/// What became of a network that fell into parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parted {
+    /// Searches within a part, while it lasts, for what a node of the same part publishes.
+    pub own: Tally,
+    /// For what a node of another part published before, as long as its last records may live.
+    pub before: Tally,
+    /// For what a node of another part publishes, while the parts come together.
+    pub healing: Tally,
+    /// The same, when they must have come together.
+    pub healed: Tally,
+    /// Seconds from the end of the partition to the last search that was begun and did not find.
+    pub missed_until_s: f64,
+    /// The share of contacts that are of another part, mean of the nodes, when the partition ended.
+    pub foreign_at_end: f64,
+    /// The same, when the run ended.
+    pub foreign: f64,
+    /// The share of the nodes that can be reached from contact to contact when the run ended: by a
+    /// node of the part from which it is least.
+    pub reached: f64,
+}
+
 /// What a run found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Searches for one device whose publisher was there.
+    /// Searches for one device whose publisher was there, and in reach for long enough.
     pub searches: u32,
     /// Those that found it.
     pub found: u32,
@@ -92,6 +136,8 @@ pub struct Outcome {
     pub contacts: Distribution,
     /// Bytes that a node sends each second over the whole run, mean.
     pub bytes_per_s: f64,
+    /// What became of the parts, where the network fell into some.
+    pub parted: Option<Parted>,
     /// Nodes that were replaced.
     pub replaced: u32,
     /// Simulated seconds.

@@ -1,5 +1,7 @@
 //! One run: enter, publish, let time pass, search, count.
 
+mod parted;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use chappe_identity::PublicKey;
 use chappe_kad::service::device_key;
 use chappe_kad::{Command, Event, Key, SearchId, SearchReport};
 use chappe_machine::{Input, Instant};
+
+use parted::When;
 
 use super::outcome::Outcome;
 use super::world::World;
@@ -46,6 +50,7 @@ struct Device {
 /// A search at work.
 struct Search {
     device: Option<usize>,
+    when: When,
     began: Instant,
     /// Which life of the searcher it is.
     life: u32,
@@ -65,6 +70,8 @@ struct Run<'a> {
     events: Vec<(Instant, Node, Event)>,
     /// When the next node is replaced.
     next_replaced: Option<Instant>,
+    /// When the parts of the network came together.
+    healed_at: Instant,
     outcome: Outcome,
     progress: &'a mut dyn FnMut(&Progress),
 }
@@ -89,13 +96,21 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(&Progress)) -> Outcome 
         next_search: 0,
         events: Vec::new(),
         next_replaced: None,
+        healed_at: Instant::ZERO,
         outcome: Outcome::default(),
         progress,
     };
     run.enter();
-    run.publish(&keys);
-    run.pass("settle", settings.settle);
-    run.search();
+    match settings.partition {
+        None => {
+            run.publish(&keys);
+            run.pass("settle", settings.settle);
+            run.search();
+        }
+        Some(partition) => run.fall_apart(&partition, &keys),
+    }
+    run.search_for_all();
+    run.await_searches();
     run.count();
     run.outcome
 }
@@ -190,24 +205,7 @@ impl Run<'_> {
 
     fn publish(&mut self, keys: &[Key]) {
         for (index, key) in keys.iter().enumerate() {
-            let node = self.world.any_honest();
-            let Some(public) = self.world.nodes.machine(node).map(|it| it.public()) else {
-                continue;
-            };
-            self.devices.push(Device {
-                key: *key,
-                publisher: node,
-                public,
-                life: self.world.life(node),
-                there: false,
-            });
-            let command = Command::Publish {
-                // Fewer than 65,536 devices.
-                slot: index as u16,
-                keys: vec![*key, device_key()],
-                value: vec![0xd7; 120],
-            };
-            self.command(node, command);
+            self.publish_one(*key);
             if index % 8 == 0 {
                 self.step();
             }
@@ -216,6 +214,28 @@ impl Run<'_> {
             }
         }
         self.pass("publish", Duration::from_secs(60));
+    }
+
+    /// Some node publishes a device.
+    fn publish_one(&mut self, key: Key) {
+        let node = self.world.any_honest();
+        let Some(public) = self.world.nodes.machine(node).map(|it| it.public()) else {
+            return;
+        };
+        let command = Command::Publish {
+            // Fewer than 65,536 devices.
+            slot: self.devices.len() as u16,
+            keys: vec![key, device_key()],
+            value: vec![0xd7; 120],
+        };
+        self.devices.push(Device {
+            key,
+            publisher: node,
+            public,
+            life: self.world.life(node),
+            there: false,
+        });
+        self.command(node, command);
     }
 
     /// Whether the publisher of a device is there, and has published.
@@ -239,7 +259,12 @@ impl Run<'_> {
             }
             let device = self.world.random.usize(..among);
             if self.is_there(device) {
-                self.begin_search(Some(device));
+                let publisher = self.devices[device].publisher;
+                let mut node = self.world.any_honest();
+                while node == publisher && self.world.honest() > 1 {
+                    node = self.world.any_honest();
+                }
+                self.begin_search(node, Some(device), When::Whole);
             }
             self.pass("search", every);
             self.say(
@@ -247,10 +272,17 @@ impl Run<'_> {
                 f64::from(number) / f64::from(self.settings.searches),
             );
         }
+    }
+
+    fn search_for_all(&mut self) {
         for _ in 0..self.settings.full_searches {
-            self.begin_search(None);
+            let node = self.world.any_honest();
+            self.begin_search(node, None, When::Whole);
             self.pass("search", Duration::from_secs(1));
         }
+    }
+
+    fn await_searches(&mut self) {
         let until = self.now() + SEARCH_MAX;
         while !self.searches.is_empty() && self.now() < until {
             self.step();
@@ -261,12 +293,7 @@ impl Run<'_> {
         }
     }
 
-    fn begin_search(&mut self, device: Option<usize>) {
-        let publisher = device.map(|device| self.devices[device].publisher);
-        let mut node = self.world.any_honest();
-        while Some(node) == publisher && self.world.honest() > 1 {
-            node = self.world.any_honest();
-        }
+    fn begin_search(&mut self, node: Node, device: Option<usize>, when: When) {
         let id = SearchId(self.next_search);
         self.next_search += 1;
         let there = match device {
@@ -277,6 +304,7 @@ impl Run<'_> {
         };
         let search = Search {
             device,
+            when,
             began: self.now(),
             life: self.world.life(node),
             found: None,
@@ -364,6 +392,10 @@ impl Run<'_> {
         if !there && search.found.is_none() {
             return;
         }
+        if !self.count_parted(&search) {
+            return;
+        }
+        let outcome = &mut self.outcome;
         let attacked = device < self.settings.attacked_keys.max(1) as usize;
         outcome.searches += 1;
         outcome.by_device.resize(self.devices.len(), (0, 0, 0));
@@ -404,6 +436,9 @@ impl Run<'_> {
                 self.outcome.state_bytes.add(kad.state_bytes() as f64);
                 self.outcome.contacts.add(kad.contacts_len() as f64);
             }
+        }
+        if self.outcome.parted.is_some() {
+            self.count_reached();
         }
         self.outcome.bytes_per_s = sent as f64 / f64::from(self.world.honest().max(1)) / passed;
         self.outcome.simulated_s = passed;

@@ -42,6 +42,8 @@ pub(super) struct World {
     honest: u32,
     /// How often each node was replaced.
     lives: Vec<u32>,
+    /// The part of each node, where the network falls into some.
+    parts: Vec<u16>,
 }
 
 impl World {
@@ -93,6 +95,7 @@ impl World {
             accomplices: Rc::new(accomplices),
             honest,
             lives: vec![0; places.len()],
+            parts: vec![0; places.len()],
         };
         for place in &places {
             let node = Node(u32::try_from(world.nodes.network.node_count()).unwrap_or(u32::MAX));
@@ -104,6 +107,11 @@ impl World {
         }
         for index in 0..settings.nodes {
             world.tell_time(Node(index));
+        }
+        if let Some(partition) = settings.partition {
+            for part in &mut world.parts {
+                *part = world.random.u16(..partition.parts.max(1));
+            }
         }
         world
     }
@@ -204,6 +212,32 @@ impl World {
     /// How often a node was replaced.
     pub(super) fn life(&self, node: Node) -> u32 {
         self.lives[node.0 as usize]
+    }
+
+    /// The part of a node: where it is while the network is in parts.
+    pub(super) fn part(&self, node: Node) -> u16 {
+        self.parts[node.0 as usize]
+    }
+
+    /// The network falls into its parts, or comes together.
+    pub(super) fn cut(&mut self, cut: bool, one_way: bool) {
+        let network = &mut self.nodes.network;
+        network.set_one_way(one_way);
+        for (index, part) in self.parts.iter().enumerate() {
+            // Fewer than 2^24 nodes.
+            network.set_group(Node(index as u32), if cut { *part } else { 0 });
+        }
+    }
+
+    /// The contacts of a node that are there, by their nodes.
+    pub(super) fn known_by(&self, node: Node) -> impl Iterator<Item = Node> {
+        let actor = self.nodes.machine(node);
+        let contacts = actor.into_iter().flat_map(|it| it.kad().contacts());
+        contacts.filter_map(|contact| {
+            let node = node_of(contact.address);
+            let public = self.nodes.machine(node)?.public();
+            (public == contact.public).then_some(node)
+        })
     }
 
     /// An honest node, any.

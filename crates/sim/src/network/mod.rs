@@ -16,7 +16,7 @@
 //! For each direction of each pair of nodes: latency (a distribution), rate, queue in bytes, loss,
 //! doubling, reordering, cuts, flapping. For each node: a rate of its own, a wall clock that can be
 //! set forward and back, slowness, standing still (SIGSTOP), the death of its process, the loss of
-//! its power. Nodes of different groups do not reach each other.
+//! its power. Nodes of different groups do not reach each other, or only from a higher group down.
 //!
 //! Made for a million nodes: a node costs about 64 bytes, a pair without settings of its own and
 //! without a rate nothing, an event 24 bytes and its payload, O(log n) each.
@@ -241,6 +241,7 @@ pub struct Network<P> {
     queue: Queue<Event<P>>,
     random: fastrand::Rng,
     nodes: Vec<NodeState>,
+    one_way: bool,
     held: ByPair<Held<P>>,
     ready: VecDeque<Step<P>>,
     default: Link,
@@ -260,6 +261,7 @@ impl<P> Network<P> {
             queue: Queue::default(),
             random: fastrand::Rng::with_seed(seed),
             nodes: Vec::new(),
+            one_way: false,
             held: ByPair::default(),
             ready: VecDeque::new(),
             default,
@@ -342,7 +344,9 @@ impl<P> Network<P> {
     /// Whether anything passes from one node to another now.
     #[must_use]
     pub fn open(&self, from: Node, to: Node) -> bool {
-        self.state(from).group == self.state(to).group && self.link(from, to).open(self.now)
+        let (from_group, to_group) = (self.state(from).group, self.state(to).group);
+        let passes = from_group == to_group || self.one_way && from_group > to_group;
+        passes && self.link(from, to).open(self.now)
     }
 
     /// Bytes that wait for the rate of one direction.

@@ -115,6 +115,12 @@ impl<P> Network<P> {
         self.state_mut(node).group = group;
     }
 
+    /// Whether what a node of a higher group sends arrives at those of lower ones all the same: a
+    /// partition of one direction. At first it does not.
+    pub fn set_one_way(&mut self, one_way: bool) {
+        self.one_way = one_way;
+    }
+
     /// Cuts one direction, or heals it.
     pub fn cut(&mut self, from: Node, to: Node, cut: bool) {
         self.change_link(from, to, |link| link.cut = cut);
