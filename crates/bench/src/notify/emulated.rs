@@ -17,7 +17,7 @@ use chappe_identity::Key;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::schedule::{Cost, completion};
 use chappe_notification_tree::{
-    Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Message,
+    CAP, Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Message,
     Outcome, Plan, Tree, Window,
 };
 
@@ -40,10 +40,49 @@ const EVENT_MAX: Duration = Duration::from_secs(60);
 /// What is left of a wait is spent looking at the clock: a sleep may take that much longer.
 const SPIN: Duration = Duration::from_micros(150);
 const TOPIC: u64 = 1;
+/// What a source does that is told nothing.
+const MEASURED: Choice = Choice::Measured { cap: CAP };
+
+/// Links with dead sinks: how many sinks, how many times as long as the least all times are, `T`, and
+/// how many networks are looked at.
+const DEAD_SIZES: [(usize, u32, Duration, u64); 2] = [
+    (100, 20, Duration::from_secs(12), 3),
+    (500, 100, Duration::from_secs(40), 1),
+];
+/// Shares of dead sinks.
+const DEAD: [f64; 3] = [0.0, 0.01, 0.1];
+
+/// What a network is made of.
+#[derive(Clone, Copy)]
+struct Setup {
+    sinks: usize,
+    plan: Choice,
+    cost: Cost,
+    loss: f64,
+    /// The share of sinks whose process has ended: what is sent to them lies in their sockets.
+    dead: f64,
+    within: Duration,
+    seed: u64,
+}
+
+impl Setup {
+    fn new(sinks: usize, plan: Choice, cost: Cost, seed: u64) -> Self {
+        Self {
+            sinks,
+            plan,
+            cost,
+            loss: 0.0,
+            dead: 0.0,
+            within: Duration::from_secs(20).max(400 * cost.delay),
+            seed,
+        }
+    }
+}
 
 struct Node {
     socket: UdpSocket,
     tree: Tree<Keys>,
+    dead: bool,
     /// When the emulated processor has done its sends.
     free: Instant,
     timer: Option<Instant>,
@@ -86,18 +125,27 @@ fn key(number: usize) -> Key {
 }
 
 impl Network {
-    fn new(sinks: usize, plan: Choice, cost: Cost, loss: f64, seed: u64) -> Result<Self, Error> {
+    fn new(setup: &Setup) -> Result<Self, Error> {
+        let Setup {
+            sinks, cost, seed, ..
+        } = *setup;
         let config = Config {
-            plan,
+            plan: setup.plan,
             inline: false,
             send_cost: cost.send,
             latency: cost.delay,
             timeout_floor: 2 * cost.delay,
             source_attempts: 8,
-            within: Duration::from_secs(20).max(400 * cost.delay),
+            within: setup.within,
             ..Config::default()
         };
         let config = Arc::new(config);
+        let mut random = fastrand::Rng::with_seed(seed);
+        // Never all of them.
+        let dead = (sinks as f64 * setup.dead).round() as usize;
+        let mut order: Vec<usize> = (0..sinks).collect();
+        random.shuffle(&mut order);
+        let dead = &order[..dead.min(sinks.saturating_sub(1))];
         let mut nodes = Vec::new();
         let mut contacts = Vec::new();
         let mut places = std::collections::HashMap::new();
@@ -114,6 +162,7 @@ impl Network {
             nodes.push(Node {
                 socket,
                 tree,
+                dead: dead.contains(&number),
                 free: Instant::ZERO,
                 timer: None,
             });
@@ -127,8 +176,8 @@ impl Network {
             links: BinaryHeap::new(),
             cost,
             sent: 0,
-            loss,
-            random: fastrand::Rng::with_seed(seed),
+            loss: setup.loss,
+            random,
             began: Clock::now(),
             places,
             arrivals: Vec::new(),
@@ -170,6 +219,9 @@ impl Network {
     }
 
     fn input(&mut self, node: usize, input: Input<Message, Command>) {
+        if self.nodes[node].dead {
+            return;
+        }
         let now = self.now();
         self.nodes[node].tree.handle_input(now, input);
         self.nodes[node].free = self.nodes[node].free.max(now);
@@ -251,8 +303,38 @@ impl Network {
         }
     }
 
-    /// One event, until its outcome is known: when the last sink had it.
-    fn event(&mut self, body: &[u8]) -> Result<Duration, Error> {
+    /// One event, until its outcome is known: when the last live sink had it.
+    fn event(&mut self) -> Result<Duration, Error> {
+        self.publish();
+        while self.outcome.is_none() {
+            self.go_on()?;
+        }
+        let live = self.live();
+        let outcome = self.outcome.as_ref();
+        let said = outcome.map_or(0, |it| {
+            it.sinks as usize - it.failed.len() - it.unknown.len()
+        });
+        if said > self.arrivals.len() || self.arrivals.len() != live {
+            self.wrong += 1;
+        }
+        Ok(self.arrivals.iter().max().copied().unwrap_or_default())
+    }
+
+    /// One event, until the last live sink has it.
+    fn arrived(&mut self) -> Result<Duration, Error> {
+        self.publish();
+        while self.arrivals.len() < self.live() {
+            self.go_on()?;
+        }
+        Ok(self.arrivals.iter().max().copied().unwrap_or_default())
+    }
+
+    /// How many sinks live.
+    fn live(&self) -> usize {
+        self.nodes.iter().filter(|it| !it.dead).count() - 1
+    }
+
+    fn publish(&mut self) {
         let source = self.nodes.len() - 1;
         self.arrivals.clear();
         self.outcome = None;
@@ -260,26 +342,19 @@ impl Network {
         self.published = self.now();
         let publish = Command::Publish {
             topic: TOPIC,
-            body: body.to_vec(),
+            body: b"the value has changed to 21.5 degrees".to_vec(),
             deadline: None,
         };
         self.input(source, Input::Command(publish));
-        let begun = Clock::now();
-        while self.outcome.is_none() {
-            if begun.elapsed() > EVENT_MAX {
-                return Err(Error::Failed("an event has no outcome".to_owned()));
-            }
-            self.step()?;
-            self.wait();
+    }
+
+    fn go_on(&mut self) -> Result<(), Error> {
+        if self.now() - self.published > EVENT_MAX {
+            return Err(Error::Failed("an event did not come to its end".to_owned()));
         }
-        let outcome = self.outcome.as_ref();
-        let said = outcome.map_or(0, |it| {
-            it.sinks as usize - it.failed.len() - it.unknown.len()
-        });
-        if said > self.arrivals.len() || self.arrivals.len() != source {
-            self.wrong += 1;
-        }
-        Ok(self.arrivals.iter().max().copied().unwrap_or_default())
+        self.step()?;
+        self.wait();
+        Ok(())
     }
 }
 
@@ -291,13 +366,13 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     };
     let nanos = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
     // With 5 ms and 200 us the optimum sends to 26 sinks directly; beyond, it is a tree.
-    let capped = |cap| Plan::measured(nanos(SEND_COST), nanos(LATENCY), cap);
+    let postal = Plan::measured(nanos(SEND_COST), nanos(LATENCY), CAP);
     let plans = [
         ("sequential with responses", Plan::SequentialWaiting),
         ("sequential", Plan::Sequential),
         ("two halves", Plan::TwoHalves),
         ("binomial", Plan::Binomial),
-        ("postal", capped(chappe_notification_tree::CAP)),
+        ("postal", postal),
     ];
     let (mut worst, mut wrong, mut judged): (f64, u64, u32) = (0.0, 0, 0);
     for (sinks, slower) in SIZES {
@@ -311,12 +386,13 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
                 continue;
             }
             (bench.progress)(&format!("emulated links: {sinks} sinks, {name}"));
-            let mut network = Network::new(sinks, Choice::Fixed(plan), cost, 0.0, bench.seed)?;
+            let setup = Setup::new(sinks, Choice::Fixed(plan), cost, bench.seed);
+            let mut network = Network::new(&setup)?;
             let (mut times, mut late) = (Vec::new(), Duration::ZERO);
             // Of every sink, of the events that count.
             let mut all = Vec::new();
             for tried in 0..EVENTS_TRIED {
-                let took = network.event(b"the value has changed to 21.5 degrees")?;
+                let took = network.event()?;
                 // The first one meets cold caches, and keys that are not yet agreed.
                 if tried > 0 && network.late <= late_max {
                     times.push(took);
@@ -363,10 +439,13 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         }
     }
     (bench.progress)("emulated links: 100 sinks, measured plan, 5 % lost");
-    let mut network = Network::new(100, Choice::Measured { cap: 128 }, least, 0.05, bench.seed)?;
+    let mut network = Network::new(&Setup {
+        loss: 0.05,
+        ..Setup::new(100, MEASURED, least, bench.seed)
+    })?;
     let mut times = Vec::new();
     for _ in 0..EVENTS * 4 {
-        times.push(network.event(b"the value has changed to 21.5 degrees")?);
+        times.push(network.event()?);
     }
     wrong += network.wrong;
     report.times(
@@ -379,6 +458,83 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         report.target(name, worst, Bound::AtMost(1.05), "");
     }
     let name = "events on emulated links that did not reach all, or of which more was said";
+    report.target(name, wrong as f64, Bound::AtMost(0.0), "");
+    Ok(())
+}
+
+/// Dead sinks: the time to the last live one, of the first event and of the third, by which it is known
+/// who is dead.
+pub(super) fn dead(bench: &Settings, report: &mut Report) -> Result<(), Error> {
+    let (mut worst, mut worst_first, mut wrong): (f64, f64, u64) = (0.0, 0.0, 0);
+    for (sinks, slower, within, networks) in DEAD_SIZES {
+        if bench.quick && sinks > 100 {
+            continue;
+        }
+        let cost = Cost {
+            send: SEND_COST * slower,
+            delay: LATENCY * slower,
+        };
+        let setup = Setup {
+            within,
+            ..Setup::new(sinks, MEASURED, cost, bench.seed)
+        };
+        let row = format!("emulated links, {sinks} sinks");
+        (bench.progress)(&format!("{row}, two halves"));
+        let mut network = Network::new(&Setup {
+            plan: Choice::Fixed(Plan::TwoHalves),
+            ..setup
+        })?;
+        // The first one meets cold caches, and keys that are not yet agreed.
+        network.event()?;
+        let halves = network.event()?;
+        let note = format!("o {:?}, L {:?}; {halves:?}", cost.send, cost.delay);
+        let in_send_costs = halves.as_secs_f64() / cost.send.as_secs_f64();
+        report.row(&format!("{row}, two halves"), in_send_costs, "o", note);
+        for share in DEAD {
+            let (mut first, mut third, mut late) = (Vec::new(), Vec::new(), Duration::ZERO);
+            for number in 0..networks {
+                (bench.progress)(&format!(
+                    "{row}, {} % dead, network {number}",
+                    share * 100.0
+                ));
+                let mut network = Network::new(&Setup {
+                    dead: share,
+                    seed: bench.seed + number,
+                    ..setup
+                })?;
+                let of_halves = |took: Duration| took.as_secs_f64() / halves.as_secs_f64();
+                first.push(of_halves(network.event()?));
+                late = late.max(network.late);
+                network.event()?;
+                third.push(of_halves(network.arrived()?));
+                late = late.max(network.late);
+                wrong += network.wrong;
+            }
+            for shares in [&mut first, &mut third] {
+                shares.sort_by(f64::total_cmp);
+            }
+            let middle = first.len() / 2;
+            let note = format!(
+                "third event, median of {networks} (worst {:.3}); first event {:.3} (worst {:.3}); \
+                 emulator late by {late:?} at most",
+                third[third.len() - 1],
+                first[middle],
+                first[first.len() - 1],
+            );
+            let row = format!("{row}, {} % dead", share * 100.0);
+            report.row(&row, third[middle], "of two halves without failures", note);
+            if share > 0.0 {
+                worst = worst.max(third[middle]);
+                worst_first = worst_first.max(first[middle]);
+            }
+        }
+    }
+    let name = "1 and 10 % dead on emulated links, third event: time to the last live sink over two halves \
+                without failures, worst median";
+    report.target(name, worst, Bound::AtMost(1.3), "");
+    let name = "the same, first event";
+    report.target(name, worst_first, Bound::AtMost(1.3), "");
+    let name = "events with dead sinks on emulated links that did not reach all live ones, or of which more was said";
     report.target(name, wrong as f64, Bound::AtMost(0.0), "");
     Ok(())
 }

@@ -11,6 +11,7 @@
 //! - `--only sources`: several sources at once, at the pace of a pacer and of nothing
 //! - `--only mixed`: runs of mixed trouble, judged
 //! - `--only emulated`: real sockets on loopback, a link emulator in user space
+//! - `--only emulated-dead`: the same with dead sinks
 //! - `--only security`: what signatures, tags, receipts and windows on disk cost
 
 mod emulated;
@@ -47,6 +48,9 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     }
     if wanted("emulated") {
         emulated::run(settings, &mut report)?;
+    }
+    if wanted("emulated-dead") {
+        emulated::dead(settings, &mut report)?;
     }
     Ok(report)
 }
