@@ -14,7 +14,7 @@ use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, Level, Offer, Position, Receiver, ReceiverCommand, ReceiverConfig,
     ReceiverEvent, ReceiverReceive, Records, Schema, Sender, SenderCommand, SenderConfig,
-    SenderEvent, SenderReceive, Start, Subscription,
+    SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Output, drain};
 
@@ -105,7 +105,9 @@ impl Pair {
                     })),
                 );
             }
-            Output::Event(SenderEvent::Failed(failure)) => panic!("{failure}"),
+            Output::Event(SenderEvent::Session(SessionEvent::Failed(failure))) => {
+                panic!("{failure}")
+            }
             Output::Event(_) => {}
         });
     }
@@ -146,7 +148,9 @@ impl Pair {
                     })),
                 );
             }
-            Output::Event(ReceiverEvent::Failed(failure)) => panic!("{failure}"),
+            Output::Event(ReceiverEvent::Session(SessionEvent::Failed(failure))) => {
+                panic!("{failure}")
+            }
             Output::Event(_) => {}
         });
     }

@@ -36,7 +36,7 @@
 //! 3. puts what it cannot store among its dead letters and says [`ReceiverCommand::Refused`];
 //! 4. tells [`ReceiverEvent::Lost`] and [`ReceiverEvent::Rollback`] loudly.
 //!
-//! After [`SenderEvent::Failed`], [`SenderEvent::Closed`] and their like a machine takes no more
+//! After [`SessionEvent::Failed`] and [`SessionEvent::Closed`] a machine takes no more
 //! input. What it still has to transmit is transmitted before.
 //!
 //! # What is promised
@@ -93,4 +93,6 @@ pub use reconnect::{Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent
 pub use records::{Iter, Record, Records, RecordsBuilder};
 pub use sender::{Sender, SenderCommand, SenderEvent, SenderReceive};
 pub use status::{Counters, ReceiverChannel, SenderChannel};
-pub use types::{Channel, Grant, Level, Offer, Position, Schema, SchemaId, Start, Subscription};
+pub use types::{
+    Channel, Grant, Level, Offer, Position, Schema, SchemaId, SessionEvent, Start, Subscription,
+};

@@ -14,16 +14,7 @@ use crate::config::{FETCH_ATTEMPTS_MAX, FETCHES_MAX};
 use crate::message::{DecodeError, FrameWriter, Message};
 use crate::planted::{self, Defect};
 use crate::round_trip::RoundTrip;
-use crate::{Channel, Code, Counters, Failure, Fault, Records, SessionConfig};
-
-/// The events that both ends have, each in its own type.
-pub(crate) trait CommonEvent {
-    fn closed(by_peer: bool, text: String) -> Self;
-    fn failed(failure: Failure) -> Self;
-    fn fetch(request: u64, asked: &Asked, bytes: u64) -> Self;
-    fn fetched(channel: Channel, epoch: u64, first: u64, records: Records) -> Self;
-    fn fetch_ended(asked: &Asked) -> Self;
-}
+use crate::{Channel, Code, Counters, Failure, Fault, Records, SessionConfig, SessionEvent};
 
 /// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +30,18 @@ pub(crate) struct Asked {
     at: u64,
     again_at: Instant,
     attempts: u32,
+}
+
+impl Asked {
+    fn ended(&self) -> SessionEvent {
+        SessionEvent::FetchEnded {
+            channel: self.channel,
+            epoch: self.epoch,
+            from: self.from,
+            next: self.next,
+            missing: self.missing,
+        }
+    }
 }
 
 /// The shared part of an end.
@@ -70,7 +73,7 @@ pub(crate) struct Session<E> {
     answering: BTreeSet<u64>,
 }
 
-impl<E: CommonEvent> Session<E> {
+impl<E: From<SessionEvent>> Session<E> {
     pub(crate) fn new(config: SessionConfig, seed: u64) -> Self {
         Self {
             now: Instant::ZERO,
@@ -135,8 +138,8 @@ impl<E: CommonEvent> Session<E> {
 
     // -- out --
 
-    pub(crate) fn event(&mut self, event: E) {
-        self.events.push_back(event);
+    pub(crate) fn event(&mut self, event: impl Into<E>) {
+        self.events.push_back(event.into());
     }
 
     /// Frames first: what the caller answers to an event goes out behind them.
@@ -181,13 +184,16 @@ impl<E: CommonEvent> Session<E> {
             return;
         }
         self.goodbye(failure.code, &failure.text);
-        self.event(E::failed(failure));
+        self.event(SessionEvent::Failed(failure));
     }
 
     pub(crate) fn close(&mut self) {
         if !self.ended {
             self.goodbye(Code::Closed, "");
-            self.event(E::closed(false, String::new()));
+            self.event(SessionEvent::Closed {
+                by_peer: false,
+                text: String::new(),
+            });
         }
     }
 
@@ -214,17 +220,22 @@ impl<E: CommonEvent> Session<E> {
     pub(crate) fn peer_said_goodbye(&mut self, code: Code, versions: (u32, u32), text: &str) {
         self.end();
         let fault = match code {
-            Code::Closed => return self.event(E::closed(true, text.to_string())),
+            Code::Closed => {
+                return self.event(SessionEvent::Closed {
+                    by_peer: true,
+                    text: text.to_string(),
+                });
+            }
             Code::Version => {
                 let failure = version_failure(self.config.versions, versions);
-                return self.event(E::failed(failure));
+                return self.event(SessionEvent::Failed(failure));
             }
             Code::Silent | Code::Handshake => Fault::Connection,
             Code::Misuse => Fault::Peer,
             _ => Fault::Here,
         };
         let text = format!("the peer ended the session: {text}");
-        self.event(E::failed(Failure::new(fault, code, text)));
+        self.event(SessionEvent::Failed(Failure::new(fault, code, text)));
     }
 
     // -- in --
@@ -417,7 +428,7 @@ impl<E: CommonEvent> Session<E> {
             return self.send_request(request, asked);
         }
         asked.missing += asked.next - asked.at;
-        self.event(E::fetch_ended(&asked));
+        self.event(asked.ended());
     }
 
     /// The peer asks for records.
@@ -433,18 +444,15 @@ impl<E: CommonEvent> Session<E> {
             self.counters.fetches_dropped += 1;
             return;
         }
-        let asked = Asked {
+        let room = self.frame_fill() - crate::message::RECORDS_OVERHEAD_MAX;
+        self.event(SessionEvent::Fetch {
+            request,
             channel,
             epoch,
             from: range.0,
             next: range.1,
-            missing: 0,
-            at: range.0,
-            again_at: self.now,
-            attempts: 0,
-        };
-        let room = self.frame_fill() - crate::message::RECORDS_OVERHEAD_MAX;
-        self.event(E::fetch(request, &asked, bytes.min(room as u64)));
+            bytes: bytes.min(room as u64),
+        });
     }
 
     /// The caller answers the peer.
@@ -474,7 +482,7 @@ impl<E: CommonEvent> Session<E> {
         };
         if records.is_empty() {
             asked.missing += asked.next - asked.at;
-            return self.event(E::fetch_ended(&asked));
+            return self.event(asked.ended());
         }
         let end = first + records.len() as u64;
         if first < asked.at || end > asked.next {
@@ -489,9 +497,14 @@ impl<E: CommonEvent> Session<E> {
         asked.missing += first - asked.at;
         asked.at = end;
         asked.attempts = 0;
-        self.event(E::fetched(asked.channel, asked.epoch, first, records));
+        self.event(SessionEvent::Fetched {
+            channel: asked.channel,
+            epoch: asked.epoch,
+            first,
+            records,
+        });
         if asked.at == asked.next {
-            self.event(E::fetch_ended(&asked));
+            self.event(asked.ended());
         } else {
             self.send_fetch(asked);
         }

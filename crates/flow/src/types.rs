@@ -6,7 +6,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use crate::{Credit, RefusalReason};
+use crate::{Credit, Failure, Records, RefusalReason};
 
 /// The number of a channel: one stream within one session. The subscriber chooses it, below
 /// [`crate::CHANNEL_NUMBERS_MAX`], and uses none twice in a session.
@@ -177,4 +177,64 @@ pub enum Offer {
         /// Why, in words for people.
         text: String,
     },
+}
+
+/// What the programs at both ends are told by their machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The handshake is done.
+    Welcomed {
+        /// The version that both speak.
+        version: u32,
+    },
+    /// The peer asks for records that are damaged there, by the origin's positions; answer with
+    /// [`crate::SenderCommand::Fetched`] or [`crate::ReceiverCommand::Fetched`].
+    Fetch {
+        /// The number of the question.
+        request: u64,
+        /// The channel.
+        channel: Channel,
+        /// Their epoch, at the origin.
+        epoch: u64,
+        /// The first number.
+        from: u64,
+        /// The number behind the last.
+        next: u64,
+        /// So many packed bytes at most, but at least one record.
+        bytes: u64,
+    },
+    /// Records that were asked for with [`crate::SenderCommand::Fetch`] or
+    /// [`crate::ReceiverCommand::Fetch`].
+    Fetched {
+        /// The channel.
+        channel: Channel,
+        /// Their epoch.
+        epoch: u64,
+        /// The number of the first.
+        first: u64,
+        /// The records.
+        records: Records,
+    },
+    /// Nothing more comes for what was asked for.
+    FetchEnded {
+        /// The channel.
+        channel: Channel,
+        /// The epoch.
+        epoch: u64,
+        /// The first number that was asked for.
+        from: u64,
+        /// The number behind the last that was asked for.
+        next: u64,
+        /// How many of them the peer does not have either.
+        missing: u64,
+    },
+    /// The session has ended in order; nothing more follows.
+    Closed {
+        /// Whether the peer wanted that.
+        by_peer: bool,
+        /// Its words.
+        text: String,
+    },
+    /// The session has ended by a fault; nothing more follows.
+    Failed(Failure),
 }

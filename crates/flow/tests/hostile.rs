@@ -17,7 +17,7 @@ use chappe_flow::{
     Channel, Code, Credit, DAMAGED_FRAMES_MAX, Failure, Fault, Grant, Level, Offer, Position,
     Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverReceive, Records,
     RefusalReason, Schema, SchemaId, Sender, SenderCommand, SenderConfig, SenderEvent,
-    SenderReceive, SessionConfig, Start, Subscription,
+    SenderReceive, SessionConfig, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, drain};
 use proptest::collection::vec;
@@ -105,7 +105,7 @@ impl Origin {
 
     fn failure(&self) -> Option<&Failure> {
         self.events.iter().find_map(|event| match event {
-            SenderEvent::Failed(failure) => Some(failure),
+            SenderEvent::Session(SessionEvent::Failed(failure)) => Some(failure),
             _ => None,
         })
     }
@@ -520,7 +520,7 @@ impl Subscriber {
 
     fn failure(&self) -> Option<&Failure> {
         self.events.iter().find_map(|event| match event {
-            ReceiverEvent::Failed(failure) => Some(failure),
+            ReceiverEvent::Session(SessionEvent::Failed(failure)) => Some(failure),
             _ => None,
         })
     }

@@ -14,7 +14,7 @@ use chappe_flow::pacer::Flood;
 use chappe_flow::{
     Channel, Credit, Grant, Level, Offer, Position, Receiver, ReceiverCommand, ReceiverConfig,
     ReceiverEvent, ReceiverReceive, Records, RecordsBuilder, RefusalReason, Schema, Sender,
-    SenderCommand, SenderConfig, SenderEvent, SenderReceive, Start, Subscription,
+    SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Machine as _, Output};
 use chappe_transport::zeromq::{Connection, CurvePublic, Dealer, Limits, Message, Router};
@@ -301,11 +301,12 @@ impl Origin {
                     session.has = session.has.max(position.sequence);
                     continue;
                 }
-                SenderEvent::Unsubscribed { .. } | SenderEvent::Closed { .. } => {
+                SenderEvent::Unsubscribed { .. }
+                | SenderEvent::Session(SessionEvent::Closed { .. }) => {
                     session.end(None);
                     continue;
                 }
-                SenderEvent::Failed(failure) => {
+                SenderEvent::Session(SessionEvent::Failed(failure)) => {
                     session.end(Some(failure.to_string()));
                     continue;
                 }
@@ -581,13 +582,13 @@ impl Subscriber {
                 ReceiverEvent::Store { first, records, .. } => {
                     self.ready.push_back((first, records));
                 }
-                ReceiverEvent::Closed { .. } => {
+                ReceiverEvent::Session(SessionEvent::Closed { .. }) => {
                     self.ended.get_or_insert(Ok(()));
                 }
                 ReceiverEvent::Refused { text, .. } => {
                     self.ended.get_or_insert(Err(Error::new(text)));
                 }
-                ReceiverEvent::Failed(failure) => {
+                ReceiverEvent::Session(SessionEvent::Failed(failure)) => {
                     self.ended
                         .get_or_insert(Err(Error::new(failure.to_string())));
                 }

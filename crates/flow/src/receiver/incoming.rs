@@ -10,7 +10,7 @@ use crate::planted::{self, Defect};
 use crate::session::version_failure;
 use crate::{
     Channel, Code, FRAME_BYTES_MIN, Failure, Grant, LossReason, Position, ReceiverEvent,
-    RefusalReason, SCHEMAS_MAX,
+    RefusalReason, SCHEMAS_MAX, SessionEvent,
 };
 
 impl Receiver {
@@ -134,7 +134,7 @@ impl Receiver {
         self.timers.cancel(&Timer::Handshake);
         self.session
             .opened(welcome.frame_bytes_max, welcome.dead_after_ms);
-        self.session.event(ReceiverEvent::Welcomed { version });
+        self.session.event(SessionEvent::Welcomed { version });
         let waiting: alloc::vec::Vec<_> = self.channels.keys().copied().collect();
         for channel in waiting {
             self.ask(channel);

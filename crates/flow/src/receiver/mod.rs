@@ -20,7 +20,7 @@ use bytes::Bytes;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 
 use crate::message::{Entry, decode};
-use crate::session::{Asked, CommonEvent, EndedChannels, Session};
+use crate::session::{EndedChannels, Session};
 use crate::{
     AHEAD_RUNS_MAX, Channel, Code, Counters, Failure, Fault, ReceiverChannel, ReceiverConfig,
     Records,
@@ -294,45 +294,5 @@ impl Invariant for Receiver {
             }
         }
         Ok(())
-    }
-}
-
-impl CommonEvent for ReceiverEvent {
-    fn closed(by_peer: bool, text: String) -> Self {
-        Self::Closed { by_peer, text }
-    }
-
-    fn failed(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-
-    fn fetch(request: u64, asked: &Asked, bytes: u64) -> Self {
-        Self::Fetch {
-            request,
-            channel: asked.channel,
-            epoch: asked.epoch,
-            from: asked.from,
-            next: asked.next,
-            bytes,
-        }
-    }
-
-    fn fetched(channel: Channel, epoch: u64, first: u64, records: Records) -> Self {
-        Self::Fetched {
-            channel,
-            epoch,
-            first,
-            records,
-        }
-    }
-
-    fn fetch_ended(asked: &Asked) -> Self {
-        Self::FetchEnded {
-            channel: asked.channel,
-            epoch: asked.epoch,
-            from: asked.from,
-            next: asked.next,
-            missing: asked.missing,
-        }
     }
 }

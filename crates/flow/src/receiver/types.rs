@@ -5,8 +5,8 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use crate::{
-    Channel, DeadLetterReason, Failure, Grant, LossReason, Position, Records, RefusalReason,
-    Schema, Subscription,
+    Channel, DeadLetterReason, Grant, LossReason, Position, Records, RefusalReason, Schema,
+    SessionEvent, Subscription,
 };
 
 /// What arrives at the subscriber.
@@ -65,7 +65,7 @@ pub enum ReceiverCommand {
         /// The number behind the last.
         next: u64,
     },
-    /// Answers [`ReceiverEvent::Fetch`].
+    /// Answers [`SessionEvent::Fetch`].
     Fetched {
         /// The question's number.
         request: u64,
@@ -81,11 +81,6 @@ pub enum ReceiverCommand {
 /// What the subscriber's program is told by its receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The handshake is done.
-    Welcomed {
-        /// The version that both speak.
-        version: u32,
-    },
     /// The subscription is granted. A [`ReceiverEvent::Rollback`] may come before.
     Accepted {
         /// The channel.
@@ -154,53 +149,12 @@ pub enum ReceiverEvent {
         /// The schema.
         schema: Schema,
     },
-    /// The origin asks for records that are damaged there, by its own positions; answer with
-    /// [`ReceiverCommand::Fetched`].
-    Fetch {
-        /// The number of the question.
-        request: u64,
-        /// The channel.
-        channel: Channel,
-        /// Their epoch, at the origin.
-        epoch: u64,
-        /// The first number.
-        from: u64,
-        /// The number behind the last.
-        next: u64,
-        /// So many packed bytes at most, but at least one record.
-        bytes: u64,
-    },
-    /// Records that were asked for with [`ReceiverCommand::Fetch`].
-    Fetched {
-        /// The channel.
-        channel: Channel,
-        /// Their epoch.
-        epoch: u64,
-        /// The number of the first.
-        first: u64,
-        /// The records.
-        records: Records,
-    },
-    /// Nothing more comes for a [`ReceiverCommand::Fetch`].
-    FetchEnded {
-        /// The channel.
-        channel: Channel,
-        /// The epoch.
-        epoch: u64,
-        /// The first number that was asked for.
-        from: u64,
-        /// The number behind the last that was asked for.
-        next: u64,
-        /// How many of them the peer does not have either.
-        missing: u64,
-    },
-    /// The session has ended in order; nothing more follows.
-    Closed {
-        /// Whether the peer wanted that.
-        by_peer: bool,
-        /// Its words.
-        text: String,
-    },
-    /// The session has ended by a fault; nothing more follows.
-    Failed(Failure),
+    /// What both ends are told.
+    Session(SessionEvent),
+}
+
+impl From<SessionEvent> for ReceiverEvent {
+    fn from(event: SessionEvent) -> Self {
+        Self::Session(event)
+    }
 }

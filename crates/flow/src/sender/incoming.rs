@@ -11,7 +11,7 @@ use crate::planted::{self, Defect};
 use crate::session::version_failure;
 use crate::{
     CHANNEL_NUMBERS_MAX, Channel, Code, DeadLetterReason, FRAME_BYTES_MIN, Failure, Position,
-    RefusalReason, SenderEvent, Subscription,
+    RefusalReason, SenderEvent, SessionEvent, Subscription,
 };
 
 /// What the subscriber takes for a long time to acknowledge; a larger number is taken for this.
@@ -110,7 +110,7 @@ impl Sender {
         self.welcome();
         self.session
             .opened(hello.frame_bytes_max, hello.dead_after_ms);
-        self.session.event(SenderEvent::Welcomed { version });
+        self.session.event(SessionEvent::Welcomed { version });
     }
 
     fn welcome(&mut self) {

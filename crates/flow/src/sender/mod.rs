@@ -22,7 +22,7 @@ use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
 use crate::message::decode;
 use crate::pacer::{Adaptive, AdaptiveConfig};
-use crate::session::{Asked, CommonEvent, EndedChannels, Session};
+use crate::session::{EndedChannels, Session};
 use crate::{
     Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer, PacerStatus, Records,
     RefusalReason, SenderChannel, SenderConfig,
@@ -351,45 +351,5 @@ impl Invariant for Sender {
             return Err(format!("{queued} channels wait for their turn"));
         }
         Ok(())
-    }
-}
-
-impl CommonEvent for SenderEvent {
-    fn closed(by_peer: bool, text: String) -> Self {
-        Self::Closed { by_peer, text }
-    }
-
-    fn failed(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-
-    fn fetch(request: u64, asked: &Asked, bytes: u64) -> Self {
-        Self::Fetch {
-            request,
-            channel: asked.channel,
-            epoch: asked.epoch,
-            from: asked.from,
-            next: asked.next,
-            bytes,
-        }
-    }
-
-    fn fetched(channel: Channel, epoch: u64, first: u64, records: Records) -> Self {
-        Self::Fetched {
-            channel,
-            epoch,
-            first,
-            records,
-        }
-    }
-
-    fn fetch_ended(asked: &Asked) -> Self {
-        Self::FetchEnded {
-            channel: asked.channel,
-            epoch: asked.epoch,
-            from: asked.from,
-            next: asked.next,
-            missing: asked.missing,
-        }
     }
 }

@@ -5,7 +5,8 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use crate::{
-    Channel, Failure, LossReason, Offer, Position, Records, RefusalReason, Schema, Subscription,
+    Channel, LossReason, Offer, Position, Records, RefusalReason, Schema, SessionEvent,
+    Subscription,
 };
 
 /// What arrives at the origin.
@@ -93,7 +94,7 @@ pub enum SenderCommand {
         /// The number behind the last.
         next: u64,
     },
-    /// Answers [`SenderEvent::Fetch`].
+    /// Answers [`SessionEvent::Fetch`].
     Fetched {
         /// The question's number.
         request: u64,
@@ -109,11 +110,6 @@ pub enum SenderCommand {
 /// What the origin's program is told by its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// The handshake is done.
-    Welcomed {
-        /// The version that both speak.
-        version: u32,
-    },
     /// Somebody wants a stream; answer with [`SenderCommand::Answer`].
     Subscribe {
         /// The channel.
@@ -161,53 +157,12 @@ pub enum SenderEvent {
         /// The channel.
         channel: Channel,
     },
-    /// The subscriber asks for records that are damaged there; answer with
-    /// [`SenderCommand::Fetched`].
-    Fetch {
-        /// The number of the question.
-        request: u64,
-        /// The channel.
-        channel: Channel,
-        /// Their epoch, here.
-        epoch: u64,
-        /// The first number.
-        from: u64,
-        /// The number behind the last.
-        next: u64,
-        /// So many packed bytes at most, but at least one record.
-        bytes: u64,
-    },
-    /// Records that were asked for with [`SenderCommand::Fetch`].
-    Fetched {
-        /// The channel.
-        channel: Channel,
-        /// Their epoch.
-        epoch: u64,
-        /// The number of the first.
-        first: u64,
-        /// The records.
-        records: Records,
-    },
-    /// Nothing more comes for a [`SenderCommand::Fetch`].
-    FetchEnded {
-        /// The channel.
-        channel: Channel,
-        /// The epoch.
-        epoch: u64,
-        /// The first number that was asked for.
-        from: u64,
-        /// The number behind the last that was asked for.
-        next: u64,
-        /// How many of them the peer does not have either.
-        missing: u64,
-    },
-    /// The session has ended in order; nothing more follows.
-    Closed {
-        /// Whether the peer wanted that.
-        by_peer: bool,
-        /// Its words.
-        text: String,
-    },
-    /// The session has ended by a fault; nothing more follows.
-    Failed(Failure),
+    /// What both ends are told.
+    Session(SessionEvent),
+}
+
+impl From<SessionEvent> for SenderEvent {
+    fn from(event: SessionEvent) -> Self {
+        Self::Session(event)
+    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chappe_flow::{
     Channel, Counters, DeadLetterReason, Level, Position, Receiver, ReceiverCommand,
     ReceiverConfig, ReceiverEvent, ReceiverReceive, Records, Sender, SenderCommand, SenderConfig,
-    SenderEvent, SenderReceive, Start, Subscription,
+    SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Output, drain};
 use fastrand::Rng;
@@ -385,15 +385,17 @@ impl World {
                 self.acknowledged
                     .insert((stream, position.epoch), position.sequence);
             }
-            SenderEvent::Failed(failure) => self.failures.push(format!("sender: {failure}")),
-            SenderEvent::Fetch {
+            SenderEvent::Session(SessionEvent::Failed(failure)) => {
+                self.failures.push(format!("sender: {failure}"))
+            }
+            SenderEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 ..
-            } => {
+            }) => {
                 let stream = &self.streams[channel.0 as usize];
                 let records = stream.records.range(from..next);
                 let records = records.filter(|(_, (of, _))| *of == epoch);
@@ -405,13 +407,15 @@ impl World {
                     records,
                 }));
             }
-            SenderEvent::Fetched {
+            SenderEvent::Session(SessionEvent::Fetched {
                 epoch,
                 first,
                 records,
                 ..
-            } => self.repaired[0].extend(positions(epoch, first, &records)),
-            SenderEvent::FetchEnded { missing, .. } => self.unrepaired[0].push(missing),
+            }) => self.repaired[0].extend(positions(epoch, first, &records)),
+            SenderEvent::Session(SessionEvent::FetchEnded { missing, .. }) => {
+                self.unrepaired[0].push(missing)
+            }
             other => self.told.push(format!("sender: {other:?}")),
         }
     }
@@ -467,15 +471,17 @@ impl World {
             } => self.stored[channel.0 as usize]
                 .rollbacks
                 .push((have, kept, next)),
-            ReceiverEvent::Failed(failure) => self.failures.push(format!("receiver: {failure}")),
-            ReceiverEvent::Fetch {
+            ReceiverEvent::Session(SessionEvent::Failed(failure)) => {
+                self.failures.push(format!("receiver: {failure}"))
+            }
+            ReceiverEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 ..
-            } => {
+            }) => {
                 let stored = self.stored[channel.0 as usize].elements.iter();
                 let range =
                     |at: &Position| at.epoch == epoch && (from..next).contains(&at.sequence);
@@ -488,13 +494,15 @@ impl World {
                     records,
                 }));
             }
-            ReceiverEvent::Fetched {
+            ReceiverEvent::Session(SessionEvent::Fetched {
                 epoch,
                 first,
                 records,
                 ..
-            } => self.repaired[1].extend(positions(epoch, first, &records)),
-            ReceiverEvent::FetchEnded { missing, .. } => self.unrepaired[1].push(missing),
+            }) => self.repaired[1].extend(positions(epoch, first, &records)),
+            ReceiverEvent::Session(SessionEvent::FetchEnded { missing, .. }) => {
+                self.unrepaired[1].push(missing)
+            }
             other => self.told.push(format!("receiver: {other:?}")),
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, Level, LossReason, Offer, Position, Records, RefusalReason, Schema, SchemaId,
-    Sender, SenderCommand, SenderEvent, SenderReceive, Start, Subscription,
+    Sender, SenderCommand, SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
 };
 use chappe_log::{Appended, Error, GapReason, Recovery, Stream, Trimmed};
 use chappe_machine::Input;
@@ -504,14 +504,14 @@ impl Origin {
                 }
                 None
             }
-            SenderEvent::Fetch {
+            SenderEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 ..
-            } => {
+            }) => {
                 let (first, records) = self.fetch(serial, channel, epoch, from, next);
                 Some(SenderCommand::Fetched {
                     request,
@@ -519,12 +519,12 @@ impl Origin {
                     records,
                 })
             }
-            SenderEvent::Fetched {
+            SenderEvent::Session(SessionEvent::Fetched {
                 channel,
                 epoch,
                 first,
                 records,
-            } => {
+            }) => {
                 if let Some(index) = self.stream_of(serial, channel) {
                     let number = first;
                     self.put_back(world, index, At { epoch, number }, &records);
@@ -536,19 +536,19 @@ impl Origin {
                 session.channels.retain(|(it, _)| *it != channel);
                 None
             }
-            SenderEvent::Closed { .. } => {
+            SenderEvent::Session(SessionEvent::Closed { .. }) => {
                 self.end(world, serial);
                 None
             }
-            SenderEvent::Failed(failure) => {
+            SenderEvent::Session(SessionEvent::Failed(failure)) => {
                 super::failed(world, node, &failure);
                 self.end(world, serial);
                 None
             }
-            SenderEvent::Welcomed { .. }
+            SenderEvent::Session(SessionEvent::Welcomed { .. })
             | SenderEvent::Stalled { .. }
             | SenderEvent::Resumed { .. }
-            | SenderEvent::FetchEnded { .. } => None,
+            | SenderEvent::Session(SessionEvent::FetchEnded { .. }) => None,
         }
     }
 

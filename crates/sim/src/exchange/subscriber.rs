@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chappe_flow::{
     Channel, EARLIER_MAX, LossReason, Position, Receiver, ReceiverCommand, ReceiverEvent,
-    ReceiverReceive, Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent, Records, Start,
-    Subscription,
+    ReceiverReceive, Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent, Records,
+    SessionEvent, Start, Subscription,
 };
 use chappe_log::{Appended, Level, Stream};
 use chappe_machine::{Input, Instant, Machine, Output, drain};
@@ -435,14 +435,14 @@ impl Subscriber {
                 world.tell(Event::RollbackSaid { subscriber, stream });
                 None
             }
-            ReceiverEvent::Fetch {
+            ReceiverEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 ..
-            } => {
+            }) => {
                 let (first, records) = self.fetch(channel, epoch, from, next);
                 Some(ReceiverCommand::Fetched {
                     request,
@@ -450,21 +450,21 @@ impl Subscriber {
                     records,
                 })
             }
-            ReceiverEvent::Fetched {
+            ReceiverEvent::Session(SessionEvent::Fetched {
                 channel,
                 epoch,
                 first,
                 records,
-            } => {
+            }) => {
                 let (stream, number) = (channel.0 as usize, first);
                 self.put_back(world, stream, At { epoch, number }, &records);
                 None
             }
-            ReceiverEvent::Closed { .. } => {
+            ReceiverEvent::Session(SessionEvent::Closed { .. }) => {
                 self.end(world, link);
                 None
             }
-            ReceiverEvent::Failed(failure) => {
+            ReceiverEvent::Session(SessionEvent::Failed(failure)) => {
                 super::failed(world, self.node(), &failure);
                 self.end(world, link);
                 None
@@ -475,7 +475,7 @@ impl Subscriber {
                 self.end(world, link);
                 None
             }
-            ReceiverEvent::Welcomed { version } => {
+            ReceiverEvent::Session(SessionEvent::Welcomed { version }) => {
                 let other = self.versions != world.plan.receiver.session.versions;
                 world.sometimes.version_negotiated += u64::from(other && version > 0);
                 None
@@ -493,7 +493,7 @@ impl Subscriber {
             }
             ReceiverEvent::Unsubscribed { .. }
             | ReceiverEvent::Schema { .. }
-            | ReceiverEvent::FetchEnded { .. } => None,
+            | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => None,
         }
     }
 

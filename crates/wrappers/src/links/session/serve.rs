@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, LossReason, Offer, Records, RefusalReason, Schema, SchemaId, Sender,
-    SenderCommand, SenderConfig, SenderEvent, SenderReceive, Start, Subscription,
+    SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
 };
 use chappe_log::GapReason;
 use chappe_machine::{Input, Machine as _, Output};
@@ -195,16 +195,16 @@ impl<C: FrameConnection> Origin<C> {
                 self.channels.remove(&channel);
                 tracing::debug!(%channel, text, "no longer read");
             }
-            SenderEvent::Fetch {
+            SenderEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 bytes,
-            } => self.fetch(request, channel, epoch, from..next, bytes),
-            SenderEvent::Closed { .. } => self.ended = Some(Ok(())),
-            SenderEvent::Failed(failure) => {
+            }) => self.fetch(request, channel, epoch, from..next, bytes),
+            SenderEvent::Session(SessionEvent::Closed { .. }) => self.ended = Some(Ok(())),
+            SenderEvent::Session(SessionEvent::Failed(failure)) => {
                 let hint = failure.hint().map(str::to_owned);
                 let peer = self.reader.label();
                 let text = failure.to_string();
@@ -212,17 +212,17 @@ impl<C: FrameConnection> Origin<C> {
                 host.dropped("session failed", &peer, text.clone(), hint.clone());
                 self.ended = Some(Err(ConnectionError { text, hint }));
             }
-            SenderEvent::Fetched {
+            SenderEvent::Session(SessionEvent::Fetched {
                 channel,
                 epoch,
                 first,
                 records,
-            } => self.put_back(channel, epoch, first, &records),
-            SenderEvent::Welcomed { .. }
+            }) => self.put_back(channel, epoch, first, &records),
+            SenderEvent::Session(SessionEvent::Welcomed { .. })
             | SenderEvent::Acknowledged { .. }
             | SenderEvent::Stalled { .. }
             | SenderEvent::Resumed { .. }
-            | SenderEvent::FetchEnded { .. } => {}
+            | SenderEvent::Session(SessionEvent::FetchEnded { .. }) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chappe_flow::{
     Channel, Credit, DeadLetterReason, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
-    ReceiverReceive, Records, RefusalReason, SchemaId, Start, Subscription,
+    ReceiverReceive, Records, RefusalReason, SchemaId, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StreamSchema};
@@ -317,7 +317,7 @@ impl<C: FrameConnection> Subscriber<C> {
 
     fn event(&mut self, event: ReceiverEvent) {
         match event {
-            ReceiverEvent::Welcomed { .. } => self.link.connected(),
+            ReceiverEvent::Session(SessionEvent::Welcomed { .. }) => self.link.connected(),
             ReceiverEvent::Accepted { channel, grant } => {
                 // What was to be read from its end on begins there, whatever happens next.
                 let begun =
@@ -391,24 +391,24 @@ impl<C: FrameConnection> Subscriber<C> {
                     inlet.rollback(of(have), kept.map(of), of(next));
                 }
             }
-            ReceiverEvent::Fetch {
+            ReceiverEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 bytes,
-            } => self.fetch(request, channel, position(epoch, from), next, bytes),
-            ReceiverEvent::Fetched {
+            }) => self.fetch(request, channel, position(epoch, from), next, bytes),
+            ReceiverEvent::Session(SessionEvent::Fetched {
                 channel,
                 epoch,
                 first,
                 records,
-            } => self.put_back(channel, position(epoch, first), &records),
-            ReceiverEvent::Closed { text, .. } => {
+            }) => self.put_back(channel, position(epoch, first), &records),
+            ReceiverEvent::Session(SessionEvent::Closed { text, .. }) => {
                 self.end(format!("the origin ended: {text}"), None)
             }
-            ReceiverEvent::Failed(failure) => {
+            ReceiverEvent::Session(SessionEvent::Failed(failure)) => {
                 let hint = failure.hint().map(str::to_owned);
                 let text = failure.to_string();
                 let host = &self.link.shared.host;
@@ -416,7 +416,8 @@ impl<C: FrameConnection> Subscriber<C> {
                 host.dropped("session failed", peer, text.clone(), hint.clone());
                 self.end(text, hint);
             }
-            ReceiverEvent::Unsubscribed { .. } | ReceiverEvent::FetchEnded { .. } => {}
+            ReceiverEvent::Unsubscribed { .. }
+            | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => {}
         }
     }
 
