@@ -14,8 +14,8 @@ use chappe_flow::message::{
 use chappe_flow::{
     Channel, Code, Credit, Grant, Level, LossReason, Offer, Position, Receiver, ReceiverCommand,
     ReceiverConfig, ReceiverEvent, ReceiverReceive, Records, RefusalReason, Schema, SchemaId,
-    Sender, SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionConfig, Start,
-    Subscription,
+    Sender, SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionConfig, SessionEvent,
+    Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Output, drain};
 
@@ -356,7 +356,7 @@ fn sender_answer(event: SenderEvent, last: u64) -> Option<Input<SenderReceive, S
                 records: (0..count).map(|_| (0, [3; 50])).collect(),
             }
         }
-        SenderEvent::Fetch { request, from, .. } => SenderCommand::Fetched {
+        SenderEvent::Session(SessionEvent::Fetch { request, from, .. }) => SenderCommand::Fetched {
             request,
             first: from,
             records: std::iter::once((0, [3; 50])).collect(),
@@ -460,11 +460,13 @@ fn receiver_answer(
             let position = Position { epoch, sequence };
             ReceiverCommand::Stored { channel, position }
         }
-        ReceiverEvent::Fetch { request, from, .. } => ReceiverCommand::Fetched {
-            request,
-            first: from,
-            records: Records::default(),
-        },
+        ReceiverEvent::Session(SessionEvent::Fetch { request, from, .. }) => {
+            ReceiverCommand::Fetched {
+                request,
+                first: from,
+                records: Records::default(),
+            }
+        }
         _ => return None,
     };
     Some(Input::Command(command))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use chappe_log::Level;
 use chappe_stream::{StreamLog, StreamSchema, Timestamp};
-use chappe_transport::Hop;
+use chappe_transport::{FragmentMemory, Hop};
 use chappe_wrappers::dds::{Topics, TopicsHost};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -48,7 +48,26 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
         reason: error.to_string(),
     })?;
     app.topics.get_or_init(|| topics);
+    if config
+        .interfaces
+        .iter()
+        .any(|address| !address.is_loopback())
+    {
+        tell_fragment_memory(app);
+    }
     Ok(())
+}
+
+/// Says when the operating system keeps less of large datagrams than a network that loses frames needs;
+/// writers of other vendors, and Cyclone DDS here, send such.
+fn tell_fragment_memory(app: &App) {
+    let memory = FragmentMemory::read();
+    if let Some((memory, text)) = memory.and_then(|it| Some((it, it.complaint()?))) {
+        let text = format!("{text}; remedy: {}", memory.remedy());
+        tracing::warn!("{text}");
+        app.notices
+            .tell(NoticeKind::Health, "memory for fragments", text);
+    }
 }
 
 /// How they are.

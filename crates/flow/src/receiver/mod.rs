@@ -23,7 +23,6 @@ use crate::message::{Entry, decode};
 use crate::session::{EndedChannels, Session};
 use crate::{
     AHEAD_RUNS_MAX, Channel, Code, Counters, Failure, Fault, ReceiverChannel, ReceiverConfig,
-    Records,
 };
 
 use channel::{ChannelState, Phase};

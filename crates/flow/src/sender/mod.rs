@@ -24,8 +24,8 @@ use crate::message::decode;
 use crate::pacer::{Adaptive, AdaptiveConfig};
 use crate::session::{EndedChannels, Session};
 use crate::{
-    Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer, PacerStatus, Records,
-    RefusalReason, SenderChannel, SenderConfig,
+    Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer, PacerStatus, RefusalReason,
+    SenderChannel, SenderConfig,
 };
 
 use channel::{ChannelState, Open};

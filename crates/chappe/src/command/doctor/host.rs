@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use chappe_transport::{RECEIVE_BUFFER_BYTES, ReceiveBuffer};
+use chappe_transport::{FragmentMemory, RECEIVE_BUFFER_BYTES, ReceiveBuffer};
 
 use super::{Check, State};
 
@@ -150,6 +150,23 @@ pub(crate) fn receive_buffers() -> Check {
             Some(text) => Check::new(name, State::Warning, text).hint(buffer.remedy()),
         },
         Err(error) => Check::new(name, State::Skipped, format!("no socket: {error}")),
+    }
+}
+
+/// How much of large datagrams the kernel keeps. Only DDS sends such, so little of it is no warning.
+pub(crate) fn fragment_memory() -> Check {
+    let name = "memory for fragments";
+    let Some(memory) = FragmentMemory::read() else {
+        return Check::new(name, State::Skipped, "the system does not tell");
+    };
+    let detail = format!("{} KiB", memory.limit_bytes >> 10);
+    let check = Check::new(name, State::Ok, detail);
+    match memory.complaint() {
+        None => check,
+        Some(_) => check.hint(format!(
+            "for DDS where frames are lost: {}",
+            memory.remedy()
+        )),
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
     take(host::discovery_port());
     take(host::container());
     take(host::receive_buffers());
+    take(host::fragment_memory());
     take(host::clock());
     take(host::disk(&flags.data));
     let count = |state| checks.iter().filter(|check| check.state == state).count();
