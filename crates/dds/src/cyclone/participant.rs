@@ -65,9 +65,14 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
     }))
 }
 
-/// Acknowledgements are asked for within milliseconds and given at once, and so is what is missing; by
-/// default each takes up to a tenth of a second, and that is all that a pacer would see.
-const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"1ms\" max=\"1s\">1ms</HeartbeatInterval>\
+/// Acknowledgements are asked for at once and given at once, and what is missing is within milliseconds;
+/// by default each takes up to a tenth of a second, and that is all that a pacer would see.
+///
+/// A writer asks for an acknowledgement when 0.8 of this interval has passed since the sample before,
+/// or the whole interval without a sample. With a millisecond nobody was asked as long as samples of 5 kB
+/// came every 50 µs, until the window of 1,024 was full: 487 were on the way on average, now 2. With 20 µs the
+/// acknowledgements take so much of two processors that a third less comes through.
+const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\">100us</HeartbeatInterval>\
                       <AckDelay>0s</AckDelay><NackDelay>2ms</NackDelay>";
 
 /// In the library's own words.
