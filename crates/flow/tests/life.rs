@@ -166,12 +166,12 @@ fn an_orderly_end_is_told_to_the_peer() {
     ] {
         let told = |words: &str| world.told.iter().any(|told| told.starts_with(words));
         assert!(
-            told(&format!("{ended}: Closed {{ by_peer: false")),
+            told(&format!("{ended}: Session(Closed {{ by_peer: false")),
             "{:?}",
             world.told
         );
         assert!(
-            told(&format!("{other}: Closed {{ by_peer: true")),
+            told(&format!("{other}: Session(Closed {{ by_peer: true")),
             "{:?}",
             world.told
         );
