@@ -7,7 +7,7 @@ use crate::coverage::Piece;
 use crate::guard::Guard;
 use crate::job::{Job, Part};
 use crate::message::{Body, Coverage, Response, Spread};
-use crate::state::{JobId, Sending, micros, response_of, stamp};
+use crate::state::{JobId, Sending, micros, stamp};
 use crate::tree::Tree;
 
 impl<G: Guard> Tree<G> {
@@ -58,18 +58,19 @@ impl<G: Guard> Tree<G> {
         );
     }
 
-    /// Sends all that is known of a job to whoever gave it.
-    pub(crate) fn answer(&mut self, id: JobId) {
+    /// Sends all that is known of a job to one of those who gave it.
+    pub(crate) fn answer(&mut self, id: JobId, asker: usize) {
         let now = self.now;
         let Some(record) = self.record(id) else {
             return;
         };
-        let Some(response) = response_of(record, usize::from(id.job), now) else {
+        let job = &record.jobs[usize::from(id.job)];
+        let Some(asked) = job.askers.get(asker) else {
             return;
         };
-        let job = &mut record.jobs[usize::from(id.job)];
-        job.answered = Some(now);
-        let (parent, count) = (job.parent, job.pieces.pieces().len());
+        let response = record.response(job, asked, now);
+        let (to, count) = (asked.from, job.pieces.pieces().len());
+        record.jobs[usize::from(id.job)].askers[asker].answered = Some(now);
         for piece in 0..count {
             let Some(piece) = self.job(id).map(|job| job.pieces.pieces()[piece].clone()) else {
                 return;
@@ -77,7 +78,7 @@ impl<G: Guard> Tree<G> {
             let pieces = u32::try_from(count).unwrap_or(u32::MAX);
             self.transmit(
                 id,
-                parent,
+                to,
                 Body::Coverage(Coverage {
                     response,
                     pieces,
@@ -102,26 +103,25 @@ impl<G: Guard> Tree<G> {
 
     /// The coverage of a job is due, complete or not.
     pub(crate) fn due(&mut self, id: JobId) {
+        let now = self.now;
         let Some(record) = self.record(id) else {
             return;
         };
         let is_source = record.tally.is_some();
-        if record
-            .jobs
-            .get(usize::from(id.job))
-            .is_some_and(|job| !job.done)
-        {
+        let job = record.jobs.get(usize::from(id.job));
+        // Who asked later may have more time.
+        if job.is_some_and(|job| !job.done && job.due <= now) {
             self.finish(id, is_source);
         }
     }
 
     fn finish(&mut self, id: JobId, is_source: bool) {
-        if let Some(job) = self.job(id) {
-            job.done = true;
-        }
+        let Some(job) = self.job(id) else { return };
+        job.done = true;
+        let askers = job.askers.len();
         match is_source {
             true => self.round_ended(id),
-            false => self.answer(id),
+            false => (0..askers).for_each(|asker| self.answer(id, asker)),
         }
         self.job_ended();
     }
@@ -196,26 +196,21 @@ impl<G: Guard> Tree<G> {
         found
     }
 
-    /// What an answer tells about the network and the head; says whether it is the present one.
-    fn heard(&mut self, id: JobId, part: usize, from: u32, response: &Response) -> bool {
+    /// What an answer tells about the network and the head.
+    fn heard(&mut self, id: JobId, part: usize, from: u32, response: &Response) {
         let now = self.now;
         let mean = self.round_trip.mean().unwrap_or_default();
         self.topics[id.topic as usize].suspects.remove(&from);
-        let Some(job) = self.job(id) else {
-            return false;
-        };
+        let Some(job) = self.job(id) else { return };
         let burst_end = job.burst_end;
         let Some(found) = job.parts.get_mut(part) else {
-            return false;
+            return;
         };
-        let present = found.head() == Some(from);
-        if present {
-            found.heard = true;
-        }
+        found.heard = true;
         // Answers that came while we were sending waited for us: they say nothing of the network.
         // No honest stamp is older than the part.
         let round = stamp(now).wrapping_sub(response.stamp_us);
-        let honest = round <= micros(now.saturating_since(found.first_sent)).saturating_add(1);
+        let honest = round <= micros(now.saturating_since(found.begun)).saturating_add(1);
         if honest && found.sent + mean >= burst_end {
             let micros = round.saturating_sub(response.dwell_us);
             let first = !self.measured;
@@ -223,18 +218,17 @@ impl<G: Guard> Tree<G> {
             self.round_trip
                 .measured(Duration::from_micros(u64::from(micros)), first);
         }
-        present
     }
 
     pub(crate) fn on_response(&mut self, at: usize, from: u32, response: &Response) {
         let Some((id, part)) = self.asked(at, from, response) else {
             return;
         };
-        let present = self.heard(id, part, from, response);
+        self.heard(id, part, from, response);
         let done = self.job(id).is_none_or(|job| job.parts[part].done);
         // A single sink has nobody to wait for.
         let waits = response.end - response.first > 1;
-        if present && !done && waits {
+        if !done && waits {
             if let Some(job) = self.job(id) {
                 job.parts[part].attempts = 1;
             }
@@ -252,12 +246,9 @@ impl<G: Guard> Tree<G> {
             return;
         };
         // Coverage of more than one sink comes long after the message: no measure of the network.
-        let present = match response.end - response.first {
-            1 => self.heard(id, part, from, &response),
-            _ => self
-                .job(id)
-                .is_some_and(|job| job.parts[part].head() == Some(from)),
-        };
+        if response.end - response.first == 1 {
+            self.heard(id, part, from, &response);
+        }
         self.topics[at].suspects.remove(&from);
         let true_piece = self.receipts_fit(id, &piece);
         if true_piece {
@@ -292,10 +283,8 @@ impl<G: Guard> Tree<G> {
         };
         let found = &mut job.parts[part];
         found.covered += fresh;
-        if present {
-            found.pieces = found.pieces.saturating_add(1);
-        }
-        let all = found.covered >= found.count() || present && u32::from(found.pieces) >= pieces;
+        found.pieces = found.pieces.saturating_add(1);
+        let all = found.covered >= found.count() || u32::from(found.pieces) >= pieces;
         let mut again = 0..0;
         if !job.done && !failed.is_empty() {
             // Hearsay: the source tries for itself, at once, whatever the round still waits for.
@@ -316,7 +305,7 @@ impl<G: Guard> Tree<G> {
             self.all_delivered(id);
         } else if all {
             self.close(id, part);
-        } else if present {
+        } else {
             self.watch(id, part);
         }
     }

@@ -6,11 +6,13 @@ use alloc::vec::Vec;
 use chappe_machine::Instant;
 
 use crate::coverage::Pieces;
-use crate::message::Suspects;
+use crate::message::{Spread, Suspects};
 use crate::plan::{Plan, Splitter};
 
-/// Heads of one part that are tried before it is divided.
-pub(crate) const HEADS_MAX: usize = 4;
+/// Who may ask for one range.
+///
+/// Reason: an honest sink is asked by its parent, and by those above it whose heads were silent.
+pub(crate) const ASKERS_MAX: usize = 4;
 /// Sinks that are looked at for a head that is not suspected.
 const HEADS_LOOKED_AT: u32 = 64;
 
@@ -30,21 +32,19 @@ pub(crate) struct Part {
     pub(crate) end: u32,
     /// Sinks of it about which its heads have said something.
     pub(crate) covered: u32,
-    /// The heads so far; the last is the present one.
-    heads: [u32; HEADS_MAX],
-    heads_count: u8,
-    /// Messages to the present head.
+    /// Whom it is given to.
+    pub(crate) head: Option<u32>,
+    /// Messages to the head.
     pub(crate) attempts: u8,
-    /// Pieces that came from the present head.
+    /// Pieces that came from it.
     pub(crate) pieces: u16,
     /// Counts what makes earlier timers void.
     pub(crate) generation: u16,
-    /// Whether the present head answered.
+    /// Whether the head answered.
     pub(crate) heard: bool,
     /// Nothing more is expected.
     pub(crate) done: bool,
-    /// When it was first sent to anybody, to the present head, and last.
-    pub(crate) first_sent: Instant,
+    /// When it was first sent, and last.
     pub(crate) begun: Instant,
     pub(crate) sent: Instant,
 }
@@ -55,14 +55,12 @@ impl Part {
             first,
             end,
             covered: 0,
-            heads: [0; HEADS_MAX],
-            heads_count: 0,
+            head: None,
             attempts: 0,
             pieces: 0,
             generation: 0,
             heard: false,
             done: false,
-            first_sent: Instant::ZERO,
             begun: Instant::ZERO,
             sent: Instant::ZERO,
         }
@@ -72,51 +70,50 @@ impl Part {
         self.end - self.first
     }
 
-    pub(crate) fn heads(&self) -> &[u32] {
-        &self.heads[..usize::from(self.heads_count)]
-    }
-
-    pub(crate) fn head(&self) -> Option<u32> {
-        self.heads().last().copied()
-    }
-
-    /// Takes the next head: the first from `start` on, around the range, that was not tried and is
-    /// not suspected; if there is none, one that was not tried. Says whether there was one.
-    pub(crate) fn next_head(&mut self, start: u32, suspected: impl Fn(u32) -> bool) -> bool {
-        let free = usize::from(self.heads_count);
-        if free == HEADS_MAX {
-            return false;
-        }
+    /// Takes a head: the first from `start` on, around the range, that is not suspected; if there is
+    /// none, the one at `start`.
+    pub(crate) fn choose_head(&mut self, start: u32, suspected: impl Fn(u32) -> bool) -> u32 {
         let offset = start.clamp(self.first, self.end - 1) - self.first;
         let count = self.count();
         let nth = |step: u32| self.first + ((u64::from(offset + step)) % u64::from(count)) as u32;
-        let places = (0..count.min(HEADS_LOOKED_AT)).map(nth);
-        let mut untried = places
-            .filter(|place| !self.heads().contains(place))
-            .peekable();
-        let Some(fallback) = untried.peek().copied() else {
-            return false;
-        };
-        let head = untried.find(|place| !suspected(*place)).unwrap_or(fallback);
-        self.heads[free] = head;
-        self.heads_count += 1;
-        self.attempts = 0;
-        self.pieces = 0;
-        self.heard = false;
-        true
+        let mut places = (0..count.min(HEADS_LOOKED_AT)).map(nth);
+        let head = places.find(|place| !suspected(*place)).unwrap_or(nth(0));
+        *self.head.insert(head)
+    }
+}
+
+/// Who gave a range, and is told what becomes of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) from: u32,
+    /// When its latest message came, and its stamp.
+    pub(crate) received: Instant,
+    pub(crate) stamp_us: u32,
+    /// When it was last answered.
+    pub(crate) answered: Option<Instant>,
+    /// How often it was told that this node is on it, since it last asked.
+    pub(crate) said: u8,
+}
+
+impl Asker {
+    pub(crate) fn new(from: u32, received: Instant, stamp_us: u32) -> Self {
+        Self {
+            from,
+            received,
+            stamp_us,
+            answered: None,
+            said: 0,
+        }
     }
 }
 
 /// A range that a node answers for.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Who gave it; the source gives itself the whole.
-    pub(crate) parent: u32,
+    /// Who gave it; nobody gives the source the whole.
+    pub(crate) askers: Vec<Asker>,
     pub(crate) first: u32,
     pub(crate) end: u32,
-    /// When the latest message that gave it came, and its stamp.
-    pub(crate) received: Instant,
-    pub(crate) stamp_us: u32,
     /// When it is answered at the latest.
     pub(crate) due: Instant,
     pub(crate) hop: Hop,
@@ -132,18 +129,29 @@ pub(crate) struct Job {
     pub(crate) burst_end: Instant,
     /// What is known, the source's own tally apart.
     pub(crate) pieces: Pieces,
-    /// When an answer was last sent.
-    pub(crate) answered: Option<Instant>,
-    /// How often it was said that this node is on it, since it was last asked.
-    pub(crate) said: u8,
+    /// When those who wait are told again that this node is on it.
+    pub(crate) progress: Option<Instant>,
     pub(crate) done: bool,
 }
 
 impl Job {
+    /// Whether somebody else who gives the same range is told what comes of this one: it goes the same
+    /// way, as quickly, and leaves nobody out.
+    pub(crate) fn may_be_joined(&self, spread: &Spread) -> bool {
+        let complete = || match self.pieces.pieces() {
+            [all] => (all.first, all.end) == (self.first, self.end) && all.failed.is_empty(),
+            _ => false,
+        };
+        (self.first, self.end) == (spread.first, spread.end)
+            && self.askers.len() < ASKERS_MAX
+            && self.hop.plan == spread.plan
+            && self.hop.timeout_us / 2 <= spread.timeout_us
+            && (!self.done || complete())
+    }
+
     /// The part of this range, if it was sent to `head`.
     pub(crate) fn part_of(&self, first: u32, end: u32, head: u32) -> Option<usize> {
-        let fits =
-            |part: &Part| part.first == first && part.end == end && part.heads().contains(&head);
+        let fits = |part: &Part| (part.first, part.end, part.head) == (first, end, Some(head));
         let ordered = &self.parts[..self.in_order];
         let at = ordered.partition_point(|part| part.first < first);
         if ordered.get(at).is_some_and(fits) {
@@ -259,12 +267,9 @@ mod tests {
     #[test]
     fn a_suspect_is_head_only_when_nobody_else_is_left() {
         let mut part = Part::new(4, 7);
-        assert!(part.next_head(4, |place| place == 4));
-        assert_eq!(part.head(), Some(5));
-        assert!(part.next_head(4, |place| place == 4 || place == 5));
-        assert_eq!(part.head(), Some(6));
-        assert!(part.next_head(4, |_| true));
-        assert_eq!(part.heads(), [5, 6, 4]);
-        assert!(!part.next_head(4, |_| false), "all were tried");
+        assert_eq!(part.choose_head(4, |place| place == 4), 5);
+        assert_eq!(part.choose_head(6, |place| place == 6), 4);
+        assert_eq!(part.choose_head(5, |_| true), 5);
+        assert_eq!(part.head, Some(5));
     }
 }

@@ -7,12 +7,12 @@ use core::time::Duration;
 use chappe_machine::Instant;
 
 use crate::guard::Guard;
-use crate::job::suspects_in;
+use crate::job::{Part, divide, suspects_in};
 use crate::message::{
     Body, DATAGRAM_BYTES_MAX, Message, SOURCE, SPREAD_HEAD_BYTES, Spread, Transmit,
 };
 use crate::source::source_wait;
-use crate::state::{Alarm, JobId, SUSPECTS_KNOWN_MAX, Sending, micros, response_of, stamp};
+use crate::state::{Alarm, JobId, Sending, micros, stamp};
 use crate::tree::Tree;
 
 /// Longest wait of a forwarder between two attempts, in time-outs.
@@ -25,21 +25,19 @@ const BURST_MAX: u32 = 128;
 ///
 /// Reason: two leave 1 of 100 wrongly suspected sinks out where 5 % is lost, which the source hears late.
 const SUSPECT_ATTEMPTS: u8 = 3;
-/// A part whose heads all kept silent becomes so many.
-const SMALLER: u32 = 8;
 /// A head that waits for its part says so each so many time-outs.
 const PROGRESS_TIMEOUTS: u32 = 4;
 /// How often it says so until it is asked again.
 ///
-/// Reason: whoever gave the part replaces its head after [`PATIENCE_TIMEOUTS`], which are 16 of these; eight
+/// Reason: whoever gave the part takes it over after [`PATIENCE_TIMEOUTS`], which are 16 of these; eight
 /// times that, for where the head's time-outs are shorter than its own.
 const PROGRESS_MAX: u8 = 128;
 /// The least that it takes for one, whatever it was told and configured: a time-out of nothing would have it
 /// say so without end.
 const TIMEOUT_LEAST: Duration = Duration::from_micros(10);
-/// A head that did not say so for so many time-outs is asked again, and then replaced.
+/// A head that did not say so for so many time-outs is asked again, and then its part is taken over.
 const SILENCE_TIMEOUTS: u32 = 12;
-/// A head whose part is not known after so many time-outs is replaced, whatever it says.
+/// The part of a head is taken over when it is not known after so many time-outs, whatever the head says.
 const PATIENCE_TIMEOUTS: u32 = 64;
 impl<G: Guard> Tree<G> {
     /// The next spread message, while there is one that may go.
@@ -138,21 +136,20 @@ impl<G: Guard> Tree<G> {
         let job = record.jobs.get_mut(usize::from(id.job))?;
         let open = job.parts.len() - job.next.min(job.parts.len());
         let next = job.parts.get_mut(part).filter(|part| !part.done)?;
-        if next.head().is_none() {
-            // A range that failed once gets a head by chance: whoever lies is not asked again.
-            let start = match later_round {
-                true => next.first + random % next.count(),
-                false => next.first,
-            };
-            let (known, hint) = (&topic.suspects, &job.suspects);
-            next.next_head(start, |sink| known.contains(&sink) || hint.contains(sink));
-        }
-        let head = next.head()?;
+        let head = match next.head {
+            Some(head) => head,
+            None => {
+                // A range that failed once gets a head by chance: whoever lies is not asked again.
+                let start = match later_round {
+                    true => next.first + random % next.count(),
+                    false => next.first,
+                };
+                let (known, hint) = (&topic.suspects, &job.suspects);
+                next.choose_head(start, |sink| known.contains(&sink) || hint.contains(sink))
+            }
+        };
         next.attempts = next.attempts.saturating_add(1);
         next.generation = next.generation.wrapping_add(1);
-        if next.heads().len() == 1 && next.attempts == 1 {
-            next.first_sent = sent;
-        }
         if next.attempts == 1 {
             next.begun = sent;
         }
@@ -166,9 +163,6 @@ impl<G: Guard> Tree<G> {
         let before = send_cost * fan_out;
         let burst_end = sent + send_cost * u32::try_from(open).unwrap_or(u32::MAX);
         job.burst_end = job.burst_end.max(burst_end);
-        // Another head is another chance; who is asked again may be slow, or the network full.
-        let changed = next.heads().len().saturating_sub(2);
-        let tries = usize::from(next.attempts) - 1 + changed;
         let most = match record_is_source {
             // All attempts fit into half of the time that there is.
             true => self.config.within / (2 * u32::from(self.config.source_attempts.max(1))),
@@ -176,7 +170,7 @@ impl<G: Guard> Tree<G> {
         };
         // The first repetition comes as quickly as the first message was given up: one datagram more
         // fills no network, and with 5 % loss one of ten is needed.
-        let doublings = tries.saturating_sub(1).min(16);
+        let doublings = u32::from(next.attempts).saturating_sub(2).min(16);
         let mut wait = (timeout * (1 << doublings)).min(most).max(timeout);
         if let Some(end) = end.filter(|_| next.count() == 1) {
             let later = self.config.source_attempts.saturating_sub(next.attempts);
@@ -227,14 +221,14 @@ impl<G: Guard> Tree<G> {
     /// All first messages of a job are out: its parent is told, unless everything is known already.
     fn all_sent(&mut self, id: JobId) {
         let Some(job) = self.job(id) else { return };
-        if job.done || job.parts.is_empty() || job.parent == SOURCE && job.first == job.end {
-            return;
+        if !job.done && !job.parts.is_empty() {
+            let askers = job.askers.len();
+            (0..askers).for_each(|asker| self.respond(id, asker));
         }
-        self.respond(id);
     }
 
-    /// Answers the parent that this node is on it, and again while it waits.
-    pub(crate) fn respond(&mut self, id: JobId) {
+    /// Tells who gave a range that this node is on it, and again while it waits.
+    pub(crate) fn respond(&mut self, id: JobId, asker: usize) {
         let (now, burst) = (self.now, self.send_cost * self.burst);
         let hop_us = self.job(id).map_or(0, |job| job.hop.timeout_us);
         let timeout = self.timeout(hop_us).max(TIMEOUT_LEAST);
@@ -244,18 +238,41 @@ impl<G: Guard> Tree<G> {
         if record.tally.is_some() || !record.verified && record.number.is_none() {
             return;
         }
-        let Some(response) = response_of(record, usize::from(id.job), now + burst) else {
+        let job = &record.jobs[usize::from(id.job)];
+        let Some(asked) = job.askers.get(asker) else {
             return;
         };
+        let response = record.response(job, asked, now + burst);
         let job = &mut record.jobs[usize::from(id.job)];
-        job.answered = Some(now);
-        let parent = job.parent;
-        job.said = job.said.saturating_add(1);
+        let asked = &mut job.askers[asker];
+        asked.answered = Some(now);
+        asked.said = asked.said.saturating_add(1);
+        let to = asked.from;
         let again = now + burst + timeout * PROGRESS_TIMEOUTS;
-        let goes_on = again < job.due && job.said < PROGRESS_MAX;
-        self.transmit(id, parent, Body::Response(response));
+        let goes_on = job.progress.is_none() && again < job.due && asked.said < PROGRESS_MAX;
+        if goes_on {
+            job.progress = Some(again);
+        }
+        self.transmit(id, to, Body::Response(response));
         if goes_on {
             self.set_timer(again, id, Alarm::Progress);
+        }
+    }
+
+    /// Tells those who still wait for a range, if it is time.
+    fn progress(&mut self, id: JobId) {
+        let now = self.now;
+        let Some(job) = self.job(id) else { return };
+        if job.done || job.progress.is_none_or(|at| now < at) {
+            return;
+        }
+        job.progress = None;
+        for asker in 0..job.askers.len() {
+            let job = self.job(id);
+            let asker_at = job.and_then(|job| job.askers.get(asker));
+            if asker_at.is_some_and(|it| it.said < PROGRESS_MAX) {
+                self.respond(id, asker);
+            }
         }
     }
 
@@ -269,14 +286,7 @@ impl<G: Guard> Tree<G> {
             self.timers.pop();
             match alarm {
                 Alarm::Part(part, generation) => self.silent(id, part as usize, generation),
-                Alarm::Progress => {
-                    if self
-                        .job(id)
-                        .is_some_and(|job| !job.done && job.answered.is_some())
-                    {
-                        self.respond(id);
-                    }
-                }
+                Alarm::Progress => self.progress(id),
                 Alarm::Due => self.due(id),
                 Alarm::Pull => self.pull(id.topic as usize),
                 Alarm::Proof => self.ask(id.serial),
@@ -284,7 +294,7 @@ impl<G: Guard> Tree<G> {
         }
     }
 
-    /// A head has not answered in time: again, another head, or none.
+    /// A head has not answered in time: it is asked again, its part is taken over, or it is given up.
     fn silent(&mut self, id: JobId, part: usize, generation: u16) {
         let now = self.now;
         let hop_us = self.job(id).map_or(0, |job| job.hop.timeout_us);
@@ -313,7 +323,7 @@ impl<G: Guard> Tree<G> {
         if found.done || found.generation != generation {
             return;
         }
-        let Some(head) = found.head() else { return };
+        let Some(head) = found.head else { return };
         let suspect = topic.suspects.contains(&head) || job.suspects.contains(head);
         let attempts_max = match (is_source, suspect) {
             (true, _) => source,
@@ -340,28 +350,32 @@ impl<G: Guard> Tree<G> {
             self.sending.push_back(Sending::Part(id, part as u32));
             return;
         }
-        if topic.suspects.len() < SUSPECTS_KNOWN_MAX {
-            topic.suspects.insert(head);
-        }
+        topic.suspect(head);
         self.counters.taken_over += 1;
-        let (known, hint) = (&topic.suspects, &job.suspects);
-        let suspected = |sink: u32| known.contains(&sink) || hint.contains(sink);
-        if found.next_head(head.saturating_add(1), suspected) {
-            self.sending.push_back(Sending::Part(id, part as u32));
+        self.take_over(id, part, head);
+    }
+
+    /// Divides a part as its head would have, and tries the head by itself: whoever has its range from
+    /// the head already is given the same one, and sends nothing twice.
+    fn take_over(&mut self, id: JobId, part: usize, head: u32) {
+        let Some(record) = (self.topics.get_mut(id.topic as usize))
+            .and_then(|topic| topic.records.get_mut((id.serial - topic.base) as usize))
+        else {
             return;
-        }
-        // Nobody there helps: smaller parts, in the end single sinks.
-        found.done = true;
-        let (first, end, most) = (found.first, found.end, found.count().div_ceil(SMALLER));
+        };
+        let job = &mut record.jobs[usize::from(id.job)];
         let before = job.parts.len();
-        crate::job::cut(first, end, most, &mut job.parts);
-        let added = job.parts.len() - before;
-        job.open = job.open + added - 1;
+        job.parts[part].done = true;
+        let range = (job.parts[part].first, job.parts[part].end);
+        let (plan, splitter) = (job.hop.plan, &mut self.splitter);
+        divide(range, Some(head), plan, splitter, &mut job.parts);
+        job.parts.push(Part::new(head, head + 1));
+        job.open += job.parts.len() - before - 1;
         if job.next == before {
             job.next = job.parts.len();
-        }
-        for part in before..before + added {
-            self.sending.push_back(Sending::Part(id, part as u32));
+            let added = before..job.parts.len();
+            self.sending
+                .extend(added.map(|part| Sending::Part(id, part as u32)));
         }
     }
 

@@ -9,7 +9,7 @@ use chappe_machine::{Instant, Output};
 use crate::coverage::Pieces;
 use crate::guard::Guard;
 use crate::interface::Happened;
-use crate::job::{Hop, Job, divide};
+use crate::job::{Asker, Hop, Job, divide};
 use crate::message::{Body, Message, SOURCE, Spread};
 use crate::repair::PULL_TIMEOUTS;
 use crate::state::{Alarm, JobId, Record, SUSPECTS_KNOWN_MAX, Sending};
@@ -253,7 +253,7 @@ impl<G: Guard> Tree<G> {
     /// Takes a range: a new job, or one that was given before and is answered again.
     fn spread_over(&mut self, id: JobId, from: u32, spread: &Spread) {
         let (now, jobs_max) = (self.now, self.config.jobs_max.min(usize::from(u16::MAX)));
-        let timeout = Duration::from_micros(u64::from(spread.timeout_us));
+        let within = self.config.within;
         let Some(record) = self.record(id) else {
             return;
         };
@@ -270,31 +270,20 @@ impl<G: Guard> Tree<G> {
             self.counters.misdirected += 1;
             return;
         }
-        let given =
-            |job: &Job| (job.parent, job.first, job.end) == (from, spread.first, spread.end);
-        if let Some(known) = record.jobs.iter().position(given) {
-            let id = JobId {
-                job: known as u16,
-                ..id
-            };
-            let job = &mut record.jobs[known];
-            if job
-                .answered
-                .is_some_and(|answered| now.saturating_since(answered) < timeout / 2)
-            {
-                return;
-            }
-            (job.received, job.stamp_us) = (now, spread.stamp_us);
-            job.said = 0;
-            match job.done {
-                true => self.answer(id),
-                false => self.respond(id),
-            }
+        let asked = |job: &&Job| job.askers.iter().any(|asker| asker.from == from);
+        let of_parent = record.jobs.iter().filter(asked).count();
+        let too_many = from != SOURCE && of_parent >= JOBS_PER_PARENT;
+        let jobs = record.jobs.len();
+        // Of time nobody is believed beyond this node's own `T`.
+        let due = Duration::from_micros(u64::from(spread.due_us));
+        let due = now + due.min(within);
+        if self.asked_again(id, from, spread) || !too_many && self.joined(id, from, spread, due) {
             return;
         }
-        let of_parent = record.jobs.iter().filter(|job| job.parent == from).count();
-        let too_many = from != SOURCE && of_parent >= JOBS_PER_PARENT;
-        if record.jobs.len() >= jobs_max || too_many {
+        let Some(record) = self.record(id) else {
+            return;
+        };
+        if jobs >= jobs_max || too_many {
             let verified = record.verified;
             self.counters.overloaded += 1;
             if verified {
@@ -317,15 +306,12 @@ impl<G: Guard> Tree<G> {
             );
         }
         let open = parts.len();
-        // Of time nobody is believed beyond this node's own `T`.
-        let due = Duration::from_micros(u64::from(spread.due_us));
-        let due = now + due.min(self.config.within);
+        let mut askers = self.spare.askers();
+        askers.push(Asker::new(from, now, spread.stamp_us));
         let job_of = Job {
-            parent: from,
+            askers,
             first: spread.first,
             end: spread.end,
-            received: now,
-            stamp_us: spread.stamp_us,
             due,
             hop: Hop {
                 plan: spread.plan,
@@ -340,8 +326,7 @@ impl<G: Guard> Tree<G> {
             open,
             burst_end: now,
             pieces: Pieces::new(self.spare.pieces()),
-            answered: None,
-            said: 0,
+            progress: None,
             done: false,
         };
         let id = JobId { job, ..id };
@@ -355,6 +340,68 @@ impl<G: Guard> Tree<G> {
         }
         if verified {
             self.add_own(id);
+        }
+    }
+
+    /// The same range from the same node once more: it is answered again, unless it was a moment ago.
+    fn asked_again(&mut self, id: JobId, from: u32, spread: &Spread) -> bool {
+        let now = self.now;
+        let timeout = Duration::from_micros(u64::from(spread.timeout_us));
+        let jobs = self
+            .record(id)
+            .map_or(&mut [][..], |record| &mut record.jobs[..]);
+        let same = |job: &Job| (job.first, job.end) == (spread.first, spread.end);
+        let given = jobs.iter_mut().enumerate().filter(|(_, job)| same(job));
+        let known = given.flat_map(|(at, job)| {
+            let askers = job.askers.iter_mut().enumerate();
+            askers.map(move |(asker, it)| (at, asker, it))
+        });
+        let Some((job, asker, known)) = { known }.find(|(.., asker)| asker.from == from) else {
+            return false;
+        };
+        let answered = known.answered;
+        if answered.is_none_or(|answered| now.saturating_since(answered) >= timeout / 2) {
+            *known = Asker::new(from, now, spread.stamp_us);
+            self.tell(id, job, asker);
+        }
+        true
+    }
+
+    /// A range that another gave before is not sent on twice: both are told what comes of it.
+    fn joined(&mut self, id: JobId, from: u32, spread: &Spread, due: Instant) -> bool {
+        let now = self.now;
+        let mut jobs = self
+            .record(id)
+            .into_iter()
+            .flat_map(|it| &mut it.jobs)
+            .enumerate();
+        let Some((at, job)) = jobs.find(|(_, job)| job.may_be_joined(spread)) else {
+            return false;
+        };
+        let asker = job.askers.len();
+        job.askers.push(Asker::new(from, now, spread.stamp_us));
+        let longer = !job.done && due > job.due;
+        if longer {
+            job.due = due;
+        }
+        drop(jobs);
+        if longer {
+            let job = at as u16;
+            self.set_timer(due, JobId { job, ..id }, Alarm::Due);
+        }
+        self.tell(id, at, asker);
+        true
+    }
+
+    /// Tells one of those who gave a range what there is to tell.
+    fn tell(&mut self, id: JobId, job: usize, asker: usize) {
+        let id = JobId {
+            job: job as u16,
+            ..id
+        };
+        match self.job(id).is_some_and(|job| job.done) {
+            true => self.answer(id, asker),
+            false => self.respond(id, asker),
         }
     }
 

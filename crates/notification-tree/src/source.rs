@@ -194,8 +194,9 @@ impl<G: Guard> Tree<G> {
         self.adopt(membership, Some(crate::SOURCE))
     }
 
-    /// The plan, by what was measured; it changes only when the delay has changed by half.
-    fn plan(&mut self) -> Plan {
+    /// The plan for so many sinks, by what was measured; it changes only when the delay has changed by
+    /// half.
+    fn plan(&mut self, sinks: u32) -> Plan {
         let cap = match self.config.plan {
             Choice::Fixed(plan) => return plan,
             Choice::Measured { cap } => cap,
@@ -211,6 +212,7 @@ impl<G: Guard> Tree<G> {
                 && u64::from(*old) * 2 <= u64::from(delay) * 3
         };
         let delay = *self.delay.insert(self.delay.filter(near).unwrap_or(delay));
+        let cap = self.splitter.least_cap(sinks, delay, cap);
         Plan::Postal { delay, cap }
     }
 
@@ -292,7 +294,7 @@ impl<G: Guard> Tree<G> {
             serial,
             job: 0,
         };
-        let plan = self.plan();
+        let plan = self.plan(sinks);
         let mut parts = self.spare.parts();
         divide((0, sinks), None, plan, &mut self.splitter, &mut parts);
         let within = self.config.within;
@@ -307,11 +309,9 @@ impl<G: Guard> Tree<G> {
         let timeout = self.timeout(0);
         let open = parts.len();
         let job = Job {
-            parent: crate::SOURCE,
+            askers: Vec::new(),
             first: 0,
             end: 0,
-            received: now,
-            stamp_us: 0,
             due,
             hop: Hop {
                 plan,
@@ -327,8 +327,7 @@ impl<G: Guard> Tree<G> {
             burst_end: now,
             // What is known is in the tally.
             pieces: Pieces::default(),
-            answered: None,
-            said: 0,
+            progress: None,
             done: false,
         };
         let Some(record) = self.record(id) else {

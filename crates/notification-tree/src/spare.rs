@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::coverage::Piece;
 use crate::event::Event;
-use crate::job::{Job, Part};
+use crate::job::{Asker, Job, Part};
 use crate::source::Tally;
 use crate::state::Record;
 
@@ -27,6 +27,7 @@ pub(crate) struct Spare {
     #[expect(clippy::vec_box, reason = "the box is what is kept")]
     tallies: Vec<Box<Tally>>,
     jobs: Vec<Vec<Job>>,
+    askers: Vec<Vec<Asker>>,
     parts: Vec<Vec<Part>>,
     pieces: Vec<Vec<Piece>>,
 }
@@ -68,6 +69,10 @@ impl Spare {
         self.jobs.pop().unwrap_or_default()
     }
 
+    pub(crate) fn askers(&mut self) -> Vec<Asker> {
+        self.askers.pop().unwrap_or_default()
+    }
+
     pub(crate) fn parts(&mut self) -> Vec<Part> {
         self.parts.pop().unwrap_or_default()
     }
@@ -78,6 +83,7 @@ impl Spare {
 
     pub(crate) fn put_jobs(&mut self, mut jobs: Vec<Job>) {
         for job in jobs.drain(..) {
+            keep(&mut self.askers, job.askers);
             keep(&mut self.parts, job.parts);
             keep(&mut self.pieces, job.pieces.into_memory());
         }

@@ -9,7 +9,7 @@ use core::time::Duration;
 use chappe_machine::Instant;
 
 use crate::event::{Event, EventId};
-use crate::job::Job;
+use crate::job::{Asker, Job};
 use crate::membership::{Contact, Membership};
 use crate::message::Response;
 use crate::source::Tally;
@@ -166,15 +166,16 @@ pub(crate) fn micros(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// The response of a job, with the time it was held.
-pub(crate) fn response_of(record: &Record, job: usize, at: Instant) -> Option<Response> {
-    let job = record.jobs.get(job)?;
-    Some(Response {
-        id: record.event.id(),
-        version: record.event.version(),
-        first: job.first,
-        end: job.end,
-        stamp_us: job.stamp_us,
-        dwell_us: micros(at.saturating_since(job.received)),
-    })
+impl Record {
+    /// The response to one of those who gave a job, with the time it was held.
+    pub(crate) fn response(&self, job: &Job, asker: &Asker, at: Instant) -> Response {
+        Response {
+            id: self.event.id(),
+            version: self.event.version(),
+            first: job.first,
+            end: job.end,
+            stamp_us: asker.stamp_us,
+            dwell_us: micros(at.saturating_since(asker.received)),
+        }
+    }
 }
