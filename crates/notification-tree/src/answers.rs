@@ -179,6 +179,10 @@ impl<G: Guard> Tree<G> {
         let found = topic.serial_of(response.id).and_then(|serial| {
             let record = &topic.records[(serial - topic.base) as usize];
             let fits = |job: &Job| job.part_of(response.first, response.end, from);
+            // A number of another version is somebody else's.
+            if record.event.version() != response.version {
+                return None;
+            }
             let mut jobs = record.jobs.iter().enumerate().rev();
             let (job, part) = jobs.find_map(|(job, it)| Some((job, fits(it)?)))?;
             Some((
@@ -200,7 +204,7 @@ impl<G: Guard> Tree<G> {
     fn heard(&mut self, id: JobId, part: usize, from: u32, response: &Response) {
         let now = self.now;
         let mean = self.round_trip.mean().unwrap_or_default();
-        self.topics[id.topic as usize].suspects.remove(&from);
+        self.topics[id.topic as usize].there(response.version, from);
         let Some(job) = self.job(id) else { return };
         let burst_end = job.burst_end;
         let Some(found) = job.parts.get_mut(part) else {
@@ -249,16 +253,16 @@ impl<G: Guard> Tree<G> {
         if response.end - response.first == 1 {
             self.heard(id, part, from, &response);
         }
-        self.topics[at].suspects.remove(&from);
+        self.topics[at].there(response.version, from);
         let true_piece = self.receipts_fit(id, &piece);
         if true_piece {
             // Who has it by another way is there. A forwarder cannot check that; it costs time at worst.
             let there = |sink: &u32| piece.failed.binary_search(sink).is_err();
-            let suspects = &mut self.topics[at].suspects;
-            let range = suspects.range(piece.first..piece.end);
+            let topic = &mut self.topics[at];
+            let range = topic.suspects.range(piece.first..piece.end);
             let cleared: Vec<u32> = range.copied().filter(there).collect();
             for sink in cleared {
-                suspects.remove(&sink);
+                topic.there(response.version, sink);
             }
         }
         let Some(record) = self.record(id) else {

@@ -143,6 +143,28 @@ impl Membership {
         u32::try_from(index).ok()
     }
 
+    /// Replaces numbers of this list by those that the same sinks, by address and key, have in another;
+    /// drops those of sinks that are not in it.
+    ///
+    /// One pass over the other list, if any of them has moved.
+    pub(crate) fn renumber(&self, numbers: &mut BTreeSet<u32>, other: &Self) {
+        let mut moved = Vec::new();
+        numbers.retain(|number| {
+            let sink = self.sink(*number);
+            let stays = sink.is_some() && sink == other.sink(*number);
+            moved.extend(sink.filter(|_| !stays));
+            stays
+        });
+        if moved.is_empty() {
+            return;
+        }
+        moved.sort_unstable();
+        let found = (0..)
+            .zip(&other.sinks)
+            .filter(|(_, sink)| moved.binary_search(sink).is_ok());
+        numbers.extend(found.map(|(number, _)| number));
+    }
+
     /// The signed form, in which a source hands the list to its sinks, in whatever pieces the carrier
     /// makes of it.
     #[must_use]
@@ -212,4 +234,46 @@ pub(crate) fn read_sinks(
         each(Contact::read(reader, keyed)?);
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(version: u32, ports: &[u16]) -> Membership {
+        let sink = |port: &u16| Contact {
+            address: ([10, 0, 0, 1], *port).into(),
+            key: [*port as u8; 32],
+        };
+        Membership::new(1, version, ports.iter().map(sink).collect()).expect("apart")
+    }
+
+    #[test]
+    fn sinks_keep_their_mark_in_another_list() {
+        let old = list(1, &[10, 11, 12, 13, 14]);
+        let renumbered = |other: &Membership, numbers: &[u32]| {
+            let mut numbers = numbers.iter().copied().collect();
+            old.renumber(&mut numbers, other);
+            numbers.into_iter().collect::<Vec<_>>()
+        };
+        // One comes at the end, in front, one goes; all change places.
+        assert_eq!(
+            renumbered(&list(2, &[10, 11, 12, 13, 14, 15]), &[1, 4]),
+            [1, 4]
+        );
+        assert_eq!(
+            renumbered(&list(2, &[9, 10, 11, 12, 13, 14]), &[0, 1, 4]),
+            [1, 2, 5]
+        );
+        assert_eq!(renumbered(&list(2, &[10, 12, 13, 14]), &[0, 1, 3]), [0, 2]);
+        assert_eq!(
+            renumbered(&list(2, &[14, 13, 12, 11, 10]), &[0, 1, 2]),
+            [2, 3, 4]
+        );
+        // Another address, or another key at the same one, is another sink; so is nobody's number.
+        assert_eq!(renumbered(&list(2, &[20, 11, 12, 13, 14]), &[0, 1, 7]), [1]);
+        let mut other = list(2, &[10, 11, 12, 13, 14]);
+        other.sinks[1].key = [99; 32];
+        assert_eq!(renumbered(&other, &[1, 2]), [2]);
+    }
 }

@@ -309,7 +309,7 @@ impl<G: Guard> Tree<G> {
         let Some(record) = topic.records.get_mut(at as usize) else {
             return;
         };
-        let is_source = record.tally.is_some();
+        let (is_source, version) = (record.tally.is_some(), record.event.version());
         let Some(job) = record
             .jobs
             .get_mut(usize::from(id.job))
@@ -335,7 +335,7 @@ impl<G: Guard> Tree<G> {
             if found.attempts < attempts_max {
                 self.sending.push_back(Sending::Part(id, part as u32));
             } else {
-                topic.suspect(head);
+                topic.silent(version, head);
                 self.gave_up(id, part);
             }
             if first_time {
@@ -350,7 +350,7 @@ impl<G: Guard> Tree<G> {
             self.sending.push_back(Sending::Part(id, part as u32));
             return;
         }
-        topic.suspect(head);
+        topic.silent(version, head);
         self.counters.taken_over += 1;
         self.take_over(id, part, head);
     }

@@ -64,7 +64,7 @@ impl<G: Guard> Tree<G> {
                 self.spread_over(job, from, spread);
             } else {
                 // The same number with other bytes: not signed by the source, or signed twice.
-                self.forged(at, from);
+                self.forged(at, spread.event.version(), from);
             }
             return;
         }
@@ -76,11 +76,13 @@ impl<G: Guard> Tree<G> {
         let near = topic.window.boot == id.boot
             && topic.window.newest > 0
             && id.sequence <= topic.window.newest.saturating_add(AHEAD_MAX);
-        let trusted = forward_first && known && near && !topic.distrusted.contains(&from);
+        let sender = topic.contact(spread.event.version(), from);
+        let caught = sender.is_some_and(|sender| topic.distrusted.contains(&sender));
+        let trusted = forward_first && known && near && !caught;
         if !trusted {
             let source = topic.source.key;
             if !spread.event.verify(&source, &mut self.guard) {
-                self.forged(at, from);
+                self.forged(at, spread.event.version(), from);
                 return;
             }
             if !known && let Some(Ok(list)) = spread.event.list() {
@@ -142,11 +144,14 @@ impl<G: Guard> Tree<G> {
         self.forget(record);
     }
 
-    fn forged(&mut self, at: usize, from: u32) {
+    fn forged(&mut self, at: usize, version: u32, from: u32) {
         self.counters.forged += 1;
         let topic = &mut self.topics[at];
-        if topic.distrusted.len() < SUSPECTS_KNOWN_MAX {
-            topic.distrusted.insert(from);
+        // Who is in no list of the source's is not believed anyway.
+        if let Some(sender) = topic.contact(version, from)
+            && topic.distrusted.len() < SUSPECTS_KNOWN_MAX
+        {
+            topic.distrusted.insert(sender);
         }
         let topic = topic.id;
         self.out
@@ -164,7 +169,7 @@ impl<G: Guard> Tree<G> {
             return;
         }
         if let Some(parent) = self.forget_newest(id.topic as usize) {
-            self.forged(id.topic as usize, parent);
+            self.forged(id.topic as usize, event.version(), parent);
         }
     }
 

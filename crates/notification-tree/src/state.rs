@@ -11,7 +11,7 @@ use chappe_machine::Instant;
 use crate::event::{Event, EventId};
 use crate::job::{Asker, Job};
 use crate::membership::{Contact, Membership};
-use crate::message::Response;
+use crate::message::{Response, SOURCE};
 use crate::source::Tally;
 use crate::window::Window;
 
@@ -57,8 +57,10 @@ pub(crate) struct Topic {
     pub(crate) records: VecDeque<Record>,
     /// The serial number of the first record.
     pub(crate) base: u64,
+    /// Numbers in the newest version.
     pub(crate) suspects: BTreeSet<u32>,
-    pub(crate) distrusted: BTreeSet<u32>,
+    /// Who was caught sending on what the source did not sign.
+    pub(crate) distrusted: BTreeSet<Contact>,
     /// Attempts to get what was missed.
     pub(crate) pulls: Option<u8>,
 }
@@ -76,6 +78,39 @@ impl Topic {
             .iter()
             .rposition(|record| record.event.id() == id)?;
         Some(self.base + at as u64)
+    }
+
+    /// Who has this number in a version.
+    pub(crate) fn contact(&self, version: u32, number: u32) -> Option<Contact> {
+        match number {
+            SOURCE => Some(self.source),
+            _ => self.version(version)?.membership.sink(number).copied(),
+        }
+    }
+
+    /// Whether a number of a version is the same sink's in the newest, by whose numbers suspects are known.
+    pub(crate) fn is_current(&self, version: u32, sink: u32) -> bool {
+        let Some(newest) = self.versions.last().map(|it| &it.membership) else {
+            return false;
+        };
+        newest.version() == version || {
+            let known = self.contact(version, sink);
+            known.is_some() && known.as_ref() == newest.sink(sink)
+        }
+    }
+
+    /// A sink of this number in a version is silent.
+    pub(crate) fn silent(&mut self, version: u32, sink: u32) {
+        if self.is_current(version, sink) {
+            self.suspect(sink);
+        }
+    }
+
+    /// A sink of this number in a version is there.
+    pub(crate) fn there(&mut self, version: u32, sink: u32) {
+        if self.is_current(version, sink) {
+            self.suspects.remove(&sink);
+        }
     }
 
     pub(crate) fn suspect(&mut self, sink: u32) {

@@ -394,17 +394,19 @@ impl<G: Guard> Tree<G> {
         if topic.version(membership.version()).is_some() {
             return Ok(());
         }
-        let newest = topic.versions.last().map(|it| it.membership.version());
-        if newest.is_some_and(|newest| newest > membership.version()) {
+        let newest = topic.versions.last().map(|it| &it.membership);
+        if newest.is_some_and(|newest| newest.version() > membership.version()) {
             return Err(Error::Membership("it is older than the one that is known"));
+        }
+        // Numbers mean others now.
+        match newest {
+            Some(newest) => newest.renumber(&mut topic.suspects, &membership),
+            None => topic.suspects.clear(),
         }
         let number = number.or_else(|| membership.number(&contact));
         if topic.versions.len() == VERSIONS_KEPT {
             topic.versions.remove(0);
         }
-        // Numbers mean others now.
-        topic.suspects.clear();
-        topic.distrusted.clear();
         // Events that came before their list: asked again, they can be answered now.
         for record in &mut topic.records {
             if record.membership.is_none() && record.event.version() == membership.version() {

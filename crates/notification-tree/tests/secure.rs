@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine};
 use chappe_notification_tree::{
-    Command, Config, Contact, Event, EventId, Happened, Malformed, Membership, Message, Plan,
-    TrustedNetwork, Window,
+    Body, Command, Config, Contact, Event, EventId, Happened, Keys, Malformed, Membership, Message,
+    Plan, Response, SOURCE, Transmit, TrustedNetwork, Window,
 };
 use net::{TOPIC, keyed, keys};
 
@@ -188,14 +188,13 @@ fn only_the_source_makes_events() {
     // Sink 2 makes an event with the next number, signs it with its own key, and authenticates the
     // hop to sink 0 as it may.
     let list = Membership::new(TOPIC, 1, net.contacts[..4].to_vec()).expect("apart");
-    let membership = Arc::new(list);
-    let forged = |sequence, body: &[u8]| {
+    let forged = |sequence, list: &Membership| {
         let id = EventId {
             topic: TOPIC,
             boot: 1,
             sequence,
         };
-        let event = Event::new(&keys(3), id, &membership, false, None, body, 1_000);
+        let event = Event::new(&keys(3), id, list, false, None, b"false", 1_000);
         Arc::new(event.expect("fits"))
     };
     let taken = std::rc::Rc::new(std::cell::RefCell::new(None));
@@ -210,12 +209,12 @@ fn only_the_source_makes_events() {
     net.run(SECOND);
     let (_, datagram) = taken.borrow().clone().expect("the source sent");
     let (mut message, _) = Message::decode(&datagram).expect("well formed");
-    if let chappe_notification_tree::Body::Spread(spread) = &mut message.body {
-        spread.event = forged(3, b"false");
+    if let Body::Spread(spread) = &mut message.body {
+        spread.event = forged(3, &list);
         (spread.first, spread.end) = (0, 4);
     }
     message.from = 2;
-    let transmit = chappe_notification_tree::Transmit {
+    let mut transmit = Transmit {
         address: net.contacts[0].address,
         key: net.contacts[0].key,
         to: 0,
@@ -243,23 +242,100 @@ fn only_the_source_makes_events() {
     );
     // What was sent on before it was verified is not believed either, and the second time nothing is.
     let spread = net.nodes[0].counters().spread;
-    net.inject(2, 0, datagram);
+    net.inject(2, 0, datagram.clone());
     net.run(SECOND);
     assert_eq!(
         net.nodes[0].counters().spread,
         spread,
         "a caught sender is verified first"
     );
+    // So it is behind a new list, in which it has another number.
+    let reversed = reversed(&mut net, 4);
+    if let Body::Spread(spread) = &mut transmit.message.body {
+        spread.event = forged(4, &reversed);
+    }
+    transmit.message.from = 1;
+    let caught = net.nodes[0].counters().forged;
+    net.nodes[2].seal(&transmit, &mut datagram);
+    net.inject(2, 0, datagram);
+    net.run(SECOND);
+    assert_eq!(net.nodes[0].counters().forged, caught + 1);
+    assert_eq!(net.nodes[0].counters().spread, spread, "nor later");
     // A stranger without keys gets not even that far.
     let stranger = Tree(net.contacts[1]).seal(&transmit);
     assert_eq!(net.nodes[0].open(&stranger), Err(Malformed::Protocol));
+}
+
+/// Tells all nodes of a second list, in which the sinks are the other way round.
+fn reversed(net: &mut net::Net<Keys>, sinks: usize) -> Arc<Membership> {
+    let contacts: Vec<_> = net.contacts[..sinks].iter().rev().copied().collect();
+    let list = Arc::new(Membership::new(TOPIC, 2, contacts).expect("apart"));
+    for node in 0..=sinks {
+        let number = match node == sinks {
+            true => Some(SOURCE),
+            false => None,
+        };
+        let membership = Arc::clone(&list);
+        net.command(node, Command::Membership { membership, number });
+    }
+    list
+}
+
+#[test]
+fn nobody_answers_for_another_by_the_number_of_an_older_list() {
+    let mut net = keyed(4, two_halves(), false);
+    let source = net.source();
+    reversed(&mut net, 4);
+    // The first of the new list is dead; the first of the old one answers in its place.
+    let taken = std::rc::Rc::new(std::cell::RefCell::new(None));
+    let copy = std::rc::Rc::clone(&taken);
+    net.tamper = Box::new(move |_, to, datagram| {
+        if to == 3 {
+            copy.borrow_mut().get_or_insert(datagram.clone());
+        }
+        to != 3
+    });
+    net.publish(b"event");
+    let asked = taken.borrow().clone().expect("the source sent");
+    let (message, _) = Message::decode(&asked).expect("well formed");
+    let Body::Spread(spread) = message.body else {
+        panic!("no event");
+    };
+    let transmit = |version| Transmit {
+        address: net.contacts[source].address,
+        key: net.contacts[source].key,
+        to: SOURCE,
+        message: Message {
+            from: 0,
+            body: Body::Response(Response {
+                id: spread.event.id(),
+                version,
+                first: spread.first,
+                end: spread.end,
+                stamp_us: spread.stamp_us,
+                dwell_us: 0,
+            }),
+        },
+    };
+    let (old, new) = (transmit(1), transmit(2));
+    let mut datagram = Vec::new();
+    net.nodes[0].seal(&old, &mut datagram);
+    net.inject(0, source, datagram.clone());
+    net.run(SECOND / 1_000);
+    assert_eq!(net.nodes[source].counters().unasked, 1);
+    // The true one is heard.
+    net.nodes[3].seal(&new, &mut datagram);
+    net.inject(3, source, datagram);
+    net.run(SECOND / 1_000);
+    assert_eq!(net.nodes[source].counters().unasked, 1);
+    assert_eq!(net.nodes[source].counters().unauthenticated, 0);
 }
 
 /// A node without keys.
 struct Tree(Contact);
 
 impl Tree {
-    fn seal(&self, transmit: &chappe_notification_tree::Transmit) -> Vec<u8> {
+    fn seal(&self, transmit: &Transmit) -> Vec<u8> {
         let config = Arc::new(Config::default());
         let mut tree = chappe_notification_tree::Tree::new(config, self.0, TrustedNetwork, 1);
         let mut datagram = Vec::new();
