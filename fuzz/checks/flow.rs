@@ -14,8 +14,8 @@ use chappe_flow::message::{
 use chappe_flow::{
     Channel, Code, Credit, Grant, Level, LossReason, Offer, Position, Receiver, ReceiverCommand,
     ReceiverConfig, ReceiverEvent, ReceiverReceive, Records, RefusalReason, Schema, SchemaId,
-    Sender, SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionConfig, SessionEvent,
-    Start, Subscription,
+    Sender, SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionCommand, SessionConfig,
+    SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Output, drain};
 
@@ -297,12 +297,12 @@ fn sender(choices: &mut Choices<'_>) {
                     let channel = choices.channel();
                     Input::Command(SenderCommand::Appended { channel, last })
                 }
-                30..=39 => Input::Command(SenderCommand::Fetch {
+                30..=39 => Input::Command(SenderCommand::Session(SessionCommand::Fetch {
                     channel: choices.channel(),
                     epoch: 1,
                     from: 1,
                     next: 9,
-                }),
+                })),
                 _ => Input::Receive(SenderReceive::Frame(frame(choices, 0))),
             },
         };
@@ -356,11 +356,13 @@ fn sender_answer(event: SenderEvent, last: u64) -> Option<Input<SenderReceive, S
                 records: (0..count).map(|_| (0, [3; 50])).collect(),
             }
         }
-        SenderEvent::Session(SessionEvent::Fetch { request, from, .. }) => SenderCommand::Fetched {
-            request,
-            first: from,
-            records: std::iter::once((0, [3; 50])).collect(),
-        },
+        SenderEvent::Session(SessionEvent::Fetch { request, from, .. }) => {
+            SenderCommand::Session(SessionCommand::Fetched {
+                request,
+                first: from,
+                records: std::iter::once((0, [3; 50])).collect(),
+            })
+        }
         _ => return None,
     };
     Some(Input::Command(command))
@@ -407,12 +409,12 @@ fn receiver(choices: &mut Choices<'_>) {
                     reason: RefusalReason::Ended,
                     text: String::new(),
                 }),
-                15..=19 => Input::Command(ReceiverCommand::Fetch {
+                15..=19 => Input::Command(ReceiverCommand::Session(SessionCommand::Fetch {
                     channel: choices.channel(),
                     epoch: 1,
                     from: 1,
                     next: 9,
-                }),
+                })),
                 _ => {
                     let frame = frame(choices, number.unwrap_or(0));
                     Input::Receive(ReceiverReceive::Frame(frame))
@@ -461,11 +463,11 @@ fn receiver_answer(
             ReceiverCommand::Stored { channel, position }
         }
         ReceiverEvent::Session(SessionEvent::Fetch { request, from, .. }) => {
-            ReceiverCommand::Fetched {
+            ReceiverCommand::Session(SessionCommand::Fetched {
                 request,
                 first: from,
                 records: Records::default(),
-            }
+            })
         }
         _ => return None,
     };

@@ -94,5 +94,6 @@ pub use records::{Iter, Record, Records, RecordsBuilder};
 pub use sender::{Sender, SenderCommand, SenderEvent, SenderReceive};
 pub use status::{Counters, ReceiverChannel, SenderChannel};
 pub use types::{
-    Channel, Grant, Level, Offer, Position, Schema, SchemaId, SessionEvent, Start, Subscription,
+    Channel, Grant, Level, Offer, Position, Schema, SchemaId, SessionCommand, SessionEvent, Start,
+    Subscription,
 };

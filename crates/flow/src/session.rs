@@ -14,7 +14,9 @@ use crate::config::{FETCH_ATTEMPTS_MAX, FETCHES_MAX};
 use crate::message::{DecodeError, FrameWriter, Message};
 use crate::planted::{self, Defect};
 use crate::round_trip::RoundTrip;
-use crate::{Channel, Code, Counters, Failure, Fault, Records, SessionConfig, SessionEvent};
+use crate::{
+    Channel, Code, Counters, Failure, Fault, Records, SessionCommand, SessionConfig, SessionEvent,
+};
 
 /// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -365,8 +367,31 @@ impl<E: From<SessionEvent>> Session<E> {
         FETCHES_MAX.saturating_sub(self.asked.len())
     }
 
+    /// What the programs of both ends say; `is_open` tells whether a channel can be asked about.
+    pub(crate) fn command(
+        &mut self,
+        command: SessionCommand,
+        is_open: impl FnOnce(Channel) -> bool,
+    ) {
+        match command {
+            SessionCommand::Fetch {
+                channel,
+                epoch,
+                from,
+                next,
+            } if is_open(channel) => self.ask(channel, epoch, from, next),
+            SessionCommand::Fetch { .. } => self.counters.answers_unused += 1,
+            SessionCommand::Fetched {
+                request,
+                first,
+                records,
+            } => self.answer_fetch(request, first, &records),
+            SessionCommand::Close => self.close(),
+        }
+    }
+
     /// Asks the peer for records.
-    pub(crate) fn ask(&mut self, channel: Channel, epoch: u64, from: u64, next: u64) {
+    fn ask(&mut self, channel: Channel, epoch: u64, from: u64, next: u64) {
         if from == 0 || from >= next || next == u64::MAX || self.asked.len() >= FETCHES_MAX {
             let text = format!(
                 "a repair of {from} to {next} with {} open, the limit is {FETCHES_MAX}",
@@ -456,7 +481,7 @@ impl<E: From<SessionEvent>> Session<E> {
     }
 
     /// The caller answers the peer.
-    pub(crate) fn answer_fetch(&mut self, request: u64, first: u64, records: &Records) {
+    fn answer_fetch(&mut self, request: u64, first: u64, records: &Records) {
         if !self.answering.remove(&request) {
             self.counters.answers_unused += 1;
             return;

@@ -179,6 +179,33 @@ pub enum Offer {
     },
 }
 
+/// What the programs at both ends tell their machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionCommand {
+    /// Asks the peer for records of this channel that are damaged here. Positions are the origin's.
+    Fetch {
+        /// The channel.
+        channel: Channel,
+        /// Their epoch.
+        epoch: u64,
+        /// The first number.
+        from: u64,
+        /// The number behind the last.
+        next: u64,
+    },
+    /// Answers [`SessionEvent::Fetch`].
+    Fetched {
+        /// The question's number.
+        request: u64,
+        /// The number of the first record: the first of the range that is kept here.
+        first: u64,
+        /// Records with consecutive numbers from `first` on; none when none of the range is here.
+        records: Records,
+    },
+    /// Ends in order: a receiver acknowledges what is stored, then both say goodbye.
+    Close,
+}
+
 /// What the programs at both ends are told by their machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
@@ -188,7 +215,7 @@ pub enum SessionEvent {
         version: u32,
     },
     /// The peer asks for records that are damaged there, by the origin's positions; answer with
-    /// [`crate::SenderCommand::Fetched`] or [`crate::ReceiverCommand::Fetched`].
+    /// [`SessionCommand::Fetched`].
     Fetch {
         /// The number of the question.
         request: u64,
@@ -203,8 +230,7 @@ pub enum SessionEvent {
         /// So many packed bytes at most, but at least one record.
         bytes: u64,
     },
-    /// Records that were asked for with [`crate::SenderCommand::Fetch`] or
-    /// [`crate::ReceiverCommand::Fetch`].
+    /// Records that were asked for with [`SessionCommand::Fetch`].
     Fetched {
         /// The channel.
         channel: Channel,

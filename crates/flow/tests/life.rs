@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chappe_flow::{
     Channel, Offer, ReceiverCommand, ReceiverConfig, RefusalReason, SenderCommand, SenderConfig,
-    Start, Subscription,
+    SessionCommand, Start, Subscription,
 };
 use chappe_machine::Input;
 use network::{Weather, World};
@@ -154,11 +154,15 @@ fn a_new_channel_begins_where_an_old_one_ended() {
 fn an_orderly_end_is_told_to_the_peer() {
     let mut by_subscriber = world(1);
     by_subscriber.weather = Weather::default();
-    by_subscriber.tell_receiver(Input::Command(ReceiverCommand::Close));
+    by_subscriber.tell_receiver(Input::Command(ReceiverCommand::Session(
+        SessionCommand::Close,
+    )));
     by_subscriber.run(Duration::from_secs(1));
     let mut by_origin = world(1);
     by_origin.weather = Weather::default();
-    by_origin.tell_sender(Input::Command(SenderCommand::Close));
+    by_origin.tell_sender(Input::Command(SenderCommand::Session(
+        SessionCommand::Close,
+    )));
     by_origin.run(Duration::from_secs(1));
     for (world, ended, other) in [
         (&by_subscriber, "receiver", "sender"),

@@ -9,7 +9,7 @@ mod network;
 use std::time::Duration;
 
 use chappe_flow::{
-    Channel, Position, ReceiverCommand, ReceiverConfig, SenderCommand, SenderConfig,
+    Channel, Position, ReceiverCommand, ReceiverConfig, SenderCommand, SenderConfig, SessionCommand,
 };
 use chappe_machine::Input;
 use network::{Weather, World};
@@ -36,12 +36,14 @@ fn the_origin_gets_back_what_it_lost() {
     for seed in 0..20 {
         let mut world = world(seed);
         let epoch = world.streams[0].epoch();
-        world.tell_sender(Input::Command(SenderCommand::Fetch {
-            channel: CHANNEL,
-            epoch,
-            from: 500,
-            next: 1_500,
-        }));
+        world.tell_sender(Input::Command(SenderCommand::Session(
+            SessionCommand::Fetch {
+                channel: CHANNEL,
+                epoch,
+                from: 500,
+                next: 1_500,
+            },
+        )));
         world.run(Duration::from_secs(120));
         assert_eq!(world.unrepaired, [vec![0], vec![]], "seed {seed}");
         let expected = (500..1_500).map(|sequence| {
@@ -62,12 +64,14 @@ fn the_subscriber_gets_back_what_the_origin_still_has() {
         for number in 120..130 {
             world.streams[0].records.remove(&number);
         }
-        world.tell_receiver(Input::Command(ReceiverCommand::Fetch {
-            channel: CHANNEL,
-            epoch,
-            from: 91,
-            next: 141,
-        }));
+        world.tell_receiver(Input::Command(ReceiverCommand::Session(
+            SessionCommand::Fetch {
+                channel: CHANNEL,
+                epoch,
+                from: 91,
+                next: 141,
+            },
+        )));
         world.run(Duration::from_secs(120));
         assert_eq!(world.unrepaired, [vec![], vec![10 + 10]], "seed {seed}");
         let numbers = world.repaired[1]
@@ -93,12 +97,14 @@ fn an_answer_that_takes_long_on_its_way_is_waited_for() {
         ..Weather::default()
     };
     let epoch = world.streams[0].epoch();
-    world.tell_receiver(Input::Command(ReceiverCommand::Fetch {
-        channel: CHANNEL,
-        epoch,
-        from: 1,
-        next: 401,
-    }));
+    world.tell_receiver(Input::Command(ReceiverCommand::Session(
+        SessionCommand::Fetch {
+            channel: CHANNEL,
+            epoch,
+            from: 1,
+            next: 401,
+        },
+    )));
     world.run(Duration::from_secs(60));
     assert_eq!(world.unrepaired, [vec![], vec![0]]);
     assert_eq!(world.repaired[1].len(), 400);
@@ -107,12 +113,14 @@ fn an_answer_that_takes_long_on_its_way_is_waited_for() {
 #[test]
 fn what_neither_has_ends_too() {
     let mut world = world(1);
-    world.tell_receiver(Input::Command(ReceiverCommand::Fetch {
-        channel: CHANNEL,
-        epoch: 77,
-        from: 1,
-        next: 11,
-    }));
+    world.tell_receiver(Input::Command(ReceiverCommand::Session(
+        SessionCommand::Fetch {
+            channel: CHANNEL,
+            epoch: 77,
+            from: 1,
+            next: 11,
+        },
+    )));
     world.run(Duration::from_secs(120));
     assert_eq!(world.unrepaired, [vec![], vec![10]]);
     assert!(world.repaired[1].is_empty());

@@ -14,7 +14,8 @@ use chappe_flow::pacer::Flood;
 use chappe_flow::{
     Channel, Credit, Grant, Level, Offer, Position, Receiver, ReceiverCommand, ReceiverConfig,
     ReceiverEvent, ReceiverReceive, Records, RecordsBuilder, RefusalReason, Schema, Sender,
-    SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
+    SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionCommand, SessionEvent, Start,
+    Subscription,
 };
 use chappe_machine::{Input, Instant, Machine as _, Output};
 use chappe_transport::zeromq::{Connection, CurvePublic, Dealer, Limits, Message, Router};
@@ -543,7 +544,9 @@ impl Inlet for SessionInlet {
     fn finish(&mut self) {
         let entered = self.runtime.enter();
         self.end.taken();
-        self.end.give(Input::Command(ReceiverCommand::Close));
+        self.end.give(Input::Command(ReceiverCommand::Session(
+            SessionCommand::Close,
+        )));
         drop(entered);
         let connection = &mut self.end.connection;
         // Late or broken: it ends all the same.

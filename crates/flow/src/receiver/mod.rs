@@ -23,6 +23,7 @@ use crate::message::{Entry, decode};
 use crate::session::{EndedChannels, Session};
 use crate::{
     AHEAD_RUNS_MAX, Channel, Code, Counters, Failure, Fault, ReceiverChannel, ReceiverConfig,
+    SessionCommand,
 };
 
 use channel::{ChannelState, Phase};
@@ -162,27 +163,15 @@ impl Receiver {
                 position,
                 reason,
             } => self.refused(channel, position, reason),
-            ReceiverCommand::Fetch {
-                channel,
-                epoch,
-                from,
-                next,
-            } => {
-                let state = self.channels.get(&channel);
-                if state.is_some_and(|state| state.phase == Phase::Open) {
-                    self.session.ask(channel, epoch, from, next);
-                } else {
-                    self.session.counters.answers_unused += 1;
+            ReceiverCommand::Session(command) => {
+                if command == SessionCommand::Close {
+                    self.acknowledge();
                 }
-            }
-            ReceiverCommand::Fetched {
-                request,
-                first,
-                records,
-            } => self.session.answer_fetch(request, first, &records),
-            ReceiverCommand::Close => {
-                self.acknowledge();
-                self.session.close();
+                let channels = &self.channels;
+                self.session.command(command, |channel| {
+                    let state = channels.get(&channel);
+                    state.is_some_and(|state| state.phase == Phase::Open)
+                });
             }
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     Channel, DeadLetterReason, Grant, LossReason, Position, Records, RefusalReason, Schema,
-    SessionEvent, Subscription,
+    SessionCommand, SessionEvent, Subscription,
 };
 
 /// What arrives at the subscriber.
@@ -54,28 +54,8 @@ pub enum ReceiverCommand {
         /// Why.
         reason: DeadLetterReason,
     },
-    /// Asks the origin for records that are damaged here. Positions are the origin's.
-    Fetch {
-        /// The channel.
-        channel: Channel,
-        /// Their epoch.
-        epoch: u64,
-        /// The first number.
-        from: u64,
-        /// The number behind the last.
-        next: u64,
-    },
-    /// Answers [`SessionEvent::Fetch`].
-    Fetched {
-        /// The question's number.
-        request: u64,
-        /// The number of the first record: the first of the range that is kept here.
-        first: u64,
-        /// Records with consecutive numbers from `first` on; none when none of the range is here.
-        records: Records,
-    },
-    /// Ends in order: acknowledges what is stored, then says goodbye.
-    Close,
+    /// What both ends can be told.
+    Session(SessionCommand),
 }
 
 /// What the subscriber's program is told by its receiver.

@@ -213,24 +213,11 @@ impl Sender {
                 records,
             } => self.live(channel, epoch, first, schema_version, &records),
             SenderCommand::Schema { channel, schema } => self.schema(channel, schema),
-            SenderCommand::Fetch {
-                channel,
-                epoch,
-                from,
-                next,
-            } => {
-                if self.channels.contains_key(&channel) {
-                    self.session.ask(channel, epoch, from, next);
-                } else {
-                    self.session.counters.answers_unused += 1;
-                }
+            SenderCommand::Session(command) => {
+                let channels = &self.channels;
+                self.session
+                    .command(command, |channel| channels.contains_key(&channel));
             }
-            SenderCommand::Fetched {
-                request,
-                first,
-                records,
-            } => self.session.answer_fetch(request, first, &records),
-            SenderCommand::Close => self.session.close(),
         }
     }
 

@@ -5,8 +5,8 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use crate::{
-    Channel, LossReason, Offer, Position, Records, RefusalReason, Schema, SessionEvent,
-    Subscription,
+    Channel, LossReason, Offer, Position, Records, RefusalReason, Schema, SessionCommand,
+    SessionEvent, Subscription,
 };
 
 /// What arrives at the origin.
@@ -83,28 +83,8 @@ pub enum SenderCommand {
         /// The schema.
         schema: Schema,
     },
-    /// Asks the subscriber for records of this stream that are damaged here.
-    Fetch {
-        /// The channel.
-        channel: Channel,
-        /// Their epoch.
-        epoch: u64,
-        /// The first number.
-        from: u64,
-        /// The number behind the last.
-        next: u64,
-    },
-    /// Answers [`SessionEvent::Fetch`].
-    Fetched {
-        /// The question's number.
-        request: u64,
-        /// The number of the first record: the first of the range that is kept here.
-        first: u64,
-        /// Records with consecutive numbers from `first` on; none when none of the range is here.
-        records: Records,
-    },
-    /// Ends in order.
-    Close,
+    /// What both ends can be told.
+    Session(SessionCommand),
 }
 
 /// What the origin's program is told by its sender.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chappe_flow::{
     Channel, Counters, DeadLetterReason, Level, Position, Receiver, ReceiverCommand,
     ReceiverConfig, ReceiverEvent, ReceiverReceive, Records, Sender, SenderCommand, SenderConfig,
-    SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
+    SenderEvent, SenderReceive, SessionCommand, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Output, drain};
 use fastrand::Rng;
@@ -401,11 +401,13 @@ impl World {
                 let records = records.filter(|(_, (of, _))| *of == epoch);
                 let records = records.map(|(number, (_, payload))| (*number, payload.clone()));
                 let (first, records) = answer(records.collect());
-                self.tell_sender(Input::Command(SenderCommand::Fetched {
-                    request,
-                    first,
-                    records,
-                }));
+                self.tell_sender(Input::Command(SenderCommand::Session(
+                    SessionCommand::Fetched {
+                        request,
+                        first,
+                        records,
+                    },
+                )));
             }
             SenderEvent::Session(SessionEvent::Fetched {
                 epoch,
@@ -488,11 +490,13 @@ impl World {
                 let stored = stored.filter(|(at, _)| range(at));
                 let stored = stored.map(|(at, payload)| (at.sequence, payload.clone()));
                 let (first, records) = answer(stored.collect());
-                self.tell_receiver(Input::Command(ReceiverCommand::Fetched {
-                    request,
-                    first,
-                    records,
-                }));
+                self.tell_receiver(Input::Command(ReceiverCommand::Session(
+                    SessionCommand::Fetched {
+                        request,
+                        first,
+                        records,
+                    },
+                )));
             }
             ReceiverEvent::Session(SessionEvent::Fetched {
                 epoch,

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, Level, LossReason, Offer, Position, Records, RefusalReason, Schema, SchemaId,
-    Sender, SenderCommand, SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
+    Sender, SenderCommand, SenderEvent, SenderReceive, SessionCommand, SessionEvent, Start,
+    Subscription,
 };
 use chappe_log::{Appended, Error, GapReason, Recovery, Stream, Trimmed};
 use chappe_machine::Input;
@@ -513,11 +514,11 @@ impl Origin {
                 ..
             }) => {
                 let (first, records) = self.fetch(serial, channel, epoch, from, next);
-                Some(SenderCommand::Fetched {
+                Some(SenderCommand::Session(SessionCommand::Fetched {
                     request,
                     first,
                     records,
-                })
+                }))
             }
             SenderEvent::Session(SessionEvent::Fetched {
                 channel,
@@ -663,7 +664,7 @@ impl Origin {
                 })
             }
             // The store is stopping; the session ends with it.
-            Err(_) => Some(SenderCommand::Close),
+            Err(_) => Some(SenderCommand::Session(SessionCommand::Close)),
         }
     }
 

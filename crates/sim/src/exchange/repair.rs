@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chappe_flow::{Channel, ReceiverCommand, Records, SenderCommand};
+use chappe_flow::{Channel, ReceiverCommand, Records, SenderCommand, SessionCommand};
 use chappe_log::{Appended, Error, Position, Store, Stream};
 use chappe_machine::Input;
 
@@ -156,12 +156,12 @@ impl Origin {
                 channels.flat_map(|(it, index)| holes[*index].iter().map(move |h| (*it, h)));
             let room = session.line.machine.fetch_room();
             for (channel, hole) in in_turn(lacks.collect(), room, &mut session.asked) {
-                let fetch = SenderCommand::Fetch {
+                let fetch = SenderCommand::Session(SessionCommand::Fetch {
                     channel,
                     epoch: hole.origin.epoch,
                     from: hole.origin.number,
                     next: hole.origin.number + hole.count,
-                };
+                });
                 self.pump(world, serial, Input::Command(fetch));
             }
         }
@@ -252,12 +252,12 @@ impl Subscriber {
             };
             let room = session.line.machine.fetch_room();
             for (number, hole) in in_turn(lacks, room, &mut session.asked) {
-                let fetch = ReceiverCommand::Fetch {
+                let fetch = ReceiverCommand::Session(SessionCommand::Fetch {
                     channel: Channel(number as u32),
                     epoch: hole.origin.epoch,
                     from: hole.origin.number,
                     next: hole.origin.number + hole.count,
-                };
+                });
                 self.pump(world, link, Input::Command(fetch));
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use chappe_flow::{
     Channel, EARLIER_MAX, LossReason, Position, Receiver, ReceiverCommand, ReceiverEvent,
     ReceiverReceive, Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent, Records,
-    SessionEvent, Start, Subscription,
+    SessionCommand, SessionEvent, Start, Subscription,
 };
 use chappe_log::{Appended, Level, Stream};
 use chappe_machine::{Input, Instant, Machine, Output, drain};
@@ -444,11 +444,11 @@ impl Subscriber {
                 ..
             }) => {
                 let (first, records) = self.fetch(channel, epoch, from, next);
-                Some(ReceiverCommand::Fetched {
+                Some(ReceiverCommand::Session(SessionCommand::Fetched {
                     request,
                     first,
                     records,
-                })
+                }))
             }
             ReceiverEvent::Session(SessionEvent::Fetched {
                 channel,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, LossReason, Offer, Records, RefusalReason, Schema, SchemaId, Sender,
-    SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionEvent, Start, Subscription,
+    SenderCommand, SenderConfig, SenderEvent, SenderReceive, SessionCommand, SessionEvent, Start,
+    Subscription,
 };
 use chappe_log::GapReason;
 use chappe_machine::{Input, Machine as _, Output};
@@ -382,12 +383,13 @@ impl<C: FrameConnection> Origin<C> {
         holes.truncate(self.sender.fetch_room());
         self.asked = self.asked.wrapping_add(holes.len());
         for (channel, hole) in holes {
-            self.commands.push_back(SenderCommand::Fetch {
-                channel,
-                epoch: hole.here.epoch.0,
-                from: hole.here.sequence,
-                next: hole.here.sequence + hole.count,
-            });
+            self.commands
+                .push_back(SenderCommand::Session(SessionCommand::Fetch {
+                    channel,
+                    epoch: hole.here.epoch.0,
+                    from: hole.here.sequence,
+                    next: hole.here.sequence + hole.count,
+                }));
         }
         self.work();
     }
@@ -431,11 +433,11 @@ impl<C: FrameConnection> Origin<C> {
         let raw = raw.filter(|raw| !raw.records.is_empty());
         let first = raw.as_ref().map_or(range.start, |raw| raw.first.sequence);
         let records = raw.map_or(Records::default(), |raw| Batch::of(&raw).records);
-        self.command(SenderCommand::Fetched {
+        self.command(SenderCommand::Session(SessionCommand::Fetched {
             request,
             first,
             records,
-        });
+        }));
     }
 
     fn answer_directory(&mut self, question: &Bytes) {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use chappe_flow::{
     Channel, Credit, DeadLetterReason, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
-    ReceiverReceive, Records, RefusalReason, SchemaId, SessionEvent, Start, Subscription,
+    ReceiverReceive, Records, RefusalReason, SchemaId, SessionCommand, SessionEvent, Start,
+    Subscription,
 };
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StreamSchema};
@@ -555,11 +556,11 @@ impl<C: FrameConnection> Subscriber<C> {
         let raw = raw.filter(|raw| !raw.records.is_empty());
         let first = raw.as_ref().map_or(from.sequence, |raw| raw.first.sequence);
         let records = raw.map_or(Records::default(), |raw| Batch::of(&raw).records);
-        self.command(ReceiverCommand::Fetched {
+        self.command(ReceiverCommand::Session(SessionCommand::Fetched {
             request,
             first,
             records,
-        });
+        }));
     }
 
     /// Asks the origin for what is damaged here.
@@ -575,12 +576,13 @@ impl<C: FrameConnection> Subscriber<C> {
         holes.truncate(self.receiver.fetch_room());
         self.asked = self.asked.wrapping_add(holes.len());
         for (channel, hole) in holes {
-            self.commands.push_back(ReceiverCommand::Fetch {
-                channel,
-                epoch: hole.origin.epoch.0,
-                from: hole.origin.sequence,
-                next: hole.origin.sequence + hole.count,
-            });
+            self.commands
+                .push_back(ReceiverCommand::Session(SessionCommand::Fetch {
+                    channel,
+                    epoch: hole.origin.epoch.0,
+                    from: hole.origin.sequence,
+                    next: hole.origin.sequence + hole.count,
+                }));
         }
     }
 
