@@ -688,10 +688,11 @@ pub(crate) enum Data {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Copy a node's log and registry to a new directory, with checksums; the node may run. Key and
-    /// token are not copied.
+    /// Copy a node's log and registry to a new directory, with checksums; the node may run. What
+    /// holds secrets (key, certificate, token, links and subscriptions that were added while it ran)
+    /// is copied when that is asked for.
     #[command(
-        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday\n\nExit code 1 when records were missing already: the copy is as good as the original."
+        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nExit code 1 when records were missing already: the copy is as good as the original."
     )]
     Backup {
         /// The node's data directory.
@@ -700,11 +701,14 @@ pub(crate) enum Data {
         /// The directory to make.
         #[arg(value_name = "BACKUP")]
         to: PathBuf,
+        /// Copy the files with secrets, too: who has the backup can be the node.
+        #[arg(long)]
+        with_secrets: bool,
     },
     /// Verify a backup and put it into a data directory that holds no data. The node that starts
     /// there gives every stream a new epoch.
     #[command(
-        after_help = "Example:\n  chappe data restore /mnt/backup/monday /var/lib/chappe\n\nThe node's key.pem is not in a backup: put it there too, so that it stays the same node."
+        after_help = "Example:\n  chappe data restore /mnt/backup/monday /var/lib/chappe\n\nOf a backup without secrets, put the node's key.pem, links.json and subscriptions.json there too,\nso that it stays the same node and reads what it read."
     )]
     Restore {
         /// The backup.

@@ -51,7 +51,11 @@ fn run(cli: Cli) -> Outcome {
         Command::Data(verb) => match verb {
             cli::Data::Check { directory } => command::data::check(&directory, json),
             cli::Data::Repair { directory } => command::data::repair(&directory, json),
-            cli::Data::Backup { directory, to } => command::data::backup(&directory, &to, json),
+            cli::Data::Backup {
+                directory,
+                to,
+                with_secrets,
+            } => command::data::backup(&directory, &to, with_secrets, json),
             cli::Data::Restore { from, directory } => {
                 command::data::restore(&from, &directory, json)
             }

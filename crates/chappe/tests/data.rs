@@ -4,6 +4,7 @@
 //! copies are restored and started; a file is damaged, checked and mended; wrong uses are tried.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -162,6 +163,56 @@ fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
         code == Some(2) && said.contains("hint: each backup"),
         "{said}"
     );
+}
+
+#[test]
+fn a_backup_with_secrets_is_the_whole_node() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = ran(scratch.path(), 3);
+    let (backup, restored) = (
+        scratch.path().join("backup"),
+        scratch.path().join("restored"),
+    );
+    let links = b"{ \"version\": 1, \"links\": [] }";
+    fs::write(directory.join("links.json"), links).unwrap();
+    let (code, _, said) = data("backup", &[&directory, &scratch.path().join("without")]);
+    assert!(
+        code == Some(0) && said.contains("key.pem, token, links.json not copied"),
+        "{said}"
+    );
+    let (code, made, said) = data(
+        "backup",
+        &[&directory, &backup, Path::new("--with-secrets")],
+    );
+    assert_eq!(
+        (code, said.contains("not copied")),
+        (Some(0), false),
+        "{said}"
+    );
+    assert_eq!(made["manifest"]["secrets"].as_array().unwrap().len(), 3);
+    let (code, _, said) = data("restore", &[&backup, &restored]);
+    assert_eq!((code, said.contains("hint")), (Some(0), false), "{said}");
+    for name in ["key.pem", "token", "links.json"] {
+        let path = restored.join(name);
+        assert_eq!(
+            fs::read(&path).unwrap(),
+            fs::read(directory.join(name)).unwrap()
+        );
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+    // A key that is there is not written over, and nothing else is written.
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("key.pem"), "another").unwrap();
+    let (code, _, said) = data("restore", &[&backup, &other]);
+    assert!(
+        code == Some(2) && said.contains("is there already"),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
 }
 
 #[test]

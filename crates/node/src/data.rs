@@ -5,6 +5,8 @@
 //! key.pem     the node's key, 0600
 //! http.pem    the certificate of its own making with its key, 0600, where one is asked for
 //! token       what recognizes the token, 0600; removed, it is made anew
+//! links.json, subscriptions.json
+//!             what was added while the node ran, 0600
 //! log/        all streams
 //! registry/   the registry's journal, which the log's size limit must not cut
 //! ```
@@ -19,6 +21,11 @@ use chappe_transport::{key_file, tls};
 
 use crate::StartError;
 use crate::config::Config;
+use crate::links::{LINKS, SUBSCRIPTIONS};
+
+/// The files of a data directory that hold secrets: key, certificate, token, and links and
+/// subscriptions with theirs. Not each node has each.
+pub const SECRET_FILES: [&str; 5] = ["key.pem", "http.pem", "token", LINKS, SUBSCRIPTIONS];
 
 /// Where the log of a node lies under its data directory.
 #[must_use]

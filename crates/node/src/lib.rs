@@ -35,7 +35,7 @@ mod scrub;
 mod sensors;
 mod shared;
 
-pub use data::{Recognized, log_directory, recognized, registry_directory};
+pub use data::{Recognized, SECRET_FILES, log_directory, recognized, registry_directory};
 pub use error::StartError;
 pub use http::openapi;
 pub use node::{Node, StoreFailure, end_signal, runtime};

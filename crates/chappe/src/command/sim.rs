@@ -46,7 +46,7 @@ pub(crate) struct Exchange {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// How many runs.
-    #[arg(long, default_value_t = 1, value_name = "M")]
+    #[arg(long, default_value_t = 1, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// Simulated hours with faults in each run; time to recover comes on top.
     #[arg(long, default_value_t = 1.0, value_name = "H")]
@@ -238,10 +238,11 @@ fn as_json(flags: &Exchange, series: &Series, never: &[&str], seconds: f64) -> s
 }
 
 fn print(flags: &Exchange, series: &Series, never: &[&str], seconds: f64) {
+    let alone = series.passed.iter().filter(|_| flags.runs == 1);
+    for report in series.failed.iter().chain(alone).filter(|_| flags.trace) {
+        report.trace.notes().for_each(output::line);
+    }
     for report in &series.failed {
-        if flags.trace {
-            report.trace.notes().for_each(output::line);
-        }
         for violation in &report.violations {
             output::line(format_args!("seed {}: {violation}", report.seed));
         }

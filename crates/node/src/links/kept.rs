@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The file of links under the data directory.
-pub(super) const LINKS: &str = "links.json";
+pub(crate) const LINKS: &str = "links.json";
 /// The file of subscriptions by contact point.
-pub(super) const SUBSCRIPTIONS: &str = "subscriptions.json";
+pub(crate) const SUBSCRIPTIONS: &str = "subscriptions.json";
 /// The version of their form.
 const VERSION: u32 = 1;
 /// Bytes of a file that are read; reason: ten thousand links of the largest size are below that.

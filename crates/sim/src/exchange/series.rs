@@ -35,6 +35,8 @@ pub struct Series {
     pub failed: Vec<Report>,
     /// Runs with violations, all of them.
     pub failures: u64,
+    /// The last run without violations.
+    pub passed: Option<Report>,
 }
 
 impl Series {
@@ -56,7 +58,9 @@ impl Series {
         self.accepted += report.accepted;
         self.lost += report.lost;
         self.sometimes.add(&report.sometimes);
-        if !report.violations.is_empty() {
+        if report.violations.is_empty() {
+            self.passed = Some(report);
+        } else {
             self.failures += 1;
             if self.failed.len() < FAILED_KEPT {
                 self.failed.push(report);

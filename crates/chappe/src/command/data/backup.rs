@@ -1,16 +1,17 @@
 //! `chappe data backup`: a copy of both logs while the node runs, with a manifest.
 //!
 //! The manifest names each file with its length and SHA-256, and what the copy holds; it is written
-//! last, so that a copy without one is not a backup. Key and token are not in it: a backup can be
-//! kept by people who may not be the node.
+//! last, so that a copy without one is not a backup. Files with secrets are in it when that is asked
+//! for: without them a backup can be kept by people who may not be the node.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_log::Report;
+use chappe_node::SECRET_FILES;
 use chappe_transport::FileDisk;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -38,6 +39,9 @@ pub(super) struct Manifest {
     pub(super) made_at_unix_s: u64,
     /// The logs.
     pub(super) parts: Vec<Part>,
+    /// Files with secrets, of [`SECRET_FILES`].
+    #[serde(default)]
+    pub(super) secrets: Vec<Copied>,
 }
 
 /// One log of a backup.
@@ -72,8 +76,9 @@ pub(super) struct Copied {
     pub(super) sha256: String,
 }
 
-/// Copies both logs below `directory` to the new directory `to`.
-pub(crate) fn backup(directory: &Path, to: &Path, json: bool) -> Outcome {
+/// Copies both logs below `directory` to the new directory `to`, and its files with secrets if
+/// `with_secrets`.
+pub(crate) fn backup(directory: &Path, to: &Path, with_secrets: bool, json: bool) -> Outcome {
     let logs = logs(directory)?;
     new_directory(to)?;
     let (mut parts, mut reports) = (Vec::new(), Vec::new());
@@ -99,6 +104,12 @@ pub(crate) fn backup(directory: &Path, to: &Path, json: bool) -> Outcome {
         parts.push(part(name, &made.report, files));
         reports.push((name, made.report));
     }
+    let present = |name: &&str| directory.join(name).exists();
+    let present: Vec<&str> = SECRET_FILES.into_iter().filter(present).collect();
+    let mut secrets = Vec::new();
+    for name in present.iter().filter(|_| with_secrets) {
+        secrets.push(copy_secret(&directory.join(name), &to.join(name), name)?);
+    }
     let healthy = reports.iter().all(|(_, report)| report.healthy());
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let manifest = Manifest {
@@ -106,6 +117,7 @@ pub(crate) fn backup(directory: &Path, to: &Path, json: bool) -> Outcome {
         program: format!("chappe {}", env!("CARGO_PKG_VERSION")),
         made_at_unix_s: since.map_or(0, |since| since.as_secs()),
         parts,
+        secrets,
     };
     write_manifest(to, &manifest)?;
     if json {
@@ -119,11 +131,43 @@ pub(crate) fn backup(directory: &Path, to: &Path, json: bool) -> Outcome {
         }
         output::line(format_args!("backup in {}", to.display()));
     }
+    if !with_secrets && !present.is_empty() {
+        output::note(format_args!(
+            "hint: {} not copied, for they hold secrets: keep them apart, or add --with-secrets",
+            present.join(", ")
+        ));
+    }
     if healthy {
         return Ok(());
     }
     output::note("the original is damaged, and so is the copy: `chappe data check` says where");
     Err(Failure::negative())
+}
+
+/// Copies a small file that its owner alone may read, into one that its owner alone may read.
+fn copy_secret(from: &Path, to: &Path, name: &str) -> Result<Copied, Failure> {
+    let content = fs::read(from).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", from.display()))
+            .hint("run it as the user that the node runs as")
+    })?;
+    write_secret(to, &content)?;
+    Ok(Copied {
+        name: name.to_owned(),
+        bytes: content.len() as u64,
+        sha256: hexadecimal(&digest(&content)),
+    })
+}
+
+/// Writes a file that its owner alone may read.
+pub(super) fn write_secret(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 fn part(name: &str, report: &Report, files: Vec<Copied>) -> Part {

@@ -8,9 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use chappe_log::Disk as _;
+use chappe_node::SECRET_FILES;
 use serde_json::json;
 
-use super::backup::{FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, hexadecimal, sha256};
+use super::backup::{
+    Copied, FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, hexadecimal, sha256,
+    write_secret,
+};
 use super::{Steps, own, print_summary};
 use crate::output::{self, Failure, Outcome};
 
@@ -24,6 +28,14 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
         verify(&from.join(&part.name).join(&file.name), &file.sha256)?;
         done += file.bytes;
         steps.at(done, all);
+    }
+    for file in &manifest.secrets {
+        verify(&from.join(&file.name), &file.sha256)?;
+        if directory.join(&file.name).exists() {
+            let message = format!("{} is there already", directory.join(&file.name).display());
+            return Err(Failure::new(message)
+                .hint("restore into a new directory, or move the data away first"));
+        }
     }
     let mut targets = Vec::new();
     for part in &manifest.parts {
@@ -54,6 +66,11 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
         disk.sync_directory()?;
         reports.push((part, chappe_log::check(&disk)?));
     }
+    for file in &manifest.secrets {
+        let path = directory.join(&file.name);
+        write_secret(&path, &fs::read(from.join(&file.name))?)?;
+        verify(&path, &file.sha256)?;
+    }
     if json {
         let part = |(part, report): &(&Part, chappe_log::Report)| {
             json!({ "name": part.name, "records": report.records, "healthy": report.healthy(),
@@ -71,13 +88,14 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
     if !directory.join("key.pem").exists() {
         output::note(
             "hint: put the node's key.pem there as well; with another key it is another node, and \
-             does not continue the streams of this one",
+             does not continue the streams of this one. Links and subscriptions that were added \
+             while it ran are in its links.json and subscriptions.json",
         );
     }
     Ok(())
 }
 
-fn files(manifest: &Manifest) -> impl Iterator<Item = (&Part, &super::backup::Copied)> {
+fn files(manifest: &Manifest) -> impl Iterator<Item = (&Part, &Copied)> {
     let parts = manifest.parts.iter();
     parts.flat_map(|part| part.files.iter().map(move |file| (part, file)))
 }
@@ -104,8 +122,10 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
         let digits = name.strip_suffix(".segment");
         digits.is_some_and(|it| it.len() == 10 && it.bytes().all(|b| b.is_ascii_digit()))
     };
-    let named =
-        manifest.parts.iter().all(known) && files(&manifest).all(|(_, file)| plain(&file.name));
+    let secret = |file: &Copied| SECRET_FILES.contains(&file.name.as_str());
+    let named = manifest.parts.iter().all(known)
+        && files(&manifest).all(|(_, file)| plain(&file.name))
+        && manifest.secrets.iter().all(secret);
     if !named {
         return Err(Failure::new(format!(
             "{} names files that no backup has",
