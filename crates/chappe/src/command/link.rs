@@ -121,7 +121,31 @@ fn progress(link: &Value) -> String {
         };
     }
     let streams = link["streams"].as_array().map_or(0, Vec::len);
-    format!("connected, {streams} streams, lag {}", lag(link))
+    let refused = match refused_streams(link) {
+        0 => String::new(),
+        count => format!(" ({count} refused)"),
+    };
+    format!("connected, {streams} streams{refused}, lag {}", lag(link))
+}
+
+/// How many of its streams the origin, or the node, refuses.
+fn refused_streams(link: &Value) -> usize {
+    let streams = link["streams"].as_array().into_iter().flatten();
+    streams
+        .filter(|stream| stream["refusal"].is_string())
+        .count()
+}
+
+/// What is refused of a link: `1 stream, 3 schema`.
+fn refused(link: &Value) -> String {
+    let streams = match refused_streams(link) {
+        0 => String::new(),
+        1 => "1 stream".to_owned(),
+        count => format!("{count} streams"),
+    };
+    let parts = [streams, reasons(&link["refused"])];
+    let said: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+    said.join(", ")
 }
 
 fn word(link: &Value) -> &str {
@@ -197,7 +221,7 @@ fn tell_list(answer: &Value) {
                 rate(link),
                 lag(link),
                 link["held_bytes"].to_string(),
-                reasons(&link["refused"]),
+                refused(link),
                 reasons(&link["lost"]),
                 link["dead_letters"].to_string(),
             ]);
@@ -385,5 +409,22 @@ async fn resend(flags: Resend, json: bool) -> Outcome {
         Ok(())
     } else {
         Err(Failure::negative())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_seen_in_the_list() {
+        let link = json!({
+            "state": "connected",
+            "refused": {"too_large": 3},
+            "streams": [{"refusal": "taken"}, {"refusal": null}],
+        });
+        assert_eq!(refused(&link), "1 stream, 3 too large");
+        assert_eq!(progress(&link), "connected, 2 streams (1 refused), lag 0");
+        assert_eq!(refused(&json!({"streams": []})), "");
     }
 }

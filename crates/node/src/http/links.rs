@@ -102,7 +102,7 @@ pub(crate) struct LinkStream {
     name: String,
     /// Its name here.
     local_name: String,
-    /// Why the origin refuses it.
+    /// Why the origin, or this node, refuses it.
     refusal: Option<String>,
     /// The origin's position of the newest element that is stored here.
     stored: Option<String>,

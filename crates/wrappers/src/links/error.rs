@@ -34,6 +34,14 @@ pub enum LinkError {
         /// Why.
         why: String,
     },
+    /// Another link feeds a stream.
+    #[error("stream {stream} is fed by link {link} here")]
+    Fed {
+        /// The stream here.
+        stream: String,
+        /// The other link.
+        link: String,
+    },
     /// The host refuses a stream.
     #[error(transparent)]
     Host(#[from] super::HostError),
@@ -46,6 +54,19 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// Whether it is about one stream, and the link's others may go on.
+    pub(crate) fn is_of_stream(&self) -> bool {
+        matches!(self, Self::Fed { .. } | Self::Host(_))
+    }
+
+    /// As it is told, with what can be done.
+    pub(crate) fn told(&self) -> String {
+        match self.hint() {
+            Some(hint) => format!("{self}; {hint}"),
+            None => self.to_string(),
+        }
+    }
+
     /// What can be done, when that is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -53,6 +74,9 @@ impl LinkError {
             Self::Exists(_) => Some("take another name, or remove that one first".to_owned()),
             Self::Unknown(_) => Some("see `chappe link list`".to_owned()),
             Self::TooMany(_) => Some("remove one; a link may carry many streams".to_owned()),
+            Self::Fed { .. } => {
+                Some("remove one of the two links, or give this one an as_prefix".to_owned())
+            }
             Self::StillDead { .. } => {
                 Some("remove the cause that is named, or discard the letter".to_owned())
             }

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::dead_letters::DeadLetters;
 use super::feed::Feeds;
+use super::feeding::Feeding;
 use super::http::{PUSH_LETTERS, Pushes};
 use super::link::Link;
 use super::peers::Peers;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) config: LinksConfig,
     /// What is new in the streams that others read.
     pub(crate) feeds: Feeds,
+    /// The streams here that links feed.
+    pub(crate) feeding: Feeding,
     /// Subscriptions by contact point that others have here.
     pub(crate) pushes: Arc<Pushes>,
     /// What contact points refused; opened when first asked for.
@@ -61,6 +64,7 @@ impl Links {
             store,
             config,
             feeds: Feeds::default(),
+            feeding: Feeding::default(),
             peers: Arc::default(),
             pushes: Arc::default(),
             push_letters: Mutex::default(),

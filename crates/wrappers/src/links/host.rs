@@ -153,7 +153,7 @@ pub enum LinkNotice {
         /// What can be done.
         hint: Option<String>,
     },
-    /// The origin refuses a stream.
+    /// The origin, or this node, refuses a stream.
     Refused {
         /// The link.
         link: String,

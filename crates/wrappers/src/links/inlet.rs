@@ -13,6 +13,7 @@ use chappe_stream::{
 };
 
 use super::dead_letters::{Letter, Reason, own_schema, record_of};
+use super::feeding::Claim;
 use super::link::{Link, StreamLive};
 use super::serialization::{Elements, SchemaId, SchemaRef};
 use super::{Arrivals, DeadLetterReason, LinkError, LinkNotice, LinkStart, LossReason};
@@ -36,6 +37,8 @@ pub(crate) struct Inlet {
     name: String,
     /// Its name here.
     local: String,
+    /// No other link feeds it.
+    claim: Claim,
     log: Option<StreamLog>,
     versions: VecDeque<Version>,
     /// The newest element that is stored, or on its way to the log.
@@ -126,9 +129,10 @@ impl Inlet {
     /// was read.
     ///
     /// # Errors
-    /// What the log says.
+    /// Another link feeds the stream here, or what the log says.
     pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
         let local = link.config.local_name(name);
+        let claim = Claim::new(link, &local).await?;
         let log = link.shared.store.existing(&local)?;
         if let Some(log) = &log {
             settled(log.log(), &local).await?;
@@ -150,14 +154,12 @@ impl Inlet {
             arrivals: None,
             name: name.to_owned(),
             local,
+            claim,
             log,
             versions: VecDeque::new(),
             have,
         };
-        inlet.count(|stream| {
-            stream.status.stored = have;
-            stream.status.refusal = None;
-        });
+        inlet.count(|stream| stream.status.stored = have);
         Ok(inlet)
     }
 
@@ -197,6 +199,7 @@ impl Inlet {
             version,
         };
         if self.schema(at_origin).is_some() {
+            self.count(|stream| stream.status.refusal = None);
             return Ok(());
         }
         let link = &self.link;
@@ -216,6 +219,7 @@ impl Inlet {
             schema: schema.clone(),
             intake,
         });
+        self.count(|stream| stream.status.refusal = None);
         Ok(())
     }
 
@@ -544,7 +548,14 @@ impl Inlet {
             _ => from.sequence,
         };
         if next > behind {
-            self.lost(reason, next - behind);
+            let at = Position {
+                sequence: behind,
+                ..from
+            };
+            let first = self.claim.told_lost(at, next);
+            if next > first {
+                self.lost(reason, next - first);
+            }
             let sequence = next - 1;
             let at = Position { sequence, ..from };
             self.have = Some(at);

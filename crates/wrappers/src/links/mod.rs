@@ -20,6 +20,7 @@ mod dial;
 mod directory;
 mod error;
 mod feed;
+mod feeding;
 mod handle;
 mod host;
 mod inlet;

@@ -99,7 +99,7 @@ pub struct StreamStatus {
     pub name: String,
     /// Its name here.
     pub local_name: String,
-    /// Why the origin refuses it, if it does.
+    /// Why the origin, or this node, refuses it, if one does.
     pub refusal: Option<String>,
     /// The origin's position of the newest element that is stored here.
     pub stored: Option<Position>,

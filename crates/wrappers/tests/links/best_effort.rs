@@ -8,7 +8,7 @@ use chappe_wrappers::links::*;
 
 use crate::host::{Node, PATIENCE, append, link, schema};
 
-async fn serve(origin: &Node) -> (Publisher, String, String) {
+pub(crate) async fn serve(origin: &Node) -> (Publisher, String, String) {
     let everybody = Reader {
         address: None,
         key: None,

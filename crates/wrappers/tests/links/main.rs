@@ -3,6 +3,7 @@
 //! or queues that a test cuts at random; hostile peers by hand.
 
 mod best_effort;
+mod feeding;
 mod host;
 mod hostile;
 mod http;

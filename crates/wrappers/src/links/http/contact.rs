@@ -50,6 +50,13 @@ impl ContactPoint {
         inlets.clear();
     }
 
+    /// This node does not take a stream, or the origin does not give it: its receiving end gives way to that of another link, and is
+    /// made anew when it is subscribed to once more.
+    pub(super) fn drop_inlet(&self, stream: &str) {
+        let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
+        inlets.remove(stream);
+    }
+
     /// A stream is about to be subscribed to.
     pub(super) fn put(&self, stream: &str, inlet: Inlet) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,6 +159,11 @@ async fn take_documents(
             }
             Err(InletError::Misfit(why)) => {
                 return Err(HttpRefusal::new(422, "does not fit", why));
+            }
+            Err(InletError::Link(error)) if error.is_of_stream() => {
+                inlet.refused(&error.told());
+                contact.drop_inlet(inlet.name());
+                return Err(HttpRefusal::new(404, "not subscribed", error.to_string()));
             }
             Err(error) => {
                 let host = &link.shared.host;

@@ -131,6 +131,14 @@ impl Origin {
     /// Sends a request and reads the answer whole.
     pub(super) async fn ask(&self, ask: Ask) -> Result<(StatusCode, Bytes), ConnectionError> {
         let answer = self.send(ask).await?;
+        self.whole(answer).await
+    }
+
+    /// Reads an answer whole.
+    pub(super) async fn whole(
+        &self,
+        answer: Response<Incoming>,
+    ) -> Result<(StatusCode, Bytes), ConnectionError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
         let body = timeout(DEADLINE, body).await;
@@ -174,9 +182,14 @@ impl Origin {
 
 /// What an origin said beside success.
 pub(super) fn unwanted(status: StatusCode, body: &[u8]) -> ConnectionError {
-    let said: String = String::from_utf8_lossy(body).chars().take(300).collect();
+    // A node of ours explains itself in a problem document (RFC 9457).
+    let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let detail = problem.as_ref().and_then(|it| it["detail"].as_str());
+    let said = detail.map_or_else(|| String::from_utf8_lossy(body), Into::into);
+    let said: String = said.trim().chars().take(300).collect();
+    let colon = if said.is_empty() { "" } else { ": " };
     ConnectionError {
-        text: format!("the origin answers {status}: {}", said.trim()),
+        text: format!("the origin answers {status}{colon}{said}"),
         hint: match status.as_u16() {
             401 | 403 => Some("look at the link's token".to_owned()),
             _ => None,

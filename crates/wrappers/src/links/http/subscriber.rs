@@ -19,7 +19,7 @@ use crate::links::inlet::{self, Inlet, InletError};
 use crate::links::link::Link;
 use crate::links::serialization::{DOCUMENT_BYTES_MAX, SerializationError};
 use crate::links::session::ConnectionError;
-use crate::links::{LinkStart, LinkState, Selection, Serialization};
+use crate::links::{LinkError, LinkStart, LinkState, Selection, Serialization};
 
 /// Silence of an endless answer after which it counts as dead: three times the origin's keep-alive.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
@@ -28,6 +28,29 @@ fn plain(text: impl Into<String>) -> ConnectionError {
     ConnectionError {
         text: text.into(),
         hint: None,
+    }
+}
+
+/// Why a stream does not come.
+enum Ended {
+    /// The origin, or this node, refuses it: the link's other streams go on.
+    Refused(String),
+    /// The connection, or the origin, failed.
+    Down(ConnectionError),
+}
+
+impl From<ConnectionError> for Ended {
+    fn from(error: ConnectionError) -> Self {
+        Self::Down(error)
+    }
+}
+
+impl From<LinkError> for Ended {
+    fn from(error: LinkError) -> Self {
+        match error.is_of_stream() {
+            true => Self::Refused(error.told()),
+            false => Self::Down(plain(error.to_string())),
+        }
     }
 }
 
@@ -108,11 +131,11 @@ async fn pull_stream(link: Arc<Link>, origin: Origin, name: String) {
     let mut again = Again::new(link.shared.host.random());
     again.wait(ReconnectCommand::Start).await;
     loop {
-        let error = match pull_once(&link, &origin, &name, &mut again).await {
-            Ok(()) => plain("the origin ended the answer"),
-            Err(error) => error,
-        };
-        link.disconnected(error.text, error.hint);
+        match pull_once(&link, &origin, &name, &mut again).await {
+            Ok(()) => link.disconnected("the origin ended the answer".to_owned(), None),
+            Err(Ended::Refused(why)) => inlet::refused(&link, &name, &why),
+            Err(Ended::Down(error)) => link.disconnected(error.text, error.hint),
+        }
         again.wait(ReconnectCommand::Failed).await;
     }
 }
@@ -122,10 +145,8 @@ async fn pull_once(
     origin: &Origin,
     name: &str,
     again: &mut Again,
-) -> Result<(), ConnectionError> {
-    let mut inlet = Inlet::new(link, name)
-        .await
-        .map_err(|error| plain(error.to_string()))?;
+) -> Result<(), Ended> {
+    let mut inlet = Inlet::new(link, name).await?;
     let serialization = link.config.serialization();
     let begin = match (inlet.have(), link.config.start) {
         (Some(have), _) => format!("after={have}"),
@@ -138,12 +159,17 @@ async fn pull_once(
         super::STREAMS_PATH
     );
     let answer = origin.send(Ask::get(path)).await?;
-    if answer.status() != StatusCode::OK {
-        let status = answer.status();
-        if status == StatusCode::NOT_FOUND {
-            inlet.refused("the origin has no such stream, or you may not read it");
+    match answer.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND => {
+            link.connected();
+            let (status, body) = origin.whole(answer).await?;
+            return Err(Ended::Refused(unwanted(status, &body).text));
         }
-        return Err(unwanted(status, b""));
+        _ => {
+            let (status, body) = origin.whole(answer).await?;
+            return Err(Ended::Down(unwanted(status, &body)));
+        }
     }
     again.tell(ReconnectCommand::Connected);
     link.connected();
@@ -174,7 +200,7 @@ async fn take_ready(
     inlet: &mut Inlet,
     serialization: Serialization,
     buffer: &[u8],
-) -> Result<usize, ConnectionError> {
+) -> Result<usize, Ended> {
     let mut used = 0;
     loop {
         let rest = &buffer[used..];
@@ -182,26 +208,25 @@ async fn take_ready(
         let line = serialization != Serialization::Xml || rest.contains(&b'\n');
         if rest.is_empty() || !line {
             if rest.len() > DOCUMENT_BYTES_MAX {
-                return Err(plain("the origin sends a document above the limit"));
+                return Err(plain("the origin sends a document above the limit").into());
             }
             return Ok(used);
         }
         let (document, length) = match serialization.decode(rest) {
             Ok(read) => read,
             Err(SerializationError::Incomplete) => return Ok(used),
-            Err(error) => return Err(plain(format!("the origin sends no document: {error}"))),
+            Err(error) => {
+                return Err(plain(format!("the origin sends no document: {error}")).into());
+            }
         };
         used += length;
         if stream_of(&document).is_some_and(|stream| stream != inlet.name()) {
-            return Err(plain("the origin sends another stream than was asked for"));
+            return Err(plain("the origin sends another stream than was asked for").into());
         }
         match apply(inlet, document).await {
             Ok(()) => {}
-            Err(InletError::Link(error)) => {
-                inlet.refused(&error.to_string());
-                return Err(plain(error.to_string()));
-            }
-            Err(error) => return Err(plain(error.to_string())),
+            Err(InletError::Link(error)) => return Err(error.into()),
+            Err(error) => return Err(plain(error.to_string()).into()),
         }
     }
 }
@@ -228,10 +253,17 @@ pub(crate) async fn push_link(link: Arc<Link>) {
             Err(error) => outcome = Err(error),
             Ok(names) => {
                 for name in names {
-                    if let Err(error) = keep(&link, &origin, &base, &name, &mut subscriptions).await
-                    {
-                        subscriptions.remove(&name);
-                        outcome = Err(error);
+                    let kept = keep(&link, &origin, &base, &name, &mut subscriptions).await;
+                    let Err(ended) = kept else { continue };
+                    subscriptions.remove(&name);
+                    match ended {
+                        Ended::Refused(why) => {
+                            inlet::refused(&link, &name, &why);
+                            if let Some(contact) = &link.contact {
+                                contact.drop_inlet(&name);
+                            }
+                        }
+                        Ended::Down(error) => outcome = Err(error),
                     }
                 }
             }
@@ -266,7 +298,7 @@ async fn keep(
     base: &str,
     name: &str,
     subscriptions: &mut BTreeMap<String, (String, Instant)>,
-) -> Result<(), ConnectionError> {
+) -> Result<(), Ended> {
     if let Some((id, renew)) = subscriptions.get(name) {
         if *renew > Instant::now() {
             return Ok(());
@@ -286,14 +318,13 @@ async fn keep(
         // The origin has forgotten it: made anew, from the newest that is stored.
     }
     let Some(contact) = &link.contact else {
-        return Err(plain("the link has no contact point"));
+        return Err(plain("the link has no contact point").into());
     };
     // One receiving end for as long as the link lives: it knows what is on its way to the disk.
     let have = match contact.inlet(name) {
         Some(inlet) => inlet.lock().await.have(),
         None => {
-            let inlet = Inlet::new(link, name).await;
-            let inlet = inlet.map_err(|error| plain(error.to_string()))?;
+            let inlet = Inlet::new(link, name).await?;
             let have = inlet.have();
             contact.put(name, inlet);
             have
@@ -319,10 +350,10 @@ async fn keep(
     let (status, body) = origin.ask(ask).await?;
     if !status.is_success() {
         let error = unwanted(status, &body);
-        if status.is_client_error() {
-            inlet::refused(link, name, &error.text);
-        }
-        return Err(error);
+        return Err(match status {
+            StatusCode::NOT_FOUND => Ended::Refused(error.text),
+            _ => Ended::Down(error),
+        });
     }
     let answer = read_answer(&body)?;
     let renew = renew_at(&answer);

@@ -286,6 +286,9 @@ impl<C: FrameConnection> Subscriber<C> {
         }
         let inlet = match Inlet::new(&self.link, name).await {
             Ok(inlet) => inlet,
+            Err(error) if error.is_of_stream() => {
+                return inlet::refused(&self.link, name, &error.told());
+            }
             Err(error) => return self.end(error.to_string(), error.hint()),
         };
         let start = match (inlet.have(), self.link.config.start) {

@@ -9,6 +9,7 @@ use chappe_stream::{StoreError, StreamFollower, StreamLog};
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{Message, Publisher, Request, Subscriber, SubscriberLink};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::{ZeromqConfig, told};
 use crate::links::handle::Links;
@@ -157,6 +158,7 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
         node: node.clone(),
         request: None,
         inlets: BTreeMap::new(),
+        refused: BTreeMap::new(),
     };
     loop {
         tokio::select! {
@@ -186,6 +188,8 @@ struct Receiving {
     node: ZeromqConfig,
     request: Option<Request>,
     inlets: BTreeMap<String, Inlet>,
+    /// Streams that this node does not take, and when it is asked again.
+    refused: BTreeMap<String, Instant>,
 }
 
 impl Receiving {
@@ -211,8 +215,23 @@ impl Receiving {
         {
             return;
         }
-        if let Err(error) = self.store(name, document).await {
-            dropped("not stored", error);
+        let now = Instant::now();
+        if self.refused.get(&name).is_some_and(|again| now < *again) {
+            return dropped("not stored", format!("{name} is refused"));
+        }
+        if let Err(error) = self.store(&name, document).await {
+            if let InletError::Link(error) = &error
+                && error.is_of_stream()
+            {
+                inlet::refused(&self.link, &name, &error.told());
+                let pause = Duration::from_secs(self.link.config.limits.directory_s);
+                self.inlets.remove(&name);
+                self.refused.retain(|_, again| now < *again);
+                if self.refused.len() < self.link.config.limits.streams {
+                    self.refused.insert(name, now + pause);
+                }
+            }
+            dropped("not stored", error.to_string());
         }
     }
 
@@ -222,62 +241,54 @@ impl Receiving {
         message.frame(0).is_some_and(|topic| topic.ends_with(word))
     }
 
-    async fn store(&mut self, name: String, elements: Elements) -> Result<(), String> {
-        if !self.inlets.contains_key(&name) {
+    async fn store(&mut self, name: &str, elements: Elements) -> Result<(), InletError> {
+        if !self.inlets.contains_key(name) {
             if self.inlets.len() >= self.link.config.limits.streams {
                 let why = "the link has as many streams as its limit allows";
-                inlet::refused(&self.link, &name, why);
+                inlet::refused(&self.link, name, why);
                 return Ok(());
             }
-            let inlet = Inlet::new(&self.link, &name).await;
-            let inlet = inlet.map_err(|error| error.to_string())?;
-            self.inlets.insert(name.clone(), inlet);
+            let inlet = Inlet::new(&self.link, name).await?;
+            self.inlets.insert(name.to_owned(), inlet);
         }
         let schema = elements.schema;
         let known = self
             .inlets
-            .get(&name)
+            .get(name)
             .is_some_and(|inlet| inlet.schema(schema).is_some());
         if !known {
-            self.ask_schema(&name).await?;
+            self.ask_schema(name).await?;
         }
-        let Some(inlet) = self.inlets.get_mut(&name) else {
-            return Ok(());
-        };
-        match apply(inlet, Document::Elements(elements)).await {
-            Ok(()) => Ok(()),
-            Err(InletError::Link(error)) => {
-                inlet.refused(&error.to_string());
-                Err(error.to_string())
-            }
-            Err(error) => Err(error.to_string()),
+        match self.inlets.get_mut(name) {
+            Some(inlet) => apply(inlet, Document::Elements(elements)).await,
+            None => Ok(()),
         }
     }
 
     /// Asks the origin's directory what the elements of a stream look like.
-    async fn ask_schema(&mut self, name: &str) -> Result<(), String> {
+    async fn ask_schema(&mut self, name: &str) -> Result<(), LinkError> {
+        let failed = LinkError::Unsupported;
         let Some(endpoint) = self.link.config.directory.clone() else {
-            return Err("the link has no directory".to_owned());
+            return Err(failed("the link has no directory".to_owned()));
         };
         let mut request = match self.request.take() {
             Some(request) => request,
             None => Request::connect(&endpoint, self.security.clone(), self.node.limits.clone())
                 .await
-                .map_err(|error| error.to_string())?,
+                .map_err(|error| failed(error.to_string()))?,
         };
         let selection = Selection::Exact(name.to_owned());
         let question = directory::question(&selection, Serialization::Postcard);
         let answer = request.ask(question, PATIENCE).await;
-        let answer = answer.map_err(|error| error.to_string())?;
+        let answer = answer.map_err(|error| failed(error.to_string()))?;
         self.request = Some(request);
         let structures = directory::read(answer.last(), Serialization::Postcard);
-        let structures = structures.map_err(|error| error.to_string())?;
+        let structures = structures.map_err(|error| failed(error.to_string()))?;
         let structure = structures.into_iter().find(|it| it.stream == name);
-        let structure = structure.ok_or_else(|| format!("the directory does not know {name:?}"))?;
+        let unknown = || failed(format!("the directory does not know {name:?}"));
+        let structure = structure.ok_or_else(unknown)?;
         match self.inlets.get_mut(name) {
-            Some(inlet) => inlet
-                .structure(structure.version, &structure.schema)
-                .map_err(|error| error.to_string()),
+            Some(inlet) => inlet.structure(structure.version, &structure.schema),
             None => Ok(()),
         }
     }

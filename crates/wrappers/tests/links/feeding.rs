@@ -1,0 +1,215 @@
+//! Two links for one stream here: one feeds it, the other says why it does not, and goes on where the
+//! first ended when that is removed. And a stream that this node or the origin does not give: its link
+//! says so, and its other streams go on.
+
+use chappe_wrappers::links::session::ConnectionError;
+use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
+use chappe_wrappers::links::*;
+
+use crate::best_effort;
+use crate::host::{Node, append, assert_same, link};
+use crate::server::{Server, serve};
+
+/// Dials an origin in this process.
+struct Direct(Links);
+
+impl Dialler for Direct {
+    type Connection = MemoryConnection;
+
+    async fn dial(&self) -> Result<Self::Connection, ConnectionError> {
+        let (here, there) = pair(16);
+        let links = self.0.clone();
+        tokio::spawn(async move { drop(links.serve(there).await) });
+        Ok(here)
+    }
+}
+
+/// An origin and a subscriber that it reaches.
+async fn nodes() -> (Node, Node, [Server; 2]) {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let servers = [
+        serve(&origin.links, None).await,
+        serve(&subscriber.links, None).await,
+    ];
+    *subscriber.host.contact.lock().unwrap() = Some(servers[1].url());
+    (origin, subscriber, servers)
+}
+
+fn add(name: &str, kind: LinkKind, nodes: &(Node, Node, [Server; 2]), streams: &[&str]) {
+    let (origin, subscriber, servers) = nodes;
+    let address = match kind {
+        LinkKind::Zeromq => "tcp://127.0.0.1:1".to_owned(),
+        _ => servers[0].url(),
+    };
+    let mut config = link(kind, address, streams);
+    config.name = name.to_owned();
+    match kind {
+        LinkKind::Zeromq => {
+            let dialler = Direct(origin.links.clone());
+            subscriber.links.add_over(config, dialler).expect("added");
+        }
+        _ => subscriber.links.add(config).expect("added"),
+    }
+}
+
+/// Why a link's stream is refused, as it shows it.
+fn refusal(node: &Node, name: &str, stream: &str) -> Option<String> {
+    let status = node.links.show(name).expect("there");
+    let streams = status.streams.into_iter();
+    let mut found = streams.filter(|it| it.name == stream);
+    found.next().and_then(|stream| stream.refusal)
+}
+
+fn refused(node: &Node, name: &str) -> usize {
+    let notices = node.notices();
+    let told = notices
+        .iter()
+        .filter(|it| matches!(it, LinkNotice::Refused { link, .. } if link == name));
+    told.count()
+}
+
+const RELIABLE: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
+
+#[tokio::test]
+async fn what_two_links_bring_is_stored_once() {
+    for (first, second) in RELIABLE.into_iter().flat_map(|a| RELIABLE.map(|b| (a, b))) {
+        let nodes = nodes().await;
+        let (origin, subscriber, _) = &nodes;
+        let log = origin.stream("a", 50);
+        origin.stream("b", 5);
+        add("one", first, &nodes, &["a"]);
+        subscriber.wait_for("a", 50).await;
+        add("two", second, &nodes, &["a", "b"]);
+        subscriber.told(|| refused(subscriber, "two") > 0).await;
+        let why = refusal(subscriber, "two", "a").expect("refused");
+        assert!(why.contains("fed by link one"), "{why}");
+        // It brings its other stream meanwhile.
+        subscriber.wait_for("b", 5).await;
+        append(&log, 50..60);
+        subscriber.wait_for("a", 60).await;
+        subscriber.links.remove("one").expect("there");
+        append(&log, 60..80);
+        let copy = subscriber.wait_for("a", 80).await;
+        assert_same(&log, &copy);
+        assert_eq!(refusal(subscriber, "two", "a"), None);
+        assert_eq!(refused(subscriber, "two"), 1, "told once");
+        assert!(subscriber.host.lost.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_is_lost_is_counted_once_whichever_links_are_told() {
+    for kind in RELIABLE {
+        let nodes = nodes().await;
+        let (origin, subscriber, _) = &nodes;
+        let log = origin.stream("a", 30);
+        add("one", kind, &nodes, &["a"]);
+        subscriber.wait_for("a", 30).await;
+        subscriber.links.remove("one").expect("there");
+        append(&log, 30..40);
+        log.log().trim(41).expect("queued").await.expect("trimmed");
+        let lost = || subscriber.host.lost.lock().unwrap().values().sum::<u64>();
+        add("one", kind, &nodes, &["a"]);
+        subscriber.told(|| lost() == 10).await;
+        subscriber.links.remove("one").expect("there");
+        // Nothing was stored behind what is lost, so this one is told again.
+        add("two", kind, &nodes, &["a"]);
+        append(&log, 40..41);
+        subscriber.wait_for("a", 31).await;
+        assert_eq!(lost(), 10);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_taken_is_refused_and_the_others_go_on() {
+    for kind in RELIABLE {
+        let nodes = nodes().await;
+        let (origin, subscriber, _) = &nodes;
+        let log = origin.stream("a", 3);
+        origin.stream("taken", 3);
+        add("test", kind, &nodes, &["a", "taken", "nowhere"]);
+        subscriber.told(|| refused(subscriber, "test") == 2).await;
+        let why = refusal(subscriber, "test", "taken").expect("refused");
+        assert!(why.contains("belongs to somebody else"), "{why}");
+        let why = refusal(subscriber, "test", "nowhere").expect("refused");
+        assert!(!why.ends_with([' ', ':']), "{why}");
+        append(&log, 3..10);
+        let copy = subscriber.wait_for("a", 10).await;
+        assert_same(&log, &copy);
+        let status = subscriber.links.show("test").expect("there");
+        assert_eq!(
+            (status.state, status.last_error),
+            (LinkState::Connected, None)
+        );
+    }
+}
+
+#[tokio::test]
+async fn best_effort_says_what_it_does_not_take_and_counts_only_what_it_misses() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let (log, taken) = (origin.stream("a", 5), origin.stream("taken", 5));
+    let (publisher, address, directory) = best_effort::serve(&origin).await;
+    let mut config = link(LinkKind::Zeromq, "tcp://127.0.0.1:1".into(), &["a"]);
+    config.name = "one".into();
+    let dialler = Direct(origin.links.clone());
+    subscriber.links.add_over(config, dialler).expect("added");
+    subscriber.wait_for("a", 5).await;
+    let streams = &["a", "taken"];
+    let mut config = link(LinkKind::ZeromqBestEffort, address, streams);
+    config.directory = Some(directory);
+    config.name = "two".into();
+    subscriber.links.add(config).expect("added");
+    let mut changes = publisher.changes();
+    while !publisher.wants(b"a postcard") || !publisher.wants(b"taken postcard") {
+        changes.changed().await.expect("the publisher is there");
+    }
+    let mut sent = 5;
+    let mut more = || {
+        append(&log, sent..sent + 1);
+        append(&taken, sent..sent + 1);
+        sent += 1;
+    };
+    while refused(&subscriber, "two") < 2 {
+        more();
+        tokio::task::yield_now().await;
+    }
+    let why = refusal(&subscriber, "two", "taken").expect("refused");
+    assert!(why.contains("belongs to somebody else"), "{why}");
+    let why = refusal(&subscriber, "two", "a").expect("refused");
+    assert!(why.contains("fed by link one"), "{why}");
+    // When it takes over, it knows what the other stored.
+    let stored = log.log().last() as usize;
+    subscriber.wait_for("a", stored).await;
+    subscriber.links.remove("one").expect("there");
+    while refusal(&subscriber, "two", "a").is_some() {
+        more();
+        tokio::task::yield_now().await;
+    }
+    let copy = subscriber
+        .store
+        .existing("a")
+        .expect("reads")
+        .expect("there");
+    let newest = || copy.newest(1_000_000).expect("reads");
+    while newest()
+        .last()
+        .and_then(|it| it.origin)
+        .map(|it| it.sequence)
+        <= Some(stored as u64)
+    {
+        more();
+        tokio::task::yield_now().await;
+    }
+    let copy = newest();
+    let numbers: Vec<u64> = copy
+        .iter()
+        .filter_map(|it| Some(it.origin?.sequence))
+        .collect();
+    assert!(
+        numbers.windows(2).all(|pair| pair[0] < pair[1]),
+        "{numbers:?}"
+    );
+    let missed = numbers.last().expect("some") - numbers.len() as u64;
+    let lost = subscriber.host.lost.lock().unwrap().values().sum::<u64>();
+    assert_eq!(lost, missed);
+}
