@@ -471,7 +471,8 @@ pub(crate) struct LinkAdd {
     /// What the elements survive here before they are acknowledged: memory, process or power.
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<String>,
-    /// Put before the names of the streams here, with a dot.
+    /// Put before the names of the streams here, with a dot. A `*` in --streams passes over names
+    /// that have it already: copies that came round.
     #[arg(long, value_name = "PREFIX")]
     pub as_prefix: Option<String>,
     /// Where a stream begins that was never read: first or new.

@@ -272,6 +272,51 @@ fn a_sensor_binds_to_what_a_link_brings_and_a_link_is_removed_while_it_runs() {
 }
 
 #[test]
+fn a_link_goes_on_where_another_was_removed_and_nothing_is_stored_twice() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    block(async {
+        let origin = Node::start(origin_config(there.path())).await.unwrap();
+        produce(&origin, "ward.bed1", 0..100).await;
+        let subscriber = Node::start(subscriber_config(here.path())).await.unwrap();
+        let token = format!("Bearer {}", subscriber.new_token().unwrap());
+        let fields = [("Authorization", token.as_str())];
+        let (node, fields) = (&subscriber, &fields);
+        let add = async |name: &str, kind: &str| {
+            let mut link = link(kind, &origin);
+            link.name = name.into();
+            link.limits.directory_s = 1;
+            let body = serde_json::to_vec(&link).unwrap();
+            let added = send(node, "POST", "/api/v1/links", fields, &body).await;
+            assert_eq!(added.status, 201, "{added:?}");
+        };
+        add("one", "zeromq").await;
+        has(node, "ward.bed1", &wanted(0..100)).await;
+        add("two", "http_push").await;
+        until("a refusal that is shown", || async {
+            let two = state(node, "two").await;
+            let why = two["streams"][0]["refusal"].as_str().unwrap_or_default();
+            why.contains("urn:chappe:link:one") && two["state"] == "connected"
+        })
+        .await;
+        produce(&origin, "ward.bed1", 100..200).await;
+        has(node, "ward.bed1", &wanted(0..200)).await;
+        let removed = send(node, "DELETE", "/api/v1/links/one", fields, b"").await;
+        assert_eq!(removed.status, 204, "{removed:?}");
+        produce(&origin, "ward.bed1", 200..300).await;
+        has(node, "ward.bed1", &wanted(0..300)).await;
+        let two = state(node, "two").await;
+        assert_eq!(two["streams"][0]["refusal"], Json::Null, "{two}");
+        assert!(
+            two["streams"][0]["received"].as_u64().unwrap() <= 100,
+            "{two}"
+        );
+        assert_eq!(two["lost"], json!({}), "{two}");
+        subscriber.shutdown().await.unwrap();
+        origin.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn only_named_keys_read_with_curve() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let stranger = tempfile::tempdir().unwrap();

@@ -75,6 +75,22 @@ impl LinkHost for Host {
         })
     }
 
+    fn may_feed(&self, link: &str, name: &str) -> Result<(), HostError> {
+        let app = self.app()?;
+        let owner = app.catalogue.get(name).map(|entry| entry.source());
+        match owner.filter(|owner| !owner.is_empty() && *owner != key_of(link)) {
+            Some(owner) if !is_orphan(&app, &owner) => {
+                let stream = name.to_owned();
+                let taken = CatalogueError::Taken { stream, owner };
+                Err(HostError {
+                    text: format!("{taken}; end that, or give this link an as_prefix"),
+                    transient: false,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
         let app = self.node.upgrade()?;
         app.catalogue.get(name).map(|entry| entry.log.clone())

@@ -48,7 +48,8 @@ pub struct LinkConfig {
     /// How safely they are stored here before they are acknowledged. Default: as the node says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LinkLevel>,
-    /// Put before the names of the streams here, with a dot. Default: nothing.
+    /// Put before the names of the streams here, with a dot; a `*` passes over names at the origin in
+    /// which it stands already, copies that came round. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_prefix: Option<String>,
     /// Where a stream begins that was never read. Default: with the oldest element.
@@ -272,6 +273,21 @@ impl LinkConfig {
         }
     }
 
+    /// Whether one of its selections takes the origin's stream of this name: a beginning passes over
+    /// names in which the link's own prefix stands already, since those are copies that came round.
+    #[must_use]
+    pub fn takes(&self, selection: &Selection, name: &str) -> bool {
+        let prefixes = |text: &str| match &self.as_prefix {
+            Some(prefix) => times(prefix, text),
+            None => 0,
+        };
+        selection.takes(name)
+            && match selection {
+                Selection::Exact(_) => true,
+                Selection::Prefix(beginning) => prefixes(name) <= prefixes(beginning),
+            }
+    }
+
     /// Checks what can be checked without the origin.
     ///
     /// # Errors
@@ -365,6 +381,14 @@ impl LinkConfig {
             _ => Ok(()),
         }
     }
+}
+
+/// How often `prefix` stands in `name`, both by their parts.
+fn times(prefix: &str, name: &str) -> usize {
+    let prefix: Vec<&str> = prefix.split('.').collect();
+    let parts: Vec<&str> = name.split('.').collect();
+    let windows = parts.windows(prefix.len());
+    windows.filter(|window| *window == prefix).count()
 }
 
 /// Which streams: one name, or all that begin so.
@@ -480,5 +504,29 @@ mod tests {
         let exact: Selection = "ward".parse().expect("one");
         assert!(exact.takes("ward") && !exact.takes("ward.bed1"));
         assert!("*".parse::<Selection>().expect("all").takes("x"));
+    }
+
+    #[test]
+    fn a_beginning_passes_over_copies_that_came_round() {
+        let takes = |prefix: &str, selection: &str, name: &str| {
+            let link = LinkConfig {
+                as_prefix: Some(prefix.into()),
+                ..link()
+            };
+            link.takes(&selection.parse().expect("one"), name)
+        };
+        for (selection, name, wanted) in [
+            ("*", "x", true),
+            ("*", "other.x", true),
+            ("*", "farther.x", true),
+            ("*", "far.x", false),
+            ("*", "other.far.x", false),
+            ("far.*", "far.x", true),
+            ("far.*", "far.far.x", false),
+            ("far.x", "far.x", true),
+        ] {
+            assert_eq!(takes("far", selection, name), wanted, "{selection} {name}");
+        }
+        assert!(!takes("a.b", "*", "c.a.b.x") && takes("a.b", "*", "a.x.b"));
     }
 }

@@ -26,6 +26,15 @@ pub trait LinkHost: Send + Sync + 'static {
         level: Option<Level>,
     ) -> Result<Opened, HostError>;
 
+    /// Whether the stream `name` may be fed by `link`, as [`LinkHost::open`] would say; asked before
+    /// the origin is.
+    ///
+    /// # Errors
+    /// Another source has a stream of this name.
+    fn may_feed(&self, _link: &str, _name: &str) -> Result<(), HostError> {
+        Ok(())
+    }
+
     /// The stream of this name, if `reader` may read it.
     fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog>;
 

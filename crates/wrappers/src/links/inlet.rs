@@ -132,6 +132,7 @@ impl Inlet {
     /// Another link feeds the stream here, or what the log says.
     pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
         let local = link.config.local_name(name);
+        link.shared.host.may_feed(&link.config.name, &local)?;
         let claim = Claim::new(link, &local).await?;
         let log = link.shared.store.existing(&local)?;
         if let Some(log) = &log {

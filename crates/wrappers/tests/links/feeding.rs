@@ -213,3 +213,71 @@ async fn best_effort_says_what_it_does_not_take_and_counts_only_what_it_misses()
     let lost = subscriber.host.lost.lock().unwrap().values().sum::<u64>();
     assert_eq!(lost, missed);
 }
+
+/// The names of the streams of elements.
+fn names(node: &Node) -> Vec<String> {
+    let streams = node.store.streams();
+    let mut names: Vec<String> = streams.iter().map(|log| log.name().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn nodes_that_read_all_of_each_other_do_not_grow_without_end() {
+    for kind in RELIABLE {
+        let (north, south, servers) = nodes().await;
+        let (url, contact) = (servers[0].url(), Some(servers[0].url()));
+        *north.host.contact.lock().unwrap() = contact;
+        let add = |reader: &Node, origin: &Node, url: String, prefix: &str| {
+            let mut config = link(kind, url, &["*"]);
+            config.as_prefix = Some(prefix.into());
+            match kind {
+                LinkKind::Zeromq => {
+                    config.address = "tcp://127.0.0.1:1".into();
+                    let dialler = Direct(origin.links.clone());
+                    reader.links.add_over(config, dialler).expect("added");
+                }
+                _ => reader.links.add(config).expect("added"),
+            }
+        };
+        north.stream("x", 3);
+        south.stream("y", 3);
+        add(&north, &south, servers[1].url(), "south");
+        add(&south, &north, url, "north");
+        north.wait_for("south.north.x", 3).await;
+        south.wait_for("north.south.y", 3).await;
+        // Each of these is found by a later look at the directory, which finds all that is there.
+        for late in ["z1", "z2", "z3"] {
+            north.stream(late, 1);
+            north.wait_for(&format!("south.north.{late}"), 1).await;
+        }
+        let own = ["x", "z1", "z2", "z3"];
+        let mut at_north: Vec<String> = own.map(str::to_owned).into();
+        at_north.extend(own.map(|name| format!("south.north.{name}")));
+        at_north.push("south.y".into());
+        at_north.sort();
+        let mut at_south: Vec<String> = own.map(|name| format!("north.{name}")).into();
+        at_south.extend(["north.south.y".to_owned(), "y".to_owned()]);
+        at_south.sort();
+        assert_eq!((names(&north), names(&south)), (at_north, at_south));
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_reads_all_of_itself_has_each_stream_twice() {
+    let node = Node::new(1);
+    let mut config = link(LinkKind::Zeromq, "tcp://127.0.0.1:1".into(), &["*"]);
+    config.as_prefix = Some("self".into());
+    node.stream("x", 3);
+    let dialler = Direct(node.links.clone());
+    node.links.add_over(config, dialler).expect("added");
+    node.wait_for("self.x", 3).await;
+    for late in ["z1", "z2", "z3"] {
+        node.stream(late, 1);
+        node.wait_for(&format!("self.{late}"), 1).await;
+    }
+    let wanted = [
+        "self.x", "self.z1", "self.z2", "self.z3", "x", "z1", "z2", "z3",
+    ];
+    assert_eq!(names(&node), wanted);
+}

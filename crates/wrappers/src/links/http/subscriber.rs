@@ -76,7 +76,8 @@ async fn selected(link: &Link, origin: &Origin) -> Result<Vec<String>, Connectio
                 }
                 let structures = directory::read(&body, Serialization::Postcard);
                 let structures = structures.map_err(|error| plain(error.to_string()))?;
-                names.extend(structures.into_iter().map(|structure| structure.stream));
+                let streams = structures.into_iter().map(|structure| structure.stream);
+                names.extend(streams.filter(|name| link.config.takes(&selection, name)));
             }
         }
     }

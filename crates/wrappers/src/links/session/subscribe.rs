@@ -255,7 +255,7 @@ impl<C: FrameConnection> Subscriber<C> {
                     if self
                         .selections
                         .iter()
-                        .any(|selection| selection.takes(name))
+                        .any(|selection| self.link.config.takes(selection, name))
                     {
                         self.wanted.push(name.clone());
                     }

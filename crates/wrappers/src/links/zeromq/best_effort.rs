@@ -211,7 +211,7 @@ impl Receiving {
         if !self
             .selections
             .iter()
-            .any(|selection| selection.takes(&name))
+            .any(|selection| link.config.takes(selection, &name))
         {
             return;
         }
