@@ -10,6 +10,10 @@ use tokio::sync::Notify;
 use super::LinkError;
 use super::link::Link;
 
+/// Streams that nobody feeds of which is remembered what was told lost; reason: an origin may make up
+/// names without end.
+const REMEMBERED_MAX: usize = 65_536;
+
 /// The streams that links feed.
 #[derive(Default)]
 pub(crate) struct Feeding {
@@ -84,8 +88,13 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let feeding = &self.link.shared.feeding;
-        if let Some(fed) = feeding.streams().get_mut(&self.stream) {
-            fed.by = None;
+        {
+            let mut streams = feeding.streams();
+            let full = streams.len() > REMEMBERED_MAX;
+            match streams.get_mut(&self.stream) {
+                Some(fed) if fed.lost.is_some() && !full => fed.by = None,
+                _ => drop(streams.remove(&self.stream)),
+            }
         }
         feeding.freed.notify_waiters();
     }

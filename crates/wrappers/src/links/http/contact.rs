@@ -50,8 +50,8 @@ impl ContactPoint {
         inlets.clear();
     }
 
-    /// This node does not take a stream, or the origin does not give it: its receiving end gives way to that of another link, and is
-    /// made anew when it is subscribed to once more.
+    /// This node does not take a stream, or the origin does not give it: its receiving end gives way
+    /// to that of another link, and is made anew when it is subscribed to once more.
     pub(super) fn drop_inlet(&self, stream: &str) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
         inlets.remove(stream);
