@@ -264,6 +264,10 @@ impl<G: Guard> Tree<G> {
             for sink in cleared {
                 topic.there(response.version, sink);
             }
+            // Hearsay, too: whoever was silent to another is not made a head by this node.
+            for sink in &piece.failed {
+                topic.silent(response.version, *sink);
+            }
         }
         let Some(record) = self.record(id) else {
             return;
@@ -303,8 +307,7 @@ impl<G: Guard> Tree<G> {
         }
         let nothing_left = record.tally.as_ref().is_some_and(|tally| tally.complete());
         // As many parts as sinks at most.
-        self.sending
-            .extend(again.map(|part| Sending::Part(id, part as u32)));
+        self.again.extend(again.map(|part| (id, part as u32)));
         if nothing_left {
             self.all_delivered(id);
         } else if all {

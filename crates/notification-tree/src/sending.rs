@@ -43,7 +43,12 @@ impl<G: Guard> Tree<G> {
     /// The next spread message, while there is one that may go.
     pub(crate) fn next_spread(&mut self) -> Option<Transmit> {
         loop {
-            let (id, part, whole) = match *self.sending.front()? {
+            let again = match self.again_next || self.sending.is_empty() {
+                true => self.again.front().copied(),
+                false => None,
+            };
+            let next = again.map(|(id, part)| Sending::Part(id, part));
+            let (id, part, whole) = match next.or(self.sending.front().copied())? {
                 Sending::Part(id, part) => (id, part as usize, false),
                 Sending::Job(id) => {
                     let next = self
@@ -74,7 +79,10 @@ impl<G: Guard> Tree<G> {
                 }
                 return None;
             }
-            if !whole {
+            self.again_next = again.is_none();
+            if again.is_some() {
+                self.again.pop_front();
+            } else if !whole {
                 self.sending.pop_front();
             }
             let transmit = self.spread(id, part);
@@ -332,11 +340,15 @@ impl<G: Guard> Tree<G> {
         };
         if found.count() == 1 {
             let first_time = found.attempts == 1;
-            if found.attempts < attempts_max {
-                self.sending.push_back(Sending::Part(id, part as u32));
-            } else {
+            let (attempts, last) = (found.attempts, found.attempts >= attempts_max);
+            // A source may have half of `T` to go until it gives up; the next event does not wait for that.
+            if last || is_source && attempts > 1 {
                 topic.silent(version, head);
+            }
+            if last {
                 self.gave_up(id, part);
+            } else {
+                self.again.push_back((id, part as u32));
             }
             if first_time {
                 // A plan that waits for each answer does not wait longer than for one.

@@ -48,7 +48,10 @@ pub struct Tree<G> {
     pub(crate) now: Instant,
     /// Sends since the last input: the driver does them one after the other.
     pub(crate) burst: u32,
+    /// What goes for the first time, and what goes to a single sink again: they take turns.
     pub(crate) sending: VecDeque<Sending>,
+    pub(crate) again: VecDeque<(JobId, u32)>,
+    pub(crate) again_next: bool,
     pub(crate) unverified: Option<JobId>,
     /// An event that goes on when what was seen is kept, and what was seen before it.
     pub(crate) keeping: Option<(JobId, Window)>,
@@ -83,6 +86,8 @@ impl<G: Guard> Tree<G> {
             now: Instant::ZERO,
             burst: 0,
             sending: VecDeque::new(),
+            again: VecDeque::new(),
+            again_next: false,
             unverified: None,
             keeping: None,
             out: VecDeque::new(),

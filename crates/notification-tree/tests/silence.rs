@@ -7,9 +7,14 @@ mod net;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_notification_tree::{Choice, Config, Happened, Plan};
+use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_notification_tree::{
+    Body, Choice, Command, Config, Contact, Happened, Membership, Message, Plan, Tree,
+    TrustedNetwork,
+};
 use net::keyed;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -101,4 +106,52 @@ fn a_dead_sink_does_not_hold_up_the_events_to_come() {
                 .all(|it| it.failed == [1] && it.unknown.is_empty())
         );
     }
+}
+
+#[test]
+fn what_goes_again_to_the_dead_takes_turns_with_the_next_event() {
+    const SINKS: usize = 250;
+    let contact = |number: usize| Contact {
+        address: ([10, 0, 0, 1], 1_000 + number as u16).into(),
+        key: [0; 32],
+    };
+    let list = Membership::new(1, 1, (0..SINKS).map(contact).collect());
+    let membership = Arc::new(list.expect("apart"));
+    let mut tree = Tree::new(Arc::new(config()), contact(SINKS), TrustedNetwork, 1);
+    // Of which events messages go, in their order.
+    let mut at = |now: Instant, input: Input<Message, Command>| {
+        tree.handle_input(now, input);
+        let mut sent = Vec::new();
+        while let Some(output) = tree.poll_output() {
+            if let Output::Transmit(transmit) = output
+                && let Body::Spread(spread) = transmit.message.body
+            {
+                sent.push(spread.event.id().sequence);
+            }
+        }
+        sent
+    };
+    let publish = || {
+        Input::Command(Command::Publish {
+            topic: 1,
+            body: vec![1],
+            deadline: None,
+        })
+    };
+    let boot = 1;
+    let now = Instant::ZERO;
+    let publisher = Command::Publisher { membership, boot };
+    at(now, Input::Command(publisher));
+    let mut first = at(now, publish()).len();
+    let mut now = now + MILLISECOND;
+    first += at(now, Input::Timeout).len();
+    assert_eq!(first, SINKS);
+    // Nobody has answered, and all time-outs are over: more goes again than goes at once.
+    now += SECOND / 10;
+    let again = at(now, Input::Timeout);
+    assert!(again.len() < SINKS && again.iter().all(|it| *it == 1));
+    let sent = at(now, publish());
+    let of = |event: u64| sent.iter().filter(|it| **it == event).count();
+    assert!(of(2) >= sent.len() / 2, "{sent:?}");
+    assert!(of(1) > 0, "what goes again is not held up for ever");
 }

@@ -276,3 +276,23 @@ fn behind_a_heartbeat_the_first_event_passes_the_dead() {
     assert!(report.completion() * 2 < without.completion());
     assert_eq!(report.arrivals.len(), 1, "no heartbeat is delivered");
 }
+
+#[test]
+fn an_event_soon_behind_the_heartbeat_of_a_list_does_not_wait_for_the_dead() {
+    for seed in 1..=6 {
+        let settings = Settings {
+            dead: 0.1,
+            heartbeat: true,
+            // What became of the heartbeat is known half a second later.
+            period: Duration::from_millis(20),
+            ..Settings::new(seed, 1_000)
+        };
+        let cost = Cost {
+            send: settings.send_cost,
+            delay: settings.latency + settings.handling,
+        };
+        let took = judged(&settings).completion();
+        let halves = completion(Plan::TwoHalves, settings.sinks, cost);
+        assert!(took < halves, "{seed}: {took:?}, {halves:?}");
+    }
+}

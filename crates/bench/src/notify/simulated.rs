@@ -26,6 +26,9 @@ const CAP: u16 = chappe_notification_tree::CAP;
 const ROOM: usize = 1 << 22;
 /// Seeds of a run with failures.
 const SEEDS: u64 = 11;
+/// How long behind the heartbeat of a new list the first event comes: what became of the heartbeat is not known for
+/// half a second more, and who is silent already is.
+const BEHIND_HEARTBEAT: Duration = Duration::from_millis(20);
 /// What pacing at each source may cost in time, and the share of messages (in percent) that ports may still
 /// drop.
 const SLOWER_MAX: f64 = 1.5;
@@ -236,9 +239,15 @@ pub(super) fn million(bench: &Settings, report: &mut Report) -> Result<(), Error
 }
 
 /// Dead sinks and loss: the time to the last live sink, for the first event of a source that nobody
-/// has heard of, for one behind a heartbeat, and once the network knows its dead.
+/// has heard of, for the first one behind the heartbeat that drivers send for a new list, and once the
+/// network knows its dead.
 pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
-    let (mut worst, mut worst_first): (f64, f64) = (0.0, 0.0);
+    const EVENTS: [&str; 3] = [
+        "first event, nothing known",
+        "first event behind the heartbeat of a new list",
+        "third event",
+    ];
+    let mut worst = [0.0_f64; 3];
     for (name, send, latency, handling) in &NETWORKS[..2] {
         let cost = Cost {
             send: micros(*send),
@@ -257,56 +266,52 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
                 (0.1, 0.05),
             ] {
                 (bench.progress)(&format!("{name}: {sinks} sinks, {dead} dead, {loss} lost"));
-                let (mut first, mut later, mut behind) = (Vec::new(), Vec::new(), Vec::new());
+                let mut shares = [const { Vec::new() }; 3];
                 for seed in 0..SEEDS {
                     let settings = tree::Settings {
                         dead,
                         loss,
                         events: 3,
                         period: Duration::from_secs(12),
-                        attempts: 8,
                         ..network(bench.seed + seed, sinks, (*send, *latency, *handling))
                     };
                     let ran = judged(&settings)?;
-                    let at = |event: usize| ran.arrivals[event].last().copied().unwrap_or_default();
-                    first.push(at(0).as_secs_f64() / halves);
-                    later.push(at(2).as_secs_f64() / halves);
+                    let last = |event: usize| ran.arrivals[event].last().copied();
+                    let (first, third) = (last(0), last(2));
                     let settings = tree::Settings {
                         heartbeat: true,
                         events: 1,
+                        period: BEHIND_HEARTBEAT,
                         ..settings
                     };
-                    behind.push(judged(&settings)?.completion().as_secs_f64() / halves);
+                    let behind = Some(judged(&settings)?.completion());
+                    for (shares, took) in shares.iter_mut().zip([first, behind, third]) {
+                        shares.push(took.unwrap_or_default().as_secs_f64() / halves);
+                    }
                 }
-                for shares in [&mut first, &mut later, &mut behind] {
+                for ((what, shares), worst) in EVENTS.iter().zip(&mut shares).zip(&mut worst) {
                     shares.sort_by(f64::total_cmp);
-                }
-                let middle = SEEDS as usize / 2;
-                let row = format!(
-                    "{name}: {sinks} sinks, {} % dead, {} % lost",
-                    dead * 100.0,
-                    loss * 100.0
-                );
-                let note = format!(
-                    "third event, median of {SEEDS} (worst {:.2}); first event {:.2}, behind a heartbeat \
-                     {:.2}; k 8",
-                    later[later.len() - 1],
-                    first[middle],
-                    behind[middle]
-                );
-                report.row(&row, later[middle], "of two halves without failures", note);
-                if dead == 0.1 && loss == 0.0 {
-                    worst = worst.max(later[middle]).max(behind[middle]);
-                    worst_first = worst_first.max(first[middle]);
+                    let (median, most) = (shares[shares.len() / 2], shares[shares.len() - 1]);
+                    let (dead, loss) = (dead * 100.0, loss * 100.0);
+                    let row =
+                        format!("{name}: {sinks} sinks, {dead} % dead, {loss} % lost, {what}");
+                    let note = format!("median of {SEEDS} (worst {most:.2}); k 8");
+                    report.row(&row, median, "of two halves without failures", note);
+                    if dead > 5.0 && loss == 0.0 {
+                        *worst = worst.max(median);
+                    }
                 }
             }
         }
     }
-    let name = "10 % dead, behind an event or a heartbeat: time to the last live sink over two halves \
-                without failures, worst median";
-    report.target(name, worst, Bound::AtMost(1.3), "");
-    let name = "10 % dead, first event without a heartbeat: the same";
-    report.target(name, worst_first, Bound::AtMost(1.3), "");
+    // The first event with nothing known is said above and not judged: drivers send none like it, but for one
+    // that is published in the same moment as the list.
+    for (what, worst) in EVENTS.iter().zip(worst).skip(1) {
+        let name = format!(
+            "10 % dead, {what}: time to the last live sink over two halves without failures, worst median"
+        );
+        report.target(&name, worst, Bound::AtMost(1.3), "");
+    }
     Ok(())
 }
 
