@@ -12,10 +12,12 @@
 //! - `--only mixed`: runs of mixed trouble, judged
 //! - `--only emulated`: real sockets on loopback, a link emulator in user space
 //! - `--only emulated-dead`: the same with dead sinks
-//! - `--only security`: what signatures, tags, receipts and windows on disk cost
+//! - `--only security`: what signatures, tags, receipts and windows on disk cost, and an event at nine nodes with and
+//!   without them
 
 mod emulated;
 mod fit;
+mod machine;
 mod security;
 mod simulated;
 

@@ -1,15 +1,18 @@
 //! What each part of security costs one event, with the product's keys on this machine: the signature
 //! at the source and its verification at each sink, the tag of each hop, the receipt, the first word
-//! with a peer, and keeping what was seen on disk.
+//! with a peer, keeping what was seen on disk; and an event at a source and eight sinks, with and without keys.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chappe_identity::Key;
-use chappe_notification_tree::{Contact, Event, EventId, Guard, Keys, Membership, Window};
+use chappe_notification_tree::{
+    Contact, Event, EventId, Guard, Keys, Membership, TrustedNetwork, Window,
+};
 use chappe_transport::tree::{WindowFiles, Windows};
 
+use super::machine::{Machines, SINKS};
 use crate::{Error, Report, Settings};
 
 /// Bytes of an event's body.
@@ -102,6 +105,20 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     });
     let note = "once for each version of the list";
     row("a membership of 1,000 read and verified", reading, note);
+    let keyed = |number: u8| (keys(number), keys(number).public());
+    let trusted = |_| (TrustedNetwork, [0; 32]);
+    for inline in [true, false] {
+        let list = if inline { "list inside" } else { "list known" };
+        let name = format!("an event at a source and {SINKS} sinks, {list}, with keys");
+        let note = "all nine machines and messages, no sockets";
+        row(&name, machine(Machines::new(keyed, inline)?, &body)?, note);
+        let name = format!("an event at a source and {SINKS} sinks, {list}, trusted network");
+        row(
+            &name,
+            machine(Machines::new(trusted, inline)?, &body)?,
+            note,
+        );
+    }
     let folder = std::env::temp_dir().join(format!("chappe-bench-windows-{}", std::process::id()));
     let kept = keep(&folder);
     // What was measured stands, whether or not the folder goes.
@@ -112,6 +129,18 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         &kept.map_err(Error::io("keeping a window"))?,
     );
     Ok(())
+}
+
+/// What an event costs all nodes together, once as many are kept as are kept at most.
+fn machine<G: Guard>(mut machines: Machines<G>, body: &[u8]) -> Result<Duration, Error> {
+    let warm_up = REPETITIONS as usize;
+    (0..warm_up).for_each(|_| machines.event(body));
+    let took = cost(|| machines.event(body));
+    let events = warm_up + BATCHES * REPETITIONS as usize;
+    match machines.delivered() == events * SINKS {
+        true => Ok(took),
+        false => Err(Error::Failed("a sink was not given an event".to_owned())),
+    }
 }
 
 fn keep(folder: &std::path::Path) -> std::io::Result<Vec<Duration>> {

@@ -285,7 +285,10 @@ fn print(flags: &SimTree, rows: &[(PlanName, Report)]) {
     output::line(&table);
     output::line(format_args!(
         "o = {:?}, L = {:?}; \"known\" is when the source knows of all; failed: {} attempts unanswered within {:?}",
-        flags.send_cost, flags.latency, 8, flags.within
+        flags.send_cost,
+        flags.latency,
+        Settings::new(flags.seed, flags.sinks).attempts,
+        flags.within
     ));
     for (plan, report) in rows {
         for violation in &report.violations {

@@ -384,13 +384,13 @@ impl<'a> World<'a> {
                 self.offers[(node - self.settings.sinks) as usize]
                     .waiting
                     .push_back(self.now);
-                self.offer(node);
+                while self.offer(node) {}
             }
             Happening::Offer(node) => {
                 let offers = &mut self.offers[(node - self.settings.sinks) as usize];
                 if offers.wake == self.now {
                     offers.wake = 0;
-                    self.offer(node);
+                    while self.offer(node) {}
                 }
             }
             Happening::Heartbeat(node) => {
@@ -575,13 +575,13 @@ impl<'a> World<'a> {
         Box::new(tree)
     }
 
-    /// Publishes the next event of a source, if there is one and it may go.
-    fn offer(&mut self, node: u32) {
+    /// Publishes the next event of a source, if there is one and it may go; says whether it did.
+    fn offer(&mut self, node: u32) -> bool {
         let (now, busy) = (self.now, self.nodes[node as usize].free);
         let bytes = self.settings.body_bytes as u64 + HEAD_BYTES;
         let offers = &mut self.offers[(node - self.settings.sinks) as usize];
         let Some(happened) = offers.waiting.front().copied() else {
-            return;
+            return false;
         };
         if let Some(pacer) = &mut offers.pacer {
             let moment = Instant::from_nanos(now);
@@ -600,14 +600,14 @@ impl<'a> World<'a> {
                     offers.wake = wake;
                     self.push(wake, Happening::Offer(node));
                 }
-                return;
+                return false;
             }
         }
         offers.waiting.pop_front();
         offers.happened = happened;
         self.last_publish = self.last_publish.max(now);
         self.publish(node);
-        self.offer(node);
+        true
     }
 
     fn publish(&mut self, node: u32) {

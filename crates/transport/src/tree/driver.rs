@@ -60,7 +60,7 @@ pub async fn run_tree<G: Guard, W: Windows>(
         datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX),
         quiet: Vec::new(),
         heartbeat: options.heartbeat,
-        counted: Counters::default(),
+        counted: [0; UNUSED.len()],
     };
     // One byte more than a datagram has, so that a longer one is seen to be too long.
     let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
@@ -140,8 +140,36 @@ struct Node<G> {
     /// Topics of which this node is the source, and when each was quiet for long enough.
     quiet: Vec<(u64, Instant)>,
     heartbeat: Option<Duration>,
-    /// What the machine had counted when it was last told.
-    counted: Counters,
+    /// What the machine had not used when it was last told.
+    counted: [u64; UNUSED.len()],
+}
+
+/// Why the machine does not use what comes.
+const UNUSED: [&str; 9] = [
+    "tree datagram unreadable",
+    "tree datagram not authentic",
+    "tree datagram of another topic",
+    "event came again",
+    "event too old",
+    "range of others",
+    "answer that nobody waits for",
+    "too many ranges of an event",
+    "too many repairs",
+];
+
+/// How often, in the same order.
+fn unused(of: &Counters) -> [u64; UNUSED.len()] {
+    [
+        of.malformed,
+        of.unauthenticated,
+        of.not_subscribed,
+        of.duplicates,
+        of.old,
+        of.misdirected,
+        of.unasked,
+        of.overloaded,
+        of.repairs_refused,
+    ]
 }
 
 impl<G: Guard> Node<G> {
@@ -222,35 +250,12 @@ impl<G: Guard> Node<G> {
 
     /// Counts what the machine did not use since the last time. (Forged events and false coverage it tells.)
     fn count(&mut self) {
-        let now = self.machine.counters();
+        let now = unused(&self.machine.counters());
+        if now == self.counted {
+            return;
+        }
         let before = std::mem::replace(&mut self.counted, now);
-        for (reason, now, before) in [
-            ("tree datagram unreadable", now.malformed, before.malformed),
-            (
-                "tree datagram not authentic",
-                now.unauthenticated,
-                before.unauthenticated,
-            ),
-            (
-                "tree datagram of another topic",
-                now.not_subscribed,
-                before.not_subscribed,
-            ),
-            ("event came again", now.duplicates, before.duplicates),
-            ("event too old", now.old, before.old),
-            ("range of others", now.misdirected, before.misdirected),
-            ("answer that nobody waits for", now.unasked, before.unasked),
-            (
-                "too many ranges of an event",
-                now.overloaded,
-                before.overloaded,
-            ),
-            (
-                "too many repairs",
-                now.repairs_refused,
-                before.repairs_refused,
-            ),
-        ] {
+        for ((reason, now), before) in UNUSED.iter().zip(now).zip(before) {
             if now > before {
                 self.drops.count(now - before, Hop::Event, reason);
             }
