@@ -103,6 +103,25 @@ fn a_device_that_publishes_itself_becomes_streams_without_any_multicast() {
 }
 
 #[test]
+fn a_node_alone_finds_what_is_published_at_it() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = Node::start(far(directory.path(), &[])).await.unwrap();
+        let entrance = [node.kad_address().unwrap()];
+        let device = thermometer(directory.path(), "127.0.10.3");
+        let publisher = table_node([127, 0, 10, 3], true, &entrance);
+        publisher.publish(0, device.host().announcement()).await;
+        let shown = until(&node, &path_of(&device), |it| it["state"] == "usable").await;
+        assert_eq!(shown["found_by"], serde_json::json!(["kad"]), "{shown}");
+        // Nobody else is there: a client of the table is no contact.
+        let state = get(&node, "/api/v1/kad").await.json();
+        assert_eq!(state["contacts"], 0, "{state}");
+        node.shutdown().await.unwrap();
+        device.stop().await;
+    });
+}
+
+#[test]
 fn a_stranger_who_publishes_an_address_elsewhere_makes_nobody_contact_it() {
     let directory = tempfile::tempdir().unwrap();
     block(async {

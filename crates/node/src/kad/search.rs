@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use chappe_device::DeviceClient;
 use chappe_device::client::{Found, Way};
 use chappe_identity::PublicKey;
+use chappe_kad::Report;
 use chappe_kad::service::{device_key, type_key};
 use chappe_transport::Hop;
 use chappe_transport::kad::{Finding, KadNode, Sighting};
@@ -33,12 +34,10 @@ pub(crate) async fn search(app: App, client: Arc<DeviceClient>) {
     let mut memory = Memory::new();
     let mut report = node.report();
     loop {
-        // Alone there is nothing to find.
-        if report
-            .wait_for(|report| !report.contacts.is_empty())
-            .await
-            .is_err()
-        {
+        // Alone, and nothing was stored here: there is nothing to find. Devices that publish themselves
+        // are no contacts, since they serve nobody.
+        let something = |report: &Report| !report.contacts.is_empty() || report.records > 0;
+        if report.wait_for(something).await.is_err() {
             return;
         }
         let types = app.config.kad.types.iter().map(|of| type_key(of));
