@@ -328,6 +328,10 @@ pub(crate) struct Watch {
     /// How critical it is to have them first: a device that orders its sinks by that may believe it.
     #[arg(long, requires = "tree", value_name = "0..255", default_value_t = 0)]
     pub criticality: u8,
+    /// Keep there which events of trees were seen, so that the next run takes no old one that somebody
+    /// sends again: a sync of the disk for each event. Without it that is known for one run.
+    #[arg(long, requires = "tree", value_name = "DIR")]
+    pub seen: Option<PathBuf>,
 }
 
 /// Which node to talk to.

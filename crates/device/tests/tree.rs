@@ -6,33 +6,29 @@
 //! and counts, not time, say when the next thing is done.
 
 mod common;
+#[path = "common/insider.rs"]
+mod insider;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chappe_device::client::{ClientTree, Delivery, Subscription};
 use chappe_device::host::{HostState, HostTree, Order, TreeOrder};
 use chappe_device::{ClientOptions, DeviceClient, DeviceHost};
-use chappe_dpws::Dialect;
-use chappe_dpws::eventing::message::{Filter, Subscribe, SubscribeResponse, action};
 use chappe_dpws::eventing::{Compact, CompactCodec, TreePeer, TreeSink};
-use chappe_dpws::exchange::request;
-use chappe_identity::{Contact, Key};
-use chappe_machine::{Input, Machine, Output};
+use chappe_identity::Key;
 use chappe_notification_tree::schedule::{Cost, arrivals};
-use chappe_notification_tree::{
-    Body, Command, Contact as TreeContact, Event, EventId, Keys, Message, Plan, Spread, Transmit,
-    Tree, Window, topic_of,
-};
-use chappe_soap::EndpointReference;
-use chappe_transport::http::{Client, ClientLimits, Response, Server, ServerLimits, StatusCode};
-use chappe_transport::{Clock, Drops, Hop};
+use chappe_notification_tree::{Event, EventId, Keys, Plan, Spread};
+use chappe_transport::{Drops, Hop};
 use chappe_xml::Element;
 use common::*;
-use tokio::sync::mpsc;
+use insider::{Insider, subscribed_by_hand};
+
+/// Where its service is, and the event.
+const THERMOMETER: (&str, &str) = ("/thermometer", REPORT);
 
 fn key() -> Key {
     Key::from_seed(chappe_transport::seed().unwrap())
@@ -181,42 +177,6 @@ async fn dead_sinks_cost_the_others_no_event() {
     host.stop().await;
 }
 
-/// Subscribes as this sink. Gives what takes its standard notifications, without which its subscription would end,
-/// and who the source is.
-async fn subscribed_by_hand(host: &DeviceHost, sink: TreeSink) -> (Server, TreePeer) {
-    let taking = |_| async { Response::empty(StatusCode::ACCEPTED) };
-    let here = SocketAddr::new(sink.peer.address.ip(), 0);
-    let server = Server::bind(here, ServerLimits::default(), Drops::default(), taking).unwrap();
-    let notify_to = format!("http://{}/events", server.local_addr());
-    let version = Dialect::V2009.addressing();
-    let message = Subscribe {
-        end_to: None,
-        mode: None,
-        notify_to: Some(EndpointReference::new(notify_to)),
-        expires: None,
-        filter: Some(Filter::actions(Dialect::V2009, vec![REPORT.into()])),
-        tree: Ok(Some(sink)),
-    };
-    let to = format!("http://{}/thermometer", host.addresses()[0]);
-    let http = Client::new(ClientLimits {
-        local_address: Some(sink.peer.address.ip()),
-        ..ClientLimits::default()
-    });
-    let envelope = request(
-        version,
-        &EndpointReference::new(to.clone()),
-        action::SUBSCRIBE,
-        "urn:uuid:1",
-    );
-    let envelope = envelope.with_body(message.to_element(version));
-    let contact = Contact::parse(&to, 0).unwrap();
-    let answer = http.exchange_soap(&contact, &envelope).await.unwrap();
-    let answer = answer.unwrap();
-    let granted = SubscribeResponse::from_element(version, answer.body().unwrap()).unwrap();
-    let offer = granted.tree.expect("the source has to ask first");
-    (server, offer.source)
-}
-
 #[tokio::test]
 async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
     let endpoint = endpoint();
@@ -228,7 +188,7 @@ async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
         address: victim.local_addr().unwrap(),
     };
     let criticality = 0;
-    let (_taking, _) = subscribed_by_hand(&host, TreeSink { peer, criticality }).await;
+    let (_taking, _) = subscribed_by_hand(&host, THERMOMETER, TreeSink { peer, criticality }).await;
     host.notify(REPORT, report(1)).await.unwrap();
     state(&host, "told as ever", |state| state.delivered == 1).await;
     state(&host, "not believed", |state| state.tree.off == 1).await;
@@ -272,15 +232,6 @@ async fn datagrams_of_strangers_change_nothing() {
     host.stop().await;
 }
 
-/// A sink of the tree that does what it should, unless it is silent, and keeps what it was sent.
-struct Insider {
-    key: Arc<Key>,
-    silent: Arc<AtomicBool>,
-    socket: Arc<tokio::net::UdpSocket>,
-    sent: mpsc::UnboundedReceiver<Vec<u8>>,
-    _taking: Server,
-}
-
 /// An event's number, its plan, the keys of its list in order, and the place of who looks.
 struct Listed {
     number: i64,
@@ -289,129 +240,21 @@ struct Listed {
     place: usize,
 }
 
-impl Insider {
-    fn machine(key: &Arc<Key>, address: SocketAddr) -> Tree<Keys> {
-        let keys = Keys::new(Arc::clone(key));
-        let contact = TreeContact {
-            address,
-            key: keys.public(),
-        };
-        Tree::new(Arc::default(), contact, keys, 1)
-    }
-
-    async fn subscribe(host: &DeviceHost) -> Self {
-        Self::subscribe_at(host, "127.0.0.1", 0).await
-    }
-
-    /// Of this address, and as critical.
-    async fn subscribe_at(host: &DeviceHost, ip: &str, criticality: u8) -> Self {
-        let key = Arc::new(key());
-        let silent = Arc::new(AtomicBool::new(false));
-        let socket = tokio::net::UdpSocket::bind((ip, 0)).await.unwrap();
-        let socket = Arc::new(socket);
-        let address = socket.local_addr().unwrap();
-        let peer = TreePeer {
-            key: *key.public().as_bytes(),
-            address,
-        };
-        let (taking, source) = subscribed_by_hand(host, TreeSink { peer, criticality }).await;
-        let mut machine = Self::machine(&key, address);
-        let subscribe = Command::Subscribe {
-            topic: topic_of(&source.key, REPORT),
-            source: TreeContact {
-                address: source.address,
-                key: source.key,
-            },
-            window: Window::default(),
-        };
-        let clock = Clock::process();
-        machine.handle_input(clock.now(), Input::Command(subscribe));
-        let (keep, sent) = mpsc::unbounded_channel();
-        let (taken, quiet) = (Arc::clone(&socket), Arc::clone(&silent));
-        tokio::spawn(async move {
-            let (mut buffer, mut answer) = ([0; 2_048], Vec::new());
-            while let Ok(length) = taken.recv(&mut buffer).await {
-                let Ok(message) = machine.open(&buffer[..length]) else {
-                    continue;
-                };
-                if !quiet.load(Ordering::Relaxed) {
-                    machine.handle_input(clock.now(), Input::Receive(message));
-                }
-                while let Some(output) = machine.poll_output() {
-                    if let Output::Transmit(transmit) = output {
-                        machine.seal(&transmit, &mut answer);
-                        taken.send_to(&answer, transmit.address).await.unwrap();
-                    }
-                }
-                if keep.send(buffer[..length].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self {
-            key,
-            silent,
-            socket,
-            sent,
-            _taking: taking,
-        }
-    }
-
-    /// How the next event that it is sent is spread.
-    async fn list(&mut self) -> Listed {
-        let (_, _, spread) = self.event().await;
-        let list = spread.event.list().expect("of a few sinks, it is inside");
-        let list = list.unwrap();
-        let keys: Vec<_> = list.sinks().iter().map(|sink| sink.key).collect();
-        let own = *self.key.public().as_bytes();
-        let event = CompactCodec::default().decode(spread.event.body()).unwrap();
-        let number = event.data.unwrap();
-        let number = number.child(&name("celsius")).unwrap().text().into_owned();
-        Listed {
-            number: number.parse().unwrap(),
-            plan: spread.plan,
-            place: keys.iter().position(|key| *key == own).unwrap(),
-            keys,
-        }
-    }
-
-    /// The next event that it was sent: as a datagram, and its message.
-    async fn event(&mut self) -> (Vec<u8>, Message, Spread) {
-        loop {
-            let datagram = in_time("a datagram", self.sent.recv()).await.unwrap();
-            let (message, _) = Message::decode(&datagram).unwrap();
-            if let Body::Spread(spread) = &message.body
-                && !spread.event.is_heartbeat()
-            {
-                let spread = spread.clone();
-                return (datagram, message, spread);
-            }
-        }
-    }
-
-    /// Sends an event to another sink, as one that forwards does.
-    async fn forward(&self, own: u32, to: (u32, &TreeContact), spread: Spread) {
-        let (number, contact) = to;
-        let transmit = Transmit {
-            address: contact.address,
-            key: contact.key,
-            to: number,
-            message: Message {
-                from: own,
-                body: Body::Spread(Spread {
-                    first: number,
-                    end: number + 1,
-                    ..spread
-                }),
-            },
-        };
-        let mut machine = Self::machine(&self.key, self.socket.local_addr().unwrap());
-        let mut datagram = Vec::new();
-        machine.seal(&transmit, &mut datagram);
-        self.socket
-            .send_to(&datagram, contact.address)
-            .await
-            .unwrap();
+/// How the next event that an insider is sent is spread.
+async fn list(insider: &mut Insider) -> Listed {
+    let (_, _, spread) = in_time("an event", insider.event()).await;
+    let list = spread.event.list().expect("of a few sinks, it is inside");
+    let list = list.unwrap();
+    let keys: Vec<_> = list.sinks().iter().map(|sink| sink.key).collect();
+    let own = *insider.key.public().as_bytes();
+    let event = CompactCodec::default().decode(spread.event.body()).unwrap();
+    let number = event.data.unwrap();
+    let number = number.child(&name("celsius")).unwrap().text().into_owned();
+    Listed {
+        number: number.parse().unwrap(),
+        plan: spread.plan,
+        place: keys.iter().position(|key| *key == own).unwrap(),
+        keys,
     }
 }
 
@@ -435,7 +278,7 @@ async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is()
         ("127.0.0.1", 5),
         ("127.0.3.2", 0),
     ] {
-        insiders.push(Insider::subscribe_at(&host, ip, says).await);
+        insiders.push(Insider::subscribe(&host, THERMOMETER, (ip, says)).await);
     }
     // What a client says arrives, too.
     let mut options = on_tree();
@@ -444,7 +287,7 @@ async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is()
     let _client = sink(options, &endpoint).await;
     listed(&host, 5).await;
     host.notify(REPORT, report(1)).await.unwrap();
-    let Listed { plan, keys, .. } = insiders[1].list().await;
+    let Listed { plan, keys, .. } = list(&mut insiders[1]).await;
     let key = |insider: &Insider| *insider.key.public().as_bytes();
     let criticality = |sink: &[u8; 32]| match insiders.iter().position(|it| key(it) == *sink) {
         Some(0 | 1) => 0,
@@ -476,13 +319,13 @@ async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
     let host = ordered("127.0.2.47", &endpoint, order);
     let mut insiders = Vec::new();
     for _ in 0..3 {
-        insiders.push(Insider::subscribe(&host).await);
+        insiders.push(Insider::subscribe(&host, THERMOMETER, ("127.0.0.1", 0)).await);
     }
     listed(&host, 3).await;
     host.notify(REPORT, report(1)).await.unwrap();
     let mut first = None;
     for insider in &mut insiders {
-        if insider.list().await.place == 0 {
+        if list(insider).await.place == 0 {
             first = Some(insider);
         }
     }
@@ -498,7 +341,7 @@ async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
         host.notify(REPORT, report(round * 2 + 1)).await.unwrap();
         // It is sent the one that it missed several times.
         loop {
-            let list = first.list().await;
+            let list = list(first).await;
             if list.number == round * 2 + 1 {
                 place = list.place;
                 break;
@@ -521,11 +364,11 @@ async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() 
     let description = described(&client, &endpoint).await;
     let service = description.service_of(REPORT).unwrap();
     let mut subscription = subscribed(&client, service).await;
-    let mut insider = Insider::subscribe(&host).await;
+    let mut insider = Insider::subscribe(&host, THERMOMETER, ("127.0.0.1", 0)).await;
     listed(&host, 2).await;
     host.notify(REPORT, report(1)).await.unwrap();
     assert_eq!(events(&mut subscription, 1).await, BTreeSet::from([1]));
-    let (datagram, _, spread) = insider.event().await;
+    let (datagram, _, spread) = in_time("an event", insider.event()).await;
     let list = spread
         .event
         .list()

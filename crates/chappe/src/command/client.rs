@@ -1,5 +1,7 @@
 //! `chappe watch DEVICE`: a device's values without a node.
 
+use chappe_device::client::ClientTree;
+use chappe_identity::Key;
 use chappe_stream::{StreamElement, Value};
 use chappe_wrappers::dpws::{Attachment, Yield};
 use chappe_wrappers::rules::Rules;
@@ -12,7 +14,11 @@ use crate::output::{self, Failure, Outcome};
 
 /// Subscribes to a device and prints its elements until the count is reached.
 pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
-    let session = Session::start_with(&flags.network, flags.tree.then_some(flags.criticality))?;
+    let tree = match flags.tree {
+        true => Some(tree(flags)?),
+        false => None,
+    };
+    let session = Session::start_with(&flags.network, tree)?;
     let description = session.device(device).await?;
     let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
     let offers = attachment.offers().to_vec();
@@ -52,6 +58,15 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
     }
     Err(Failure::new("the device gives no value")
         .hint("see what it offers with: chappe describe DEVICE"))
+}
+
+/// How events are taken by trees.
+fn tree(flags: &Watch) -> Result<ClientTree, Failure> {
+    Ok(ClientTree {
+        criticality: flags.criticality,
+        windows: flags.seen.clone(),
+        ..ClientTree::new(Key::from_seed(chappe_transport::seed()?))
+    })
 }
 
 /// Says at the end, whichever it is, what came by the tree.

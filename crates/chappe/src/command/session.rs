@@ -7,7 +7,6 @@ use std::time::Duration;
 use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen, Way};
 use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
-use chappe_identity::Key;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
 use chappe_transport::kad::{entrance, entrance_type};
@@ -39,15 +38,8 @@ impl Session {
         Self::start_with(network, None)
     }
 
-    /// The same; events are taken by notification trees, too, by a client that is so critical, if wanted.
-    pub(crate) fn start_with(network: &Network, tree: Option<u8>) -> Result<Self, Failure> {
-        let tree = match tree {
-            Some(criticality) => Some(ClientTree {
-                criticality,
-                ..ClientTree::new(Key::from_seed(chappe_transport::seed()?))
-            }),
-            None => None,
-        };
+    /// The same; events are taken by notification trees, too, if wanted.
+    pub(crate) fn start_with(network: &Network, tree: Option<ClientTree>) -> Result<Self, Failure> {
         if !network.interfaces.is_empty() {
             super::network::interfaces(&network.interfaces)?;
         }

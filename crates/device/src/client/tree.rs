@@ -153,7 +153,7 @@ impl TreeNode {
             key: *options.key.public().as_bytes(),
             address: SocketAddr::new(address.ip(), address.port()),
         };
-        let files = options.windows.clone().map(WindowFiles::new).transpose();
+        let files = options.windows.clone().map(window_files).transpose();
         let windows = SharedWindows {
             memory: Arc::default(),
             files: files.map_err(listen)?,
@@ -315,6 +315,14 @@ impl TreeNode {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+fn window_files(folder: PathBuf) -> io::Result<WindowFiles> {
+    let named = |error: io::Error| {
+        let what = format!("{}: {error}", folder.display());
+        io::Error::new(error.kind(), what)
+    };
+    WindowFiles::new(folder.clone()).map_err(named)
 }
 
 /// Takes what the tree says, until it or the client ends.

@@ -163,7 +163,8 @@ pub struct Discovery {
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
     /// Take events of devices by their notification trees, where they have some: this node then helps to
-    /// spread them, by UDP. Whoever does not know trees sends standard notifications as ever.
+    /// spread them, by UDP. Whoever does not know trees sends standard notifications as ever. What was seen is
+    /// synced to disk for each event, so that nobody can have an old one taken again after a restart.
     pub tree: bool,
     /// How critical it is that this node has events of notification trees first, from 0 on: a device that
     /// orders its sinks by that may believe it.

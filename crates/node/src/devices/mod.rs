@@ -80,6 +80,7 @@ fn options(app: &App) -> ClientOptions {
         policy: policy(discovery),
         tree: app.tree.clone().map(|key| ClientTree {
             criticality: discovery.tree_criticality,
+            windows: Some(app.config.data_directory.join("tree-windows")),
             ..ClientTree::new(key)
         }),
         ..ClientOptions::default()

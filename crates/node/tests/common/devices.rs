@@ -19,6 +19,21 @@ pub(crate) fn unique() -> String {
 
 /// A thermometer that says two values in turn, every 20 ms.
 pub(crate) fn device(directory: &Path, name: &str, property: &str, address: &str) -> FileDevice {
+    let file = described(directory, name, property, 20);
+    file.start(host_options(address), Drops::default()).unwrap()
+}
+
+/// A device that lives at this address of the loopback.
+pub(crate) fn host_options(address: &str) -> HostOptions {
+    HostOptions {
+        selection: Selection::Addresses(vec![address.parse().unwrap()]),
+        app_max_delay: Duration::ZERO,
+        ..HostOptions::default()
+    }
+}
+
+/// The description of that thermometer, with this period.
+pub(crate) fn described(directory: &Path, name: &str, property: &str, period_ms: u32) -> File {
     let uuid = unique() + &unique() + &unique()[..8];
     let uuid = format!(
         "{}-{}-4{}-8{}-{}",
@@ -38,7 +53,7 @@ types = ["Thermometer"]
 
 [[event]]
 name = "Reading"
-period_ms = 20
+period_ms = {period_ms}
 recording = "{name}.csv"
 
 [[event.field]]
@@ -55,13 +70,7 @@ property = "{property}"
     )
     .unwrap();
     std::fs::write(&path, text).unwrap();
-    let options = HostOptions {
-        selection: Selection::Addresses(vec![address.parse().unwrap()]),
-        app_max_delay: Duration::ZERO,
-        ..HostOptions::default()
-    };
-    let file = File::read(&path).unwrap();
-    file.start(options, Drops::default()).unwrap()
+    File::read(&path).unwrap()
 }
 
 /// Asks until the answer is as wanted.
