@@ -438,7 +438,8 @@ pub(crate) enum Link {
     /// Show one link with its streams.
     #[command(after_help = "Example:\n  chappe link show ward-3")]
     Show(LinkShow),
-    /// End and forget a link; what it brought stays.
+    /// End and forget a link; what it brought stays, and so do its dead letters, for a link of the same
+    /// name.
     #[command(after_help = "Example:\n  chappe link remove ward-3")]
     Remove(LinkRemove),
     /// List elements that came over a link and could not be stored.
@@ -469,18 +470,20 @@ pub(crate) struct LinkAdd {
         value_delimiter = ','
     )]
     pub streams: Vec<String>,
-    /// How elements are written on the way: xml, postcard or message_pack.
-    #[arg(long, value_name = "FORM")]
+    /// How elements are written on the way. Default: `xml` for HTTP, `postcard` for ZeroMQ.
+    #[arg(long, value_name = "FORM", value_parser = ["xml", "postcard", "message_pack"])]
     pub serialization: Option<String>,
-    /// What the elements survive here before they are acknowledged: memory, process or power.
-    #[arg(long, value_name = "LEVEL")]
+    /// What the elements survive here before they are acknowledged: nothing, the end of the process, or
+    /// the loss of power. Default: the node's log.level.
+    #[arg(long, value_name = "LEVEL", value_parser = ["memory", "process", "power"])]
     pub level: Option<String>,
     /// Put before the names of the streams here, with a dot. A `*` in --streams passes over names
     /// that have it already: copies that came round.
     #[arg(long, value_name = "PREFIX")]
     pub as_prefix: Option<String>,
-    /// Where a stream begins that was never read: first or new.
-    #[arg(long, value_name = "WHERE")]
+    /// Where a stream begins that was never read: the oldest element that the origin keeps (the
+    /// default), or the next new one.
+    #[arg(long, value_name = "WHERE", value_parser = ["first", "new"])]
     pub start: Option<String>,
     /// The origin's public key, for tcp beyond loopback.
     #[arg(long, value_name = "KEY")]

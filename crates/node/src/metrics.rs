@@ -109,6 +109,8 @@ pub(crate) struct LinkMetrics {
     pub(crate) reconnects: Family<LinkLabel, Counter>,
     /// Bytes received by a link.
     pub(crate) received_bytes: Family<LinkLabel, Counter>,
+    /// Elements a second, lately.
+    pub(crate) rate: Family<LinkLabel, Gauge<f64, AtomicU64>>,
     /// Dead letters kept.
     pub(crate) dead_letters: Family<LinkLabel, Gauge>,
     /// Elements acknowledged.
@@ -129,6 +131,14 @@ pub(crate) struct LinkMetrics {
     pub(crate) peers: Gauge,
     /// Elements sent to others and not acknowledged.
     pub(crate) peers_in_flight: Gauge,
+    /// Elements a second that a reader is sent, lately.
+    pub(crate) reader_rate: Family<ReaderLabel, Gauge<f64, AtomicU64>>,
+    /// Elements sent to a reader.
+    pub(crate) reader_sent: Family<ReaderLabel, Counter>,
+    /// Of them, elements sent again.
+    pub(crate) reader_sent_again: Family<ReaderLabel, Counter>,
+    /// Elements that a reader does not have.
+    pub(crate) reader_lag_elements: Family<ReaderLabel, Gauge>,
     /// Elements on the way, as its pacer sees them.
     pub(crate) pacer_occupation: Family<ReaderLabel, Gauge>,
     /// Time between two frames.
@@ -145,6 +155,8 @@ impl LinkMetrics {
         r.register("link_reconnects", text, self.reconnects.clone());
         let (text, bytes) = ("Received by a link", Unit::Bytes);
         r.register_with_unit("link_received", text, bytes, self.received_bytes.clone());
+        let text = "Elements a second that a link brings, over the last seconds";
+        r.register("link_elements_per_second", text, self.rate.clone());
         let text = "Dead letters kept";
         r.register("link_dead_letters", text, self.dead_letters.clone());
         let text = "Elements stored and acknowledged";
@@ -165,6 +177,17 @@ impl LinkMetrics {
         r.register("link_peers", text, self.peers.clone());
         let text = "Elements sent to others and not acknowledged";
         r.register("link_peers_in_flight", text, self.peers_in_flight.clone());
+        let text = "Elements a second sent to a reader, over the last seconds";
+        let rate = self.reader_rate.clone();
+        r.register("link_reader_elements_per_second", text, rate);
+        let text = "Elements sent to a reader since it came";
+        r.register("link_reader_sent", text, self.reader_sent.clone());
+        let text = "Elements sent to a reader again";
+        let again = self.reader_sent_again.clone();
+        r.register("link_reader_sent_again", text, again);
+        let text = "Elements here that a reader does not have";
+        let lag = self.reader_lag_elements.clone();
+        r.register("link_reader_lag_elements", text, lag);
         let text = "Elements on the way to a reader, as its pacer sees them";
         r.register("link_pacer_occupation", text, self.pacer_occupation.clone());
         let text = "Between two frames to a reader; 0 while nothing is held back";
@@ -183,6 +206,7 @@ impl LinkMetrics {
         self.connected.clear();
         self.reconnects.clear();
         self.received_bytes.clear();
+        self.rate.clear();
         self.dead_letters.clear();
         self.acknowledged.clear();
         self.repeated.clear();
@@ -191,6 +215,10 @@ impl LinkMetrics {
         self.held.clear();
         self.occupation.clear();
         self.refused.clear();
+        self.reader_rate.clear();
+        self.reader_sent.clear();
+        self.reader_sent_again.clear();
+        self.reader_lag_elements.clear();
         self.pacer_occupation.clear();
         self.pacer_period.clear();
         self.pacer_states.clear();

@@ -47,6 +47,13 @@ fn the_sample_changes_nothing_and_names_every_key() {
         loaded.settings
     );
     assert!(keys().iter().all(|key| !key.meaning.is_empty()));
+    // Tables that may be many are named with what stands in them.
+    for line in [
+        "# kind: How it is spoken: `zeromq`",
+        "# limits.window_bytes: Bytes",
+    ] {
+        assert!(sample().contains(line), "{line}");
+    }
 }
 
 #[test]

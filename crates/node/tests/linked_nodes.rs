@@ -300,6 +300,16 @@ fn a_link_goes_on_where_another_was_removed_and_nothing_is_stored_twice() {
         .await;
         produce(&origin, "ward.bed1", 100..200).await;
         has(node, "ward.bed1", &wanted(0..200)).await;
+        let metrics = common::get(&origin, "/metrics").await.body;
+        for name in [
+            "sent_total",
+            "sent_again_total",
+            "lag_elements",
+            "elements_per_second",
+        ] {
+            let line = format!("\nchappe_link_reader_{name}{{reader=");
+            assert!(metrics.contains(&line), "{name}: {metrics}");
+        }
         let removed = send(node, "DELETE", "/api/v1/links/one", fields, b"").await;
         assert_eq!(removed.status, 204, "{removed:?}");
         produce(&origin, "ward.bed1", 200..300).await;

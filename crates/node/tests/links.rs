@@ -98,6 +98,10 @@ fn links_are_added_and_removed_and_outlive_a_restart() {
             metrics.contains("chappe_link_connected{link=\"a\"} 0"),
             "{metrics}"
         );
+        assert!(
+            metrics.contains("chappe_link_elements_per_second{link=\"a\"} 0"),
+            "{metrics}"
+        );
         node.change("DELETE", "/api/v1/links/a", &Json::Null).await;
         let metrics = get(&node.node, "/metrics").await.body;
         assert!(!metrics.contains("link=\"a\""), "{metrics}");

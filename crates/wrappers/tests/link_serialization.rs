@@ -98,7 +98,7 @@ fn schema() -> impl Strategy<Value = StreamSchema> {
 }
 
 fn position() -> impl Strategy<Value = Position> {
-    (any::<u64>(), any::<u64>()).prop_map(|(epoch, sequence)| Position {
+    (any::<u64>(), 0..=NUMBER_MAX).prop_map(|(epoch, sequence)| Position {
         epoch: Epoch(epoch),
         sequence,
     })
@@ -427,4 +427,26 @@ fn documents_written_by_hand_are_read() {
         .decode(b"\x02\x04\x00")
         .expect("a document");
     assert_eq!(document, Document::Alive(None));
+}
+
+#[test]
+fn numbers_that_nothing_can_come_behind_are_refused() {
+    for form in ALL {
+        let lost = |next| {
+            let document = Document::Lost(Lost {
+                stream: "a".into(),
+                epoch: Epoch(1),
+                from: 1,
+                next,
+                reason: LossReason::Trimmed,
+            });
+            let mut bytes = Vec::new();
+            let encoded = form.encode(&document, &StreamSchema::default(), &mut bytes);
+            encoded.expect("a document");
+            form.decode(&bytes)
+        };
+        assert!(lost(NUMBER_MAX).is_ok());
+        let refused = matches!(lost(u64::MAX), Err(SerializationError::Limit { .. }));
+        assert!(refused, "{form:?}");
+    }
 }

@@ -233,6 +233,8 @@ fn tell_list(answer: &Value) {
             "READER",
             "KIND",
             "STREAMS",
+            "RATE",
+            "SENT",
             "ACKNOWLEDGED",
             "ON THE WAY",
             "LAG",
@@ -242,14 +244,21 @@ fn tell_list(answer: &Value) {
         let mut table = Table::new(head);
         for peer in peers {
             let text = |key: &str| peer[key].as_str().unwrap_or_default().to_owned();
+            // Who pulls acknowledges nothing: TCP says how much is on the way, and nobody else knows.
+            let known = |key: &str| match peer["kind"] == "http_pull" {
+                true => "-".to_owned(),
+                false => peer[key].to_string(),
+            };
             table.row([
                 text("address"),
                 text("kind"),
                 peer["streams"].as_array().map_or(0, Vec::len).to_string(),
-                peer["acknowledged"].to_string(),
-                peer["in_flight"].to_string(),
+                rate(peer),
+                peer["sent"].to_string(),
+                known("acknowledged"),
+                known("in_flight"),
                 lag(peer),
-                peer["sent_again"].to_string(),
+                known("sent_again"),
                 pace(&peer["pacing"]),
             ]);
         }

@@ -110,7 +110,12 @@ impl NodeClient {
             }
             None => Bytes::new(),
         };
-        let response = sender.send_request(request.body(Full::new(bytes))?).await?;
+        let response = sender.send_request(request.body(Full::new(bytes))?).await;
+        let response = response.map_err(|error| match error.is_parse() {
+            true => Failure::new(format!("{} does not speak HTTP: {error}", self.authority))
+                .hint("name the node's http.listen with --node, not a port of ZeroMQ"),
+            false => error.into(),
+        })?;
         if response.status().is_success() {
             return Ok(response);
         }

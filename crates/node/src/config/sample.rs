@@ -55,12 +55,18 @@ pub fn sample() -> String {
 fn of_tables(text: &mut String) {
     let root = schema();
     let item = root.pointer("/properties/links/items");
-    let item = item.map(|item| resolve(&root, item));
-    let keys = item.and_then(|item| item.get("properties")?.as_object());
-    for (name, key) in keys.into_iter().flatten() {
+    if let Some(item) = item {
+        of_table(text, &root, item, "");
+    }
+}
+
+fn of_table(text: &mut String, root: &Value, table: &Value, before: &str) {
+    let keys = resolve(root, table).get("properties");
+    for (name, key) in keys.and_then(Value::as_object).into_iter().flatten() {
         let meaning = key.get("description").and_then(Value::as_str);
         let meaning = meaning.unwrap_or_default().replace('\n', " ");
-        wrap(text, &format!("{name}: {meaning}"));
+        wrap(text, &format!("{before}{name}: {meaning}"));
+        of_table(text, root, key, &format!("{before}{name}."));
     }
 }
 

@@ -73,8 +73,9 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
         let what = if reads { "reading" } else { "changing" };
         let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{what} needs a token"));
         let problem = problem.hint(
-            "send `Authorization: Bearer TOKEN`; the token was printed at the node's first start, \
-             and is made anew when the file `token` in its data directory is removed",
+            "give `chappe` --token TOKEN or CHAPPE_TOKEN, over HTTP send `Authorization: Bearer \
+             TOKEN`; the token was printed at the node's first start, and is made anew when the \
+             file `token` in its data directory is removed",
         );
         return Err(("no_token", problem));
     }

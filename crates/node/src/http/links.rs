@@ -217,7 +217,8 @@ fn word(value: impl Serialize) -> String {
 fn sum<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for (reason, count) in maps.flatten() {
-        *all.entry(reason.clone()).or_default() += count;
+        let sum: &mut u64 = all.entry(reason.clone()).or_default();
+        *sum = sum.saturating_add(*count);
     }
     all
 }

@@ -8,7 +8,7 @@ use crate::metrics::{
     LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics, PacerStateLabel, ReaderLabel,
 };
 
-/// Readers that have a label of their own in metrics; reason: each costs two lines of every scrape.
+/// Readers that have a label of their own in metrics; reason: each costs six lines of every scrape.
 const READERS_NAMED_MAX: usize = 256;
 
 impl Exchange {
@@ -27,6 +27,7 @@ impl Exchange {
                 .inc_by(status.reconnects);
             let bytes = of.received_bytes.get_or_create(&label);
             bytes.inc_by(status.bytes_received);
+            of.rate.get_or_create(&label).set(status.rate_per_s + 0.0);
             of.dead_letters
                 .get_or_create(&label)
                 .set(gauge(status.dead_letters));
@@ -68,17 +69,27 @@ impl Exchange {
         let in_flight = peers.iter().map(|peer| peer.in_flight).sum();
         of.peers_in_flight.set(gauge(in_flight));
         for (number, peer) in peers.into_iter().enumerate() {
-            let Some(pacing) = peer.pacing else { continue };
-            let state = pacing.state;
-            of.pacer_states
-                .get_or_create(&PacerStateLabel { state })
-                .inc();
             let reader = match number < READERS_NAMED_MAX {
                 true => peer.key.unwrap_or(peer.address),
                 false => "other".to_owned(),
             };
             // Several sessions of one reader are added up; of their periods the longest is told.
             let label = ReaderLabel { reader };
+            let rate = of.reader_rate.get_or_create(&label);
+            rate.set(rate.get() + peer.rate_per_s);
+            drop(rate);
+            of.reader_sent.get_or_create(&label).inc_by(peer.sent);
+            of.reader_sent_again
+                .get_or_create(&label)
+                .inc_by(peer.sent_again);
+            of.reader_lag_elements
+                .get_or_create(&label)
+                .inc_by(gauge(peer.lag_elements));
+            let Some(pacing) = peer.pacing else { continue };
+            let state = pacing.state;
+            of.pacer_states
+                .get_or_create(&PacerStateLabel { state })
+                .inc();
             of.pacer_occupation
                 .get_or_create(&label)
                 .inc_by(gauge(pacing.occupation));

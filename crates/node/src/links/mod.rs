@@ -79,9 +79,6 @@ impl ChangeError {
             }
             Self::Starting => Some("try again in a moment".to_owned()),
             Self::TokenFile(error) => error.hint(),
-            Self::Link(LinkError::Config {
-                key: "server_key", ..
-            }) => Some("`chappe key show` on the origin's host prints its CURVE key".to_owned()),
             Self::Link(error) => error.hint(),
             Self::NotKept(_) => Some("make room on the disk of the data directory".to_owned()),
         }

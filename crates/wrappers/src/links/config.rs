@@ -36,23 +36,28 @@ pub const ADDRESS_BYTES_MAX: usize = 512;
 pub struct LinkConfig {
     /// What it is called here: one part of a stream's name, such as `ward-3`.
     pub name: String,
-    /// How it is spoken.
+    /// How it is spoken: `zeromq` (sessions: acknowledged once stored), `zeromq_best_effort` (what is
+    /// missed is counted), `http_pull` (an endless answer) or `http_push` (requests to this node).
     pub kind: LinkKind,
-    /// Where the origin listens: `tcp://HOST:PORT` (ZeroMQ) or `http://HOST:PORT` (HTTP).
+    /// Where the origin listens: `tcp://HOST:PORT` for the kinds of ZeroMQ, `http://HOST:PORT` or
+    /// `https://HOST:PORT` for those of HTTP.
     pub address: String,
     /// Which streams: names, or beginnings of names with `*` behind them.
     pub streams: Vec<String>,
-    /// How elements are written. Default: `postcard`; `xml` for the HTTP kinds.
+    /// How elements are written on the way: `xml`, `postcard` or `message_pack`; `zeromq` speaks
+    /// `postcard` only. Default: `postcard`; `xml` for the HTTP kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serialization: Option<Serialization>,
-    /// How safely they are stored here before they are acknowledged. Default: as the node says.
+    /// What they survive here before they are acknowledged: `memory` (nothing), `process` (`kill -9`) or
+    /// `power` (the loss of power). Default: `log.level`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LinkLevel>,
     /// Put before the names of the streams here, with a dot; a `*` passes over names at the origin in
     /// which it stands already, copies that came round. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_prefix: Option<String>,
-    /// Where a stream begins that was never read. Default: with the oldest element.
+    /// Where a stream begins that was never read: `first`, the oldest element that the origin keeps, or
+    /// `new`, the next one. Default: `first`.
     #[serde(default)]
     pub start: LinkStart,
     /// Where the origin's directory answers, for `zeromq_best_effort`: `tcp://HOST:PORT`.
@@ -81,7 +86,7 @@ pub struct LinkConfig {
     /// Whether it may go beyond loopback without encryption. Default: no.
     #[serde(default)]
     pub insecure: bool,
-    /// Its bounds.
+    /// Its bounds, under `[links.limits]`.
     #[serde(default)]
     pub limits: LinkLimits,
 }
@@ -302,15 +307,8 @@ impl LinkConfig {
             true => &["http://", "https://"],
             false => &["tcp://"],
         };
-        let fits = |address: &str, schemes: &[&str]| {
-            let rest = schemes
-                .iter()
-                .find_map(|scheme| address.strip_prefix(scheme));
-            address.len() <= ADDRESS_BYTES_MAX && rest.is_some_and(|rest| !rest.is_empty())
-        };
-        if !fits(&self.address, schemes) {
-            let why = format!("for {} it begins with {}", self.kind.as_str(), schemes[0]);
-            return wrong("address", why);
+        if let Err(why) = check_address(&self.address, schemes) {
+            return wrong("address", format!("for {} {why}", self.kind.as_str()));
         }
         self.check_secrets()?;
         if self.streams.is_empty() || self.streams.len() > SELECTIONS_MAX {
@@ -323,9 +321,9 @@ impl LinkConfig {
             return wrong("as_prefix", "it is no stream name, or too long".into());
         }
         if let Some(directory) = self.directory.as_deref()
-            && !fits(directory, &["tcp://"])
+            && let Err(why) = check_address(directory, &["tcp://"])
         {
-            return wrong("directory", "it begins with tcp://".into());
+            return wrong("directory", why);
         }
         if self.kind == LinkKind::ZeromqBestEffort && self.directory.is_none() {
             return wrong(
@@ -389,6 +387,30 @@ fn times(prefix: &str, name: &str) -> usize {
     let parts: Vec<&str> = name.split('.').collect();
     let windows = parts.windows(prefix.len());
     windows.filter(|window| *window == prefix).count()
+}
+
+/// Whether an address is a host, behind one of these schemes, with a port where the scheme has no usual
+/// one.
+fn check_address(address: &str, schemes: &[&str]) -> Result<(), String> {
+    let rest = schemes
+        .iter()
+        .find_map(|scheme| address.strip_prefix(scheme));
+    let rest = rest.filter(|_| address.len() <= ADDRESS_BYTES_MAX);
+    let rest = rest.ok_or_else(|| format!("it begins with {}", schemes.join(" or ")))?;
+    let authority = rest.trim_end_matches('/');
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if host.is_empty() {
+        return Err("it names no host".to_owned());
+    }
+    match port.map(str::parse::<u16>) {
+        Some(Ok(1..)) => Ok(()),
+        Some(_) => Err("its port goes from 1 to 65535".to_owned()),
+        None if schemes.contains(&"tcp://") => Err("it names no port".to_owned()),
+        None => Ok(()),
+    }
 }
 
 /// Which streams: one name, or all that begin so.
@@ -459,7 +481,7 @@ mod tests {
     fn what_is_wrong_is_told_by_its_key() {
         assert!(link().check().is_ok());
         type Change = fn(&mut LinkConfig);
-        let cases: [(&str, Change); 12] = [
+        let cases: [(&str, Change); 17] = [
             ("server_key", |link| {
                 link.address = "tcp://192.0.2.1:1".into()
             }),
@@ -479,6 +501,15 @@ mod tests {
             ("name", |link| link.name = "a.b".into()),
             ("address", |link| link.address = "http://127.0.0.1".into()),
             ("address", |link| link.address = "tcp://".into()),
+            ("address", |link| link.address = "tcp://:1".into()),
+            ("address", |link| link.address = "tcp://127.0.0.1".into()),
+            ("address", |link| {
+                link.address = "tcp://127.0.0.1:99999".into()
+            }),
+            ("address", |link| link.address = "tcp://[::1]:0".into()),
+            ("directory", |link| {
+                link.directory = Some("tcp://127.0.0.1:x".into())
+            }),
             ("streams", |link| link.streams.clear()),
             ("streams", |link| link.streams = vec!["A*".into()]),
             ("as_prefix", |link| link.as_prefix = Some("a..b".into())),

@@ -7,10 +7,10 @@
 //! begun that was to be read from its end on, or is begun anew behind what is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chappe_identity::Contact;
-use chappe_log::{Appended, Error, Level, Record, Stream};
+use chappe_log::{Appended, Error, Level, Record, Store, Stream};
 use chappe_stream::{
     Field, FieldType, Position, StreamElement, StreamSchema, StreamStore, Timestamp, Value,
     decode_element, encode_element,
@@ -32,7 +32,11 @@ const TRIM_STEP: usize = 64;
 
 /// The dead letters of a link.
 pub(crate) struct DeadLetters {
-    stream: Stream,
+    store: Store,
+    name: String,
+    /// Made when there is something to keep; reason: a stream of the log stays for good, and most links
+    /// never have a dead letter.
+    stream: OnceLock<Stream>,
     most: usize,
     /// The last number that was given out before they were opened. A link of the same name that has just
     /// ended may have queued it, and it is stored soon.
@@ -135,16 +139,14 @@ impl DeadLetters {
 
     /// The dead letters of this name, at most so many.
     pub(crate) fn named(store: &StreamStore, name: &str, most: u64) -> Result<Self, LinkError> {
-        let name = format!("{PREFIX}{name}");
-        let stream = match store.store().existing(&name) {
-            Some(stream) => stream,
-            None => store
-                .store()
-                .stream(&name, Level::Power, b"")
-                .map_err(chappe_stream::StoreError::from)?,
-        };
+        let (store, name) = (store.store().clone(), format!("{PREFIX}{name}"));
+        let stream = store
+            .existing(&name)
+            .map_or_else(OnceLock::new, OnceLock::from);
         let letters = Self {
-            before: stream.assigned(),
+            before: stream.get().map_or(0, Stream::assigned),
+            store,
+            name,
             stream,
             most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
             held: Mutex::default(),
@@ -185,9 +187,12 @@ impl DeadLetters {
 
     /// Records from a number on, behind what is damaged.
     fn read(&self, from: u64, count: usize) -> Result<Vec<Record>, LinkError> {
+        let Some(stream) = self.log() else {
+            return Ok(Vec::new());
+        };
         let mut from = from;
         loop {
-            match self.stream.read(from, count) {
+            match stream.read(from, count) {
                 Err(Error::Gap { next, .. }) => from = next,
                 other => return Ok(other.map_err(chappe_stream::StoreError::from)?),
             }
@@ -239,8 +244,10 @@ impl DeadLetters {
             let appended = self.append(Timestamp(0), &entry)?;
             held.note(appended.last().sequence, &entry);
         }
-        let trimmed = self.stream.trim(before);
-        trimmed.map_err(chappe_stream::StoreError::from)?;
+        if let Some(stream) = self.log() {
+            let trimmed = stream.trim(before);
+            trimmed.map_err(chappe_stream::StoreError::from)?;
+        }
         Ok(())
     }
 
@@ -249,7 +256,8 @@ impl DeadLetters {
         let Some(numbers) = numbers else {
             let mut held = self.held();
             held.letters.clear();
-            return self.trim(held, self.stream.assigned() + 1);
+            let next = self.log().map_or(0, Stream::assigned) + 1;
+            return self.trim(held, next);
         };
         for number in numbers {
             if !self.held().letters.contains(number) {
@@ -271,13 +279,21 @@ impl DeadLetters {
         let bytes = postcard::to_allocvec(entry).map_err(|error| {
             LinkError::Unsupported(format!("a dead letter cannot be written: {error}"))
         })?;
-        let appended = self.stream.append(vec![(time.0, bytes)]);
+        let stream = match self.log() {
+            Some(stream) => stream,
+            None => {
+                let made = self.store.stream(&self.name, Level::Power, b"");
+                let made = made.map_err(chappe_stream::StoreError::from)?;
+                self.stream.get_or_init(|| made)
+            }
+        };
+        let appended = stream.append(vec![(time.0, bytes)]);
         Ok(appended.map_err(chappe_stream::StoreError::from)?)
     }
 
-    /// The log's stream underneath.
-    pub(crate) fn log(&self) -> &Stream {
-        &self.stream
+    /// The log's stream underneath, once there was something to keep.
+    pub(crate) fn log(&self) -> Option<&Stream> {
+        self.stream.get()
     }
 
     /// How many there are.
@@ -288,8 +304,13 @@ impl DeadLetters {
     /// How far the origin of a stream was read, as far as that is told here: by the newest of its
     /// letters, or by where it was begun.
     pub(crate) fn newest_origin(&self, stream: &str) -> Result<Option<Position>, LinkError> {
-        let newest = self.stream.newest(LOOK_BACK);
-        let newest = newest.map_err(chappe_stream::StoreError::from)?;
+        let newest = self
+            .log()
+            .map(|stream| stream.newest(LOOK_BACK))
+            .transpose();
+        let newest = newest
+            .map_err(chappe_stream::StoreError::from)?
+            .unwrap_or_default();
         let letter = newest.iter().rev().find_map(|record| {
             let origin = match read(&record.payload)? {
                 Entry::Letter(letter) if letter.stream == stream => letter.origin,

@@ -77,6 +77,20 @@ impl LinkError {
             Self::Fed { .. } => {
                 Some("remove one of the two links, or give this one an as_prefix".to_owned())
             }
+            Self::Config {
+                key: "fingerprint", ..
+            } => Some(
+                "`chappe key show` on the origin's host prints it; `chappe link add` takes it as \
+                 --origin-fingerprint, or --origin-authorities FILE"
+                    .to_owned(),
+            ),
+            Self::Config {
+                key: "server_key", ..
+            } => Some(
+                "`chappe key show` on the origin's host prints its CURVE key; `chappe link add` takes \
+                 it as --server-key"
+                    .to_owned(),
+            ),
             Self::StillDead { .. } => {
                 Some("remove the cause that is named, or discard the letter".to_owned())
             }

@@ -116,7 +116,8 @@ impl Links {
         Ok(())
     }
 
-    /// Ends and forgets a link. What it stored stays, and so do its dead letters.
+    /// Ends and forgets a link. What it stored stays, and so do its dead letters, for a link of the same
+    /// name.
     ///
     /// # Errors
     /// There is none of this name.

@@ -138,7 +138,9 @@ impl Inlet {
         if let Some(log) = &log {
             settled(log.log(), &local).await?;
         }
-        settled(link.letters.log(), "dead letters").await?;
+        if let Some(letters) = link.letters.log() {
+            settled(letters, "dead letters").await?;
+        }
         link.letters.count_stored()?;
         let stored = log.as_ref().map_or(Ok(None), StreamLog::newest_origin)?;
         let letter = link.letters.newest_origin(&local)?;
@@ -530,7 +532,8 @@ impl Inlet {
         let link = self.link.config.name.clone();
         self.count(|stream| {
             let lost = &mut stream.status.counts.lost;
-            *lost.entry(reason.as_str().to_owned()).or_default() += elements;
+            let count: &mut u64 = lost.entry(reason.as_str().to_owned()).or_default();
+            *count = count.saturating_add(elements);
         });
         let host = &self.link.shared.host;
         host.lost(&link, &self.local, reason, elements);

@@ -69,6 +69,10 @@ impl Link {
         stream.status.name = name.to_owned();
         stream.status.local_name = self.config.local_name(name);
         let stream = Arc::new(Mutex::new(stream));
+        if live.streams.len() >= 2 * self.config.limits.streams {
+            // Those that nothing is received of; an origin may make up names without end.
+            live.streams.retain(|_, known| Arc::strong_count(known) > 1);
+        }
         live.streams.insert(name.to_owned(), stream.clone());
         stream
     }
@@ -138,7 +142,10 @@ impl Link {
             hint: live.hint.clone(),
             reconnects: live.connections.saturating_sub(1),
             rate_per_s: streams.iter().map(|it| it.rate_per_s).sum(),
-            lag_elements: streams.iter().map(|it| it.lag_elements).sum(),
+            // What an origin says may be anything.
+            lag_elements: streams
+                .iter()
+                .fold(0, |sum: u64, it| sum.saturating_add(it.lag_elements)),
             lag_s: streams.iter().map(|it| it.lag_s).fold(0.0, f64::max),
             held_bytes: streams.iter().map(|it| it.held_bytes).sum(),
             bytes_received: live.bytes_received,

@@ -151,3 +151,30 @@ async fn the_directory_answers_by_name_and_lists() {
         assert_eq!(answer.last().len(), 0);
     }
 }
+
+#[tokio::test]
+async fn a_directory_that_does_not_answer_is_told() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("a", 1);
+    let (publisher, address, _) = serve(&origin).await;
+    let mut config = link(LinkKind::ZeromqBestEffort, address, &["a"]);
+    // Nobody listens there.
+    config.directory = Some("tcp://127.0.0.1:1".to_owned());
+    subscriber.links.add(config).expect("added");
+    let mut changes = publisher.changes();
+    while !publisher.wants(b"a postcard") {
+        changes.changed().await.expect("the publisher is there");
+    }
+    let mut sent = 1;
+    let refusal = || {
+        let streams = subscriber.links.show("test").expect("there").streams;
+        streams.first().and_then(|stream| stream.refusal.clone())
+    };
+    while refusal().is_none() {
+        append(&log, sent..sent + 1);
+        sent += 1;
+        tokio::task::yield_now().await;
+    }
+    let why = refusal().expect("told");
+    assert!(why.contains("directory at tcp://127.0.0.1:1"), "{why}");
+}

@@ -2,12 +2,18 @@
 //! first ended when that is removed. And a stream that this node or the origin does not give: its link
 //! says so, and its other streams go on.
 
+use chappe_stream::{FieldType, StreamSchema};
+use chappe_wrappers::links::serialization::{Document, Structure};
 use chappe_wrappers::links::session::ConnectionError;
 use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
 use chappe_wrappers::links::*;
 
 use crate::best_effort;
-use crate::host::{Node, append, assert_same, link};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::host::{Node, PATIENCE, append, assert_same, link, schema};
 use crate::server::{Server, serve};
 
 /// Dials an origin in this process.
@@ -280,4 +286,54 @@ async fn a_node_that_reads_all_of_itself_has_each_stream_twice() {
         "self.x", "self.z1", "self.z2", "self.z3", "x", "z1", "z2", "z3",
     ];
     assert_eq!(names(&node), wanted);
+}
+
+/// An origin that gives its directory new names each time, and none of their streams; how often it was
+/// asked for the list.
+async fn inventive(names: usize) -> (String, watch::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = format!("http://{}", listener.local_addr().expect("bound"));
+    let (asked, times) = watch::channel(0);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.expect("a request"));
+            }
+            let (mut status, mut body) = ("404 Not Found", Vec::new());
+            if head.windows(10).any(|part| part == b"/directory") {
+                status = "200 OK";
+                asked.send_modify(|times| *times += 1);
+                for name in 0..names {
+                    let structure = Document::Structure(Structure {
+                        stream: format!("s{}-{name}", *asked.borrow()),
+                        version: 0,
+                        schema: schema("v", FieldType::Integer),
+                    });
+                    let any = StreamSchema::default();
+                    let encoded = Serialization::Postcard.encode(&structure, &any, &mut body);
+                    encoded.expect("a document");
+                }
+            }
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+            let _ = stream.write_all(&[head.into_bytes(), body].concat()).await;
+        }
+    });
+    (address, times)
+}
+
+#[tokio::test]
+async fn an_origin_that_makes_up_names_is_not_remembered_without_end() {
+    let subscriber = Node::new(1);
+    let (address, mut asked) = inventive(4).await;
+    let mut config = link(LinkKind::HttpPull, address, &["*"]);
+    config.limits.streams = 4;
+    config.limits.directory_s = 1;
+    subscriber.links.add(config).expect("added");
+    let asked = asked.wait_for(|times| *times >= 5);
+    let asked = tokio::time::timeout(PATIENCE, asked).await;
+    asked.expect("in time").expect("there");
+    let streams = subscriber.links.show("test").expect("there").streams;
+    assert!((1..=8).contains(&streams.len()), "{streams:?}");
 }

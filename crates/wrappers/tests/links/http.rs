@@ -527,3 +527,30 @@ async fn foreign_contact_point() -> (
     });
     (receiver, address, accepts)
 }
+
+#[tokio::test]
+async fn a_port_of_zeromq_is_told_from_one_of_http() {
+    let subscriber = Node::new(1);
+    let limits = chappe_transport::zeromq::Limits::default();
+    let router = chappe_transport::zeromq::Router::bind(
+        "tcp://127.0.0.1:0",
+        chappe_transport::zeromq::Security::Null,
+        limits,
+        chappe_transport::Drops::default(),
+    );
+    let router = router.await.expect("bound");
+    let address = router.local_endpoint().to_string().replace("tcp:", "http:");
+    let config = link(LinkKind::HttpPull, address, &["a"]);
+    subscriber.links.add(config).expect("added");
+    let status = || subscriber.links.show("test").expect("there");
+    subscriber.told(|| status().last_error.is_some()).await;
+    let (error, hint) = (status().last_error, status().hint);
+    assert!(
+        error.as_ref().is_some_and(|it| it.contains("speak HTTP")),
+        "{error:?}"
+    );
+    assert!(
+        hint.as_ref().is_some_and(|it| it.contains("tcp://")),
+        "{hint:?}"
+    );
+}

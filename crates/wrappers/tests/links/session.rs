@@ -323,6 +323,7 @@ async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() 
         .links
         .add_over(from_end.clone(), dialler)
         .expect("added");
+    let letters = |node: &Node| node.store.store().existing("dead-letters/test");
     // The stream is opened when the origin has said where it begins.
     let there = || subscriber.store.existing("a").expect("reads").is_some();
     subscriber.told(there).await;
@@ -337,6 +338,13 @@ async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() 
     assert_eq!(origins, positions);
     let status = subscriber.links.show("test").expect("there");
     assert_eq!(status.dead_letters, 0, "where it begins is no dead letter");
+    assert!(letters(&subscriber).is_some(), "it is remembered");
+    let dialler = Cutting::never(&subscriber.links);
+    let whole = config(&["a"]);
+    let third = Node::new(3);
+    third.links.add_over(whole, dialler).expect("added");
+    third.wait_for("a", 20).await;
+    assert!(letters(&third).is_none(), "there was nothing to remember");
 }
 
 #[tokio::test]

@@ -125,7 +125,17 @@ impl Origin {
         });
         let answer = timeout(DEADLINE, sender.send_request(request)).await;
         let answer = answer.map_err(|_| refused(format!("{} does not answer", self.authority)))?;
-        answer.map_err(|error| refused(error.to_string()))
+        answer.map_err(|error| ConnectionError {
+            hint: error.is_parse().then(|| {
+                "is it the origin's http.listen? A port of ZeroMQ (exchange.listen) is written \
+                 tcp://HOST:PORT"
+                    .to_owned()
+            }),
+            text: match error.is_parse() {
+                true => format!("{} does not speak HTTP: {error}", self.authority),
+                false => error.to_string(),
+            },
+        })
     }
 
     /// Sends a request and reads the answer whole.

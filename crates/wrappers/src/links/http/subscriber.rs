@@ -7,7 +7,7 @@ use std::time::Duration;
 use chappe_flow::ReconnectCommand;
 use http_body_util::BodyExt as _;
 use hyper::{Method, StatusCode};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::contact::{apply, stream_of};
@@ -105,7 +105,7 @@ pub(crate) async fn pull_link(link: Arc<Link>) {
         Err(error) => return link.disconnected(error.to_string(), error.hint()),
     };
     let mut pulls = JoinSet::new();
-    let mut pulled: Vec<String> = Vec::new();
+    let mut pulled: BTreeMap<String, AbortHandle> = BTreeMap::new();
     let period = Duration::from_secs(link.config.limits.directory_s.max(1));
     loop {
         match selected(&link, &origin).await {
@@ -114,11 +114,19 @@ pub(crate) async fn pull_link(link: Arc<Link>) {
                 if names.is_empty() {
                     link.connected();
                 }
-                for name in names {
-                    if !pulled.contains(&name) {
-                        pulled.push(name.clone());
-                        pulls.spawn(pull_stream(link.clone(), origin.clone(), name));
+                pulled.retain(|name, pull| {
+                    let wanted = names.contains(name);
+                    if !wanted {
+                        pull.abort();
                     }
+                    wanted
+                });
+                while pulls.try_join_next().is_some() {}
+                for name in names {
+                    pulled.entry(name).or_insert_with_key(|name| {
+                        let pull = pull_stream(link.clone(), origin.clone(), name.clone());
+                        pulls.spawn(pull)
+                    });
                 }
             }
             Err(error) => link.disconnected(error.text, error.hint),

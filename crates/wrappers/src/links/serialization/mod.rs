@@ -25,6 +25,8 @@ use super::{LossReason, Serialization};
 /// Largest document in bytes; reason: a reader holds one whole, and the largest element of a stream
 /// takes 2 MiB, a third more in XML.
 pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+/// Greatest number of an element in a document; reason: what comes behind it has a number too.
+pub const NUMBER_MAX: u64 = u64::MAX - 2;
 /// Most elements of a document; reason: what is acknowledged at once is sent again at once.
 pub const ELEMENTS_MAX: usize = 4_096;
 /// Most fields of a schema in a document; reason: SQLite's default limit of columns.
@@ -268,7 +270,30 @@ impl Serialization {
                 limit("the document", used, DOCUMENT_BYTES_MAX)?;
                 Err(SerializationError::Incomplete)
             }
+            Ok((document, _)) if document.greatest() > NUMBER_MAX => {
+                let (what, limit) = ("the number of an element", NUMBER_MAX as usize);
+                Err(SerializationError::Limit { what, limit })
+            }
             other => other,
+        }
+    }
+}
+
+impl Document {
+    /// The greatest number that it names.
+    fn greatest(&self) -> u64 {
+        match self {
+            Self::Structure(_) | Self::Alive(None) => 0,
+            Self::Elements(elements) => {
+                let numbers = elements.elements.iter().map(|it| it.position.sequence);
+                numbers.chain(elements.last).max().unwrap_or(0)
+            }
+            Self::Lost(lost) => lost.from.max(lost.next),
+            Self::Rollback(back) => {
+                let kept = back.kept.map_or(0, |kept| kept.sequence);
+                back.next.sequence.max(kept)
+            }
+            Self::Alive(Some(after)) => after.sequence,
         }
     }
 }

@@ -188,7 +188,8 @@ struct Receiving {
     node: ZeromqConfig,
     request: Option<Request>,
     inlets: BTreeMap<String, Inlet>,
-    /// Streams that this node does not take, and when it is asked again.
+    /// Streams that this node does not take, or the directory does not know, and until when they are
+    /// passed over.
     refused: BTreeMap<String, Instant>,
 }
 
@@ -220,8 +221,9 @@ impl Receiving {
             return dropped("not stored", format!("{name} is refused"));
         }
         if let Err(error) = self.store(&name, document).await {
+            // Of what the log does not take now, the next may be taken.
             if let InletError::Link(error) = &error
-                && error.is_of_stream()
+                && !matches!(error, LinkError::Store(_))
             {
                 inlet::refused(&self.link, &name, &error.told());
                 let pause = Duration::from_secs(self.link.config.limits.directory_s);
@@ -275,12 +277,14 @@ impl Receiving {
             Some(request) => request,
             None => Request::connect(&endpoint, self.security.clone(), self.node.limits.clone())
                 .await
-                .map_err(|error| failed(error.to_string()))?,
+                .map_err(|error| failed(format!("no directory at {endpoint}: {error}")))?,
         };
         let selection = Selection::Exact(name.to_owned());
         let question = directory::question(&selection, Serialization::Postcard);
         let answer = request.ask(question, PATIENCE).await;
-        let answer = answer.map_err(|error| failed(error.to_string()))?;
+        let answer = answer.map_err(|error| {
+            failed(format!("the directory at {endpoint} says nothing: {error}"))
+        })?;
         self.request = Some(request);
         let structures = directory::read(answer.last(), Serialization::Postcard);
         let structures = structures.map_err(|error| failed(error.to_string()))?;
