@@ -5,7 +5,7 @@
     peer.py write-elements DOMAIN TOPIC COUNT     elements of the type in `chappe`, named by TYPE
     peer.py read-elements DOMAIN TOPIC COUNT
 
-The directory of the generated Python is in CHAPPE_IDL, the struct of elements in TYPE.
+A writer writes until all is acknowledged, and stays until its input ends. The directory of the generated Python is in CHAPPE_IDL, the struct of elements in TYPE.
 """
 
 import importlib
@@ -60,6 +60,8 @@ def write(participant, topic, samples) -> None:
     if not made.wait_for_acks(duration(seconds=PATIENCE_S)):
         sys.exit("not all is acknowledged")
     print(f"written {count}", flush=True)
+    # A reader of RustDDS loses what it has acknowledged and not taken when its writer leaves.
+    sys.stdin.read()
 
 
 def read(participant, topic, count: int, fits) -> None:

@@ -73,11 +73,12 @@ def generated(idl: str, work: pathlib.Path) -> pathlib.Path:
 
 
 class Pair:
-    """A reader and a writer, each a program; both end well."""
+    """A reader and a writer, each a program; both end well, the writer when the reader has all."""
 
     def __init__(self, reader: list[str], writer: list[str], environment: dict[str, str]):
         environment = {**os.environ, "CYCLONEDDS_URI": CYCLONE, **environment}
-        start = lambda words: subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
+        start = lambda words: subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                               env=environment)
         self.reader = start(reader)
         line = self.reader.stdout.readline().strip()
         if line != "ready":
@@ -86,8 +87,8 @@ class Pair:
 
     def ends(self) -> str:
         try:
-            written = self.writer.communicate(timeout=900)[0].strip()
             read = self.reader.communicate(timeout=900)[0].strip()
+            written = self.writer.communicate(timeout=900)[0].strip()
         finally:
             self.writer.kill()
             self.reader.kill()

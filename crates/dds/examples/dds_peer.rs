@@ -3,7 +3,8 @@
 //! ```text
 //! dds_peer [--library cyclone] ...         with another library than RustDDS, where it was built in
 //! dds_peer idl                             prints the IDL of the type
-//! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is there, until all is acknowledged
+//! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is there, until all is acknowledged, and
+//!                                          stays until its input ends
 //! dds_peer read DOMAIN TOPIC COUNT         prints what came: count, missing, repeated, bytes
 //! ```
 
@@ -96,6 +97,8 @@ fn write(library: Backend, domain: u16, topic: &str, count: u64, bytes: usize) -
         while participant.event().is_some() {}
     }
     println!("written {count}");
+    // A reader of RustDDS loses what it has acknowledged and not taken when its writer leaves.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
 
