@@ -1,5 +1,6 @@
 //! In simulation: the front, and what happens when something changes.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use chappe_flow::pacer::{Choice, NapaConfig, Waits};
@@ -148,22 +149,23 @@ pub(super) fn fronts(bench: &Settings, report: &mut Report) {
         let mut throughput: Vec<Line> = Vec::new();
         let mut latency: Vec<Line> = Vec::new();
         let (mut farthest, mut least_share) = (0.0_f64, f64::INFINITY);
+        let mut table = String::from(
+            "bytes,pacer,received_bytes_per_s,latency_p50_s,latency_p99_s,sent,sent_again\n",
+        );
         for size in sizes {
             (bench.progress)(&format!("simulation: {}, {size} bytes", network.name));
             let windows = (0..=10).map(|power| Choice::FixedWindow(1 << power));
             let swept: Vec<Choice> = windows
                 .chain(network.periods(*size).map(Choice::FixedPeriod))
                 .collect();
-            let points: Vec<(String, Point)> = swept
-                .into_iter()
-                .map(|choice| {
-                    let name = choice.to_string();
-                    (name, measured(&network.path(bench.seed, *size, choice)).0)
-                })
-                .collect();
-            let all: Vec<Point> = points.iter().map(|it| it.1).collect();
+            let mut all = Vec::new();
+            for choice in swept {
+                let name = choice.to_string();
+                let (point, outcome) = measured(&network.path(bench.seed, *size, choice));
+                line(&mut table, *size, &name, &point, &outcome);
+                all.push(point);
+            }
             let front = front(&all);
-            sweep(report, network, *size, &points);
             let best = front.last().map_or(0.0, |it| it.throughput_bytes_per_s);
             let pacers = [
                 ("flood", Choice::Flood),
@@ -176,6 +178,9 @@ pub(super) fn fronts(bench: &Settings, report: &mut Report) {
                 let distance = beyond_front(point, &front) * 100.0;
                 let share = point.throughput_bytes_per_s / best.max(1.0) * 100.0;
                 row(report, network, *size, name, &point, &outcome, distance);
+                if name != "fixed_window:4" {
+                    line(&mut table, *size, name, &point, &outcome);
+                }
                 if name == "adaptive" {
                     farthest = farthest.max(distance);
                     least_share = least_share.min(share);
@@ -203,6 +208,7 @@ pub(super) fn fronts(bench: &Settings, report: &mut Report) {
         );
         report.target(&name, least_share, Bound::AtLeast(THROUGHPUT), "%");
         let file = file_name(network.name);
+        report.tables.insert(file.clone(), table);
         let title = format!("Throughput by size ({}, simulated)", network.name);
         let svg = figure(&title, "kB", "MB/s", &throughput);
         report.figures.insert(format!("throughput-{file}"), svg);
@@ -255,13 +261,17 @@ fn row(
     report.row(&row, point.throughput_bytes_per_s / 1e6, "MB/s", note);
 }
 
-/// The sweep as raw values: throughput (bytes a second) and latency (seconds) by turns, the windows
-/// from 1 on, then the periods from the shortest on.
-fn sweep(report: &mut Report, network: &Network, size: u64, points: &[(String, Point)]) {
-    let name = format!("sweep-{}-{size}", file_name(network.name));
-    let values = points.iter();
-    let values = values.flat_map(|(_, point)| [point.throughput_bytes_per_s, point.latency_s]);
-    report.raw.insert(name, values.collect());
+/// A line of the table of a network: what one pacer reaches with samples of one size.
+fn line(table: &mut String, size: u64, name: &str, point: &Point, outcome: &Outcome) {
+    let _ = writeln!(
+        table,
+        "{size},{name},{},{},{},{},{}",
+        point.throughput_bytes_per_s,
+        point.latency_s,
+        outcome.latency_p99_s,
+        outcome.sent,
+        outcome.sent_again
+    );
 }
 
 /// The mean of the moments from one second to another.
