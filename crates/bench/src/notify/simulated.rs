@@ -1,5 +1,6 @@
 //! The product's machine on simulated networks.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use chappe_notification_tree::schedule::{Cost, completion};
@@ -129,15 +130,12 @@ pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> 
             });
         }
         fits(name, &at, report);
+        break_even(name, cost, optimum, report);
         table(name, &at, report);
         let title =
             format!("Last of so many sinks has the event ({name}: o {send} us, L {latency} us)");
         let svg = figure(&title, "sinks", "send costs (o)", &lines);
-        let file: String = name
-            .chars()
-            .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
-            .collect();
-        report.figures.insert(file, svg);
+        report.figures.insert(file_name(name), svg);
     }
     let name = "time to the last sink over the capped optimum, worst, simulated";
     report.target(name, worst, Bound::AtMost(1.05), "");
@@ -174,37 +172,68 @@ fn fits(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
         ("two halves", "sequential with responses"),
         ("postal", "sequential"),
     ] {
-        let pairs = of(tree).iter().zip(of(plain));
-        let first = pairs
-            .filter(|(tree, plain)| tree.1 < plain.1)
-            .map(|(tree, _)| tree.0)
-            .next();
-        let note = "of the sizes that were run; 0: none";
-        let row = format!("{name}: {tree} quicker than {plain} from");
-        report.row(&row, first.unwrap_or(0.0), "sinks", note);
-        let last = of(tree).get(17).zip(of(plain).get(17));
-        if let Some((tree_at, plain_at)) = last {
+        if let Some((tree_at, plain_at)) = of(tree).get(17).zip(of(plain).get(17)) {
             let saved = (1.0 - tree_at.1 / plain_at.1) * 100.0;
-            report.row(
-                &format!("{name}: {tree} saves over {plain} at 18 sinks"),
-                saved,
-                "%",
-                "",
-            );
+            let row = format!("{name}: {tree} saves over {plain} at 18 sinks");
+            report.row(&row, saved, "%", "");
         }
+    }
+    // As the paper has its break-even: where its fits of few sinks meet.
+    let first_18 = |plan: &str| &of(plan)[..18.min(of(plan).len())];
+    let tree = fit::logarithm(first_18("two halves"));
+    let plain = fit::line(first_18("sequential"));
+    let meet = (2..10_000).find(|sinks| {
+        let sinks = f64::from(*sinks);
+        tree.offset + tree.slope * (sinks + 1.0).log2() < plain.offset + plain.slope * sinks
+    });
+    let row = format!("{name}: the fits of two halves and sequential meet at");
+    let note = "logarithmic and linear, over 1 to 18 sinks; 0: below 10,000 nowhere";
+    report.row(&row, meet.map_or(0.0, f64::from), "sinks", note);
+}
+
+/// From how many sinks on the tree is quicker: by the model, which the machine keeps to the nanosecond.
+fn break_even(name: &str, cost: Cost, optimum: Plan, report: &mut Report) {
+    const MOST: u32 = 2_000;
+    for (tree_name, tree, plain_name, plain) in [
+        (
+            "two halves",
+            Plan::TwoHalves,
+            "sequential",
+            Plan::Sequential,
+        ),
+        (
+            "two halves",
+            Plan::TwoHalves,
+            "sequential with responses",
+            Plan::SequentialWaiting,
+        ),
+        ("postal", optimum, "sequential", Plan::Sequential),
+    ] {
+        let quicker =
+            |sinks: &u32| completion(tree, *sinks, cost) < completion(plain, *sinks, cost);
+        let first = (1..=MOST).find(quicker).unwrap_or(0);
+        let slower = (1..=MOST).rev().find(|sinks| !quicker(sinks));
+        let always = slower.map_or(1, |sinks| sinks + 1);
+        let row = format!("{name}: {tree_name} quicker than {plain_name} from");
+        let note = format!("from there on always; for the first time at {first}");
+        report.row(&row, f64::from(always), "sinks", note);
     }
 }
 
 /// All plans by the number of sinks, as a file.
 fn table(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
+    let mut csv = String::from("plan,sinks,last_sink_send_costs\n");
     for (plan, points) in at {
-        // Raw values in the order of the sizes: 1 to 18, then the larger ones.
-        let file = format!("{name}-{plan}-send-costs");
-        let file = file.replace([' ', ',', '\''], "-");
-        report
-            .raw
-            .insert(file, points.iter().map(|it| it.1).collect());
+        for (sinks, took) in points {
+            let _ = writeln!(csv, "{plan},{sinks},{took}");
+        }
     }
+    report.tables.insert(file_name(name), csv);
+}
+
+fn file_name(name: &str) -> String {
+    let word = |it: char| if it.is_ascii_alphanumeric() { it } else { '-' };
+    name.chars().map(word).collect()
 }
 
 /// A million sinks.

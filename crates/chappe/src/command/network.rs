@@ -1,5 +1,8 @@
 //! What the commands that look at the network share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use chappe_dpws::Dialect;
 use chappe_transport::Interface;
 
@@ -23,6 +26,24 @@ pub(crate) async fn interrupted() -> Result<(), Failure> {
         _ = terminate.recv() => {}
     }
     Ok(())
+}
+
+/// Set at the first interrupt; the second ends the program.
+pub(crate) fn stop_at_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&stop);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::spawn(move || {
+        if runtime.block_on(interrupted()).is_ok() {
+            set.store(true, Ordering::Relaxed);
+        }
+        if runtime.block_on(interrupted()).is_ok() {
+            std::process::exit(130);
+        }
+    });
+    Ok(stop)
 }
 
 /// The named interfaces, or all that discovery can use.

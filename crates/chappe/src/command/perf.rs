@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chappe_bench::perf::{
@@ -16,6 +15,7 @@ use chappe_identity::CurvePublic;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use super::network;
 use super::sim::bits;
 use crate::cli::duration;
 use crate::output::{self, Failure, Outcome, Table};
@@ -253,7 +253,7 @@ fn publish(flags: &Publish, json: bool) -> Outcome {
         interval: flags.common.interval,
         spin: Duration::from_micros(flags.spin_us),
         criteria: criteria(&flags.common, None),
-        stop: stop_at_interrupt()?,
+        stop: network::stop_at_interrupt()?,
     };
     let mut teller = Teller::new(&flags.common, &PublisherInterval::COLUMNS, json)?;
     let outcome = perf::publish(&settings, &mut |event| teller.tell(&event)).map_err(failure)?;
@@ -281,7 +281,7 @@ fn subscribe(flags: &Subscribe, json: bool) -> Outcome {
         acknowledge_delay: flags.acknowledge_delay,
         interval: flags.common.interval,
         criteria: criteria(&flags.common, flags.max_lost),
-        stop: stop_at_interrupt()?,
+        stop: network::stop_at_interrupt()?,
     };
     let mut teller = Teller::new(&flags.common, &SubscriberInterval::COLUMNS, json)?;
     let outcome = perf::subscribe(&settings, &mut |event| teller.tell(&event)).map_err(failure)?;
@@ -337,24 +337,6 @@ fn criteria(common: &Common, max_lost: Option<u64>) -> Criteria {
 
 fn failure(error: perf::Error) -> Failure {
     Failure::new(error.text).hint_if(error.hint)
-}
-
-/// Set at the first interrupt; the second ends the program.
-fn stop_at_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&stop);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    std::thread::spawn(move || {
-        if runtime.block_on(super::network::interrupted()).is_ok() {
-            set.store(true, Ordering::Relaxed);
-        }
-        if runtime.block_on(super::network::interrupted()).is_ok() {
-            std::process::exit(130);
-        }
-    });
-    Ok(stop)
 }
 
 fn judged(criteria: &[Criterion], json: bool, complete: bool) -> Outcome {

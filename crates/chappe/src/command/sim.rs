@@ -29,7 +29,7 @@ pub(crate) enum Sim {
     /// Spread events over notification trees: what each plan takes on your network, and whether
     /// every promise is kept when sinks are dead, lie, and messages are lost.
     #[command(
-        after_help = "Examples:\n  chappe sim tree --sinks 1000 --send-cost 20us --latency 1ms --dead 10 --events 3\n  chappe sim tree --sinks 1000000 --plan postal\n  chappe sim tree --flaky 10 --events 16 --order reliability\n  chappe sim tree --mixed 100000 --json           runs of mixed sizes and troubles\n\nExit code 1 when a promise was broken."
+        after_help = "Examples:\n  chappe sim tree --sinks 1000 --send-cost 20us --latency 1ms --dead 10 --events 3\n  chappe sim tree --sinks 10,100,1000,10000 --out figures\n  chappe sim tree --sinks 1000000 --plan postal\n  chappe sim tree --sources 8 --events 20 --period 0s --port-rate 12500000 --pacer adaptive\n  chappe sim tree --flaky 10 --events 16 --order reliability\n  chappe sim tree --mixed 100000 --json           runs of mixed sizes and troubles\n\nExit code 1 when a promise was broken."
     )]
     Tree(crate::command::sim_tree::SimTree),
     /// Say how a Kademlia network of your size finds what is published in it, also under attack.
