@@ -113,6 +113,12 @@ impl<G: Guard> Tree<G> {
         self.round_trip.mean().filter(|_| self.measured)
     }
 
+    /// What a send costs this node, as configured or last told.
+    #[must_use]
+    pub fn send_cost(&self) -> Duration {
+        self.send_cost
+    }
+
     /// Reads and authenticates a datagram, for [`Input::Receive`]; counts what it refuses.
     ///
     /// A sender that no known membership names is let through only with an event, which is verified

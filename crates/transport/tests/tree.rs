@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use chappe_identity::Key;
 use chappe_notification_tree::{
-    Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Outcome, Plan, Tree,
-    Window,
+    Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Outcome,
+    Plan, Tree, Window,
 };
 use chappe_transport::kad::{KadOptions, bind};
 use chappe_transport::tree::{MemoryWindows, TreeOptions, WindowFiles, Windows, run_tree};
@@ -39,6 +39,17 @@ fn socket(address: SocketAddr) -> UdpSocket {
     bind(address, &KadOptions::default()).expect("a free port")
 }
 
+fn config() -> Config {
+    Config {
+        // Heads send on to others also here, where the way is short.
+        plan: Choice::Fixed(Plan::TwoHalves),
+        within: Duration::from_secs(20),
+        source_attempts: 5,
+        timeout_floor: Duration::from_millis(20),
+        ..Config::default()
+    }
+}
+
 struct Node {
     commands: mpsc::Sender<Command>,
     events: mpsc::Receiver<Happened>,
@@ -51,14 +62,15 @@ impl Node {
     }
 
     fn counted(number: u8, socket: UdpSocket, windows: impl Windows, drops: Drops) -> Self {
-        // Heads send on to others also here, where the way is short.
-        let config = Config {
-            plan: chappe_notification_tree::Choice::Fixed(Plan::TwoHalves),
-            within: Duration::from_secs(20),
-            source_attempts: 5,
-            timeout_floor: Duration::from_millis(20),
-            ..Config::default()
-        };
+        Self::configured(config(), number, socket, (windows, drops))
+    }
+
+    fn configured(
+        config: Config,
+        number: u8,
+        socket: UdpSocket,
+        (windows, drops): (impl Windows, Drops),
+    ) -> Self {
         let keys = Keys::new(key(number));
         let contact = Contact {
             address: socket.local_addr().expect("it is bound"),
@@ -281,4 +293,51 @@ async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
     assert_eq!(machine.counters().not_kept, refused);
     assert_eq!(machine.counters().malformed, 3);
     assert_eq!(drops.total(Hop::Event, "tree datagram unreadable"), 3);
+}
+
+#[tokio::test]
+async fn what_a_send_costs_is_measured_and_planned_by() {
+    let sockets = [0, 0].map(|port| socket(([127, 0, 0, 1], port).into()));
+    let contact = |number: u8| Contact {
+        address: sockets[usize::from(number)]
+            .local_addr()
+            .expect("it is bound"),
+        key: Keys::new(key(number)).public(),
+    };
+    let (sink_at, source_at) = (contact(0), contact(1));
+    let membership = Arc::new(Membership::new(TOPIC, 1, vec![sink_at]).expect("one"));
+    let [sink, source] = sockets;
+    let sink = Node::start(0, sink, MemoryWindows);
+    // No machine is so slow.
+    let assumed = Duration::from_secs(1);
+    let config = Config {
+        send_cost: assumed,
+        ..config()
+    };
+    let unkept = (MemoryWindows, Drops::default());
+    let mut source = Node::configured(config, 1, source, unkept);
+    let (window, number) = (Window::default(), Some(0));
+    sink.tell(Command::Subscribe {
+        topic: TOPIC,
+        source: source_at,
+        window,
+    })
+    .await;
+    let listed = Arc::clone(&membership);
+    sink.tell(Command::Membership {
+        membership: listed,
+        number,
+    })
+    .await;
+    let boot = 1;
+    source.tell(Command::Publisher { membership, boot }).await;
+    let heartbeat = source.outcome().await;
+    assert_eq!(heartbeat.cost.send, assumed);
+    let mut send = assumed;
+    for event in 1..=32 {
+        send = source.publish(event).await.cost.send;
+    }
+    assert!(send * 4 < assumed, "{send:?}");
+    let (_, machine) = source.end().await;
+    assert!(machine.send_cost() <= send);
 }

@@ -13,6 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use super::Windows;
+use super::send_cost::SendCost;
 use crate::{Clock, Drops, Hop};
 
 /// Datagrams taken from the socket before commands have their turn again.
@@ -40,8 +41,9 @@ impl Default for TreeOptions {
 /// Runs `machine` on `socket` until the commands end; gives the machine back.
 ///
 /// Each window goes to `windows` before the event that it counts is handed on; when that fails the
-/// event is neither handed on nor answered for, and the failure is noted in `drops`. What the machine does not use is counted there. While the receiver of events is behind no
-/// datagrams are read (the kernel's buffer is the bound), but timers go on. A timer rings only
+/// event is neither handed on nor answered for, and the failure is noted in `drops`. What the machine does not use is
+/// counted there. What a send costs is measured, and the machine told when it has changed by half. While the receiver of
+/// events is behind no datagrams are read (the kernel's buffer is the bound), but timers go on. A timer rings only
 /// when all that has come was looked at. It ends early when the receiver of events is gone.
 pub async fn run_tree<G: Guard, W: Windows>(
     machine: Tree<G>,
@@ -53,6 +55,8 @@ pub async fn run_tree<G: Guard, W: Windows>(
 ) -> Tree<G> {
     let clock = Clock::process();
     let mut node = Node {
+        clock,
+        send_cost: SendCost::assume(machine.send_cost()),
         machine,
         socket,
         drops,
@@ -117,6 +121,10 @@ pub async fn run_tree<G: Guard, W: Windows>(
             }
         }
         node.count();
+        if let Some(send_cost) = node.send_cost.news() {
+            let measured = Input::Command(Command::SendCost(send_cost));
+            node.input(clock.now(), measured, &mut windows);
+        }
         // The usual case without waiting: there is room.
         while let Some(event) = node.pending.pop_front() {
             if let Err(error) = events.try_send(event) {
@@ -131,6 +139,8 @@ pub async fn run_tree<G: Guard, W: Windows>(
 }
 
 struct Node<G> {
+    clock: Clock,
+    send_cost: SendCost,
     machine: Tree<G>,
     socket: UdpSocket,
     drops: Drops,
@@ -229,10 +239,13 @@ impl<G: Guard> Node<G> {
     }
 
     fn transmit(&mut self, transmit: &Transmit) {
-        self.machine.seal(transmit, &mut self.datagram);
-        // The runtime's own try_send_to refuses until it has seen the socket writable once.
-        let socket = SockRef::from(&self.socket);
-        let Err(error) = socket.send_to(&self.datagram, &transmit.address.into()) else {
+        let send = || {
+            self.machine.seal(transmit, &mut self.datagram);
+            // The runtime's own try_send_to refuses until it has seen the socket writable once.
+            let socket = SockRef::from(&self.socket);
+            socket.send_to(&self.datagram, &transmit.address.into())
+        };
+        let Err(error) = self.send_cost.time(|| self.clock.now(), send) else {
             return;
         };
         let reason = match error.kind() {

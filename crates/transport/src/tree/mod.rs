@@ -6,6 +6,7 @@
 //! process: each has a socket and a task of its own.
 
 mod driver;
+mod send_cost;
 mod windows;
 
 pub use driver::{TreeOptions, run_tree};
