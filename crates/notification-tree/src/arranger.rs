@@ -13,7 +13,7 @@ use core::time::Duration;
 use crate::config::{Choice, Config};
 use crate::interface::Outcome;
 use crate::membership::{Contact, Membership};
-use crate::plan::Plan;
+use crate::plan::{Plan, Splitter};
 use crate::schedule::{Cost, Order, arrange};
 
 /// Sinks whose reliability is remembered; of more some are as new.
@@ -41,6 +41,7 @@ const STEP: u16 = 1 << 12;
 #[derive(Debug, Clone)]
 pub struct Arranger {
     order: Order,
+    choice: Choice,
     /// As the last event was divided.
     plan: Plan,
     cost: Cost,
@@ -65,6 +66,7 @@ impl Arranger {
         };
         Self {
             order,
+            choice: config.plan,
             plan,
             cost,
             reliability: BTreeMap::new(),
@@ -108,9 +110,20 @@ impl Arranger {
             }
         };
         let ranks: Vec<u32> = sinks.iter().map(rank).collect();
-        let places = arrange(self.order, self.plan, &ranks, self.cost);
+        let places = arrange(self.order, self.plan_for(sinks.len()), &ranks, self.cost);
         let sink = |number: u32| sinks[number as usize].0;
         places.into_iter().map(sink).collect()
+    }
+
+    /// How the source divides so many sinks: its cap is the list's, not that of the list before.
+    fn plan_for(&self, sinks: usize) -> Plan {
+        match (self.choice, self.plan) {
+            (Choice::Measured { cap }, Plan::Postal { delay, .. }) => {
+                let sinks = u32::try_from(sinks).unwrap_or(u32::MAX);
+                Splitter::default().least_capped(sinks, delay, cap)
+            }
+            (_, plan) => plan,
+        }
     }
 }
 

@@ -13,8 +13,6 @@ use crate::plan::{Plan, Splitter};
 ///
 /// Reason: an honest sink is asked by its parent, and by those above it whose heads were silent.
 pub(crate) const ASKERS_MAX: usize = 4;
-/// Sinks that are looked at for a head that is not suspected.
-const HEADS_LOOKED_AT: u32 = 64;
 
 /// What a hop says beside range and event; goes from job to part.
 #[derive(Debug, Clone, Copy)]
@@ -70,16 +68,52 @@ impl Part {
         self.end - self.first
     }
 
-    /// Takes a head: the first from `start` on, around the range, that is not suspected; if there is
+    /// Takes a head: the first from `start` on, around the range, that nobody suspects; if there is
     /// none, the one at `start`.
-    pub(crate) fn choose_head(&mut self, start: u32, suspected: impl Fn(u32) -> bool) -> u32 {
-        let offset = start.clamp(self.first, self.end - 1) - self.first;
-        let count = self.count();
-        let nth = |step: u32| self.first + ((u64::from(offset + step)) % u64::from(count)) as u32;
-        let mut places = (0..count.min(HEADS_LOOKED_AT)).map(nth);
-        let head = places.find(|place| !suspected(*place)).unwrap_or(nth(0));
-        *self.head.insert(head)
+    pub(crate) fn choose_head(
+        &mut self,
+        start: u32,
+        known: &BTreeSet<u32>,
+        hint: &Suspects,
+    ) -> u32 {
+        let start = start.clamp(self.first, self.end - 1);
+        let free = |range| first_free(known, hint, range);
+        let head = free((start, self.end)).or_else(|| free((self.first, start)));
+        *self.head.insert(head.unwrap_or(start))
     }
+}
+
+/// The first place of a range that nobody suspects; as many steps as suspects stand before it.
+fn first_free(known: &BTreeSet<u32>, hint: &Suspects, (first, end): (u32, u32)) -> Option<u32> {
+    let mut place = first;
+    for suspect in suspects_of(known, hint, (first, end)) {
+        if suspect > place {
+            break;
+        }
+        place += 1;
+    }
+    (place < end).then_some(place)
+}
+
+/// Suspects of a range, increasing: those that this node knows and those that it was told.
+fn suspects_of<'a>(
+    known: &'a BTreeSet<u32>,
+    hint: &'a Suspects,
+    (first, end): (u32, u32),
+) -> impl Iterator<Item = u32> + 'a {
+    let at = |place| hint.places().partition_point(|hinted| *hinted < place);
+    let mut hinted = hint.places()[at(first)..at(end)].iter().copied().peekable();
+    let mut known = known.range(first..end).copied().peekable();
+    core::iter::from_fn(move || {
+        let place = match (known.peek(), hinted.peek()) {
+            (Some(one), Some(other)) => *one.min(other),
+            (Some(one), None) | (None, Some(one)) => *one,
+            (None, None) => return None,
+        };
+        known.next_if_eq(&place);
+        hinted.next_if_eq(&place);
+        Some(place)
+    })
 }
 
 /// Who gave a range, and is told what becomes of it.
@@ -212,20 +246,8 @@ pub(crate) fn suspects_in(
     mut room_bytes: usize,
 ) -> Suspects {
     let mut suspects = Suspects::default();
-    let mut hinted = hint.places().iter().copied().peekable();
-    let mut known = known.range(first..end).copied().peekable();
     let mut next = first;
-    loop {
-        let place = match (known.peek(), hinted.peek()) {
-            (Some(one), Some(other)) => *one.min(other),
-            (Some(one), None) | (None, Some(one)) => *one,
-            (None, None) => break,
-        };
-        known.next_if_eq(&place);
-        hinted.next_if_eq(&place);
-        if !(first..end).contains(&place) {
-            continue;
-        }
+    for place in suspects_of(known, hint, (first, end)) {
         // Seven bits a byte.
         let bytes = (place - next).max(1).ilog2() as usize / 7 + 1;
         if bytes > room_bytes {
@@ -267,9 +289,33 @@ mod tests {
     #[test]
     fn a_suspect_is_head_only_when_nobody_else_is_left() {
         let mut part = Part::new(4, 7);
-        assert_eq!(part.choose_head(4, |place| place == 4), 5);
-        assert_eq!(part.choose_head(6, |place| place == 6), 4);
-        assert_eq!(part.choose_head(5, |_| true), 5);
+        let mut head = |start, known: &[u32], told: &[u32]| {
+            let mut hint = Suspects::default();
+            told.iter().for_each(|place| hint.push(*place));
+            part.choose_head(start, &known.iter().copied().collect(), &hint)
+        };
+        assert_eq!(head(4, &[4], &[]), 5);
+        assert_eq!(head(4, &[4], &[4, 5]), 6);
+        assert_eq!(head(6, &[6], &[2, 9]), 4);
+        assert_eq!(head(6, &[6, 4], &[6]), 5);
+        assert_eq!(head(5, &[4, 5], &[3, 6, 7]), 5);
         assert_eq!(part.head, Some(5));
+    }
+
+    #[test]
+    fn a_subnet_that_is_down_has_no_head_however_large_it_is() {
+        // 10,000 sinks that stand beside each other, some known to be silent, some said to be.
+        let known: BTreeSet<u32> = (100..10_100).filter(|place| place % 25 != 0).collect();
+        let mut hint = Suspects::default();
+        (100..10_100).step_by(25).for_each(|place| hint.push(place));
+        for start in [100, 163, 164, 5_000, 10_099, 10_100] {
+            let mut part = Part::new(100, 10_102);
+            assert_eq!(part.choose_head(start, &known, &hint), 10_100);
+        }
+        assert_eq!(
+            Part::new(99, 10_102).choose_head(100, &known, &hint),
+            10_100
+        );
+        assert_eq!(Part::new(99, 10_100).choose_head(100, &known, &hint), 99);
     }
 }

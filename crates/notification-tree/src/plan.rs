@@ -138,11 +138,17 @@ impl Splitter {
         &self.sizes
     }
 
+    /// The postal plan of a source that measures: with the least cap that it can do with.
+    pub(crate) fn least_capped(&mut self, sinks: u32, delay: u32, cap: u16) -> Plan {
+        let cap = self.least_cap(sinks, delay, cap);
+        Plan::Postal { delay, cap }
+    }
+
     /// The least cap with which a postal plan takes at most a [`LONGER`]th longer than with `cap`.
     ///
     /// A head answers when it has sent: the fewer it sends to, the sooner its parent knows that it is there,
     /// and the sooner it has time to take over the part of one that is not.
-    pub(crate) fn least_cap(&mut self, sinks: u32, delay: u32, cap: u16) -> u16 {
+    fn least_cap(&mut self, sinks: u32, delay: u32, cap: u16) -> u16 {
         let cap = cap.max(1);
         if sinks <= u32::from(cap).min(delay.saturating_add(1)) {
             return cap;

@@ -152,8 +152,7 @@ impl<G: Guard> Tree<G> {
                     true => next.first + random % next.count(),
                     false => next.first,
                 };
-                let (known, hint) = (&topic.suspects, &job.suspects);
-                next.choose_head(start, |sink| known.contains(&sink) || hint.contains(sink))
+                next.choose_head(start, &topic.suspects, &job.suspects)
             }
         };
         next.attempts = next.attempts.saturating_add(1);

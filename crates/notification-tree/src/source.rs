@@ -212,8 +212,7 @@ impl<G: Guard> Tree<G> {
                 && u64::from(*old) * 2 <= u64::from(delay) * 3
         };
         let delay = *self.delay.insert(self.delay.filter(near).unwrap_or(delay));
-        let cap = self.splitter.least_cap(sinks, delay, cap);
-        Plan::Postal { delay, cap }
+        self.splitter.least_capped(sinks, delay, cap)
     }
 
     pub(crate) fn publish(

@@ -116,10 +116,12 @@ fn every_lie_is_survived_and_never_believed() {
 #[test]
 fn critical_sinks_have_the_event_before_others() {
     let orders = [Order::AsListed, Order::Criticality];
-    for plan in [Plan::TwoHalves, Plan::Binomial, Plan::measured(20, 40, 128)] {
+    let fixed = [Plan::TwoHalves, Plan::Binomial, Plan::measured(20, 40, 128)];
+    let measured = Choice::Measured { cap: 128 };
+    for plan in fixed.map(Choice::Fixed).into_iter().chain([measured]) {
         let of = orders.map(|order| {
             judged(&Settings {
-                plan: Choice::Fixed(plan),
+                plan,
                 order,
                 critical: 0.1,
                 ..Settings::new(9, 1_000)
