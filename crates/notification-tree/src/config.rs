@@ -60,7 +60,7 @@ pub struct Config {
     /// Parts of one event that this node spreads; asked for more it answers for itself only.
     /// Default: 16.
     pub jobs_max: usize,
-    /// Missed events that this node sends again, in a second. Default: 1,000.
+    /// Missed events that this node sends again, in a second; one peer has an eighth of them. Default: 1,000.
     pub repairs_per_s: u32,
     /// Whether an event is sent on before its signature is verified, where the hop is authentic, the
     /// list known and its sender never caught. Default: yes.

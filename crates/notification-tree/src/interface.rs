@@ -218,6 +218,8 @@ pub struct Counters {
     pub overloaded: u64,
     /// Repairs refused because of too many.
     pub repairs_refused: u64,
+    /// Events of senders that were caught or that no list names, not looked at because of too many.
+    pub unverified: u64,
     /// Spread messages sent.
     pub spread: u64,
     /// Of those: again to the same sink.

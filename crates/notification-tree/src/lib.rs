@@ -91,6 +91,7 @@ mod event;
 mod guard;
 mod interface;
 mod job;
+mod limit;
 mod membership;
 mod message;
 mod plan;

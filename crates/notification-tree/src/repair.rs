@@ -77,7 +77,8 @@ impl<G: Guard> Tree<G> {
 
     /// Sends what another node missed and this one keeps.
     pub(crate) fn on_pull(&mut self, at: usize, from: u32, pull: &Pull) {
-        let (now, rate) = (self.now, u64::from(self.config.repairs_per_s));
+        let now = self.now;
+        let peer = self.topics[at].contact(pull.version, from);
         let mut sent = 0;
         for n in (0..64u64).filter(|n| pull.wanted >> n & 1 == 1) {
             let topic = &self.topics[at];
@@ -88,7 +89,7 @@ impl<G: Guard> Tree<G> {
                     && pull.first.checked_add(n) == Some(id.sequence)
             });
             let Some(held) = held else { continue };
-            if sent == REPAIRS_PER_PULL || self.repairs.take(now, 1, rate, rate).is_err() {
+            if sent == REPAIRS_PER_PULL || !self.repairs.take(now, peer) {
                 self.counters.repairs_refused += 1;
                 return;
             }

@@ -81,6 +81,12 @@ impl<G: Guard> Tree<G> {
         let trusted = forward_first && known && near && !caught;
         if !trusted {
             let source = topic.source.key;
+            // Verifying is what costs most. An honest sender is known, and was never caught.
+            let limited = self.guard.authenticates() && (caught || sender.is_none());
+            if limited && !self.verifications.take(self.now, sender) {
+                self.counters.unverified += 1;
+                return;
+            }
             if !spread.event.verify(&source, &mut self.guard) {
                 self.forged(at, spread.event.version(), from);
                 return;

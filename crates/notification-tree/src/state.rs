@@ -150,47 +150,6 @@ pub(crate) enum Sending {
     Part(JobId, u32),
 }
 
-/// Tokens that come at a rate.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bucket {
-    tokens: u64,
-    filled: Instant,
-}
-
-impl Bucket {
-    pub(crate) fn new(tokens: u64) -> Self {
-        Self {
-            tokens,
-            filled: Instant::ZERO,
-        }
-    }
-
-    /// Takes `wanted` of what comes at `rate` a second, or says when there are enough. More than
-    /// `most` counts as `most`.
-    pub(crate) fn take(
-        &mut self,
-        now: Instant,
-        wanted: u64,
-        rate: u64,
-        most: u64,
-    ) -> Result<(), Instant> {
-        let rate = u128::from(rate.max(1));
-        let fresh = (now - self.filled).as_nanos() * rate / 1_000_000_000;
-        if fresh > 0 {
-            let sum = u128::from(self.tokens) + fresh;
-            self.tokens = u64::try_from(sum).unwrap_or(u64::MAX).min(most);
-            self.filled = now;
-        }
-        let wanted = wanted.min(most);
-        if let Some(left) = self.tokens.checked_sub(wanted) {
-            self.tokens = left;
-            return Ok(());
-        }
-        let wait = u128::from(wanted - self.tokens) * 1_000_000_000 / rate + 1;
-        Err(now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
-    }
-}
-
 /// The stamp of a moment.
 pub(crate) fn stamp(at: Instant) -> u32 {
     // The lower 32 bits: an answer comes within the hour that they last.

@@ -17,19 +17,25 @@ use crate::error::{Error, Malformed};
 use crate::guard::Guard;
 use crate::interface::{Command, Counters, Happened};
 use crate::job::Job;
+use crate::limit::{Bucket, Limit};
 use crate::membership::{Contact, Membership};
 use crate::message::{Body, DATAGRAM_BYTES_MAX, Message, SOURCE, Tag, Transmit};
 use crate::plan::Splitter;
 use crate::proof::Proofs;
 use crate::round_trip::RoundTrip;
 use crate::spare::Spare;
-use crate::state::{Alarm, Bucket, JobId, Record, Sending, Topic, Version};
+use crate::state::{Alarm, JobId, Record, Sending, Topic, Version};
 use crate::window::Window;
 
 /// Versions of a membership that are kept: the newest, and those before it for events under way.
 ///
 /// Reason: sinks come and go one by one; an answer of a version that is forgotten is not understood.
 const VERSIONS_KEPT: usize = 8;
+
+/// Signatures of senders that were caught, or that no list names, that are verified in a second.
+///
+/// Reason: a tenth of a processor; each takes 60 to 100 µs.
+const VERIFICATIONS_PER_S: u32 = 1_000;
 
 /// A node of notification trees: source of some topics, sink of others.
 #[derive(Debug)]
@@ -59,7 +65,9 @@ pub struct Tree<G> {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, JobId, Alarm)>>,
     pub(crate) open_jobs: usize,
     pub(crate) bucket: Bucket,
-    pub(crate) repairs: Bucket,
+    pub(crate) repairs: Limit,
+    /// Signatures of those who were caught, or whom nobody knows.
+    pub(crate) verifications: Limit,
     pub(crate) proofs: Proofs,
     pub(crate) spare: Spare,
     pub(crate) counters: Counters,
@@ -71,7 +79,7 @@ impl<G: Guard> Tree<G> {
     pub fn new(config: Arc<Config>, contact: Contact, guard: G, seed: u64) -> Self {
         let round_trip = RoundTrip::assume(config.latency * 2);
         let (send_cost, pace) = (config.send_cost, config.pace);
-        let repairs = u64::from(config.repairs_per_s);
+        let repairs = Limit::new(config.repairs_per_s);
         Self {
             config,
             contact,
@@ -94,7 +102,8 @@ impl<G: Guard> Tree<G> {
             timers: BinaryHeap::new(),
             open_jobs: 0,
             bucket: Bucket::new(pace.map_or(0, |pace| pace.burst_bytes)),
-            repairs: Bucket::new(repairs),
+            repairs,
+            verifications: Limit::new(VERIFICATIONS_PER_S),
             proofs: Proofs::default(),
             spare: Spare::default(),
             counters: Counters::default(),

@@ -9,7 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use chappe_notification_tree::{Choice, Command, Config, Happened, Plan};
+use chappe_notification_tree::{
+    Body, Choice, Command, Config, Happened, Message, Plan, Pull, SOURCE, Transmit,
+};
 use net::{TOPIC, keyed};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -154,6 +156,64 @@ fn what_was_named_as_missed_is_taken_when_it_comes() {
     }
     assert_eq!(net.delivered[5], [b"0", b"2", b"1"]);
     assert!(answers.get() > 0);
+}
+
+#[test]
+fn who_asks_without_end_takes_no_repairs_from_others() {
+    let mut net = keyed(8, config(), false);
+    let source = net.source();
+    net.publish(b"0");
+    net.run(SECOND);
+    // Sink 5 is away for twenty events.
+    net.tamper = Box::new(|_, to, _| to != 5);
+    for number in 1..=20 {
+        net.publish(&[number]);
+        net.run(SECOND);
+    }
+    // Sink 2 has them all, and asks the source for them, again and again.
+    let pull = Pull {
+        topic: TOPIC,
+        version: 1,
+        boot: 1,
+        first: 1,
+        wanted: u64::MAX,
+    };
+    let transmit = Transmit {
+        address: net.contacts[source].address,
+        key: net.contacts[source].key,
+        to: SOURCE,
+        message: Message {
+            from: 2,
+            body: Body::Pull(pull),
+        },
+    };
+    let mut datagram = Vec::new();
+    net.nodes[2].seal(&transmit, &mut datagram);
+    let given = Rc::new(Cell::new(0));
+    let count = Rc::clone(&given);
+    net.tamper = Box::new(move |from, to, _| {
+        count.set(count.get() + u32::from(from == source && to == 2));
+        true
+    });
+    for _ in 0..100 {
+        net.inject(2, source, datagram.clone());
+    }
+    net.run(SECOND / 100);
+    // An eighth of 1,000 at once, and what comes in a hundredth of a second.
+    assert!((125..=127).contains(&given.get()), "{}", given.get());
+    assert!(net.nodes[source].counters().repairs_refused >= 90);
+    // Whoever missed them in earnest has them meanwhile, from the source alone.
+    net.tamper =
+        Box::new(move |from, to, datagram| from != 5 || to == source || datagram[2] & 0x7F != PULL);
+    net.publish(b"last");
+    for _ in 0..200 {
+        net.inject(2, source, datagram.clone());
+        net.run(SECOND / 100);
+    }
+    let mut got = net.delivered[5].clone();
+    got.sort();
+    got.dedup();
+    assert_eq!((got.len(), net.delivered[5].len()), (22, 22));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chappe_machine::{Input, Instant, Machine};
 use chappe_notification_tree::{
     Body, Command, Config, Contact, Event, EventId, Happened, Keys, Malformed, Membership, Message,
-    Plan, Response, SOURCE, Transmit, TrustedNetwork, Window,
+    Plan, Response, SOURCE, Spread, Suspects, Transmit, TrustedNetwork, Window,
 };
 use net::{TOPIC, keyed, keys};
 
@@ -264,6 +264,79 @@ fn only_the_source_makes_events() {
     // A stranger without keys gets not even that far.
     let stranger = Tree(net.contacts[1]).seal(&transmit);
     assert_eq!(net.nodes[0].open(&stranger), Err(Malformed::Protocol));
+}
+
+#[test]
+fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
+    let mut net = keyed(4, two_halves(), false);
+    net.publish(b"true");
+    net.run(SECOND);
+    let list = |version| {
+        let sinks = net.contacts[..4].to_vec();
+        Membership::new(TOPIC, version, sinks).expect("apart")
+    };
+    let (known, unknown) = (list(1), list(9));
+    // Sink 2 signs with its own key; who says that he is in a list that nobody knows has no key at all.
+    let made = |net: &mut net::Net<Keys>, by: &Keys, list: &Membership, sequence| {
+        let id = EventId {
+            topic: TOPIC,
+            boot: 1,
+            sequence,
+        };
+        let event = Event::new(by, id, list, false, None, b"made", 1_000);
+        let spread = Spread {
+            first: 0,
+            end: 4,
+            stamp_us: 0,
+            due_us: 0,
+            timeout_us: 0,
+            age_us: 0,
+            latency_us: 0,
+            send_cost_ns: 0,
+            plan: Plan::TwoHalves,
+            repair: false,
+            suspects: Suspects::default(),
+            event: Arc::new(event.expect("fits")),
+        };
+        let transmit = Transmit {
+            address: net.contacts[0].address,
+            key: net.contacts[0].key,
+            to: 0,
+            message: Message {
+                from: 2,
+                body: Body::Spread(spread),
+            },
+        };
+        let mut datagram = Vec::new();
+        net.nodes[2].seal(&transmit, &mut datagram);
+        datagram
+    };
+    let (liar, source) = (keys(3), keys(5));
+    for sequence in 2..=301 {
+        for list in [&known, &unknown] {
+            let datagram = made(&mut net, &liar, list, sequence);
+            net.inject(2, 0, datagram);
+        }
+    }
+    let refused = made(&mut net, &source, &known, 302);
+    net.inject(2, 0, refused.clone());
+    net.run(SECOND / 100);
+    let counters = net.nodes[0].counters();
+    // Once it is not known yet; then an eighth of 1,000 of each, and of what comes in a hundredth of a second.
+    assert!(
+        (250..=256).contains(&counters.forged),
+        "{}",
+        counters.forged
+    );
+    assert_eq!(counters.forged + counters.unverified, 601);
+    assert_eq!(net.delivered[0], [b"true"]);
+    // Others are heard as ever, and so is the same one later: it is the signature that counts.
+    net.publish(b"also");
+    net.run(SECOND);
+    assert_eq!(net.delivered[0], [&b"true"[..], b"also"]);
+    net.inject(2, 0, refused);
+    net.run(SECOND / 100);
+    assert_eq!(net.delivered[0], [&b"true"[..], b"also", b"made"]);
 }
 
 /// Tells all nodes of a second list, in which the sinks are the other way round.

@@ -881,6 +881,7 @@ impl<'a> World<'a> {
             sum.lies += of.lies;
             sum.overloaded += of.overloaded;
             sum.repairs_refused += of.repairs_refused;
+            sum.unverified += of.unverified;
             sum.spread += of.spread;
             sum.repeated += of.repeated;
             sum.taken_over += of.taken_over;

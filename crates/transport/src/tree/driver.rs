@@ -155,7 +155,7 @@ struct Node<G> {
 }
 
 /// Why the machine does not use what comes.
-const UNUSED: [&str; 9] = [
+const UNUSED: [&str; 10] = [
     "tree datagram unreadable",
     "tree datagram not authentic",
     "tree datagram of another topic",
@@ -165,6 +165,7 @@ const UNUSED: [&str; 9] = [
     "answer that nobody waits for",
     "too many ranges of an event",
     "too many repairs",
+    "too many events of who was caught or is unknown",
 ];
 
 /// How often, in the same order.
@@ -179,6 +180,7 @@ fn unused(of: &Counters) -> [u64; UNUSED.len()] {
         of.unasked,
         of.overloaded,
         of.repairs_refused,
+        of.unverified,
     ]
 }
 
