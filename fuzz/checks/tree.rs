@@ -2,14 +2,14 @@
 //!
 //! The input is a program: each step takes a few bytes, which give raw bytes, or choose a message and
 //! its numbers, or let time pass. On a trusted network, where nothing else keeps a stranger out. The
-//! invariants: no panic, no endless output, no datagram above its limit, no event delivered twice,
-//! and *delivered* only of those who could have said so.
+//! invariants: those of the machine, no panic, no endless output, no datagram above its limit, no event
+//! delivered twice, and *delivered* only of those who could have said so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_notification_tree::{
     Body, Command, Config, Contact, Coverage, DATAGRAM_BYTES_MAX, Event, EventId, Happened,
     Membership, Message, Piece, Plan, Proof, Pull, Response, SOURCE, Spread, Suspects, Transmit,
@@ -138,6 +138,9 @@ impl Peer {
                 }
                 Output::Event(_) => {}
             }
+        }
+        if let Err(broken) = self.tree.check() {
+            panic!("at {now:?}: {broken}");
         }
     }
 

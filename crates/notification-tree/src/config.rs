@@ -17,6 +17,16 @@ pub enum Choice {
     Fixed(Plan),
 }
 
+/// What becomes of a part whose head keeps silent. Whoever gave it tries the head by itself in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TakeOver {
+    /// The paper's rule: the next sink of the part takes over what is left of it.
+    NextSink,
+    /// Ours: who gave the part divides it as its head would have.
+    #[default]
+    Divide,
+}
+
 /// How fast a source sends: a bucket that fills at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
@@ -31,6 +41,8 @@ pub struct Pace {
 pub struct Config {
     /// How this node divides sinks as a source. Default: measured, cap 128.
     pub plan: Choice,
+    /// What this node does with parts that it gave to silent heads. Default: it divides them.
+    pub take_over: TakeOver,
     /// Bytes of a datagram, at most 1,232 (the default).
     pub datagram_bytes: usize,
     /// Whether the list travels inside events while it fits a datagram. Default: yes.
@@ -71,6 +83,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             plan: Choice::Measured { cap: CAP },
+            take_over: TakeOver::default(),
             datagram_bytes: DATAGRAM_BYTES_MAX,
             inline: true,
             send_cost: Duration::from_micros(5),

@@ -1,6 +1,8 @@
 //! What is known about the sinks of a range: pieces, each with who failed and the receipts of all
 //! others.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Failed sinks that one piece names.
@@ -43,6 +45,26 @@ impl Pieces {
 
     pub(crate) fn into_memory(self) -> Vec<Piece> {
         self.pieces
+    }
+
+    /// What holds of the pieces of a range at any time.
+    pub(crate) fn check(&self, first: u32, end: u32) -> Result<(), String> {
+        let mut from = first;
+        for piece in &self.pieces {
+            let failed = &piece.failed;
+            let inside = |sink: &u32| (piece.first..piece.end).contains(sink);
+            let right = from <= piece.first
+                && piece.first < piece.end
+                && piece.end <= end
+                && failed.len() <= FAILED_MAX
+                && failed.windows(2).all(|two| two[0] < two[1])
+                && failed.iter().all(inside);
+            if !right {
+                return Err(format!("a piece of {first} to {end} is {piece:?}"));
+            }
+            from = piece.end;
+        }
+        Ok(())
     }
 
     /// Adds a piece, and says so, unless it overlaps with what is there: what came first stays, for

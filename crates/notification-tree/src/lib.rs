@@ -21,8 +21,9 @@
 //! 2. A sink checks the hop's tag, sends the event on to the heads of its own range, then verifies the
 //!    signature, delivers, and answers: a *response* while it waits for others, *coverage* when all of
 //!    its range is known. Where the list or the boot is new, or the sender was caught, it verifies first.
-//! 3. Who does not answer in time is replaced by the next sink of that part; single sinks are tried
-//!    again. Suspects are never made heads while there is anyone else.
+//! 3. The part of a head that does not answer in time is divided by who gave it; by the paper's rule
+//!    ([`TakeOver::NextSink`]) the next sink takes it over. Single sinks are tried again. A known
+//!    suspect is never made a head while there is anyone else.
 //! 4. Coverage goes up: who failed, and the receipts of all others, added up. The source verifies them
 //!    and tries in further rounds what is missing.
 //! 5. It ends with *delivered* (verified receipts), *failed* (`k` messages of the source unanswered) and
@@ -90,6 +91,7 @@ mod error;
 mod event;
 mod guard;
 mod interface;
+mod invariant;
 mod job;
 mod limit;
 mod membership;
@@ -109,7 +111,7 @@ mod window;
 mod wire;
 
 pub use arranger::Arranger;
-pub use config::{Choice, Config, Pace};
+pub use config::{Choice, Config, Pace, TakeOver};
 pub use coverage::{FAILED_MAX, Piece};
 pub use error::{Error, Malformed};
 pub use event::{Event, EventId};

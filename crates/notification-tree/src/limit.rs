@@ -1,6 +1,8 @@
 //! Limits on what others may ask: tokens that come at a rate, of each peer and of all together.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use core::time::Duration;
 
 use chappe_machine::Instant;
@@ -98,8 +100,12 @@ impl Limit {
         peer.take(now, 1, own, own).is_ok() && self.all.take(now, 1, self.rate, self.rate).is_ok()
     }
 
-    pub(crate) fn peers(&self) -> usize {
-        self.peers.len()
+    /// What holds of it at any time.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.peers.len() {
+            0..=PEERS_MAX => Ok(()),
+            many => Err(format!("the tokens of {many} peers are counted")),
+        }
     }
 }
 
@@ -150,8 +156,9 @@ mod tests {
         assert!((0..most).all(|number| limit.take(now, peer(number))));
         assert!(!limit.take(now, peer(most)));
         assert!(limit.take(now, peer(0)), "who is known is served");
-        assert_eq!(limit.peers(), PEERS_MAX);
+        assert_eq!(limit.peers.len(), PEERS_MAX);
         assert!(limit.take(now + SECOND, peer(most)));
-        assert_eq!(limit.peers(), 1);
+        assert_eq!(limit.peers.len(), 1);
+        assert_eq!(limit.check(), Ok(()));
     }
 }

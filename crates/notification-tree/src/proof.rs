@@ -5,6 +5,8 @@
 //! the number in it cannot be guessed by who does not receive it.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use core::time::Duration;
 
 use chappe_machine::Output;
@@ -44,6 +46,14 @@ struct Open {
 impl Proofs {
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// What holds of them at any time.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.open.len() {
+            0..=OPEN_MAX => Ok(()),
+            many => Err(format!("{many} addresses are asked")),
+        }
     }
 
     fn by_number(&self, number: u128) -> Option<(u64, &Open)> {

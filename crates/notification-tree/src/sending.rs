@@ -6,11 +6,13 @@ use core::time::Duration;
 
 use chappe_machine::Instant;
 
+use crate::config::TakeOver;
 use crate::guard::Guard;
 use crate::job::{Part, divide, suspects_in};
 use crate::message::{
     Body, DATAGRAM_BYTES_MAX, Message, SOURCE, SPREAD_HEAD_BYTES, Spread, Transmit,
 };
+use crate::plan::Plan;
 use crate::source::source_wait;
 use crate::state::{Alarm, JobId, Sending, micros, stamp};
 use crate::tree::Tree;
@@ -367,7 +369,8 @@ impl<G: Guard> Tree<G> {
     }
 
     /// Divides a part as its head would have, and tries the head by itself: whoever has its range from
-    /// the head already is given the same one, and sends nothing twice.
+    /// the head already is given the same one, and sends nothing twice. By the paper's rule the others stay together,
+    /// behind the next of them.
     fn take_over(&mut self, id: JobId, part: usize, head: u32) {
         let Some(record) = (self.topics.get_mut(id.topic as usize))
             .and_then(|topic| topic.records.get_mut((id.serial - topic.base) as usize))
@@ -378,8 +381,11 @@ impl<G: Guard> Tree<G> {
         let before = job.parts.len();
         job.parts[part].done = true;
         let range = (job.parts[part].first, job.parts[part].end);
-        let (plan, splitter) = (job.hop.plan, &mut self.splitter);
-        divide(range, Some(head), plan, splitter, &mut job.parts);
+        let plan = match self.config.take_over {
+            TakeOver::Divide => job.hop.plan,
+            TakeOver::NextSink => Plan::Kary(1),
+        };
+        divide(range, Some(head), plan, &mut self.splitter, &mut job.parts);
         job.parts.push(Part::new(head, head + 1));
         job.open += job.parts.len() - before - 1;
         if job.next == before {

@@ -6,6 +6,8 @@
 //! receipts alone.
 
 use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -30,7 +32,7 @@ use crate::window::Window;
 /// Rounds of one event.
 ///
 /// Reason: each makes the ranges eight times smaller, and 8^8 is more than any list.
-const ROUNDS_MAX: u8 = 12;
+pub(crate) const ROUNDS_MAX: u8 = 12;
 
 /// What a source knows of the sinks of one event.
 #[derive(Debug, Default)]
@@ -111,6 +113,20 @@ impl Tally {
 
     pub(crate) fn complete(&self) -> bool {
         !self.over && self.delivered_count == self.sinks
+    }
+
+    /// What holds of it at any time.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let bits: u32 = self.delivered.iter().map(|word| word.count_ones()).sum();
+        let both = self.failed.iter().find(|sink| self.has(**sink));
+        if bits != self.delivered_count || bits > self.sinks || both.is_some() {
+            let count = self.delivered_count;
+            return Err(format!(
+                "{bits} of {} have it, counted {count}; {both:?} has and failed",
+                self.sinks
+            ));
+        }
+        Ok(())
     }
 
     /// Ranges of which nothing is known.

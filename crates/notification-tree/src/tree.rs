@@ -30,7 +30,7 @@ use crate::window::Window;
 /// Versions of a membership that are kept: the newest, and those before it for events under way.
 ///
 /// Reason: sinks come and go one by one; an answer of a version that is forgotten is not understood.
-const VERSIONS_KEPT: usize = 8;
+pub(crate) const VERSIONS_KEPT: usize = 8;
 
 /// Signatures of senders that were caught, or that no list names, that are verified in a second.
 ///
@@ -327,7 +327,9 @@ impl<G: Guard> Tree<G> {
                 suspected,
             } => {
                 if let Some(topic) = self.topics.iter_mut().find(|it| it.id == topic && !it.left) {
-                    match suspected {
+                    let newest = topic.versions.last();
+                    let listed = newest.is_some_and(|it| sink < it.membership.count());
+                    match suspected && listed {
                         true => topic.suspect(sink),
                         false => drop(topic.suspects.remove(&sink)),
                     }

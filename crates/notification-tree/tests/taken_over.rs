@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use chappe_notification_tree::{Body, Choice, Config, Message, Plan, Suspects, Transmit};
+use chappe_notification_tree::{Body, Choice, Config, Message, Plan, Suspects, TakeOver, Transmit};
 use net::keyed;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -56,6 +56,51 @@ fn who_is_given_a_range_by_two_sends_it_on_once_and_tells_both() {
     for sink in 0..usize::from(SINKS) {
         assert_eq!(net.delivered[sink], [b"0"]);
     }
+}
+
+/// Ranges that the source gives when the sinks 0 and 1 are dead, in their order and each once.
+fn given(take_over: TakeOver) -> Vec<(u32, u32)> {
+    let config = Config {
+        take_over,
+        ..two_halves()
+    };
+    let mut net = keyed(SINKS, config, false);
+    let source = net.source();
+    let given = Rc::new(RefCell::new(Vec::new()));
+    let keep = Rc::clone(&given);
+    net.tamper = Box::new(move |from, to, datagram| {
+        let (message, _) = Message::decode(datagram).expect("well formed");
+        if let (true, Body::Spread(spread)) = (from == source, message.body) {
+            let range = (spread.first, spread.end);
+            let mut known = keep.borrow_mut();
+            if !known.contains(&range) {
+                known.push(range);
+            }
+        }
+        to > 1
+    });
+    net.publish(b"0");
+    net.run(6 * SECOND);
+    let outcome = net.outcomes.first().expect("T is over");
+    assert_eq!(
+        (&outcome.failed[..], &outcome.unknown[..]),
+        (&[0, 1][..], &[][..])
+    );
+    assert!((2..usize::from(SINKS)).all(|sink| net.delivered[sink] == [b"0"]));
+    given.take()
+}
+
+#[test]
+fn by_the_papers_rule_the_next_sink_takes_over_and_by_ours_the_giver_divides() {
+    let halves = [(0, 7), (7, 14)];
+    let papers = given(TakeOver::NextSink);
+    assert_eq!(
+        papers,
+        [&halves[..], &[(1, 7), (0, 1), (2, 7), (1, 2)]].concat()
+    );
+    let ours = given(TakeOver::Divide);
+    assert_eq!(ours[..5], [&halves[..], &[(1, 4), (4, 7), (0, 1)]].concat());
+    assert_eq!(ours[5..], [(2, 3), (3, 4), (1, 2)]);
 }
 
 #[test]

@@ -102,10 +102,9 @@ pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> 
             };
             for sinks in sizes.filter(|sinks| *sinks <= largest) {
                 let settings = tree::Settings {
-                    plan,
                     receive_buffer: ROOM,
                     within: Duration::from_secs(60),
-                    ..network(bench.seed, sinks, (send, latency, handling))
+                    ..network(bench.seed, sinks, (send, latency, handling)).planned(plan)
                 };
                 let ran = judged(&settings)?;
                 let took = ran.completion().as_secs_f64() / send_cost.as_secs_f64();

@@ -22,7 +22,7 @@ pub(crate) enum PlanName {
     Default,
     /// The quickest for the send cost and latency, under the fan-out cap.
     Postal,
-    /// The paper's.
+    /// The paper's, with its rule for a silent head: the next sink takes over. By all others the giver divides its part.
     TwoHalves,
     /// Give away half of what is left, and go on.
     Binomial,
@@ -201,7 +201,6 @@ fn settings(flags: &SimTree, sinks: u32, plan: PlanName) -> Settings {
         events: flags.events,
         period: period(flags),
         heartbeat: flags.heartbeat,
-        plan: plan.choice(flags),
         order: flags.order.order(),
         critical: flags.critical / 100.0,
         flaky: flags.flaky / 100.0,
@@ -223,7 +222,7 @@ fn settings(flags: &SimTree, sinks: u32, plan: PlanName) -> Settings {
         within: flags.within,
         timeout_floor: flags.timeout_floor,
         authenticated: !flags.trusted_network,
-        ..Settings::new(flags.seed, sinks)
+        ..Settings::new(flags.seed, sinks).planned(plan.choice(flags))
     }
 }
 

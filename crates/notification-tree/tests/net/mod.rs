@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_identity::Key;
-use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_notification_tree::{
     Command, Config, Contact, Guard, Happened, Keys, Membership, Outcome, Tree, Window,
 };
@@ -158,6 +158,9 @@ impl<G: Guard> Net<G> {
                     }
                 }
             }
+        }
+        if let Err(broken) = self.nodes[node].check() {
+            panic!("node {node} at {:?}: {broken}", self.now);
         }
     }
 

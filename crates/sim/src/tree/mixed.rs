@@ -26,7 +26,7 @@ pub fn mixed(seed: u64) -> Settings {
     let postal = Choice::Measured {
         cap: [1, 2, 8, 128][random.usize(..4)],
     };
-    settings.plan = match random.u32(..10) {
+    let plan = match random.u32(..10) {
         0 => Choice::Fixed(Plan::Sequential),
         1 => Choice::Fixed(Plan::TwoHalves),
         2 => Choice::Fixed(Plan::Binomial),
@@ -34,6 +34,7 @@ pub fn mixed(seed: u64) -> Settings {
         4 if settings.sinks <= 20 => Choice::Fixed(Plan::SequentialWaiting),
         _ => postal,
     };
+    settings = settings.planned(plan);
     let micros = Duration::from_micros;
     settings.send_cost = micros(random.u64(2..40));
     settings.latency = micros([30, 1_000, 20_000][random.usize(..3)]);

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use chappe_flow::pacer::Choice as Pacer;
 use chappe_notification_tree::schedule::Order;
-use chappe_notification_tree::{Choice, Counters, Pace};
+use chappe_notification_tree::{Choice, Counters, Pace, Plan, TakeOver};
 
 /// A network of sources and sinks, and what goes wrong in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub body_bytes: usize,
     /// How sinks are divided.
     pub plan: Choice,
+    /// What becomes of the parts of silent heads.
+    pub take_over: TakeOver,
     /// How each source arranges its list, anew after each outcome; sinks have the new one at once.
     pub order: Order,
     /// The share of sinks that are critical.
@@ -113,6 +115,7 @@ impl Settings {
             heartbeat: false,
             body_bytes: 100,
             plan: Choice::Measured { cap: 128 },
+            take_over: TakeOver::default(),
             order: Order::AsListed,
             critical: 0.0,
             send_cost: Duration::from_micros(20),
@@ -140,6 +143,21 @@ impl Settings {
             attempts: 8,
             within: Duration::from_secs(5),
             timeout_floor: Duration::from_micros(200),
+        }
+    }
+
+    /// The same with this plan, and the rule for silent heads that belongs to it: the paper's for its two
+    /// halves, ours for all others.
+    #[must_use]
+    pub fn planned(self, plan: Choice) -> Self {
+        let take_over = match plan {
+            Choice::Fixed(Plan::TwoHalves) => TakeOver::NextSink,
+            _ => TakeOver::Divide,
+        };
+        Self {
+            plan,
+            take_over,
+            ..self
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_flow::pacer::Events;
-use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{
     Arranger, Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message,
@@ -28,6 +28,11 @@ const PROGRESS_STEPS: u64 = 1 << 16;
 const FLOODS: u32 = 32;
 /// What a slow sink's work costs, in an ordinary one's.
 const SLOW: u32 = 10;
+
+/// Of what a node keeps so much is checked a step: a node with more is checked every so many steps.
+const CHECKED_A_STEP: usize = 8;
+/// Broken invariants that are said of one run.
+const VIOLATIONS_MAX: usize = 10;
 
 /// Bytes of an event's datagram beside its body, about: for the pacer.
 const HEAD_BYTES: u64 = 200;
@@ -105,6 +110,8 @@ struct Node {
     lie: Option<Lie>,
     /// How often it still floods.
     floods_left: u32,
+    /// Steps since its invariants were checked.
+    unchecked: usize,
 }
 
 enum Happening {
@@ -201,6 +208,7 @@ impl<'a> World<'a> {
         let secret = random.u64(..);
         let config = Config {
             plan: settings.plan,
+            take_over: settings.take_over,
             inline: settings.inline,
             send_cost: settings.send_cost,
             latency: settings.latency + settings.jitter / 2 + settings.handling,
@@ -245,6 +253,7 @@ impl<'a> World<'a> {
                     away: false,
                     lie,
                     floods_left: FLOODS,
+                    unchecked: 0,
                 }
             })
             .collect();
@@ -657,6 +666,7 @@ impl<'a> World<'a> {
                 Output::Event(event) => self.heard(node, begins, event),
             }
         }
+        self.check(node, begins, &tree);
         let deadline = tree.deadline().map(Instant::as_nanos);
         let found = &mut self.nodes[node as usize];
         found.tree = Some(tree);
@@ -667,6 +677,22 @@ impl<'a> World<'a> {
                 found.timer = at;
                 self.push(at, Happening::Timer(node));
             }
+        }
+    }
+
+    /// What must hold of a machine after each input; looked at as often as it costs little.
+    fn check(&mut self, node: u32, at: u64, tree: &Tree<SimGuard>) {
+        let unchecked = &mut self.nodes[node as usize].unchecked;
+        *unchecked += 1;
+        if *unchecked * CHECKED_A_STEP < tree.keeps() {
+            return;
+        }
+        *unchecked = 0;
+        if let Err(broken) = tree.check()
+            && self.report.violations.len() < VIOLATIONS_MAX
+        {
+            let at = Duration::from_nanos(at);
+            self.violation(format!("node {node} after {at:?}: {broken}"));
         }
     }
 
