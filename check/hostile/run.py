@@ -1,11 +1,12 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest exchange mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
-4. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+4. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
+5. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 
 Standard library only; as root. Each part judges figures and prints them.
 """
@@ -22,13 +23,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import device as device_part  # noqa: E402
 import discovery  # noqa: E402
+import exchange  # noqa: E402
 import forged  # noqa: E402
 import mistakes  # noqa: E402
 import rest as rest_part  # noqa: E402
-from network import Cable, CheckFailed, Process  # noqa: E402
+from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "device", "rest", "mistakes"]
+PARTS = ["discovery", "forged", "device", "rest", "exchange", "mistakes"]
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
 
@@ -92,6 +94,12 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
                               device_part.Target(cable, quiet, quiet_ready))
         if part == "rest":
             rest_part.check(cable, rest_part.Rest(cable, node, told["address"], told["token"]), folder)
+        if part == "exchange":
+            device, ready = start_device(cable, chappe, "B", "device-read")
+            processes.append(device)
+            under = rest_part.Rest(cable, node, told["address"], told["token"])
+            bound = until(20, "the device bound", lambda: forged.device_of(cable, told["address"], ready["endpoint"]))
+            exchange.check(under, bound["streams"][0])
         if part == "mistakes":
             mistakes.check(cable, chappe, told["address"])
         for process in processes:

@@ -1,11 +1,12 @@
-"""The directory and PUB of a real node beside libzmq (pyzmq) and JeroMQ.
+"""The directory and PUB of a real node beside libzmq (pyzmq) and JeroMQ; hostile sessions at its bound port.
 
     python3 check/zeromq/node.py CHAPPE WORK JARS
 
 A node with devices that send every 20 ms, without and with CURVE. Both foreign programs list its streams,
 ask one by name for its structure, subscribe to it, and get what the node itself has stored under the
 same numbers, without a gap. What is no question is answered with nothing and counted; a key that is not
-allowed gets nothing at all. Runs as root on Linux, in namespaces of its own.
+allowed gets nothing at all. Sessions that break the exchange protocol end with the right code and harm nobody
+(sessions.py). Runs as root on Linux, in namespaces of its own.
 """
 
 import base64
@@ -26,6 +27,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "links")
 from pair import Node  # noqa: E402
 from life import devices  # noqa: E402
 from network import CheckFailed, expect, until  # noqa: E402
+from sessions import hostile  # noqa: E402
 from sockets import Sockets, keys  # noqa: E402
 
 INSIDE = "CHAPPE_ZEROMQ_INSIDE"
@@ -34,6 +36,7 @@ DEVICES = 2
 ELEMENTS = 150
 EXCHANGE = """
 [exchange]
+listen = "127.0.0.1:0"
 publish = "127.0.0.1:0"
 directory = "127.0.0.1:0"
 {more}
@@ -198,6 +201,8 @@ def check(chappe: str, work: pathlib.Path, jars: str) -> None:
                 jeromq(node, client, told, stream, classes)
                 if secured:
                     strangers(node, told)
+                else:
+                    hostile(node, told["sessions"], stream)
                 node.stop()
             finally:
                 node.kill()
