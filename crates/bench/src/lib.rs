@@ -25,6 +25,7 @@ mod registry;
 mod report;
 
 pub use machine::Machine;
+pub use process::exit;
 pub use report::{Bound, Report, Row, Target};
 
 use std::time::Duration;

@@ -1,13 +1,36 @@
 //! Programs under test as processes of their own, ended with the scenario.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::Error;
 
 /// What is read of why a process ended.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
+
+/// Processes that were started and not waited for.
+static STARTED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn started() -> MutexGuard<'static, BTreeSet<i32>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends this program and every process that a scenario has started, from any thread.
+pub fn exit(code: i32) -> ! {
+    // Held to the end: nothing is started any more.
+    let started = started();
+    for id in started.iter() {
+        // It may have ended.
+        let _ = kill(Pid::from_raw(*id), Signal::SIGKILL);
+    }
+    std::process::exit(code)
+}
 
 /// A process whose output is read by lines. Dropping it ends it as a power cut would.
 pub(crate) struct Process {
@@ -30,12 +53,15 @@ impl Process {
 
     fn with_errors(command: &mut Command, what: &str, errors: Stdio) -> Result<Self, Error> {
         let failed = Error::io(format!("starting {what}"));
+        let mut started = started();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
             .map_err(failed)?;
+        started.insert(child.id().cast_signed());
+        drop(started);
         let errors = child.stderr.take();
         let output = child.stdout.take();
         let output = output.ok_or_else(|| Error::Failed(format!("{what} has no output")))?;
@@ -56,10 +82,8 @@ impl Process {
         let mut line = String::new();
         let reading = Error::io(format!("reading from {}", self.what));
         if self.output.read_line(&mut line).map_err(reading)? == 0 {
-            let status = self
-                .child
-                .wait()
-                .map_or_else(|error| error.to_string(), |status| status.to_string());
+            let status = self.wait();
+            let status = status.map_or_else(|error| error.to_string(), |it| it.to_string());
             let mut said = String::new();
             if let Some(errors) = &mut self.errors {
                 // What is no text says nothing.
@@ -70,6 +94,12 @@ impl Process {
             return Err(Error::Failed(format!("{} ended: {why}", self.what)));
         }
         Ok(line.trim_end().to_owned())
+    }
+
+    /// Waits until it has ended; from then on its number may be another's.
+    fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        started().remove(&self.child.id().cast_signed());
+        self.child.wait()
     }
 
     /// A number of bytes that the operating system keeps of it, such as `VmRSS`.
@@ -87,7 +117,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.wait();
     }
 }
 
@@ -138,7 +168,62 @@ impl Drop for Folder {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::time::Duration;
+
     use super::*;
+
+    const SOCKET: &str = "CHAPPE_TEST_SOCKET";
+
+    /// This program again, doing one of the tests below that are ignored.
+    fn again(what: &str, socket: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        let name = format!("process::tests::{what}");
+        command.args(["--exact", &name, "--ignored", "--nocapture"]);
+        command.env(SOCKET, socket);
+        command
+    }
+
+    #[test]
+    fn who_exits_takes_along_what_it_has_started() {
+        let folder = Folder::new("exit-test").expect("a folder");
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let starter = again("starts_another_and_exits", &socket)
+            .stdout(Stdio::null())
+            .status();
+        assert_eq!(starter.expect("it runs").code(), Some(3));
+        let (mut other, _) = listener.accept().expect("it connected before");
+        let mut last_words = String::new();
+        other.read_to_string(&mut last_words).expect("its end");
+        assert_eq!(last_words, "");
+    }
+
+    #[test]
+    #[ignore = "run by another test, in a process of its own"]
+    fn starts_another_and_exits() {
+        let Some(socket) = std::env::var_os(SOCKET) else {
+            return;
+        };
+        let other = Process::start(&mut again("says_that_it_lives", socket), "another");
+        let mut other = other.expect("it starts");
+        while !other.line().expect("it says so").contains("connected") {}
+        exit(3);
+    }
+
+    #[test]
+    #[ignore = "run by another test, in a process of its own"]
+    fn says_that_it_lives() {
+        use std::io::Write as _;
+        let Some(socket) = std::env::var_os(SOCKET) else {
+            return;
+        };
+        let mut socket = UnixStream::connect(socket).expect("somebody listens");
+        println!("connected");
+        // Ended here.
+        std::thread::sleep(Duration::from_secs(30));
+        let _ = socket.write_all(b"it lives");
+    }
 
     #[test]
     fn fields_of_a_status_are_found_by_their_whole_name() {

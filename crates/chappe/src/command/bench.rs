@@ -7,6 +7,7 @@ use crate::output::{self, Failure, Outcome};
 
 /// Runs a scenario; a missed target is a negative result.
 pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
+    end_with_all_that_was_started()?;
     let settings = Settings {
         quick: flags.quick,
         only: flags.only.clone(),
@@ -29,4 +30,17 @@ pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
     } else {
         Err(Failure::negative())
     }
+}
+
+/// At an interrupt the programs under test end with this one, which alone has the signal.
+fn end_with_all_that_was_started() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::spawn(move || {
+        if runtime.block_on(super::network::interrupted()).is_ok() {
+            chappe_bench::exit(130);
+        }
+    });
+    Ok(())
 }
