@@ -4,6 +4,7 @@
 //! Method: publisher and subscribers in threads of their own, over real sockets on loopback with
 //! ports that the system chooses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -64,6 +65,15 @@ type Ended = (Published, Vec<Event>, Vec<Subscribed>);
 
 /// Runs a publisher and its subscribers; `with` changes what these do.
 fn run(settings: &PublishSettings, with: fn(&mut SubscribeSettings)) -> Result<Ended, Error> {
+    run_hearing(settings, with, &|_| {})
+}
+
+/// The same, and the subscribers' events are heard.
+fn run_hearing(
+    settings: &PublishSettings,
+    with: fn(&mut SubscribeSettings),
+    hear: &(dyn Fn(Event) + Sync),
+) -> Result<Ended, Error> {
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let publisher = scope.spawn(move || {
@@ -86,7 +96,7 @@ fn run(settings: &PublishSettings, with: fn(&mut SubscribeSettings)) -> Result<E
                 let mut one = subscribing(&endpoint, settings.carrier.is_reliable());
                 one.server_key = key.as_ref().map(|key| key.parse().expect("a key"));
                 with(&mut one);
-                subscribers.push(scope.spawn(move || subscribe(&one, &mut |_| {})));
+                subscribers.push(scope.spawn(move || subscribe(&one, &mut |event| hear(event))));
             }
         }
         let ended = subscribers
@@ -226,6 +236,31 @@ fn best_effort_counts_what_is_missing() {
         phase.dropped,
         "what was dropped is what is missing"
     );
+}
+
+/// Nothing but what comes wakes a subscriber before its next row is due; so no row is told.
+#[test]
+fn a_best_effort_subscriber_is_woken_by_each_sample() {
+    let settings = PublishSettings {
+        carrier: Carrier::PublishSubscribe {
+            endpoint: "tcp://127.0.0.1:0".to_owned(),
+        },
+        // Apart from each other: each finds it waiting.
+        pacings: vec![Choice::FixedPeriod(Duration::from_millis(5))],
+        count: Some(50),
+        ..publishing()
+    };
+    let rows = AtomicUsize::new(0);
+    let (_, _, subscribed) = run_hearing(&settings, |one| one.interval = SOON, &|event| {
+        if matches!(event, Event::Subscribed(_)) {
+            rows.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+    .expect("it runs");
+    let seen = &subscribed[0];
+    assert!(seen.complete, "{seen:?}");
+    assert_eq!((seen.received, seen.lost), (50, 0));
+    assert_eq!(rows.into_inner(), 0, "a row's time ended a wait");
 }
 
 #[test]

@@ -91,9 +91,12 @@ impl Outlet for PublisherOutlet {
 
     fn wait(&mut self, at: Instant) -> Result<(), Error> {
         let (changes, alarm) = (&mut self.changes, &mut self.alarm);
-        self.runtime.block_on(until(alarm, at, |context| {
-            pin!(changes.changed()).poll(context).map(drop)
-        }));
+        // One future for the whole wait: with it goes what would be woken.
+        let mut changed = pin!(changes.changed());
+        let changed = until(alarm, at, |context| {
+            changed.as_mut().poll(context).map(drop)
+        });
+        self.runtime.block_on(changed);
         Ok(())
     }
 
@@ -141,7 +144,9 @@ impl Inlet for SubscriberInlet {
         if self.held.is_none() || self.taking {
             self.taking = false;
             let (subscriber, alarm) = (&mut self.subscriber, &mut self.alarm);
-            let message = until(alarm, at, |context| pin!(subscriber.recv()).poll(context));
+            // One future for the whole wait: with it goes what would be woken.
+            let mut message = pin!(subscriber.recv());
+            let message = until(alarm, at, |context| message.as_mut().poll(context));
             self.held = self.runtime.block_on(message);
         }
         match &*self.link.borrow_and_update() {
