@@ -10,7 +10,7 @@ use chappe_bench::perf::{
     self, Carrier, Criteria, Criterion, Event, Method, PublishSettings, Published,
     PublisherInterval, SubscribeSettings, Subscribed, SubscriberInterval, Times,
 };
-use chappe_flow::pacer::Choice;
+use chappe_flow::pacer::{Choice, PERIOD_MAX};
 use chappe_identity::CurvePublic;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -118,7 +118,7 @@ pub(crate) struct Publish {
     )]
     pub size: Vec<usize>,
     /// How the time between samples is chosen: flood, fixed_window:SAMPLES, fixed_period:DURATION,
-    /// napa, adaptive.
+    /// napa, adaptive; a period is 1s at most.
     #[arg(
         long,
         default_value = "flood",
@@ -126,7 +126,7 @@ pub(crate) struct Publish {
         value_name = "PACER,..."
     )]
     pub pacer: Vec<Choice>,
-    /// Samples a second, or `unlimited`: another way to say fixed_period or flood.
+    /// Samples a second from 1, or `unlimited`: another way to say fixed_period or flood.
     #[arg(long, value_name = "PER-SECOND", value_parser = rate, conflicts_with = "pacer")]
     pub rate: Option<Choice>,
     /// For napa: the capacity of the link.
@@ -155,7 +155,7 @@ pub(crate) struct Publish {
     pub echo: u64,
     /// Look at the clock for the last microseconds of each wait (at most 200): sharper, and costs
     /// that much processor each time.
-    #[arg(long, default_value_t = 0, value_name = "MICROSECONDS")]
+    #[arg(long, default_value_t = 0, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(..=200))]
     pub spin_us: u64,
 }
 
@@ -217,6 +217,9 @@ fn rate(text: &str) -> Result<Choice, String> {
         .map_err(|_| format!("{text:?} is no number and not unlimited"))?;
     let period = Duration::try_from_secs_f64(1.0 / rate);
     match period {
+        Ok(period) if rate > 0.0 && period > PERIOD_MAX => Err(format!(
+            "{text:?} samples a second: a pacer waits for {PERIOD_MAX:?} at most; 1 is the lowest rate"
+        )),
         Ok(period) if rate > 0.0 && !period.is_zero() => Ok(Choice::FixedPeriod(period)),
         _ => Err(format!("{text:?} samples a second cannot be kept")),
     }
@@ -642,5 +645,9 @@ mod tests {
         for wrong in ["0", "-1", "fast", "1e300", "nan"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
+        let longest = Duration::from_secs(1);
+        assert_eq!(rate("1"), Ok(Choice::FixedPeriod(longest)));
+        let slow = rate("0.5").expect_err("a pacer does not wait for so long");
+        assert!(slow.contains("1 is the lowest"), "{slow}");
     }
 }

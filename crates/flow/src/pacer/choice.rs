@@ -44,8 +44,8 @@ impl Default for Choice {
 
 impl Choice {
     /// How each of them is written, for hints.
-    pub const WORDS: &'static str = "flood, fixed_window:16, fixed_period:1ms, napa, \
-        napa:125000000:10 (bytes a second, K), or adaptive";
+    pub const WORDS: &'static str = "flood, fixed_window:16, fixed_period:1ms (1s at most), \
+        napa, napa:125000000:10 (bytes a second, K), or adaptive";
 
     /// Whether it lives on acknowledgements.
     #[must_use]
