@@ -32,6 +32,8 @@ mod element;
 mod error;
 #[cfg(any(feature = "rustdds", feature = "cyclone"))]
 mod lost;
+#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+mod name;
 mod octets;
 #[cfg(feature = "planted")]
 pub mod planted;

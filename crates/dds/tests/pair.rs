@@ -164,6 +164,9 @@ fn mismatch_is_reported(writes: Backend, reads: Backend, config: &ParticipantCon
         mismatch.offered.misses(&mismatch.requested),
         ["reliability"]
     );
+    let named = format!(" at 127.0.0.1, process {}", std::process::id());
+    let words = mismatch.to_string();
+    assert!(words.contains(&named), "{words}");
     assert_eq!(writer.matched(), 0);
 }
 

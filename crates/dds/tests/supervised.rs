@@ -1,7 +1,7 @@
 //! Goal: who uses a supervised participant sees no panic of the library, loses nothing by a restart,
 //! and is not held up by a reader that acknowledges nothing.
-//! Method: supervisors and participants on loopback; a panic planted in the library's own thread (with
-//! the feature `planted`); a reader in another process that is stopped by a signal.
+//! Method: supervisors and participants on loopback; a panic and a stall planted in the library's own thread
+//! (with the feature `planted`); a reader in another process that is stopped by a signal.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -11,6 +11,8 @@ use chappe_dds::{
     Backend, Durability, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig,
     ParticipantConfig, Qos, Stalled, State, Supervisor, SupervisorConfig, Topic, open,
 };
+#[cfg(feature = "planted")]
+use chappe_dds::{Notice, SupervisorStatus, planted};
 use chappe_flow::pacer::Choice;
 
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -158,16 +160,14 @@ fn what_is_sent_is_received_and_acknowledged() {
     assert_eq!((reader.received, reader.lost), (500, 0));
 }
 
-#[test]
+/// The library fails amid 2,000 samples: all of them come through. How the participant is afterwards.
 #[cfg(feature = "planted")]
-fn a_panic_in_the_library_is_counted_and_nothing_is_lost() {
+fn nothing_is_lost_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use chappe_dds::{Notice, planted};
-
     let _one = ONE.lock();
-    let config = participant(1);
+    let config = participant(number);
     let restarted = Arc::new(AtomicBool::new(false));
     let told = restarted.clone();
     let here = Supervisor::start(SupervisorConfig {
@@ -190,7 +190,7 @@ fn a_panic_in_the_library_is_counted_and_nothing_is_lost() {
                 inlet.receive().await.unwrap();
             }
             let guid = here.status().guid.expect("it takes part");
-            planted::panic_at_the_next_acknowledgement_of(&guid);
+            planted::at_the_next_acknowledgement_of(&guid, fault);
             // From 200 on: what was received is known, what comes again is not new.
             let mut newest = 200;
             while newest < 2_000 {
@@ -202,10 +202,26 @@ fn a_panic_in_the_library_is_counted_and_nothing_is_lost() {
         };
         tokio::join!(sending, receiving);
     });
-    let (here, there) = (here.status(), there.status());
-    assert_eq!((here.restarts, here.panics), (1, 1), "{here:?}");
-    assert_eq!(there.restarts, 0);
+    assert_eq!(there.status().restarts, 0);
     assert!(restarted.load(Ordering::SeqCst));
+    here.status()
+}
+
+#[test]
+#[cfg(feature = "planted")]
+fn a_panic_in_the_library_is_counted_and_nothing_is_lost() {
+    let here = nothing_is_lost_by(planted::Fault::Panic, 1);
+    assert_eq!((here.restarts, here.panics), (1, 1), "{here:?}");
+}
+
+/// One of its threads stands still with its lock, and so does who waits for that.
+#[test]
+#[cfg(feature = "planted")]
+fn a_stall_of_the_library_is_counted_and_nothing_is_lost() {
+    let here = nothing_is_lost_by(planted::Fault::Stall, 3);
+    assert!(here.stalls >= 1, "{here:?}");
+    assert_eq!((here.restarts, here.panics), (here.stalls, 0), "{here:?}");
+    assert_eq!(here.state, State::Running);
 }
 
 /// The reader or writer of another process.

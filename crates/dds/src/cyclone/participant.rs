@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
+use crate::name::{Name, heard};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
 use crate::{DdsError, Durability, Qos, Reader, Writer};
@@ -35,6 +36,7 @@ pub(super) struct Known {
 }
 
 struct Cyclone {
+    name: Option<Name>,
     presence: Arc<Presence>,
     ends: Vec<(Weak<Known>, BTreeMap<u64, Guid>)>,
     /// Participants by what they call themselves, if they do.
@@ -54,7 +56,8 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
         bound.map_err(|_| DdsError::Interface(*address))?;
     }
     let presence = Presence::open(config.domain, &configuration(config))?;
-    Ok(Box::new(Cyclone {
+    let mut participant = Cyclone {
+        name: None,
         presence,
         ends: Vec::new(),
         names: BTreeMap::new(),
@@ -62,7 +65,9 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
         mismatched: BTreeSet::new(),
         queued: VecDeque::new(),
         broken: None,
-    }))
+    };
+    participant.name = Some(Name::tell(&mut participant, config)?);
+    Ok(Box::new(participant))
 }
 
 /// Acknowledgements are asked for at once and given at once, and what is missing is within milliseconds;
@@ -186,24 +191,34 @@ impl Cyclone {
                 }
             }
         }
+        // The library does not tell of them in their order: names first.
+        let mut came = Vec::new();
         for (kind, writes) in [(Kind::Writer, true), (Kind::Reader, false)] {
             while let Some(found) = self.presence.found(kind)? {
-                if !found.is_alive {
-                    self.elsewhere.remove(&found.guid);
-                    self.mismatched.retain(|(_, there)| *there != found.guid);
-                    continue;
+                if let Some(name) = heard(&found.topic.name, found.guid)
+                    && let Some(known) = self.names.get_mut(&found.guid.prefix())
+                {
+                    *known = Some(name);
                 }
-                let ends: Vec<_> = self
-                    .ends
-                    .iter()
-                    .filter_map(|(end, _)| end.upgrade())
-                    .collect();
-                for end in ends {
-                    self.compare(&end, writes, &found);
-                }
-                if self.elsewhere.len() < PEERS_MAX {
-                    self.elsewhere.insert(found.guid, (writes, found));
-                }
+                came.push((writes, found));
+            }
+        }
+        for (writes, found) in came {
+            if !found.is_alive {
+                self.elsewhere.remove(&found.guid);
+                self.mismatched.retain(|(_, there)| *there != found.guid);
+                continue;
+            }
+            let ends: Vec<_> = self
+                .ends
+                .iter()
+                .filter_map(|(end, _)| end.upgrade())
+                .collect();
+            for end in ends {
+                self.compare(&end, writes, &found);
+            }
+            if self.elsewhere.len() < PEERS_MAX {
+                self.elsewhere.insert(found.guid, (writes, found));
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ use rustdds::{
 
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
+use crate::name::{Name, heard};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::{DdsError, Durability, Qos, Reader, Reliability, Writer};
 
@@ -44,6 +45,7 @@ struct Bell {
 
 struct RustDds {
     // Ends are dropped before the participant: they are told to it.
+    name: Option<Name>,
     status: DomainParticipantStatusListener,
     publisher: rustdds::Publisher,
     subscriber: rustdds::Subscriber,
@@ -65,7 +67,7 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
         bound.map_err(|_| DdsError::Interface(*address))?;
     }
     let local = config.interfaces.iter().any(IpAddr::is_loopback);
-    guarded("taking part in the domain", || {
+    let mut participant = guarded("taking part in the domain", || {
         let participant = DomainParticipantBuilder::new(config.domain)
             .with_only_networks(config.interfaces.iter().copied())
             .same_host_loopback(local)
@@ -85,7 +87,8 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
             .registry()
             .register(&mut status, STATUS, Interest::READABLE);
         registered.map_err(polled)?;
-        Ok(Box::new(RustDds {
+        Ok(RustDds {
+            name: None,
             status,
             publisher,
             subscriber,
@@ -101,8 +104,10 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
             names: BTreeMap::new(),
             readers: 0,
             participant,
-        }) as Box<dyn Participant>)
-    })
+        })
+    })?;
+    participant.name = Some(Name::tell(&mut participant, config)?);
+    Ok(Box::new(participant))
 }
 
 impl Wake for Bell {
@@ -173,11 +178,8 @@ impl RustDds {
         match status {
             Status::ParticipantDiscovered { dpd } => {
                 let guid = guid_of(dpd.guid);
-                if let Some(name) = &dpd.entity_name
-                    && self.names.len() < PEERS_MAX
-                {
-                    let name = name.chars().take(128).collect();
-                    self.names.insert(guid.prefix(), name);
+                if let Some(name) = &dpd.entity_name {
+                    self.named(guid, name.chars().take(128).collect());
                 }
                 let name = self.names.get(&guid.prefix()).cloned();
                 Some(Event::PeerFound { guid, name })
@@ -193,6 +195,13 @@ impl RustDds {
                 let lost = guid_of(guid);
                 self.gone(|there| *there == lost);
                 self.queued.pop_front()
+            }
+            Status::ReaderDetected { reader: end } | Status::WriterDetected { writer: end } => {
+                let guid = guid_of(end.guid);
+                if let Some(name) = heard(&end.topic_name, guid) {
+                    self.named(guid, name);
+                }
+                None
             }
             Status::RemoteReaderMatched {
                 local_writer: here,
@@ -228,6 +237,12 @@ impl RustDds {
                 })))
             }
             _ => None,
+        }
+    }
+
+    fn named(&mut self, guid: Guid, name: String) {
+        if self.names.len() < PEERS_MAX || self.names.contains_key(&guid.prefix()) {
+            self.names.insert(guid.prefix(), name);
         }
     }
 
