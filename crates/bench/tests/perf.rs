@@ -412,12 +412,73 @@ fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
     assert_eq!(published.latency_by, Some(Method::RoundTripHalved));
 }
 
+/// The library acknowledges whatever comes, and holds no more than 256 samples of it.
+#[cfg(feature = "dds")]
+#[test]
+fn over_dds_a_publisher_waits_for_a_subscriber_that_takes_slowly() {
+    let carrier = || over_dds(Default::default(), "chappe/perf_slow");
+    let settings = PublishSettings {
+        carrier: carrier(),
+        window: 16,
+        count: Some(2_000),
+        ..publishing()
+    };
+    let (published, subscribed) = std::thread::scope(|scope| {
+        let subscriber = scope.spawn(|| {
+            let settings = SubscribeSettings {
+                carrier: carrier(),
+                take_for: Duration::from_millis(1),
+                ..subscribing("", true)
+            };
+            subscribe(&settings, &mut |_| {})
+        });
+        let published = publish(&settings, &mut |_| {});
+        (published, subscriber.join().expect("no panic"))
+    });
+    let (published, subscribed) = (published.expect("it runs"), subscribed.expect("it runs"));
+    assert_eq!(published.phases[0].sent, 2_000);
+    assert_eq!(
+        (subscribed.received, subscribed.lost, subscribed.repeated),
+        (2_000, 0, 0)
+    );
+    assert!(subscribed.complete && subscribed.criteria.is_empty());
+}
+
+/// It may lose what it will, and tells nobody how far it is.
+#[cfg(feature = "dds")]
+#[test]
+fn over_dds_a_best_effort_subscriber_of_a_reliable_publisher_is_not_waited_for() {
+    let carrier = |reliable| match over_dds(Default::default(), "chappe/perf_uneven") {
+        Carrier::Dds(domain) => Carrier::Dds(chappe_bench::perf::Domain { reliable, ..domain }),
+        other => other,
+    };
+    let settings = PublishSettings {
+        carrier: carrier(true),
+        count: Some(1_000),
+        ..publishing()
+    };
+    let (published, subscribed) = std::thread::scope(|scope| {
+        let subscriber = scope.spawn(|| {
+            let settings = SubscribeSettings {
+                carrier: carrier(false),
+                ..subscribing("", true)
+            };
+            subscribe(&settings, &mut |_| {})
+        });
+        let published = publish(&settings, &mut |_| {});
+        (published, subscriber.join().expect("no panic"))
+    });
+    assert_eq!(published.expect("it runs").phases[0].sent, 1_000);
+    let seen = subscribed.expect("it runs");
+    assert!(seen.received + seen.lost <= 1_000 && seen.criteria.is_empty());
+}
+
 /// A subscriber that asks for more than is offered gets nothing: both ends say why.
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicBool;
     let carrier = |reliable| match over_dds(Default::default(), "chappe/perf_mismatch") {
         Carrier::Dds(domain) => Carrier::Dds(chappe_bench::perf::Domain { reliable, ..domain }),
         other => other,

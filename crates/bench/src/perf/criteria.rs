@@ -11,7 +11,8 @@ pub struct Criteria {
     /// At least so many samples, warm-up included.
     pub require_samples: Option<u64>,
     /// At most so many numbers missed, warm-up included. With 0, nothing is repeated either, and the
-    /// publisher's last sample must have come.
+    /// publisher's last sample must have come. Where it is not there, a reliable carrier that lost
+    /// something misses it.
     pub max_lost: Option<u64>,
     /// Median of the latency at most this.
     pub max_p50: Option<Duration>,
@@ -62,9 +63,14 @@ impl Criteria {
         judged
     }
 
-    pub(super) fn judge_subscriber(&self, outcome: &Subscribed) -> Vec<Criterion> {
+    pub(super) fn judge_subscriber(&self, outcome: &Subscribed, reliable: bool) -> Vec<Criterion> {
         let (lost, repeated) = (outcome.lost, outcome.repeated);
-        let mut judged = self.totals(outcome.received, Some((lost, repeated)), outcome.complete);
+        let broken = reliable && lost > 0 && self.max_lost.is_none();
+        let all = Self {
+            max_lost: self.max_lost.or(broken.then_some(0)),
+            ..*self
+        };
+        let mut judged = all.totals(outcome.received, Some((lost, repeated)), outcome.complete);
         let phases = outcome.phases.iter().map(|it: &SubscriberPhase| Phase {
             number: it.phase,
             rate_per_s: it.rate_per_s,
@@ -162,7 +168,7 @@ mod tests {
     fn each_condition_is_judged_on_its_side() {
         let seen = subscribed();
         let met = |criteria: Criteria, seen: &Subscribed| {
-            let judged = criteria.judge_subscriber(seen);
+            let judged = criteria.judge_subscriber(seen, true);
             assert_eq!(judged.len(), 1, "{criteria:?}");
             judged[0].met
         };
@@ -236,6 +242,27 @@ mod tests {
                 ..seen.clone()
             }
         ));
+    }
+
+    #[test]
+    fn a_reliable_carrier_that_lost_something_has_missed_what_nobody_had_to_ask_for() {
+        let lost = Subscribed {
+            lost: 1,
+            ..subscribed()
+        };
+        let judged = |criteria: Criteria, seen: &Subscribed, reliable| {
+            let judged = criteria.judge_subscriber(seen, reliable);
+            judged.iter().map(|it| it.met).collect::<Vec<_>>()
+        };
+        let none = Criteria::default();
+        assert_eq!(judged(none, &lost, true), [false]);
+        assert!(judged(none, &lost, false).is_empty());
+        assert!(judged(none, &subscribed(), true).is_empty());
+        let allowed = Criteria {
+            max_lost: Some(1),
+            ..none
+        };
+        assert_eq!(judged(allowed, &lost, true), [true]);
     }
 
     #[test]

@@ -234,7 +234,8 @@ pub fn subscribe(
         Carrier::Dds(domain) => Box::new(dds::DdsInlet::open(domain)?),
     };
     let mut outcome = subscriber::run(settings, inlet.as_mut(), patience, tell)?;
-    outcome.criteria = settings.criteria.judge_subscriber(&outcome);
+    let reliable = settings.carrier.is_reliable();
+    outcome.criteria = settings.criteria.judge_subscriber(&outcome, reliable);
     Ok(outcome)
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Common {
     #[arg(long, default_value = perf::TOPIC, value_name = "NAME")]
     pub topic: String,
     /// Samples on the way at most: written and not acknowledged. Default: 1000, over DDS 64.
-    /// Over DDS the subscriber says the same; its reader keeps eight times as many in memory.
+    /// Over DDS the subscriber's reader keeps eight times its own number in memory.
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub window: Option<u32>,
     /// How long the other end is waited for.
@@ -186,7 +186,8 @@ pub(crate) struct Subscribe {
     /// Sessions: acknowledge at the latest so long after a sample came.
     #[arg(long, default_value = "10ms", value_parser = duration, value_name = "DURATION")]
     pub acknowledge_delay: Duration,
-    /// Condition: at most so many samples lost; with 0, none repeated and the end has come.
+    /// Condition: at most so many samples lost; with 0, none repeated and the end has come. Without
+    /// it none, unless with --best-effort.
     #[arg(long, value_name = "N")]
     pub max_lost: Option<u64>,
 }
