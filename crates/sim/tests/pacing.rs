@@ -238,3 +238,26 @@ fn timers_of_a_millisecond_keep_nobody_from_learning() {
     let after = mean(&moments, 4.0, 6.0, |it| it.throughput_bytes_per_s);
     assert!(after > 2.5 * before, "{before}, then {after}");
 }
+
+/// The timers of sessions and of RustDDS writers. Who is woken late sends what would have gone meanwhile, and an
+/// acknowledgement wakes, too.
+#[test]
+fn timers_of_a_millisecond_cost_no_more_than_a_millisecond() {
+    for size in [5_000, 20_000, 64_000] {
+        let exact = {
+            let mut settings = Settings::new(6, Choice::default(), size);
+            settings.acknowledging.every = 4;
+            settings
+        };
+        let coarse = Settings {
+            timer: milliseconds(1),
+            ..exact.clone()
+        };
+        let [exact, coarse] = [exact, coarse].map(|settings| run(&settings).remove(0));
+        let share = coarse.throughput_bytes_per_s / exact.throughput_bytes_per_s;
+        assert!(share > 0.95, "{size}: {share} of the throughput");
+        let later = coarse.latency_p50_s - exact.latency_p50_s;
+        assert!(later < 1e-3, "{size}: {later} s later");
+        assert_eq!(coarse.dropped, 0, "{size}");
+    }
+}
