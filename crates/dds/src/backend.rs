@@ -20,6 +20,13 @@ pub const DOMAIN_MAX: u16 = 232;
 pub const TOPIC_BYTES_MAX: usize = 255;
 /// Largest sample in bytes; reason: above it the largest record of a stream ends, too.
 pub const SAMPLE_BYTES_MAX: usize = 4 << 20;
+/// Bytes that a reliable writer may have unacknowledged, whatever its window; reason: a reader of RustDDS
+/// that holds as many samples as it may gives up one that is missing when 16 MiB wait behind it, with what
+/// the library adds to each.
+pub const UNACKNOWLEDGED_BYTES_MAX: usize = 15 << 20;
+/// What is added to each at most.
+#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+const ADDED_BYTES: usize = 8;
 
 /// A DDS library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -320,7 +327,8 @@ pub trait Writer: Send {
     /// Writes a sample, and answers its number: 1 and rising by one. It does not block.
     ///
     /// # Errors
-    /// [`WriteError::Full`] when [`Qos::window`] samples are not acknowledged.
+    /// [`WriteError::Full`] when [`Qos::window`] samples or [`UNACKNOWLEDGED_BYTES_MAX`] are not
+    /// acknowledged.
     fn write(&mut self, payload: &Payload) -> Result<u64, WriteError>;
 
     /// Samples written and not acknowledged by all matched reliable readers: exact. Nothing while
@@ -332,6 +340,27 @@ pub trait Writer: Send {
 
     /// Readers that match it.
     fn matched(&self) -> usize;
+}
+
+/// How much a reliable writer has unacknowledged.
+#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[derive(Debug, Default)]
+pub(crate) struct Unacknowledged(usize);
+
+#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+impl Unacknowledged {
+    /// Whether a sample of so many bytes may be added.
+    pub(crate) const fn has_room(&self, bytes: usize) -> bool {
+        self.0 + bytes + ADDED_BYTES <= UNACKNOWLEDGED_BYTES_MAX
+    }
+
+    pub(crate) const fn add(&mut self, bytes: usize) {
+        self.0 += bytes + ADDED_BYTES;
+    }
+
+    pub(crate) const fn remove(&mut self, bytes: usize) {
+        self.0 -= bytes + ADDED_BYTES;
+    }
 }
 
 /// Reads samples of one topic.

@@ -71,8 +71,8 @@ impl DdsError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// As many as the writer keeps are not acknowledged: the same may be written a little later.
-    #[error("{0} samples are not acknowledged, as many as the writer keeps")]
+    /// As many are not acknowledged as may be: the same may be written a little later.
+    #[error("{0} samples are not acknowledged, as many as may be")]
     Full(u64),
     /// Larger than is sent.
     #[error("a sample of {bytes} bytes is above {max}", max = crate::SAMPLE_BYTES_MAX)]

@@ -47,8 +47,8 @@ mod unsafe_cyclone;
 
 pub use backend::{
     Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,
-    Payload, QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic, Writer, open,
-    write_within,
+    Payload, QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
+    UNACKNOWLEDGED_BYTES_MAX, Writer, open, write_within,
 };
 pub use bytes::Bytes;
 pub use cdr::{Decoder, Encoder};

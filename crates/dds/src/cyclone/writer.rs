@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::participant::Known;
-use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Writer};
+use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Unacknowledged, Writer};
 use crate::unsafe_cyclone::{End, Refused};
 use crate::{Payload, Qos, Reliability, WriteError};
 
@@ -19,6 +19,7 @@ pub(super) struct CycloneWriter {
     reliable: bool,
     window: u64,
     on_the_way: VecDeque<(u64, usize, Instant)>,
+    unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
 }
 
@@ -29,6 +30,7 @@ impl CycloneWriter {
             reliable: qos.reliability == Reliability::Reliable,
             window: qos.window().into(),
             on_the_way: VecDeque::new(),
+            unacknowledged: Unacknowledged::default(),
             told: VecDeque::new(),
         }
     }
@@ -56,6 +58,7 @@ impl CycloneWriter {
                 return;
             }
             self.on_the_way.pop_front();
+            self.unacknowledged.remove(bytes);
             if self.told.len() >= TOLD_MAX {
                 self.told.pop_front();
             }
@@ -80,7 +83,7 @@ impl Writer for CycloneWriter {
         }
         self.settle();
         let unacknowledged = self.on_the_way.len() as u64;
-        if unacknowledged >= self.window {
+        if unacknowledged >= self.window || !self.unacknowledged.has_room(bytes) {
             return Err(WriteError::Full(unacknowledged));
         }
         let written = Instant::now();
@@ -92,6 +95,7 @@ impl Writer for CycloneWriter {
         if self.reliable {
             self.known.written.store(number, Ordering::Relaxed);
             self.on_the_way.push_back((number, bytes, written));
+            self.unacknowledged.add(bytes);
         }
         Ok(number)
     }

@@ -13,7 +13,7 @@ use rustdds::with_key::DataWriter;
 
 use super::participant::{Matches, guarded, guid_of, library};
 use super::raw::{Raw, RawAdapter};
-use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Writer};
+use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Unacknowledged, Writer};
 use crate::{DdsError, Payload, Qos, Reliability, WriteError};
 
 /// Acknowledged samples that wait to be asked for; reason: who does not ask wants no more than their
@@ -31,6 +31,7 @@ pub(super) struct RustWriter {
     waker: Waker,
     written: u64,
     on_the_way: VecDeque<OnTheWay>,
+    unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
 }
 
@@ -54,6 +55,7 @@ impl RustWriter {
             waker,
             written: 0,
             on_the_way: VecDeque::new(),
+            unacknowledged: Unacknowledged::default(),
             told: VecDeque::new(),
         }
     }
@@ -78,6 +80,7 @@ impl RustWriter {
             let (number, bytes) = (first.number, first.bytes);
             let delay = first.written.elapsed();
             self.on_the_way.pop_front();
+            self.unacknowledged.remove(bytes);
             if self.told.len() >= TOLD_MAX {
                 self.told.pop_front();
             }
@@ -104,6 +107,7 @@ impl RustWriter {
             written: Instant::now(),
             acknowledged,
         });
+        self.unacknowledged.add(bytes);
     }
 }
 
@@ -120,7 +124,7 @@ impl Writer for RustWriter {
         if self.reliable {
             self.settle();
             let unacknowledged = self.on_the_way.len() as u64;
-            if unacknowledged >= self.window {
+            if unacknowledged >= self.window || !self.unacknowledged.has_room(bytes) {
                 return Err(WriteError::Full(unacknowledged));
             }
         }
