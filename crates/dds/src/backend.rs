@@ -21,10 +21,11 @@ pub const TOPIC_BYTES_MAX: usize = 255;
 /// Largest sample in bytes; reason: above it the largest record of a stream ends, too.
 pub const SAMPLE_BYTES_MAX: usize = 4 << 20;
 /// Bytes that a reliable writer may have unacknowledged, whatever its window; reason: a reader of RustDDS
-/// that holds as many samples as it may gives up one that is missing when 16 MiB wait behind it, with what
-/// the library adds to each.
-pub const UNACKNOWLEDGED_BYTES_MAX: usize = 15 << 20;
-/// What is added to each at most.
+/// that holds as many samples as it may gives up one that is missing when 16 MiB have come after the first
+/// that waits behind it. These are not older than a window before that one, and not newer than a window
+/// behind it.
+pub const UNACKNOWLEDGED_BYTES_MAX: usize = 15 << 19;
+/// What the library adds to each at most.
 #[cfg(any(feature = "rustdds", feature = "cyclone"))]
 const ADDED_BYTES: usize = 8;
 

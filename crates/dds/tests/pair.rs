@@ -176,8 +176,8 @@ fn a_full_window_is_said_and_does_not_block() {
         // Between participants of one process Cyclone DDS hands a sample over within the call.
         if (writes.as_str(), reads.as_str()) != ("cyclone", "cyclone") {
             full_window_is_said(writes, reads, config, 4, 200_000);
-            // Fifteen MiB are on the way at most, whatever the window.
-            full_window_is_said(writes, reads, config, 64, 3 << 20);
+            // 7.5 MiB are on the way at most, whatever the window.
+            full_window_is_said(writes, reads, config, 64, 3 << 19);
         }
     });
 }

@@ -24,7 +24,7 @@ use crate::{Error, Report, Settings};
 const SIZES: [usize; 5] = [5_000, 20_000, 50_000, 100_000, 200_000];
 const WINDOWS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 /// Over DDS no more is ever on the way (`chappe_dds::UNACKNOWLEDGED_BYTES_MAX`).
-const DDS_BYTES_MAX: usize = 15 << 20;
+const DDS_BYTES_MAX: usize = 15 << 19;
 /// Periods from half the time of a sample to eight times that.
 const PERIODS: (f64, f64) = (0.5, 8.0);
 /// More was sent than arrived if it is so much more.
