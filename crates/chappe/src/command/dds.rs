@@ -42,6 +42,13 @@ fn tell(answer: &Value) {
         participant["panics"],
         participant["stalls"],
     ));
+    let error = text(participant, "last_error");
+    if !error.is_empty() {
+        output::line(format_args!("last error: {error}"));
+        if let Some(hint) = participant["hint"].as_str() {
+            output::line(format_args!("hint: {hint}"));
+        }
+    }
     let writers = [
         "topic",
         "matched",

@@ -111,9 +111,14 @@ impl NodeClient {
             None => Bytes::new(),
         };
         let response = sender.send_request(request.body(Full::new(bytes))?).await;
-        let response = response.map_err(|error| match error.is_parse() {
-            true => Failure::new(format!("{} does not speak HTTP: {error}", self.authority))
-                .hint("name the node's http.listen with --node, not a port of ZeroMQ"),
+        // A port of ZeroMQ speaks first: hyper calls that canceled, or what it says no HTTP.
+        let foreign = |error: &hyper::Error| error.is_parse() || error.is_canceled();
+        let response = response.map_err(|error| match foreign(&error) {
+            true => Failure::new(format!(
+                "{} does not answer in HTTP: {error}",
+                self.authority
+            ))
+            .hint("name the node's http.listen with --node, not a port of ZeroMQ"),
             false => error.into(),
         })?;
         if response.status().is_success() {

@@ -151,6 +151,33 @@ async fn a_stream_that_is_not_taken_is_refused_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn a_stream_that_the_origin_has_no_place_for_is_refused_and_the_others_go_on() {
+    for kind in [LinkKind::HttpPull, LinkKind::HttpPush] {
+        let nodes = nodes().await;
+        let (origin, subscriber, _) = &nodes;
+        let places = LinksConfig::default().sessions_per_peer;
+        let names: Vec<String> = (0..=places).map(|number| format!("s.{number}")).collect();
+        for name in &names {
+            origin.stream(name, 1);
+        }
+        add("test", kind, &nodes, &["s.*"]);
+        subscriber.told(|| refused(subscriber, "test") == 1).await;
+        let refusals = |name: &String| refusal(subscriber, "test", name);
+        let why: Vec<String> = names.iter().filter_map(refusals).collect();
+        assert!(
+            why[0].contains("503") && why[0].contains("limit"),
+            "{why:?}"
+        );
+        for name in names.iter().filter(|name| refusals(name).is_none()) {
+            subscriber.wait_for(name, 1).await;
+        }
+        let status = subscriber.links.show("test").expect("there");
+        let wanted = (LinkState::Connected, None);
+        assert_eq!((status.state, status.last_error), wanted, "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn best_effort_says_what_it_does_not_take_and_counts_only_what_it_misses() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let (log, taken) = (origin.stream("a", 5), origin.stream("taken", 5));

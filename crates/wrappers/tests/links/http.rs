@@ -546,7 +546,9 @@ async fn a_port_of_zeromq_is_told_from_one_of_http() {
     subscriber.told(|| status().last_error.is_some()).await;
     let (error, hint) = (status().last_error, status().hint);
     assert!(
-        error.as_ref().is_some_and(|it| it.contains("speak HTTP")),
+        error
+            .as_ref()
+            .is_some_and(|it| it.contains("answer in HTTP")),
         "{error:?}"
     );
     assert!(

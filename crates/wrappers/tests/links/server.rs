@@ -79,7 +79,8 @@ fn full(status: u16, body: impl Into<Bytes>) -> Answer {
 }
 
 fn refused(refusal: HttpRefusal) -> Answer {
-    full(refusal.status, refusal.text)
+    let problem = serde_json::json!({ "detail": refusal.text });
+    full(refusal.status, problem.to_string())
 }
 
 async fn answer(

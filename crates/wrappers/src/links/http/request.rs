@@ -125,14 +125,16 @@ impl Origin {
         });
         let answer = timeout(DEADLINE, sender.send_request(request)).await;
         let answer = answer.map_err(|_| refused(format!("{} does not answer", self.authority)))?;
+        // A port of ZeroMQ speaks first: hyper calls that canceled, or what it says no HTTP.
+        let foreign = |error: &hyper::Error| error.is_parse() || error.is_canceled();
         answer.map_err(|error| ConnectionError {
-            hint: error.is_parse().then(|| {
+            hint: foreign(&error).then(|| {
                 "is it the origin's http.listen? A port of ZeroMQ (exchange.listen) is written \
                  tcp://HOST:PORT"
                     .to_owned()
             }),
-            text: match error.is_parse() {
-                true => format!("{} does not speak HTTP: {error}", self.authority),
+            text: match foreign(&error) {
+                true => format!("{} does not answer in HTTP: {error}", self.authority),
                 false => error.to_string(),
             },
         })
@@ -190,12 +192,15 @@ impl Origin {
     }
 }
 
+/// How a node of ours explains itself: the detail of a problem document (RFC 9457).
+pub(super) fn detail(body: &[u8]) -> Option<String> {
+    let problem: serde_json::Value = serde_json::from_slice(body).ok()?;
+    problem["detail"].as_str().map(str::to_owned)
+}
+
 /// What an origin said beside success.
 pub(super) fn unwanted(status: StatusCode, body: &[u8]) -> ConnectionError {
-    // A node of ours explains itself in a problem document (RFC 9457).
-    let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    let detail = problem.as_ref().and_then(|it| it["detail"].as_str());
-    let said = detail.map_or_else(|| String::from_utf8_lossy(body), Into::into);
+    let said = detail(body).unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
     let said: String = said.trim().chars().take(300).collect();
     let colon = if said.is_empty() { "" } else { ": " };
     ConnectionError {

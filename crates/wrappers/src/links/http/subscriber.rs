@@ -11,7 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::contact::{apply, stream_of};
-use super::request::{Ask, Origin, unwanted};
+use super::request::{Ask, Origin, detail, unwanted};
 use super::{SubscriptionAnswer, SubscriptionRequest};
 use crate::links::dial::Again;
 use crate::links::directory;
@@ -37,6 +37,19 @@ enum Ended {
     Refused(String),
     /// The connection, or the origin, failed.
     Down(ConnectionError),
+}
+
+impl Ended {
+    /// What an origin that answers makes of it. Of its other answers, that it has no place for one more
+    /// is about this stream too, if it is the node that says so and not a proxy before it.
+    fn of(status: StatusCode, body: &[u8]) -> Self {
+        let error = unwanted(status, body);
+        match status {
+            StatusCode::NOT_FOUND => Self::Refused(error.text),
+            StatusCode::SERVICE_UNAVAILABLE if detail(body).is_some() => Self::Refused(error.text),
+            _ => Self::Down(error),
+        }
+    }
 }
 
 impl From<ConnectionError> for Ended {
@@ -173,11 +186,11 @@ async fn pull_once(
         StatusCode::NOT_FOUND => {
             link.connected();
             let (status, body) = origin.whole(answer).await?;
-            return Err(Ended::Refused(unwanted(status, &body).text));
+            return Err(Ended::of(status, &body));
         }
         _ => {
             let (status, body) = origin.whole(answer).await?;
-            return Err(Ended::Down(unwanted(status, &body)));
+            return Err(Ended::of(status, &body));
         }
     }
     again.tell(ReconnectCommand::Connected);
@@ -358,11 +371,7 @@ async fn keep(
     };
     let (status, body) = origin.ask(ask).await?;
     if !status.is_success() {
-        let error = unwanted(status, &body);
-        return Err(match status {
-            StatusCode::NOT_FOUND => Ended::Refused(error.text),
-            _ => Ended::Down(error),
-        });
+        return Err(Ended::of(status, &body));
     }
     let answer = read_answer(&body)?;
     let renew = renew_at(&answer);
