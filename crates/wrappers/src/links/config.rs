@@ -328,7 +328,7 @@ impl LinkConfig {
         if self.kind == LinkKind::ZeromqBestEffort && self.directory.is_none() {
             return wrong(
                 "directory",
-                "zeromq_best_effort needs it for the schemas".into(),
+                "zeromq_best_effort needs it for the names and schemas".into(),
             );
         }
         if self.kind == LinkKind::Zeromq && self.serialization() != Serialization::Postcard {

@@ -178,3 +178,52 @@ async fn a_directory_that_does_not_answer_is_told() {
     let why = refusal().expect("told");
     assert!(why.contains("directory at tcp://127.0.0.1:1"), "{why}");
 }
+
+#[tokio::test]
+async fn of_what_a_beginning_selects_one_serialization_is_asked_for() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("ward.a", 1);
+    origin.stream("lab", 1);
+    let (publisher, address, directory) = serve(&origin).await;
+    let mut config = link(LinkKind::ZeromqBestEffort, address, &["ward.*"]);
+    config.directory = Some(directory);
+    config.limits.directory_s = 1;
+    subscriber.links.add(config).expect("added");
+    let mut changes = publisher.changes();
+    while !publisher.wants(b"ward.a postcard") {
+        changes.changed().await.expect("the publisher is there");
+    }
+    // A later look finds what is new.
+    origin.stream("ward.b", 1);
+    while !publisher.wants(b"ward.b postcard") {
+        changes.changed().await.expect("the publisher is there");
+    }
+    for other in ["ward.a xml", "ward.b message_pack", "lab postcard"] {
+        assert!(!publisher.wants(other.as_bytes()), "{other}");
+    }
+    let mut sent = 1;
+    while subscriber
+        .store
+        .existing("ward.a")
+        .expect("reads")
+        .is_none()
+    {
+        append(&log, sent..sent + 1);
+        sent += 1;
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_link_whose_streams_no_directory_names_is_not_connected() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let (_publisher, address, _) = serve(&origin).await;
+    let mut config = link(LinkKind::ZeromqBestEffort, address, &["*"]);
+    // Nobody listens there.
+    config.directory = Some("tcp://127.0.0.1:1".to_owned());
+    subscriber.links.add(config).expect("added");
+    let status = || subscriber.links.show("test").expect("there");
+    subscriber.told(|| status().last_error.is_some()).await;
+    let why = status().last_error.expect("told");
+    assert!(why.contains("directory at tcp://127.0.0.1:1"), "{why}");
+}

@@ -1,13 +1,16 @@
 //! Best effort over PUB and SUB: what is missed is counted, never sent again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_stream::{StoreError, StreamFollower, StreamLog};
 use chappe_transport::Drops;
-use chappe_transport::zeromq::{Message, Publisher, Request, Subscriber, SubscriberLink};
+use chappe_transport::zeromq::{
+    Limits, Message, Publisher, Request, Security, Subscriber, SubscriberLink,
+};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -16,13 +19,13 @@ use crate::links::handle::Links;
 use crate::links::http::apply;
 use crate::links::inlet::{self, Inlet, InletError};
 use crate::links::link::Link;
-use crate::links::serialization::{Document, Elements, SchemaId, SchemaRef};
+use crate::links::serialization::{Document, Elements, SchemaId, SchemaRef, Structure};
 use crate::links::session::ConnectionError;
 use crate::links::{LinkError, Reader, Selection, Serialization, directory};
 
 /// Elements of one message at most, in forms that take more than one.
 const ELEMENTS_MAX: usize = 256;
-/// How often new streams are looked for.
+/// How often new streams are looked for, and a directory that did not answer is asked again.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// How long the directory may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,7 +46,7 @@ impl Links {
     pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
         let shared = self.shared().clone();
         let mut changes = publisher.changes();
-        let mut running: BTreeMap<String, Published> = BTreeMap::new();
+        let mut running: BTreeMap<String, Running> = BTreeMap::new();
         loop {
             let entries = shared.host.directory(&reader);
             let wanted = |name: &str| {
@@ -58,7 +61,7 @@ impl Links {
                 if let Some(log) = shared.host.stream(&entry.name, &reader) {
                     let follower = log.follow(log.log().last() + 1);
                     let task = tokio::spawn(publish(publisher.clone(), log, follower));
-                    running.insert(entry.name, Published(task.abort_handle()));
+                    running.insert(entry.name, Running(task.abort_handle()));
                 }
             }
             let look = tokio::time::sleep(LOOK_PAUSE);
@@ -70,10 +73,10 @@ impl Links {
     }
 }
 
-/// A stream that is published; no longer when dropped.
-struct Published(AbortHandle);
+/// A task; no longer when dropped.
+struct Running(AbortHandle);
 
-impl Drop for Published {
+impl Drop for Running {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -136,10 +139,12 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
     let security = node.security(&link.config).map_err(plain)?;
     let selections = link.config.selections().map_err(plain)?;
     let form = link.config.serialization();
-    let topics = selections.iter().map(|selection| match selection {
-        Selection::Exact(name) => topic(name, form),
-        Selection::Prefix(prefix) => Bytes::from(prefix.clone()),
-    });
+    let named = |selection: &Selection| match selection {
+        Selection::Exact(name) => Some(name.clone()),
+        Selection::Prefix(_) => None,
+    };
+    let mut names: BTreeSet<String> = selections.iter().filter_map(named).collect();
+    let topics: Vec<Bytes> = names.iter().map(|name| topic(name, form)).collect();
     let mut subscriber = Subscriber::connect(
         &link.config.address,
         topics,
@@ -150,13 +155,14 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
     .await
     .map_err(|error| told(&error))?;
     let mut state = subscriber.link();
+    let directory = Directory::new(link, security, node.limits.clone());
+    let (found, mut looks) = mpsc::channel(1);
+    let _looking = Running(tokio::spawn(look(directory.anew(), found)).abort_handle());
     let mut reader = Receiving {
         link: link.clone(),
         selections,
         form,
-        security,
-        node: node.clone(),
-        request: None,
+        directory,
         inlets: BTreeMap::new(),
         refused: BTreeMap::new(),
     };
@@ -175,8 +181,116 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
                     }
                 }
             }
+            Some(found) = looks.recv() => match found {
+                Ok(found) => {
+                    for name in found.difference(&names) {
+                        subscriber.subscribe(topic(name, form)).await;
+                    }
+                    for name in names.difference(&found) {
+                        subscriber.cancel(topic(name, form)).await;
+                    }
+                    names = found;
+                    if matches!(&*state.borrow(), SubscriberLink::Connected(_)) {
+                        link.connected();
+                    }
+                }
+                // What is subscribed to goes on.
+                Err(error) if names.is_empty() => {
+                    link.disconnected(error.to_string(), error.hint());
+                }
+                Err(_) => {}
+            },
             message = subscriber.recv() => reader.take(&message).await,
         }
+    }
+}
+
+/// Looks again and again which streams the link selects. Subscribed to by its beginning, a stream would
+/// come in each serialization that there is: a topic is `NAME SERIALIZATION`.
+async fn look(mut directory: Directory, found: mpsc::Sender<Result<BTreeSet<String>, LinkError>>) {
+    let link = directory.link.clone();
+    let selections = link.config.selections().unwrap_or_default();
+    let beginning = |selection: &Selection| matches!(selection, Selection::Prefix(_));
+    let period = Duration::from_secs(link.config.limits.directory_s.max(1));
+    while selections.iter().any(beginning) {
+        let names = selected(&mut directory, &selections).await;
+        let pause = match names {
+            Ok(_) => period,
+            Err(_) => LOOK_PAUSE.min(period),
+        };
+        if found.send(names).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn selected(
+    directory: &mut Directory,
+    selections: &[Selection],
+) -> Result<BTreeSet<String>, LinkError> {
+    let link = directory.link.clone();
+    let mut names = BTreeSet::new();
+    for selection in selections {
+        if let Selection::Exact(name) = selection {
+            names.insert(name.clone());
+            continue;
+        }
+        let structures = directory.ask(selection).await?;
+        let found = structures.into_iter().map(|structure| structure.stream);
+        names.extend(found.filter(|name| link.config.takes(selection, name)));
+    }
+    while names.len() > link.config.limits.streams {
+        let Some(name) = names.pop_last() else { break };
+        let why = "the link has as many streams as its limit allows";
+        inlet::refused(&link, &name, why);
+    }
+    Ok(names)
+}
+
+/// The origin's directory, over one connection.
+struct Directory {
+    link: Arc<Link>,
+    security: Security,
+    limits: Limits,
+    request: Option<Request>,
+}
+
+impl Directory {
+    fn new(link: &Arc<Link>, security: Security, limits: Limits) -> Self {
+        Self {
+            link: link.clone(),
+            security,
+            limits,
+            request: None,
+        }
+    }
+
+    /// The same over a connection of its own.
+    fn anew(&self) -> Self {
+        Self::new(&self.link, self.security.clone(), self.limits.clone())
+    }
+
+    /// The structures of the streams that are selected.
+    async fn ask(&mut self, selection: &Selection) -> Result<Vec<Structure>, LinkError> {
+        let failed = LinkError::Unsupported;
+        let Some(endpoint) = &self.link.config.directory else {
+            return Err(failed("the link has no directory".to_owned()));
+        };
+        let mut request = match self.request.take() {
+            Some(request) => request,
+            None => Request::connect(endpoint, self.security.clone(), self.limits.clone())
+                .await
+                .map_err(|error| failed(format!("no directory at {endpoint}: {error}")))?,
+        };
+        let question = directory::question(selection, Serialization::Postcard);
+        let answer = request.ask(question, PATIENCE).await;
+        let answer = answer.map_err(|error| {
+            failed(format!("the directory at {endpoint} says nothing: {error}"))
+        })?;
+        self.request = Some(request);
+        let structures = directory::read(answer.last(), Serialization::Postcard);
+        structures.map_err(|error| failed(error.to_string()))
     }
 }
 
@@ -184,9 +298,7 @@ struct Receiving {
     link: Arc<Link>,
     selections: Vec<Selection>,
     form: Serialization,
-    security: chappe_transport::zeromq::Security,
-    node: ZeromqConfig,
-    request: Option<Request>,
+    directory: Directory,
     inlets: BTreeMap<String, Inlet>,
     /// Streams that this node does not take, or the directory does not know, and until when they are
     /// passed over.
@@ -204,7 +316,6 @@ impl Receiving {
         let document = match (message.len(), self.form.decode(message.last())) {
             (2, Ok((Document::Elements(elements), _))) => elements,
             (2, Ok(_)) => return,
-            (2, Err(_)) if !self.is_ours(message) => return,
             (2, Err(error)) => return dropped("unreadable", error.to_string()),
             (frames, _) => return dropped("unreadable", format!("a message of {frames} frames")),
         };
@@ -237,12 +348,6 @@ impl Receiving {
         }
     }
 
-    /// Whether the topic names our serialization; a prefix also gets the others.
-    fn is_ours(&self, message: &Message) -> bool {
-        let word = self.form.as_str().as_bytes();
-        message.frame(0).is_some_and(|topic| topic.ends_with(word))
-    }
-
     async fn store(&mut self, name: &str, elements: Elements) -> Result<(), InletError> {
         if !self.inlets.contains_key(name) {
             if self.inlets.len() >= self.link.config.limits.streams {
@@ -269,27 +374,12 @@ impl Receiving {
 
     /// Asks the origin's directory what the elements of a stream look like.
     async fn ask_schema(&mut self, name: &str) -> Result<(), LinkError> {
-        let failed = LinkError::Unsupported;
-        let Some(endpoint) = self.link.config.directory.clone() else {
-            return Err(failed("the link has no directory".to_owned()));
-        };
-        let mut request = match self.request.take() {
-            Some(request) => request,
-            None => Request::connect(&endpoint, self.security.clone(), self.node.limits.clone())
-                .await
-                .map_err(|error| failed(format!("no directory at {endpoint}: {error}")))?,
-        };
-        let selection = Selection::Exact(name.to_owned());
-        let question = directory::question(&selection, Serialization::Postcard);
-        let answer = request.ask(question, PATIENCE).await;
-        let answer = answer.map_err(|error| {
-            failed(format!("the directory at {endpoint} says nothing: {error}"))
-        })?;
-        self.request = Some(request);
-        let structures = directory::read(answer.last(), Serialization::Postcard);
-        let structures = structures.map_err(|error| failed(error.to_string()))?;
+        let structures = self
+            .directory
+            .ask(&Selection::Exact(name.to_owned()))
+            .await?;
         let structure = structures.into_iter().find(|it| it.stream == name);
-        let unknown = || failed(format!("the directory does not know {name:?}"));
+        let unknown = || LinkError::Unsupported(format!("the directory does not know {name:?}"));
         let structure = structure.ok_or_else(unknown)?;
         match self.inlets.get_mut(name) {
             Some(inlet) => inlet.structure(structure.version, &structure.schema),
