@@ -93,6 +93,12 @@ export function pace(one) {
   return one.states.size ? paced([...one.states].join(', '), one.period) : '';
 }
 
+/** How many streams of a link are refused, in words. */
+export function refusedStreams(one) {
+  const refused = (one.streams ?? []).filter((stream) => stream.refusal).length;
+  return refused ? `${count(refused)} ${refused === 1 ? 'stream' : 'streams'} refused` : '';
+}
+
 /** What the picture shows of the links and readers. */
 export function seen(model) {
   const { links = [], peers = [] } = model.links ?? {};
@@ -158,7 +164,7 @@ function openList(root) {
       rate(one.rate_per_s),
       behind(one),
       bytes(one.held_bytes),
-      [one.refused, one.lost].map(reasons).filter(Boolean).join('; '),
+      [refusedStreams(one), reasons(one.refused), reasons(one.lost)].filter(Boolean).join('; '),
       count(one.reconnects),
       one.dead_letters ? h('a', { href: href(one.name) }, count(one.dead_letters)) : '',
       one.last_error ? h('span', { class: 'detail' }, one.last_error) : '',

@@ -73,8 +73,7 @@ pub(super) fn serialization(word: &str) -> Result<Serialization, Problem> {
     params(("name" = String, Path, description = "The stream's name"), Wanted),
     responses((status = 200, description = "documents, one after another"),
         (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "the log went back behind the position"),
-        (status = 429, body = Problem, description = "this reader has too many already")))]
+        (status = 503, body = Problem, description = "there are too many readers, or of this one")))]
 pub(super) async fn pull(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -172,7 +171,9 @@ impl From<SubscriptionAnswer> for Subscription {
     request_body(content = NewSubscription),
     responses((status = 201, body = Subscription), (status = 400, body = Problem),
         (status = 403, body = Problem, description = "the contact point may not be contacted"),
-        (status = 404, body = Problem)))]
+        (status = 404, body = Problem),
+        (status = 422, body = Problem, description = "the contact point does not confirm"),
+        (status = 503, body = Problem, description = "there are too many readers, or of this one")))]
 pub(super) async fn subscribe(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
