@@ -119,14 +119,14 @@ class Subnets:
 class Sink:
     """One process that prints what it is told."""
 
-    def __init__(self, subnets: Subnets, chappe: str, number: int, life: int):
+    def __init__(self, subnets: Subnets, chappe: str, number: int, life: int, *more: str):
         self.number = number
         self.host = "A" if number % 2 else "B"
         self.seen: list[int] = []
         self.ended = False
         self.process = subnets.start(self.host, f"sink-{number}-{life}", chappe, "watch", "Peer thermometer",
                                      "--entrance", ENTRANCES[self.host], "--interface", "e0", "--timeout", "60s",
-                                     "--tree", "--json")
+                                     "--tree", "--json", *more)
 
     def take(self) -> None:
         """What came since."""
@@ -189,7 +189,11 @@ def check(subnets: Subnets, chappe: str) -> None:
                            "--announce-within", "0ms", "--entrance", ENTRANCES["D"],
                            "--tree", str(work / "device-tree"), "--json")
     device.wait_event("ready", 60)
-    sinks = [Sink(subnets, chappe, number, 1) for number in range(SINKS)]
+    # What was seen by those that are to be killed is on disk.
+    seen = {number: ["--seen", str(work / f"seen-{number}")] for number in range(KILLED)}
+    for _, folder in seen.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    sinks = [Sink(subnets, chappe, number, 1, *seen.get(number, [])) for number in range(SINKS)]
     until(sinks, "every sink has its first events", 300, lambda: all(len(s.seen) >= 5 for s in sinks))
     expect(True, f"{SINKS} sinks in two subnets have found the device in the distributed hash table, and subscribed")
     consumer = subnets.start("S", "sdc11073", sys.executable, str(HERE.parent / "sdc" / "client.py"),
@@ -204,11 +208,14 @@ def check(subnets: Subnets, chappe: str) -> None:
     before = [len(sink.seen) for sink in living]
     until(living, "events past the dead", 600,
           lambda: all(len(s.seen) >= n + third // 3 for s, n in zip(living, before)))
-    again = [Sink(subnets, chappe, sink.number, 2) for sink in dead]
+    again = [Sink(subnets, chappe, sink.number, 2, *seen[sink.number]) for sink in dead]
     until(living, "all events", 1200, lambda: all(len(s.seen) >= EVENTS + 200 for s in living))
     until(again, "events of those that came again", 300, lambda: all(len(s.seen) >= 5 for s in again))
     for sink in [*living, *dead, *again]:
         sink.judge()
+    for first, second in zip(dead, again):
+        twice = sorted(set(first.seen) & set(second.seen))
+        expect(not twice, f"what sink {first.number} had before it was killed it was not given again: {twice[:10]}")
     told = sum(len(sink.seen) for sink in [*living, *dead, *again])
     expect(True, f"{len(living)} live sinks had {EVENTS} events each; {told} deliveries in all, none lost, none twice")
     expect(True, f"{KILLED} were killed, and went on after their restart without a gap")
@@ -218,6 +225,7 @@ def check(subnets: Subnets, chappe: str) -> None:
     by_tree = 0
     for sink in living:
         sink.process.stop(signal.SIGINT)
+        sink.take()
         notes = pathlib.Path(sink.process.log.name).read_text()
         found = [json.loads(line) for line in notes.splitlines() if line.startswith("{")]
         by_tree += sum(one["delivered"] for one in found if one.get("event") == "tree")

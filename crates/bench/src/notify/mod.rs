@@ -38,6 +38,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     }
     if wanted("failures") {
         simulated::failures(settings, &mut report)?;
+        simulated::plans_with_failures(settings, &mut report)?;
     }
     if wanted("sources") {
         simulated::sources(settings, &mut report)?;

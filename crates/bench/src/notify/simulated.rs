@@ -343,6 +343,55 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
     Ok(())
 }
 
+/// All plans beside each other where sinks are dead and messages are lost: the time to the last live sink for the
+/// third event, when it is known who is silent.
+pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
+    let (name, send, latency, handling) = NETWORKS[0];
+    let nanos = |micros: u64| micros * 1_000;
+    let optimum = Plan::measured(nanos(send), nanos(latency + handling), CAP);
+    let mut csv = String::from("sinks,dead,lost,plan,median_send_costs,worst_send_costs\n");
+    for sinks in [100, 1_000] {
+        for dead in [0.0, 0.01, 0.1] {
+            for loss in [0.0, 0.01, 0.05] {
+                (bench.progress)(&format!("plans, {sinks} sinks, {dead} dead, {loss} lost"));
+                for (plan_name, plan) in plans_of(optimum) {
+                    // Waiting for the answer of each of a thousand is minutes by the first loss.
+                    if plan == Choice::Fixed(Plan::SequentialWaiting) || bench.quick && sinks > 100
+                    {
+                        continue;
+                    }
+                    let mut took = Vec::new();
+                    for seed in 0..SEEDS {
+                        let settings = tree::Settings {
+                            plan,
+                            dead,
+                            loss,
+                            events: 3,
+                            period: Duration::from_secs(12),
+                            receive_buffer: ROOM,
+                            ..network(bench.seed + seed, sinks, (send, latency, handling))
+                        };
+                        let ran = judged(&settings)?;
+                        let last = ran.arrivals.get(2).and_then(|third| third.last());
+                        let last = last.copied().unwrap_or_default();
+                        took.push(last.as_secs_f64() / settings.send_cost.as_secs_f64());
+                    }
+                    took.sort_by(f64::total_cmp);
+                    let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+                    let (dead, loss) = (dead * 100.0, loss * 100.0);
+                    let row =
+                        format!("{name}: {sinks} sinks, {dead} % dead, {loss} % lost, {plan_name}");
+                    let note = format!("third event, median of {SEEDS} (worst {worst:.1})");
+                    report.row(&row, median, "o", note);
+                    let _ = writeln!(csv, "{sinks},{dead},{loss},{plan_name},{median},{worst}");
+                }
+            }
+        }
+    }
+    report.tables.insert("failures-by-plan".to_owned(), csv);
+    Ok(())
+}
+
 /// Several sources at once, through ports of a switch with short queues: an event now and then, and many at once,
 /// each source at the pace of nothing but its processor, or of `adaptive`.
 pub(super) fn sources(bench: &Settings, report: &mut Report) -> Result<(), Error> {
