@@ -134,7 +134,7 @@ impl World {
     }
 }
 
-fn body(choices: &mut Choices<'_>, by: &NodeKey) -> Body<'static> {
+fn body(choices: &mut Choices<'_>, by: &NodeKey) -> Body {
     let record = |choices: &mut Choices<'_>| {
         let about = (choices.key(), u16::from(choices.byte()) % 4);
         let value = vec![choices.byte(); usize::from(choices.byte())];
@@ -146,7 +146,6 @@ fn body(choices: &mut Choices<'_>, by: &NodeKey) -> Body<'static> {
             padding: u16::from(choices.byte()),
         },
         1 => Body::Greeting,
-        2 => Body::Ping,
         3 => Body::Pong,
         4 => Body::Find {
             target: choices.key(),
@@ -187,7 +186,7 @@ fn body(choices: &mut Choices<'_>, by: &NodeKey) -> Body<'static> {
             1 => Reason::Certificate,
             _ => Reason::Busy,
         }),
-        _ => Body::Application(b"hello"),
+        _ => Body::Ping,
     }
 }
 
@@ -291,11 +290,7 @@ fn command(world: &mut World, choices: &mut Choices<'_>) {
             credit: choices.number(),
         },
         7 => Command::Stop { search },
-        8 => Command::Ping(contact(choices)),
-        _ => Command::Send {
-            to: contact(choices),
-            body: vec![2; usize::from(choices.byte()) * 5],
-        },
+        _ => Command::Ping(contact(choices)),
     };
     world.input(Input::Command(command));
 }

@@ -30,7 +30,7 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// A value or message longer than fits a packet.
+    /// A value longer than fits a packet.
     #[error("{bytes} bytes, where {most} fit a packet")]
     TooLong {
         /// How long it is.

@@ -56,7 +56,7 @@
 //! # What is promised
 //!
 //! - Nobody speaks for a key that he has not: packets bear a tag under the secret of the two keys
-//!   ([`Peers`]), records the publisher's signature ([`Record`]). What was said once counts once.
+//!   ([`message`]), records the publisher's signature ([`Record`]). What was said once counts once.
 //! - No address gets more than three times the bytes that came from it, and nothing is stored for
 //!   it, before it has given back a token.
 //! - An attacker does not own a key by placing nodes near it: a record is stored all over the region
@@ -98,11 +98,8 @@ pub use contact::{Contact, Reach};
 pub use cryptography::{Cryptography, NodeKey, SECRET_BYTES, SIGNATURE_BYTES, Secret, TAG_BYTES};
 pub use error::{Drop, Error, Misuse};
 pub use key::{KEY_BITS, KEY_BYTES, Key, SALT_LEVELS_MAX, Salt};
-pub use message::{
-    APPLICATION_BYTES_MAX, Body, CONTACTS_MAX, HEAD_BYTES, PACKET_BYTES_MAX, Packet, VERSION,
-};
+pub use message::{Body, CONTACTS_MAX, HEAD_BYTES, PACKET_BYTES_MAX, Packet, VERSION};
 pub use node::Kad;
-pub use peers::Peers;
 pub use record::{CLOCK_SLACK_S, LIFETIME_S_MAX, Record, VALUE_BYTES_MAX};
 pub use types::{
     Command, Counters, Datagram, Entrance, Event, LookupId, Published, Report, SearchId,

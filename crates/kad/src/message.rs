@@ -26,7 +26,6 @@
 //! | 9 `Ask` | key (16), records after this identity (16), digest of those that are there (8), most bytes of the answer (2), zeros |
 //! | 10 `Records` | how many are held (2), 1 when the key is split (1), records to the end |
 //! | 11 `Refused` | reason (1) |
-//! | 12 `Application` | anything, [`APPLICATION_BYTES_MAX`] at most |
 //!
 //! A record is publisher (32), key (16), slot (2), sequence (8), lifetime in seconds (4), end in
 //! seconds since 1970 or 0 (8), length (2), value, signature (64). There is one form for each packet:
@@ -46,8 +45,6 @@ pub const VERSION: u8 = 1;
 pub const PACKET_BYTES_MAX: usize = 1_232;
 /// Bytes of the head without a certificate.
 pub const HEAD_BYTES: usize = 51;
-/// Most bytes of an application message: what fits beside a certificate.
-pub const APPLICATION_BYTES_MAX: usize = 1_088;
 /// Most contacts in an answer: what fits of the longest beside a certificate.
 pub const CONTACTS_MAX: usize = 20;
 /// Bytes of a `Records` body before its records.
@@ -85,7 +82,7 @@ pub enum Reason {
 
 /// What a packet says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Body<'a> {
+pub enum Body {
     /// Who are you? For contacts of which only the address is known.
     Greet {
         /// Zeros at the end.
@@ -141,11 +138,9 @@ pub enum Body<'a> {
     },
     /// Not so.
     Refused(Reason),
-    /// Somebody else's message.
-    Application(&'a [u8]),
 }
 
-impl Body<'_> {
+impl Body {
     fn kind(&self) -> u8 {
         match self {
             Self::Greet { .. } => 1,
@@ -159,7 +154,6 @@ impl Body<'_> {
             Self::Ask { .. } => 9,
             Self::Records { .. } => 10,
             Self::Refused(_) => 11,
-            Self::Application(_) => 12,
         }
     }
 
@@ -180,7 +174,7 @@ impl Body<'_> {
 
 /// A packet without its tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Packet<'a> {
+pub struct Packet {
     /// Who says it.
     pub sender: PublicKey,
     /// The sender is not to be put into tables.
@@ -194,10 +188,10 @@ pub struct Packet<'a> {
     /// The sender's certificate.
     pub certificate: Option<Certificate>,
     /// What is said.
-    pub body: Body<'a>,
+    pub body: Body,
 }
 
-impl Packet<'_> {
+impl Packet {
     /// Appends all but the tag.
     pub fn write(&self, to: &mut Vec<u8>) {
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
@@ -253,17 +247,14 @@ impl Packet<'_> {
                 records.iter().for_each(|record| record.write(to));
             }
             Body::Refused(reason) => to.push(*reason as u8),
-            Body::Application(body) => to.extend_from_slice(body),
         }
     }
-}
 
-impl<'a> Packet<'a> {
     /// Reads a packet and gives it with what its tag is over, and the tag.
     ///
     /// # Errors
     /// What does not fit, and where.
-    pub fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8], &'a [u8]), Error> {
+    pub fn read(bytes: &[u8]) -> Result<(Self, &[u8], &[u8]), Error> {
         if bytes.len() > PACKET_BYTES_MAX {
             return Err(Error::TooLong(bytes.len()));
         }
@@ -277,7 +268,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-fn read<'a>(reader: &mut Reader<'a>) -> Result<Packet<'a>, Error> {
+fn read(reader: &mut Reader<'_>) -> Result<Packet, Error> {
     let version = reader.byte().ok_or(Error::Truncated)?;
     if version != VERSION {
         return Err(Error::Version(version));
@@ -321,7 +312,7 @@ fn read<'a>(reader: &mut Reader<'a>) -> Result<Packet<'a>, Error> {
     })
 }
 
-fn read_body<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
+fn read_body(kind: u8, reader: &mut Reader<'_>) -> Option<Body> {
     Some(match kind {
         1 => Body::Greet {
             padding: reader.padding()?,
@@ -386,13 +377,6 @@ fn read_body<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             2 => Reason::Busy,
             _ => return None,
         }),
-        12 => {
-            let rest = reader.bytes.len() - reader.offset;
-            if rest > APPLICATION_BYTES_MAX {
-                return None;
-            }
-            Body::Application(reader.take(rest)?)
-        }
         _ => return None,
     })
 }
@@ -446,7 +430,6 @@ const _: () = assert!(
     AROUND_BYTES + 1 + RECORD_BYTES + crate::VALUE_BYTES_MAX <= PACKET_BYTES_MAX
         && AROUND_BYTES + RECORDS_HEAD_BYTES + RECORD_BYTES + crate::VALUE_BYTES_MAX
             <= PACKET_BYTES_MAX
-        && AROUND_BYTES + APPLICATION_BYTES_MAX <= PACKET_BYTES_MAX
         && AROUND_BYTES + CONTACTS_MAX * crate::contact::CONTACT_BYTES_MAX <= PACKET_BYTES_MAX,
     "the longest of each kind fits a packet"
 );

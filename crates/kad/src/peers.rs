@@ -1,8 +1,8 @@
 //! The pairwise side of the protocol: secrets, tags, numbers, address tokens, membership, limits.
 //!
 //! Every packet but the first `Greet` carries a tag under the secret of sender and receiver, so that
-//! nobody speaks for a key that he has not. Requests and application messages of one sender have
-//! rising numbers; a window drops what was seen. A token is the receiver's proof that the sender
+//! nobody speaks for a key that he has not. Requests of one sender have rising
+//! numbers; a window drops what was seen. A token is the receiver's proof that the sender
 //! receives at its address: made from a local secret, hence nothing is kept for it.
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use crate::contact::{PackedAddress, host};
 use crate::cryptography::{Cryptography, SECRET_BYTES, Secret, TAG_BYTES, same_tag};
 use crate::error::Drop;
 use crate::limit::{Bucket, Window};
-use crate::message::{APPLICATION_BYTES_MAX, AROUND_BYTES, PACKET_BYTES_MAX};
-use crate::{Body, Config, Contact, Key, Misuse, Packet};
+use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX};
+use crate::{Body, Config, Contact, Key, Packet};
 
 /// What is kept of a peer.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ struct Peer {
 
 /// A packet that is what it says: its tag fits.
 #[derive(Debug)]
-pub(crate) struct Opened<'a> {
-    pub(crate) packet: Packet<'a>,
+pub(crate) struct Opened {
+    pub(crate) packet: Packet,
     /// The sender receives at the address that it came from.
     pub(crate) validated: bool,
     /// The bytes of the packet.
@@ -48,7 +48,7 @@ pub(crate) struct Opened<'a> {
 
 /// All peers of a node.
 #[derive(Debug)]
-pub struct Peers<C> {
+pub(crate) struct Peers<C> {
     cryptography: C,
     public: PublicKey,
     place: Key,
@@ -97,38 +97,32 @@ impl<C: Cryptography> Peers<C> {
     }
 
     /// The cryptography.
-    pub fn cryptography(&self) -> &C {
+    pub(crate) fn cryptography(&self) -> &C {
         &self.cryptography
     }
 
     /// The own public key.
     #[must_use]
-    pub fn public(&self) -> PublicKey {
+    pub(crate) fn public(&self) -> PublicKey {
         self.public
     }
 
     /// The own place.
     #[must_use]
-    pub fn place(&self) -> Key {
+    pub(crate) fn place(&self) -> Key {
         self.place
     }
 
     /// How many packets were dropped for a reason.
     #[must_use]
-    pub fn dropped(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped(&self, reason: Drop) -> u64 {
         self.drops[reason as usize]
     }
 
     /// How many peers are kept.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.peers.len()
-    }
-
-    /// Whether no peer is kept.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.peers.is_empty()
     }
 
     pub(crate) fn set_time_of_day(&mut self, now: Instant, unix_s: u64) {
@@ -250,13 +244,13 @@ impl<C: Cryptography> Peers<C> {
         }
     }
 
-    /// A request or application message for a peer: its number and bytes. `None` when the peer's key
+    /// A request for a peer: its number and bytes. `None` when the peer's key
     /// is not usable.
     pub(crate) fn seal(
         &mut self,
         now: Instant,
         to: &PublicKey,
-        body: Body<'_>,
+        body: Body,
         show_certificate: bool,
     ) -> Option<(u64, Vec<u8>)> {
         let peer = self.choose(now, to)?;
@@ -287,7 +281,7 @@ impl<C: Cryptography> Peers<C> {
         now: Instant,
         to: Contact,
         (number, please): (u64, bool),
-        body: Body<'_>,
+        body: Body,
     ) -> Option<Vec<u8>> {
         let secret = match self.peers.get(&to.public) {
             Some(peer) => peer.secret,
@@ -307,7 +301,7 @@ impl<C: Cryptography> Peers<C> {
         Some(self.finish(&packet, &to.public, &secret))
     }
 
-    fn finish(&self, packet: &Packet<'_>, to: &PublicKey, secret: &Secret) -> Vec<u8> {
+    fn finish(&self, packet: &Packet, to: &PublicKey, secret: &Secret) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(PACKET_BYTES_MAX / 4);
         packet.write(&mut bytes);
         let tag = self.tag(secret, to, &bytes);
@@ -338,35 +332,15 @@ impl<C: Cryptography> Peers<C> {
         (self.sent_floor, bytes)
     }
 
-    /// An application message as a packet for a peer, without the machine.
-    ///
-    /// # Errors
-    /// When the body is longer than [`APPLICATION_BYTES_MAX`].
-    pub fn seal_application(
-        &mut self,
-        now: Instant,
-        to: &PublicKey,
-        body: &[u8],
-    ) -> Result<Option<Vec<u8>>, Misuse> {
-        if body.len() > APPLICATION_BYTES_MAX {
-            return Err(Misuse::TooLong {
-                bytes: body.len(),
-                most: APPLICATION_BYTES_MAX,
-            });
-        }
-        let sealed = self.seal(now, to, Body::Application(body), false);
-        Ok(sealed.map(|(_, bytes)| bytes))
-    }
-
     // -- receiving --
 
     /// Opens a packet: form, limits, tag, number, membership, address.
-    pub(crate) fn open<'a>(
+    pub(crate) fn open(
         &mut self,
         now: Instant,
         from: SocketAddr,
-        bytes: &'a [u8],
-    ) -> Result<Opened<'a>, Drop> {
+        bytes: &[u8],
+    ) -> Result<Opened, Drop> {
         let opened = self.try_open(now, from, bytes);
         if let Err(reason) = &opened {
             self.drop_packet(*reason);
@@ -374,12 +348,7 @@ impl<C: Cryptography> Peers<C> {
         opened
     }
 
-    fn try_open<'a>(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        bytes: &'a [u8],
-    ) -> Result<Opened<'a>, Drop> {
+    fn try_open(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) -> Result<Opened, Drop> {
         let slot = host(&PackedAddress::from(from)) ^ self.host_salt;
         let slot = slot.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         // Less than the number of slots.
@@ -429,9 +398,7 @@ impl<C: Cryptography> Peers<C> {
                 peer.token = (packet.token, now);
             } else if !peer.received.accept(packet.number) {
                 return Err(Drop::Replayed);
-            } else if !matches!(packet.body, Body::Application(_))
-                && !peer.requests.take(now, per_s)
-            {
+            } else if !peer.requests.take(now, per_s) {
                 return Err(Drop::Rate);
             }
         }
@@ -449,25 +416,6 @@ impl<C: Cryptography> Peers<C> {
         })
     }
 
-    /// Opens an application message without the machine: its sender, whether the address is that of
-    /// the sender, and the body. `None` when it is something else, or is dropped.
-    pub fn open_application<'a>(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        bytes: &'a [u8],
-    ) -> Option<(PublicKey, bool, &'a [u8])> {
-        let opened = self.open(now, from, bytes).ok()?;
-        let Body::Application(body) = opened.packet.body else {
-            return None;
-        };
-        self.is_member(now, &opened.packet.sender).then_some((
-            opened.packet.sender,
-            opened.validated,
-            body,
-        ))
-    }
-
     /// Whether the peer has shown a certificate that is good now; everybody where none is needed.
     pub(crate) fn is_member(&self, now: Instant, public: &PublicKey) -> bool {
         if self.config.membership.is_none() {
@@ -478,7 +426,7 @@ impl<C: Cryptography> Peers<C> {
         until_s > self.unix_s(now).unwrap_or(0)
     }
 
-    fn check_member(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), Drop> {
+    fn check_member(&mut self, now: Instant, packet: &Packet) -> Result<(), Drop> {
         let Some(membership) = self.config.membership else {
             return Ok(());
         };

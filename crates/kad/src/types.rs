@@ -92,13 +92,6 @@ pub enum Command {
     Ping(Contact),
     /// Say how the node is: [`Event::Reported`].
     Report,
-    /// Send an application message, once.
-    Send {
-        /// To whom.
-        to: Contact,
-        /// [`APPLICATION_BYTES_MAX`](crate::APPLICATION_BYTES_MAX) at most.
-        body: Vec<u8>,
-    },
 }
 
 /// What became of one key of a publication.
@@ -195,16 +188,6 @@ pub enum Event {
         /// Whether it is there.
         there: bool,
     },
-    /// An application message came.
-    Application {
-        /// From whom, and from where.
-        from: Contact,
-        /// The sender has shown that it receives there. Where not, send it no more than three times
-        /// what came.
-        validated: bool,
-        /// What.
-        body: Vec<u8>,
-    },
     /// How the node is, after [`Command::Report`].
     Reported(Box<Report>),
     /// A command could not be followed.
@@ -240,6 +223,8 @@ pub struct Counters {
     pub requests: u64,
     /// Requests that were answered.
     pub answered: u64,
+    /// Own requests that were refused for lack of a certificate, also when it was shown.
+    pub uncertified: u64,
     /// Requests without an answer in time.
     pub timeouts: u64,
     /// Requests of others that were answered.

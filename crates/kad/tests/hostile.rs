@@ -34,12 +34,12 @@ impl Attacker {
     }
 
     /// A packet for a node, tagged as it should be.
-    fn packet(&mut self, to: &Contact, token: u64, body: Body<'_>) -> Vec<u8> {
+    fn packet(&mut self, to: &Contact, token: u64, body: Body) -> Vec<u8> {
         self.number += 1;
         self.numbered(to, self.number, token, body)
     }
 
-    fn numbered(&self, to: &Contact, number: u64, token: u64, body: Body<'_>) -> Vec<u8> {
+    fn numbered(&self, to: &Contact, number: u64, token: u64, body: Body) -> Vec<u8> {
         let packet = Packet {
             sender: self.key.public(),
             client: self.client,
@@ -63,7 +63,7 @@ fn outside(last: u8) -> SocketAddr {
 }
 
 /// What a node said to an address, read.
-fn said(network: &mut Network, to: SocketAddr) -> Vec<(usize, u64, Body<'static>)> {
+fn said(network: &mut Network, to: SocketAddr) -> Vec<(usize, u64, Body)> {
     network.pass(Duration::from_millis(50));
     let (own, others): (Vec<_>, Vec<_>) = network
         .astray
@@ -155,7 +155,7 @@ fn forged_replayed_and_changed_packets_change_nothing() {
     network.inject(0, address(1), &forged);
     assert_eq!(before(&network, Drop::Tag), tags + 1);
     // Each changed bit of a good packet.
-    let good = attacker.packet(&node, 0, Body::Application(b"open the valve"));
+    let good = attacker.packet(&node, 0, Body::Ping);
     for at in 0..good.len() {
         let mut changed = good.clone();
         changed[at] ^= 1;
@@ -167,26 +167,17 @@ fn forged_replayed_and_changed_packets_change_nothing() {
     }
     network.inject(0, outside(1), &vec![1; PACKET_BYTES_MAX + 1]);
     assert!(said(&mut network, outside(1)).is_empty());
-    let heard = |network: &mut Network| {
-        let events = network.events_of(0);
-        let is_message = |event: &&Event| matches!(event, Event::Application { .. });
-        events.iter().filter(is_message).count()
-    };
-    assert_eq!(heard(&mut network), 0);
+    let served = |network: &Network, at: usize| network.nodes[at].counters().served;
+    let (before_here, before_there) = (served(&network, 0), served(&network, 1));
     // The packet itself counts once.
     for _ in 0..10 {
         network.inject(0, outside(1), &good);
     }
-    assert_eq!(heard(&mut network), 1);
+    assert_eq!(served(&network, 0), before_here + 1);
     assert_eq!(before(&network, Drop::Replayed), 9);
     // Meant for another node.
     network.inject(1, outside(1), &good);
-    let events = network.events_of(1);
-    assert!(
-        !events
-            .iter()
-            .any(|event| matches!(event, Event::Application { .. }))
-    );
+    assert_eq!(served(&network, 1), before_there);
     // Our own come back.
     let own = Packet {
         sender: network.public(0),
@@ -238,7 +229,7 @@ fn record(by: &NodeKey, about: Key, sequence: u64, lifetime_s: u32, expires_s: u
 }
 
 /// Stores a record as the attacker with a good token.
-fn store(network: &mut Network, attacker: &mut Attacker, record: Record) -> Body<'static> {
+fn store(network: &mut Network, attacker: &mut Attacker, record: Record) -> Body {
     let node = network.contact(0);
     let bytes = attacker.packet(&node, 0, Body::Ping);
     network.inject(0, outside(3), &bytes);
@@ -346,29 +337,26 @@ fn a_flood_is_bounded_in_work_and_memory() {
 fn numbers_go_on_after_a_restart_so_that_old_packets_stay_old() {
     let mut network = Network::entered(2, |_, _| {});
     let node = network.contact(0);
-    let hear = |network: &mut Network| {
+    let answered = |network: &mut Network| {
         network.pass(Duration::from_millis(50));
-        let events = network.events_of(0);
-        let is_message = |event: &&Event| matches!(event, Event::Application { .. });
-        events.iter().filter(is_message).count()
+        let events = network.events_of(1);
+        let is_answer = |event: &&Event| matches!(event, Event::Pinged { there: true, .. });
+        events.iter().filter(is_answer).count()
     };
-    let send = |body: &[u8]| Command::Send {
-        to: node,
-        body: body.to_vec(),
-    };
-    network.command(1, send(b"one"));
+    network.command(1, Command::Ping(node));
     let (_, _, recorded) = network.on_the_way.back().expect("it is on the way").clone();
-    assert_eq!(hear(&mut network), 1);
+    assert_eq!(answered(&mut network), 1);
     // The sender starts anew, with a higher boot number.
     let config = Config {
         boot: 2,
         ..network::config(1)
     };
     network.nodes[1] = Kad::new(NodeKey::new(key(1)), config, network.now);
-    network.command(1, send(b"two"));
-    assert_eq!(hear(&mut network), 1);
+    network.command(1, Command::Ping(node));
+    assert_eq!(answered(&mut network), 1);
+    let served = network.nodes[0].counters().served;
     network.inject(0, address(1), &recorded.bytes);
-    assert_eq!(hear(&mut network), 0);
+    assert_eq!(network.nodes[0].counters().served, served);
     assert_eq!(network.nodes[0].dropped(Drop::Replayed), 1);
 }
 
@@ -428,29 +416,21 @@ fn only_members_are_heard_in_a_network_of_members() {
         })
         .collect();
     assert_eq!(found, [network.public(3)]);
-    // A message of a member whose certificate has ended is not heard.
+    // A member whose certificate has ended is not heard, and counts that.
     network.pass(Duration::from_secs(60));
     network.events.clear();
     let to = network.contact(0);
-    let body = b"x".to_vec();
-    network.command(
-        5,
-        Command::Send {
-            to,
-            body: body.clone(),
-        },
-    );
-    network.command(4, Command::Send { to, body });
-    network.pass(Duration::from_secs(1));
-    let senders: Vec<_> = network
-        .events_of(0)
-        .into_iter()
-        .filter_map(|event| match event {
-            Event::Application { from, .. } => Some(from.public),
+    for (member, heard) in [(4, true), (5, false)] {
+        network.command(member, Command::Ping(to));
+        network.pass(Duration::from_secs(10));
+        let there = |event: Event| match event {
+            Event::Pinged { there, .. } => Some(there),
             _ => None,
-        })
-        .collect();
-    assert_eq!(senders, [network.public(4)]);
+        };
+        let events = network.events_of(member);
+        assert_eq!(events.into_iter().find_map(there), Some(heard));
+        assert_eq!(network.nodes[member].counters().uncertified > 0, !heard);
+    }
     // Strangers without a certificate are refused in fewer bytes than they sent.
     let mut attacker = Attacker::new(200);
     let bytes = attacker.packet(&to, 0, Body::Ping);

@@ -166,11 +166,6 @@ impl<C: Cryptography> Kad<C> {
         self.peers.place()
     }
 
-    /// The peers, for application messages without the machine.
-    pub fn peers_mut(&mut self) -> &mut Peers<C> {
-        &mut self.peers
-    }
-
     /// Takes contacts of the last run into the table as if they had just answered. Those that are gone go
     /// from it when they do not answer.
     pub fn recall(&mut self, now: Instant, contacts: impl IntoIterator<Item = Contact>) {
@@ -488,13 +483,6 @@ impl<C: Cryptography> Kad<C> {
                 let report = Event::Reported(Box::new(self.report()));
                 self.say(report);
             }
-            Command::Send { to, body } => match self.peers.seal_application(now, &to.public, &body)
-            {
-                Ok(Some(bytes)) => self.transmit(&to, bytes),
-                // No key with which anything can be said.
-                Ok(None) => {}
-                Err(misuse) => self.say(Event::Misused(misuse)),
-            },
         }
     }
 

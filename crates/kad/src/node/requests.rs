@@ -53,7 +53,7 @@ impl Question {
         (AROUND_BYTES + body).min(PACKET_BYTES_MAX)
     }
 
-    fn body(self, answer_bytes: usize, confirmed: bool) -> Body<'static> {
+    fn body(self, answer_bytes: usize, confirmed: bool) -> Body {
         let own = |body: usize| HEAD_BYTES + body + TAG_BYTES;
         let pad = |body: usize| match confirmed {
             true => 0,
@@ -82,7 +82,7 @@ impl Question {
         }
     }
 
-    fn is_answered_by(&self, body: &Body<'_>) -> bool {
+    fn is_answered_by(&self, body: &Body) -> bool {
         matches!(
             (self, body),
             (Self::Greet, Body::Greeting)
@@ -320,7 +320,7 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    fn answered(&mut self, now: Instant, from: Contact, opened: Opened<'_>) {
+    fn answered(&mut self, now: Instant, from: Contact, opened: Opened) {
         let number = opened.packet.number;
         let place = match opened.packet.body {
             Body::Greeting => self.place(),
@@ -346,6 +346,9 @@ impl<C: Cryptography> Kad<C> {
             return;
         }
         if let Body::Refused(reason) = opened.packet.body {
+            // The second time the own certificate was shown, if there is one.
+            let uncertified = reason == Reason::Certificate && in_flight.repeated;
+            self.counters.uncertified += u64::from(uncertified);
             let again = !in_flight.repeated && reason != Reason::Busy;
             let asked = again && {
                 self.settle(in_flight.purpose, in_flight.granted, bytes);

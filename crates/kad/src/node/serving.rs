@@ -11,7 +11,6 @@ use crate::contact::{PackedAddress, host};
 use crate::cryptography::{Cryptography, TAG_BYTES};
 use crate::message::{PACKET_BYTES_MAX, RECORDS_HEAD_BYTES, Reason, Verdict};
 use crate::peers::Opened;
-use crate::types::Event;
 use crate::{AMPLIFICATION_MAX, Body, CONTACTS_MAX, Contact, HEAD_BYTES, Key, Record, Salt};
 
 /// Bits by which the own estimate of a region may be too narrow before a record is refused as out of
@@ -19,7 +18,7 @@ use crate::{AMPLIFICATION_MAX, Body, CONTACTS_MAX, Contact, HEAD_BYTES, Key, Rec
 const REGION_SLACK_BITS: u32 = 4;
 
 impl<C: Cryptography> Kad<C> {
-    pub(super) fn serve(&mut self, now: Instant, from: Contact, opened: Opened<'_>) {
+    pub(super) fn serve(&mut self, now: Instant, from: Contact, opened: Opened) {
         let Opened {
             packet,
             validated,
@@ -27,23 +26,8 @@ impl<C: Cryptography> Kad<C> {
         } = opened;
         let is_greet = matches!(packet.body, Body::Greet { .. });
         if !is_greet && !self.peers.is_member(now, &from.public) {
-            if !matches!(packet.body, Body::Application(_)) {
-                self.refuse(
-                    now,
-                    from,
-                    (packet.number, packet.please),
-                    Reason::Certificate,
-                );
-            }
-            return;
-        }
-        if let Body::Application(body) = packet.body {
-            let body = body.to_vec();
-            self.say(Event::Application {
-                from,
-                validated,
-                body,
-            });
+            let about = (packet.number, packet.please);
+            self.refuse(now, from, about, Reason::Certificate);
             return;
         }
         if !packet.client {
@@ -102,7 +86,7 @@ impl<C: Cryptography> Kad<C> {
                     }
                 }
             }
-            // Answers and application messages do not come here.
+            // Answers do not come here.
             _ => return,
         };
         if around + 1 > most {
