@@ -8,8 +8,11 @@ mod common;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chappe_device::client::Delivery;
+use chappe_device::client::{ClientTree, Delivery};
 use chappe_device::file::File;
+use chappe_device::host::HostTree;
+use chappe_device::{ClientOptions, HostOptions};
+use chappe_identity::Key;
 use chappe_transport::Drops;
 use chappe_xml::{Element, Name};
 use common::*;
@@ -30,6 +33,7 @@ types = ["Electrocardiograph"]
 [[event]]
 name = "Wave"
 period_ms = 8
+deadline_ms = 0.001
 recording = "wave.csv"
 
 [[event.field]]
@@ -113,5 +117,34 @@ async fn it_lives_as_described() {
     let refused = call("SetGain", Some("much")).await.unwrap_err();
     assert_eq!(refused.reason(), "fault");
     client.close().await;
+    device.stop().await;
+}
+
+#[tokio::test]
+async fn an_event_is_late_after_the_deadline_of_its_kind() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = file(&directory);
+    assert_eq!(file.events[0].deadline, Some(Duration::from_micros(1)));
+    let endpoint = file.endpoint();
+    let key = || Key::from_seed(chappe_transport::seed().unwrap());
+    let options = HostOptions {
+        tree: Some(HostTree {
+            // Of all others.
+            deadline: Some(Duration::from_secs(3_600)),
+            ..HostTree::new(key())
+        }),
+        ..host_options("127.0.3.2")
+    };
+    let device = file.start(options, Drops::default()).unwrap();
+    let client = client(ClientOptions {
+        tree: Some(ClientTree::new(key())),
+        ..client_options()
+    });
+    let description = described(&client, &endpoint).await;
+    let mut subscription = subscribed(&client, &description.services[0]).await;
+    // The way to the first is not known yet, and counts as none.
+    while client.tree_counts().late == 0 {
+        in_time("event", subscription.next()).await.unwrap();
+    }
     device.stop().await;
 }

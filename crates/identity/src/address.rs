@@ -236,6 +236,9 @@ pub enum Refusal {
         /// Where the message came from.
         source_address: IpAddr,
     },
+    /// Somebody's word, for which nobody at that host vouches.
+    #[error("{0} is what another said of it, and who said it does not answer there")]
+    Unconfirmed(IpAddr),
     /// Somebody else than the sender.
     #[error("{host} is not the sender ({source_address}) and in no allowed prefix")]
     Elsewhere {
@@ -252,7 +255,15 @@ impl Refusal {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Elsewhere { host, .. } => Some(format!(
-                "if {host} is trusted, add its prefix to the allowed ones"
+                "if {host} is trusted, add its prefix to the allowed ones: discovery.contact of a node"
+            )),
+            // Loopback is never allowed by a prefix.
+            Self::Unconfirmed(host) if host.is_loopback() => {
+                Some(format!("ask it itself: chappe find --host {host}"))
+            }
+            Self::Unconfirmed(host) => Some(format!(
+                "ask it itself: chappe find --host {host}; if it is trusted, a node contacts it with \
+                 its prefix in discovery.contact"
             )),
             Self::NotLiteral(_) => {
                 Some("names are never resolved: let the device announce its IP address".to_owned())
@@ -301,7 +312,7 @@ impl AddressPolicy {
         self
     }
 
-    /// Judges an address that came from `source`.
+    /// Judges an address that came from `source`; the unspecified address is nobody, and vouches for none.
     ///
     /// # Errors
     /// Why it is not to be contacted.
@@ -324,6 +335,9 @@ impl AddressPolicy {
         if METADATA_SERVICES.contains(&host) {
             return Err(Refusal::MetadataService(host));
         }
+        if host.is_loopback() && source.is_unspecified() {
+            return Err(Refusal::Unconfirmed(host));
+        }
         if host.is_loopback() && !source.is_loopback() {
             let source_address = source;
             return Err(Refusal::Loopback {
@@ -337,6 +351,9 @@ impl AddressPolicy {
             || self.subnets.iter().any(within);
         if allowed {
             return Ok(());
+        }
+        if source.is_unspecified() {
+            return Err(Refusal::Unconfirmed(host));
         }
         let source_address = source;
         Err(Refusal::Elsewhere {
@@ -389,6 +406,22 @@ mod tests {
             let contact = check(&policy, uri, source).unwrap();
             assert_eq!(contact.address, address.parse().unwrap(), "{uri}");
             assert_eq!(contact.path, path, "{uri}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_nobody_vouches_for_is_allowed_by_a_prefix_alone() {
+        let strict = AddressPolicy::default();
+        let lenient = AddressPolicy::default().allow("192.0.2.0/24".parse().unwrap());
+        let uri = "http://192.0.2.7:80/";
+        assert!(check(&lenient, uri, "0.0.0.0:0").is_ok());
+        for source in ["0.0.0.0:0", "[::]:0"] {
+            let refusal = check(&strict, uri, source).unwrap_err();
+            assert_eq!(refusal, Refusal::Unconfirmed("192.0.2.7".parse().unwrap()));
+            assert!(refusal.hint().unwrap().contains("discovery.contact"));
+            let refusal = check(&lenient, "http://127.0.1.2:80/", source).unwrap_err();
+            assert_eq!(refusal, Refusal::Unconfirmed("127.0.1.2".parse().unwrap()));
+            assert!(!refusal.hint().unwrap().contains("discovery.contact"));
         }
     }
 

@@ -578,3 +578,29 @@ fn the_schema_of_sensors_accepts_what_their_loader_accepts() {
         );
     }
 }
+
+#[test]
+fn a_flag_takes_a_list_as_the_file_has_it() {
+    let with = |value: &str| {
+        let flag = Flag {
+            name: "--set".into(),
+            key: "discovery.interfaces".into(),
+            value: value.into(),
+        };
+        load(&Layers {
+            flags: vec![flag],
+            ..Layers::default()
+        })
+    };
+    for value in [r#"["lo", "eth0"]"#, "lo, eth0"] {
+        assert_eq!(
+            with(value).unwrap().config.discovery.interfaces,
+            ["lo", "eth0"]
+        );
+    }
+    assert!(with("[]").unwrap().config.discovery.interfaces.is_empty());
+    for wrong in ["[\"lo\"", "[lo]", "[1]", "[]\nname = \"x\""] {
+        let error = with(wrong).unwrap_err().to_string();
+        assert!(error.contains("discovery.interfaces"), "{error}");
+    }
+}

@@ -117,6 +117,10 @@ impl File {
     /// As [`Builder::start`].
     pub fn start(self, mut options: HostOptions, drops: Drops) -> Result<FileDevice, Error> {
         options.metadata_version = options.metadata_version.max(self.version);
+        if let Some(tree) = &mut options.tree {
+            let own = |event: &Event| Some((self.action(event), event.deadline?));
+            tree.deadlines.extend(self.events.iter().filter_map(own));
+        }
         let host = Arc::new(self.builder().options(options).start(drops)?);
         let mut replays = JoinSet::new();
         let actions: Vec<String> = self.events.iter().map(|event| self.action(event)).collect();

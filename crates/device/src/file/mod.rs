@@ -27,6 +27,7 @@
 //! settable = true
 //! ```
 //!
+//! An event with `deadline_ms` is late on a notification tree after that: sinks count it.
 //! A field of type `dateTime` without a column in the recording carries the time of the event. A
 //! field with `sample_period_ms` is a waveform: each event carries as many rows as fit its period.
 //! An error names the file, the line, the key and, where the remedy is known, what to do.
@@ -57,6 +58,9 @@ const FIELDS_MAX: usize = 256;
 const PERIOD_MS_MIN: f64 = 1.0;
 /// The longest period of events: a day.
 const PERIOD_MS_MAX: f64 = 86_400_000.0;
+
+/// The longest deadline of events: an hour.
+const DEADLINE_MS_MAX: f64 = 3_600_000.0;
 
 /// A described device.
 #[derive(Debug, Clone)]
@@ -98,6 +102,8 @@ pub struct Event {
     pub element: FlatType,
     /// Time from one event to the next.
     pub period: Duration,
+    /// After this an event is late on a notification tree. `None`: what the tree says of all.
+    pub deadline: Option<Duration>,
     /// What is replayed.
     pub recording: Recording,
     /// Whether it begins again at the end.
@@ -250,6 +256,10 @@ impl Place<'_> {
 
     fn event(&self, event: &EventText, namespace: &str) -> Result<Event, FileError> {
         let period = self.period(&event.period_ms, "period_ms")?;
+        let deadline = event.deadline_ms.as_ref();
+        let deadline = deadline
+            .map(|deadline| self.period(deadline, "deadline_ms"))
+            .transpose()?;
         let path = self.beside(event.recording.get_ref());
         let recording = Recording::read(&path).map_err(|problem| {
             let error = self.error(event.recording.span(), "recording", &problem);
@@ -277,6 +287,7 @@ impl Place<'_> {
             },
             name,
             period,
+            deadline,
             recording,
             repeat: event.repeat,
             sources,
@@ -376,8 +387,12 @@ impl Place<'_> {
         } else {
             1e-3
         };
-        if !(least..=PERIOD_MS_MAX).contains(&ms) {
-            let problem = format!("is not within {least} and {PERIOD_MS_MAX}");
+        let most = match key {
+            "deadline_ms" => DEADLINE_MS_MAX,
+            _ => PERIOD_MS_MAX,
+        };
+        if !(least..=most).contains(&ms) {
+            let problem = format!("is not within {least} and {most}");
             return Err(self.error(at, key, &problem));
         }
         Ok(Duration::from_secs_f64(ms / 1_000.0))

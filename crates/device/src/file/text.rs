@@ -30,6 +30,7 @@ pub(super) struct EventText {
     pub(super) name: Spanned<String>,
     pub(super) description: Option<String>,
     pub(super) period_ms: Spanned<f64>,
+    pub(super) deadline_ms: Option<Spanned<f64>>,
     pub(super) recording: Spanned<String>,
     #[serde(default = "yes")]
     pub(super) repeat: bool,

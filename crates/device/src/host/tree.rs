@@ -63,8 +63,11 @@ pub struct HostTree {
     /// start by a clock that went back, sinks refuse events until it has caught up, and get them as
     /// standard notifications.
     pub boot: Option<PathBuf>,
-    /// After this an event is late; sinks count it. Default `None`.
+    /// After this an event is late, counted from when it is spread; sinks of the tree take it all the same,
+    /// and count it. Default `None`: never.
     pub deadline: Option<Duration>,
+    /// The same for events of these actions.
+    pub deadlines: HashMap<String, Duration>,
     /// How it holds events back while earlier ones are on their way, so that several sources share a
     /// network. Default `flood`: not at all.
     pub pacer: pacer::Choice,
@@ -82,6 +85,7 @@ impl HostTree {
             port: 0,
             boot: None,
             deadline: None,
+            deadlines: HashMap::new(),
             pacer: pacer::Choice::Flood,
             order: TreeOrder::default(),
         }
@@ -191,6 +195,7 @@ impl Bound {
             key,
             boot: self.boot,
             deadline: self.options.deadline,
+            deadlines: self.options.deadlines,
             signer: keys(),
             codec: CompactCodec::default(),
             trees: BTreeMap::new(),
@@ -303,6 +308,7 @@ struct Source {
     key: [u8; 32],
     boot: u32,
     deadline: Option<Duration>,
+    deadlines: HashMap<String, Duration>,
     signer: Keys,
     codec: CompactCodec,
     trees: BTreeMap<Str, Listed>,
@@ -504,7 +510,9 @@ impl Source {
                 wanted: first.wanted,
                 sent_to: Arc::clone(&sent_to),
             });
-            let (topic, deadline) = (sent_to.topic(), self.deadline);
+            let topic = sent_to.topic();
+            let own = self.deadlines.get(&*first.action).copied();
+            let deadline = own.or(self.deadline);
             self.command(Command::Publish {
                 topic,
                 body: first.body,

@@ -41,7 +41,7 @@ pub struct Flag {
     pub name: String,
     /// The key it sets (`http.listen`).
     pub key: String,
-    /// The value, as text; lists are separated by commas.
+    /// The value, as text; lists as the file has them, or separated by commas.
     pub value: String,
 }
 
@@ -226,6 +226,7 @@ impl Merge {
         let value = match key.schema.get("type").and_then(Value::as_str) {
             Some("integer") => text.parse::<u64>().map(Value::from).ok(),
             Some("boolean") => text.parse::<bool>().map(Value::from).ok(),
+            Some("array") if text.trim_start().starts_with('[') => list(text),
             Some("array") => Some(Value::from_iter(
                 text.split(',')
                     .map(str::trim)
@@ -285,6 +286,13 @@ impl Merge {
             problems: self.problems,
         })
     }
+}
+
+/// A list as the file has it.
+fn list(text: &str) -> Option<Value> {
+    let mut table: Map<String, Value> = toml::from_str(&format!("list = {text}")).ok()?;
+    // More than a list would be more than one key.
+    (table.len() == 1).then(|| table.remove("list"))?
 }
 
 fn problem(place: &str, line: Option<usize>, violation: Violation) -> Problem {
