@@ -45,38 +45,124 @@ pub struct Settings {
     pub progress: fn(&str),
 }
 
-/// The scenarios by name.
-pub const SCENARIOS: [&str; 9] = [
-    "readiness",
-    "device",
-    "registry",
-    "exchange",
-    "query",
-    "notify",
-    "exi",
-    "lookup",
-    "napa",
+/// A scenario.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What is measured, in a line.
+    pub what: &'static str,
+    /// The parts that can be run alone; none: all of it is one.
+    pub parts: fn() -> Vec<&'static str>,
+    run: fn(&Settings) -> Result<Report, Error>,
+}
+
+const fn scenario(
+    name: &'static str,
+    what: &'static str,
+    parts: fn() -> Vec<&'static str>,
+    run: fn(&Settings) -> Result<Report, Error>,
+) -> Scenario {
+    Scenario {
+        name,
+        what,
+        parts,
+        run,
+    }
+}
+
+/// All scenarios.
+pub const SCENARIOS: [Scenario; 9] = [
+    scenario(
+        "readiness",
+        "from a search to a description, from a device to its first element",
+        Vec::new,
+        readiness::run,
+    ),
+    scenario(
+        "device",
+        "what a small device costs (in a checkout: it is built)",
+        Vec::new,
+        device::run,
+    ),
+    scenario(
+        "registry",
+        "100,000 services in memory",
+        Vec::new,
+        registry::run,
+    ),
+    scenario(
+        "exchange",
+        "24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream",
+        exchange::parts,
+        exchange::run,
+    ),
+    scenario(
+        "query",
+        "a virtual sensor from log to log, compiled and by SQLite",
+        Vec::new,
+        query::run,
+    ),
+    scenario(
+        "notify",
+        "notification trees: plans side by side, dead sinks, loss, emulated links",
+        // As its head says.
+        || {
+            vec![
+                "simulated",
+                "million",
+                "failures",
+                "sources",
+                "mixed",
+                "security",
+                "emulated",
+                "emulated-dead",
+            ]
+        },
+        notify::run,
+    ),
+    scenario(
+        "exi",
+        "encoding and decoding beside EXIficient, parsing of the text and gzip",
+        Vec::new,
+        exi::run,
+    ),
+    scenario(
+        "lookup",
+        "what searches in a Kademlia network find and cost, beside a multicast probe",
+        || lookup::PARTS.to_vec(),
+        lookup::run,
+    ),
+    scenario(
+        "napa",
+        "pacers beside the front of fixed windows and periods, between two processes",
+        napa::parts,
+        napa::run,
+    ),
 ];
 
 /// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
 ///
 /// # Errors
-/// When there is no such scenario, or it could not be run. A target that is missed is no error.
+/// When there is no such scenario or part, or it could not be run. A target that is missed is no error.
 pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
-    match scenario {
-        "readiness" => readiness::run(settings),
-        "device" => device::run(settings),
-        "registry" => registry::run(settings),
-        "exchange" => exchange::run(settings),
-        "query" => query::run(settings),
-        "lookup" => lookup::run(settings),
-        "napa" => napa::run(settings),
-        "notify" => notify::run(settings),
-        "exi" => exi::run(settings),
-        _ => Err(Error::Failed(format!(
-            "there is no scenario {scenario}, but {}",
-            SCENARIOS.join(", ")
-        ))),
+    let Some(wanted) = SCENARIOS.iter().find(|it| it.name == scenario) else {
+        let names = SCENARIOS.map(|it| it.name).join(", ");
+        let what = format!("there is no scenario {scenario}, but {names}");
+        return Err(Error::Failed(what));
+    };
+    let parts = (wanted.parts)();
+    let mut only = settings.only.iter();
+    match only.find(|part| !parts.contains(&part.as_str())) {
+        None => (wanted.run)(settings),
+        Some(part) => {
+            let but = match parts.as_slice() {
+                [] => "it is measured as a whole".to_owned(),
+                parts => format!("but {}", parts.join(", ")),
+            };
+            let what = format!("{scenario} has no part {part:?}, {but}");
+            Err(Error::Failed(what))
+        }
     }
 }
 
@@ -141,5 +227,23 @@ mod tests {
         assert_eq!(percentile(&mut samples, 99.0), Duration::from_millis(99));
         assert_eq!(percentile(&mut samples, 100.0), Duration::from_millis(100));
         assert_eq!(percentile(&mut [], 50.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_is_refused_by_every_scenario() {
+        for scenario in SCENARIOS {
+            let settings = Settings {
+                quick: true,
+                only: vec!["nonsense".to_owned()],
+                seed: 1,
+                program: std::path::PathBuf::new(),
+                progress: |_| {},
+            };
+            let refused = run(scenario.name, &settings).unwrap_err().to_string();
+            assert!(refused.contains("\"nonsense\""), "{refused}");
+            for part in (scenario.parts)() {
+                assert!(refused.contains(part), "{refused}");
+            }
+        }
     }
 }

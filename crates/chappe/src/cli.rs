@@ -94,9 +94,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Exi(crate::command::exi::Exi),
     /// Measure a part beside its peers and floors, and say which targets are met.
-    #[command(
-        after_help = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n\nScenarios:\n  readiness  from a search to a description, from a device to its first element\n  device     what a small device costs (in a checkout: it is built)\n  registry   100,000 services in memory\n  exchange   24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream\n  query      a virtual sensor from log to log, compiled and by SQLite\n  notify     notification trees: plans side by side, dead sinks, loss, emulated links\n  exi        encoding and decoding beside EXIficient, parsing of the text and gzip\n  napa       pacers beside the front of fixed windows and periods, between two processes\n\nExit code 1 when a target is missed."
-    )]
+    #[command(after_help = crate::command::bench::help())]
     Bench(Bench),
     /// Measure latency, throughput and pace between a publisher and subscribers.
     #[command(subcommand)]
@@ -202,6 +200,10 @@ pub(crate) struct DeviceRun {
     /// fixed_window:16 or fixed_period:1ms; for several sources on one network.
     #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
     pub pacer: chappe_flow::pacer::Choice,
+    /// After this an event of the tree is late: sinks take it, and count it. deadline_ms of an event in
+    /// DEVICE.TOML goes before it. At most an hour.
+    #[arg(long, requires = "tree", value_parser = deadline, value_name = "DURATION")]
+    pub deadline: Option<Duration>,
     /// In which order the tree's sinks are listed.
     #[arg(long, value_enum, requires = "tree", default_value_t = OrderName::AsListed)]
     pub order: OrderName,
@@ -323,7 +325,7 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     /// Take events by the device's notification tree, if it has one, and help to spread them.
-    #[arg(long, requires = "device")]
+    #[arg(long, requires = "device", conflicts_with = "stream")]
     pub tree: bool,
     /// How critical it is to have them first: a device that orders its sinks by that may believe it.
     #[arg(long, requires = "tree", value_name = "0..255", default_value_t = 0)]
@@ -732,7 +734,7 @@ pub(crate) enum Data {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// What to measure.
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(chappe_bench::SCENARIOS))]
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(chappe_bench::SCENARIOS.map(|it| it.name)))]
     pub scenario: String,
     /// Fewer repeats, for a first look.
     #[arg(long)]
@@ -740,12 +742,22 @@ pub(crate) struct Bench {
     /// Write report, raw samples and figures here.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Only this part of the scenario, by name; may be repeated.
+    /// Only this part of the scenario, by its name below; may be repeated.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,
     /// Where choices come from.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+}
+
+/// A deadline of an event.
+fn deadline(text: &str) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_secs(3_600);
+    match duration(text)? {
+        Duration::ZERO => Err("no event comes in no time".to_owned()),
+        one if one > MOST => Err("it is longer than an hour".to_owned()),
+        one => Ok(one),
+    }
 }
 
 /// A duration such as `500ms`, `3s`, `2m`.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -95,6 +96,18 @@ pub(crate) fn progress(text: impl fmt::Display) {
     if std::io::stderr().is_terminal() {
         note(text);
     }
+}
+
+/// Makes a folder for results; to be asked before the work, which would be lost.
+pub(crate) fn folder(path: &Path) -> Outcome {
+    let made = std::fs::create_dir_all(path);
+    made.map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
+}
+
+/// Writes a result into a file.
+pub(crate) fn file(path: &Path, text: &str) -> Outcome {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Whether standard output may be coloured.

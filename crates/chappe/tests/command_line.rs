@@ -106,6 +106,68 @@ fn errors_come_with_a_hint() {
 }
 
 #[test]
+fn what_is_not_there_is_refused_before_the_work() {
+    let stdout_and_error = |arguments: &[&str], code: i32, words: &str| {
+        let output = chappe(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let text = out(&output) + &err(&output);
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    };
+    for scenario in ["notify", "lookup", "query"] {
+        let arguments = ["bench", scenario, "--only", "nonsense"];
+        stdout_and_error(&arguments, 2, "has no part \"nonsense\"");
+    }
+    for part in ["emulated-dead", "partition", "simulation", "jetstream"] {
+        stdout_and_error(&["bench", "--help"], 0, part);
+    }
+    let lookup = ["sim", "lookup", "--nodes", "2"];
+    for (flag, value) in [
+        ("--least", "nan"),
+        ("--region-nodes", "0"),
+        ("--runs", "0"),
+        ("--sybils", "91"),
+        ("--loss", "-1"),
+        // Nobody is honest.
+        ("--sybils", "90"),
+    ] {
+        let given = format!("{flag}={value}");
+        let arguments = [&lookup[..], &[&given]].concat();
+        stdout_and_error(&arguments, 2, flag);
+    }
+    let out = [&lookup[..], &["--out", "/proc/nope"]].concat();
+    stdout_and_error(&out, 2, "cannot make /proc/nope");
+    stdout_and_error(
+        &["bench", "registry", "--out", "/proc/nope"],
+        2,
+        "/proc/nope",
+    );
+    let device = ["device", "run", "demo/devices/thermometer.toml"];
+    let tree = [&device[..], &["--tree", "/proc/nope"]].concat();
+    stdout_and_error(&tree, 2, "cannot make /proc/nope");
+    stdout_and_error(&["watch", "--stream", "x", "--tree"], 2, "--tree");
+}
+
+#[test]
+fn a_network_in_which_nothing_is_judged_is_no_success() {
+    let few = [
+        "--nodes",
+        "10",
+        "--session",
+        "1s",
+        "--settle",
+        "5s",
+        "--searches",
+        "20",
+    ];
+    let output = chappe(&[&["sim", "lookup"][..], &few].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let text = out(&output);
+    assert!(text.contains("not judged"), "{text}");
+    assert!(text.contains("searches for one device"), "{text}");
+    assert!(!text.contains("100.00 %"), "{text}");
+}
+
+#[test]
 fn configuration_is_checked_with_line_key_and_hint() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let check = |text: &str| {

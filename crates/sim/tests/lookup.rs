@@ -5,6 +5,7 @@
 //! Method: networks on virtual time from a seed; every machine checks its invariants after each
 //! input. A failure prints the command that plays it again.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use chappe_sim::lookup::{Attack, Outcome, Partition, Settings, run};
@@ -190,4 +191,46 @@ fn parts_that_have_forgotten_each_other_come_together_without_an_entrance() {
     };
     parted(warm(13, 30), 24, 2, false);
     parted(warm(14, 40), 4, 3, false);
+}
+
+#[test]
+fn narrow_links_and_slow_nodes_lose_little() {
+    let settings = Settings {
+        rate_bytes_per_s: NonZeroU64::new(8_000),
+        queue_bytes: 4_000,
+        ..small(31, 60)
+    };
+    let narrow = played(&settings);
+    assert!(narrow.dropped_share > 0.0, "{}", settings.command());
+    at_least(0.95, &narrow, &settings);
+    let settings = Settings {
+        slow: 0.2,
+        ..small(31, 60)
+    };
+    let slow = played(&settings);
+    at_least(0.85, &slow, &settings);
+    // Where nothing waits it is quicker.
+    let quick = played(&small(31, 60));
+    assert_eq!(quick.dropped_share, 0.0);
+    let least = narrow.seconds.mean().min(slow.seconds.mean());
+    assert!(quick.seconds.mean() < least, "{}", settings.command());
+}
+
+#[test]
+fn what_is_not_judged_is_said() {
+    // Nobody stays for long enough to publish.
+    let settings = Settings {
+        session: Some(Duration::from_secs(1)),
+        settle: Duration::from_secs(5),
+        ..small(7, 10)
+    };
+    let outcome = run(&settings, &mut |_| {});
+    assert_eq!(outcome.searches, 0);
+    let unjudged = outcome.unjudged(&settings);
+    assert!(
+        unjudged.contains(&"searches for one device"),
+        "{unjudged:?}"
+    );
+    let settings = small(7, 10);
+    assert_eq!(played(&settings).unjudged(&settings), [""; 0]);
 }

@@ -29,7 +29,7 @@ mod tally;
 mod worker;
 
 pub(crate) use kind::Kind;
-pub(crate) use run::run;
+pub(crate) use run::{parts, run};
 
 use std::ffi::OsString;
 

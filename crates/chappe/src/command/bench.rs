@@ -1,9 +1,26 @@
 //! `chappe bench`: measured beside peers and floors, with targets.
 
-use chappe_bench::{Report, Settings};
+use std::fmt::Write as _;
+
+use chappe_bench::{Report, SCENARIOS, Settings};
 
 use crate::cli::Bench;
 use crate::output::{self, Failure, Outcome};
+
+/// What the scenarios are, and their parts, for the help.
+pub(crate) fn help() -> String {
+    let mut text = "Examples:\n  chappe bench readiness --quick\n  chappe bench registry --out figures --json\n  \
+                    chappe bench lookup --only sizes\n\nScenarios, with the parts that --only takes:\n"
+        .to_owned();
+    for scenario in &SCENARIOS {
+        let _ = writeln!(text, "  {:<10} {}", scenario.name, scenario.what);
+        let parts = (scenario.parts)();
+        if !parts.is_empty() {
+            let _ = writeln!(text, "  {:<10} parts: {}", "", parts.join(", "));
+        }
+    }
+    text + "\nExit code 1 when a target is missed."
+}
 
 /// Runs a scenario; a missed target is a negative result.
 pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
@@ -15,6 +32,9 @@ pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
         program: std::env::current_exe()?,
         progress: |what| output::note(format_args!("bench: {what}")),
     };
+    if let Some(folder) = &flags.out {
+        output::folder(folder)?;
+    }
     let report: Report = chappe_bench::run(&flags.scenario, &settings)?;
     if let Some(folder) = &flags.out {
         report.write(folder)?;

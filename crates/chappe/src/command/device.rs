@@ -79,7 +79,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
 
 /// The tree of a device whose state is in this folder.
 fn tree(folder: &Path, flags: &DeviceRun) -> Result<HostTree, Failure> {
-    std::fs::create_dir_all(folder)?;
+    output::folder(folder)?;
     let key = key_file::read_or_create(&folder.join("key.pem"));
     let (key, _) = key.map_err(|error| {
         let hint = error.hint();
@@ -88,6 +88,7 @@ fn tree(folder: &Path, flags: &DeviceRun) -> Result<HostTree, Failure> {
     let boot = Some(folder.join("boot"));
     Ok(HostTree {
         boot,
+        deadline: flags.deadline,
         pacer: flags.pacer.clone(),
         order: TreeOrder {
             order: flags.order.order(),

@@ -1,5 +1,7 @@
 //! `chappe find`: devices as they answer, and what is wrong with those that are not usable.
 
+use std::collections::HashSet;
+
 use chappe_device::client::{Description, Found, Way};
 use chappe_xml::Name;
 use serde_json::{Value, json};
@@ -22,6 +24,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         };
         let mut usable = 0;
         let mut attention = 0;
+        let mut told = HashSet::new();
         let search = session.search(types, scopes, wanted, |answer| {
             let device = Device::new(&answer);
             if device.reason.is_none() {
@@ -29,6 +32,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
             } else {
                 attention += 1
             }
+            told.extend(device.reason.clone());
             device.print(json);
             true
         });
@@ -41,7 +45,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
             silent_device(endpoint, json);
         }
         let seen = usable + attention;
-        drops(&session, json);
+        drops(&session, &told, json);
         if json {
             output::json(&json!({
                 "event": "summary", "seen": seen, "usable": usable, "attention": attention,
@@ -81,13 +85,14 @@ fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failur
     }
 }
 
-/// What was dropped on the way, which is why some device may be missing.
-fn drops(session: &Session, json: bool) {
+/// What was dropped on the way, which is why some device may be missing; not what was told of a device.
+fn drops(session: &Session, told: &HashSet<String>, json: bool) {
     for dropped in session.client.drops().entries() {
         // Our own questions come back, and other programs' questions are not for us.
         if dropped.reason == "own"
             || dropped.reason == "other_role"
             || dropped.reason == "duplicate"
+            || told.contains(&dropped.detail)
         {
             continue;
         }

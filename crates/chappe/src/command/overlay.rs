@@ -3,12 +3,24 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use chappe_identity::Key;
+use chappe_kad::Report;
 use chappe_transport::Drops;
 use chappe_transport::kad::{KadNode, KadNodeOptions};
 
 use crate::output::Failure;
+
+/// What can be done where only members are heard.
+pub(crate) const MEMBERS_HINT: &str = "find, doctor and device run have no certificate; a node gets one on \
+     the owner's host: chappe key admit KEY owner.toml. Ask one of its nodes: curl \
+     http://HOST:8470/api/v1/devices";
+
+/// Whether somebody was there who hears only members of its owner's network.
+pub(crate) fn hears_members_alone(report: &Report) -> bool {
+    report.counters.uncertified > 0
+}
 
 /// The entrances that flags and configuration name.
 pub(crate) fn entrances(
@@ -42,7 +54,8 @@ pub(crate) fn enter(entrances: &[SocketAddr], drops: Drops) -> Result<KadNode, F
         (false, false) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         (false, true) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    enter_at(listen, entrances, drops)
+    // Somebody waits for what comes of it.
+    start(listen, entrances, Duration::from_millis(200), drops)
 }
 
 /// A client at an address that enters by these.
@@ -51,9 +64,19 @@ pub(crate) fn enter_at(
     entrances: &[SocketAddr],
     drops: Drops,
 ) -> Result<KadNode, Failure> {
+    start(listen, entrances, Duration::from_secs(5), drops)
+}
+
+fn start(
+    listen: SocketAddr,
+    entrances: &[SocketAddr],
+    report_period: Duration,
+    drops: Drops,
+) -> Result<KadNode, Failure> {
     let options = KadNodeOptions {
         client: true,
         entrances: entrances.to_vec(),
+        report_period,
         ..KadNodeOptions::at(listen)
     };
     let key = Key::from_seed(chappe_transport::seed()?);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use chappe_device::DeviceClient;
 use chappe_device::client::{Found, Search};
 use chappe_dpws::discovery::MatchRule;
-use chappe_kad::Entrance;
 use chappe_kad::service::{device_key, type_key};
+use chappe_kad::{Entrance, Report};
 use chappe_transport::kad::{Finding, KadNode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -105,8 +105,15 @@ impl Published {
             return;
         };
         let mut report = node.report();
-        let entered = report.wait_for(|report| !report.contacts.is_empty());
+        let told =
+            |report: &Report| !report.contacts.is_empty() || overlay::hears_members_alone(report);
+        let entered = report.wait_for(told);
         match tokio::time::timeout_at(self.until, entered).await {
+            Ok(Ok(report)) if overlay::hears_members_alone(&report) => {
+                output::note("the distributed hash table there hears members of its network alone");
+                output::note(format_args!("hint: {}", overlay::MEMBERS_HINT));
+                self.ended = true;
+            }
             Ok(_) => {
                 let first = self.search.types.first();
                 let key = first.map_or_else(device_key, |of| {

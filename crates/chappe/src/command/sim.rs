@@ -298,6 +298,9 @@ fn network(flags: &NetworkStudy, json: bool) -> Outcome {
     if !(0.0..=90.0).contains(&flags.loss) {
         return Err(Failure::new("--loss is not between 0 and 90 percent"));
     }
+    if let Some(folder) = &flags.out {
+        output::folder(folder)?;
+    }
     let rates = loads(flags);
     let mut sights = Vec::new();
     for (nth, elements_per_s) in rates.iter().enumerate() {
@@ -409,7 +412,6 @@ fn table(sights: &[Sight]) -> Table {
 }
 
 fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
-    std::fs::create_dir_all(folder)?;
     let line = |name: &str, value: fn(&Sight) -> f64| Line {
         name: name.to_owned(),
         points: sights
@@ -441,10 +443,9 @@ fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
             line("offered", |it| it.offered_per_s),
         ],
     );
-    std::fs::write(folder.join("latency.svg"), latency)?;
-    std::fs::write(folder.join("rate.svg"), rate)?;
-    std::fs::write(folder.join("network.txt"), format!("{}\n", table(sights)))?;
-    Ok(())
+    output::file(&folder.join("latency.svg"), &latency)?;
+    output::file(&folder.join("rate.svg"), &rate)?;
+    output::file(&folder.join("network.txt"), &format!("{}\n", table(sights)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `chappe sim lookup`: a Kademlia network of your size, with your losses and an attacker.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::output::{self, Failure, Outcome, Table};
 /// How the nodes begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Begin {
-    /// Each enters by three others.
+    /// Each enters by --entrances others.
     Cold,
     /// All have the tables of a network that has run for long.
     Warm,
@@ -29,7 +30,7 @@ pub(crate) struct Lookup {
           value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub nodes: Vec<u32>,
     /// The attacker's share of the nodes, in percent.
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = to_90)]
     pub sybils: f64,
     /// Where the attacker's nodes are: scattered, nearest to the keys, or all over their region.
     #[arg(long, default_value = "nearest", value_name = "WHERE",
@@ -74,8 +75,25 @@ pub(crate) struct Lookup {
     #[arg(long, default_value = "50ms", value_parser = duration, value_name = "DURATION")]
     pub latency_max: Duration,
     /// Packets lost, in percent.
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = to_90)]
     pub loss: f64,
+    /// Bytes a second that leave a node, over all its links together. Default: no limit.
+    #[arg(long, value_name = "BYTES")]
+    pub rate: Option<NonZeroU64>,
+    /// Bytes that wait for the rate at a node; what does not fit is dropped.
+    #[arg(
+        long,
+        default_value_t = 65_536,
+        value_name = "BYTES",
+        requires = "rate"
+    )]
+    pub queue: u64,
+    /// Nodes that are slow, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = percent)]
+    pub slow: f64,
+    /// How long those take for each packet and timer.
+    #[arg(long, default_value = "100ms", value_parser = duration, value_name = "DURATION", requires = "slow")]
+    pub slow_by: Duration,
     /// How the nodes begin. Default: cold up to 1,000 nodes, warm above.
     #[arg(long, value_enum, value_name = "HOW")]
     pub begin: Option<Begin>,
@@ -83,16 +101,16 @@ pub(crate) struct Lookup {
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub entrances: u32,
     /// Nodes that a record is stored at, about.
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub region_nodes: u32,
     /// The share of searches that must succeed, in percent, for exit code 0.
-    #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 99.0, value_name = "PERCENT", value_parser = percent)]
     pub least: f64,
     /// The first seed; each run takes the next one.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// How many runs of each size.
-    #[arg(long, default_value_t = 1, value_name = "M")]
+    #[arg(long, default_value_t = 1, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// Write the table and a figure here.
     #[arg(long, value_name = "DIR")]
@@ -104,6 +122,30 @@ struct Played {
     settings: Settings,
     found: Found,
     seconds: f64,
+}
+
+impl Played {
+    fn unjudged(&self) -> Vec<&'static str> {
+        self.found.unjudged(&self.settings)
+    }
+}
+
+/// A share in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    share_to(100.0, text)
+}
+
+/// A share in percent of which enough is left.
+fn to_90(text: &str) -> Result<f64, String> {
+    share_to(90.0, text)
+}
+
+fn share_to(most: f64, text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match (0.0..=most).contains(&number) {
+        true => Ok(number),
+        false => Err(format!("it is not between 0 and {most}")),
+    }
 }
 
 /// Two times, the later one after two dots.
@@ -120,30 +162,31 @@ fn span(text: &str) -> Result<(Duration, Duration), String> {
 
 /// Plays the networks.
 pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
-    check(flags)?;
+    let wanted = all_settings(flags)?;
+    if let Some(folder) = &flags.out {
+        output::folder(folder)?;
+    }
     let mut played = Vec::new();
-    for nodes in &flags.nodes {
-        for seed in flags.seed..flags.seed.saturating_add(flags.runs.max(1)) {
-            let settings = settings(flags, *nodes, seed)?;
-            let began = Instant::now();
-            let mut said = began;
-            let found = run(&settings, &mut |progress: &Progress| {
-                if said.elapsed() > Duration::from_secs(1) {
-                    said = Instant::now();
-                    let Progress { phase, share, at } = progress;
-                    output::progress(format_args!(
-                        "sim: {nodes} nodes, seed {seed}: {phase} {:.0} %, at {at:.0?}",
-                        share * 100.0
-                    ));
-                }
-            });
-            let seconds = began.elapsed().as_secs_f64();
-            played.push(Played {
-                settings,
-                found,
-                seconds,
-            });
-        }
+    for settings in wanted {
+        let (nodes, seed) = (settings.nodes, settings.seed);
+        let began = Instant::now();
+        let mut said = began;
+        let found = run(&settings, &mut |progress: &Progress| {
+            if said.elapsed() > Duration::from_secs(1) {
+                said = Instant::now();
+                let Progress { phase, share, at } = progress;
+                output::progress(format_args!(
+                    "sim: {nodes} nodes, seed {seed}: {phase} {:.0} %, at {at:.0?}",
+                    share * 100.0
+                ));
+            }
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        played.push(Played {
+            settings,
+            found,
+            seconds,
+        });
     }
     if let Some(folder) = &flags.out {
         write(folder, &played)?;
@@ -168,30 +211,46 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
             output::line("");
             output::line(parts(&played));
         }
-        for it in played.iter().filter(missed) {
-            output::line(format_args!(
-                "too few found; again: {}",
-                it.settings.command()
-            ));
+        for it in &played {
+            let again = it.settings.command();
+            if missed(&it) {
+                output::line(format_args!("too few found; again: {again}"));
+            }
+            let unjudged = it.unjudged();
+            if !unjudged.is_empty() {
+                let kinds = unjudged.join(", ");
+                output::line(format_args!(
+                    "not judged, since none was made that could find: {kinds}; again: {again}"
+                ));
+            }
         }
     }
-    match played.iter().find(missed) {
-        None => Ok(()),
-        Some(_) => Err(Failure::negative()),
+    let bad = |it: &Played| missed(&it) || !it.unjudged().is_empty();
+    match played.iter().any(bad) {
+        false => Ok(()),
+        true => Err(Failure::negative()),
     }
 }
 
-fn check(flags: &Lookup) -> Outcome {
-    if !(0.0..=90.0).contains(&flags.sybils) {
-        return Err(Failure::new("--sybils is not between 0 and 90 percent"));
-    }
-    if !(0.0..=90.0).contains(&flags.loss) {
-        return Err(Failure::new("--loss is not between 0 and 90 percent"));
-    }
+/// All networks that are to be played.
+fn all_settings(flags: &Lookup) -> Result<Vec<Settings>, Failure> {
     if flags.latency_min > flags.latency_max {
         return Err(Failure::new("--latency-min is longer than --latency-max"));
     }
-    Ok(())
+    let mut all = Vec::new();
+    for nodes in &flags.nodes {
+        for seed in flags.seed..flags.seed.saturating_add(flags.runs) {
+            let settings = settings(flags, *nodes, seed)?;
+            if settings.honest() < 2 {
+                let text = format!("--sybils {} leaves nobody of {nodes} nodes", flags.sybils);
+                return Err(
+                    Failure::new(text).hint("two must be honest: one publishes, one searches")
+                );
+            }
+            all.push(settings);
+        }
+    }
+    Ok(all)
 }
 
 fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> {
@@ -214,6 +273,10 @@ fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> 
     });
     settings.link.latency = Latency::Uniform(flags.latency_min, flags.latency_max);
     settings.link.loss = flags.loss / 100.0;
+    settings.rate_bytes_per_s = flags.rate;
+    settings.queue_bytes = flags.queue;
+    settings.slow = flags.slow / 100.0;
+    settings.slow_by = flags.slow_by;
     settings.entrances = flags.entrances;
     settings.region_nodes = flags.region_nodes;
     if let Some(begin) = flags.begin {
@@ -238,10 +301,11 @@ fn as_json(played: &Played) -> serde_json::Value {
         "sybil_share": settings.sybils,
         "attack": settings.attack.name(),
         "searches": found.searches,
-        "success_share": found.success(),
+        "success_share": of_some(found.searches, found.success()),
         "attacked_searches": found.attacked_searches,
-        "attacked_success_share": found.attacked_success(),
-        "devices_found_share": found.devices_share(),
+        "attacked_success_share": of_some(found.attacked_searches, found.attacked_success()),
+        "devices_found_share": of_some(found.devices, found.devices_share()),
+        "not_judged": played.unjudged(),
         "hops": of(&found.hops),
         "messages": of(&found.messages),
         "asks": of(&found.asks),
@@ -256,8 +320,9 @@ fn as_json(played: &Played) -> serde_json::Value {
         "state_bytes": of(&found.state_bytes),
         "size_estimate_share": of(&found.size_share),
         "sent_bytes_per_s": found.bytes_per_s,
+        "dropped_share": found.dropped_share,
         "parted": found.parted.as_ref().map(|parted| {
-            let of = |it: &Tally| json!({ "searches": it.searches, "success_share": it.share() });
+            let of = |it: &Tally| json!({ "searches": it.searches, "success_share": of_some(it.searches, it.share()) });
             json!({
                 "own": of(&parted.own),
                 "before": of(&parted.before),
@@ -277,10 +342,21 @@ fn as_json(played: &Played) -> serde_json::Value {
     })
 }
 
+/// A share of something; of nothing there is none.
+fn of_some(all: u32, share: f64) -> Option<f64> {
+    (all > 0).then_some(share)
+}
+
+/// The same for people.
+fn shown(all: u32, share: f64) -> String {
+    of_some(all, share).map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0))
+}
+
 fn table(played: &[Played]) -> Table {
     let mut table = Table::new([
         "nodes",
         "seed",
+        "searches",
         "found",
         "attacked",
         "all devices",
@@ -302,12 +378,13 @@ fn table(played: &[Played]) -> Table {
         table.row([
             settings.nodes.to_string(),
             settings.seed.to_string(),
-            percent(found.success()),
+            found.searches.to_string(),
+            shown(found.searches, found.success()),
             match settings.sybils > 0.0 {
-                true => percent(found.attacked_success()),
+                true => shown(found.attacked_searches, found.attacked_success()),
                 false => "-".to_owned(),
             },
-            percent(found.devices_share()),
+            shown(found.devices, found.devices_share()),
             format!("{:.1}", found.hops.mean()),
             format!("{:.1}", found.messages.mean()),
             format!("{:.0}", found.asks.percentile(99.0)),
@@ -344,7 +421,7 @@ fn parts(played: &[Played]) -> Table {
             continue;
         };
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
-        let tally = |it: &Tally| format!("{} of {}", percent(it.share()), it.searches);
+        let tally = |it: &Tally| format!("{} of {}", shown(it.searches, it.share()), it.searches);
         table.row([
             settings.nodes.to_string(),
             settings.seed.to_string(),
@@ -362,7 +439,6 @@ fn parts(played: &[Played]) -> Table {
 }
 
 fn write(folder: &Path, played: &[Played]) -> Outcome {
-    std::fs::create_dir_all(folder)?;
     let line = |name: &str, value: fn(&Found) -> f64| Series {
         name: name.to_owned(),
         points: played
@@ -376,11 +452,10 @@ fn write(folder: &Path, played: &[Played]) -> Outcome {
         line("asks", |it| it.asks.mean()),
     ];
     let figure = figure("Searches", "nodes, log10", "for each search", &lines);
-    std::fs::write(folder.join("lookup.svg"), figure)?;
+    output::file(&folder.join("lookup.svg"), &figure)?;
     let mut text = format!("{}\n", table(played));
     if played.iter().any(|it| it.found.parted.is_some()) {
         text += &format!("\n{}\n", parts(played));
     }
-    std::fs::write(folder.join("lookup.txt"), text)?;
-    Ok(())
+    output::file(&folder.join("lookup.txt"), &text)
 }

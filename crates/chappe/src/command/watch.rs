@@ -26,6 +26,13 @@ pub(crate) fn run(flags: Watch, json: bool) -> Outcome {
 async fn streams(flags: &Watch, json: bool) -> Outcome {
     let node = NodeClient::new(&flags.node)?;
     let path = format!("/api/v1/live?streams={}", percent(&flags.stream.join(",")));
+    for name in flags.stream.iter().flat_map(|names| names.split(',')) {
+        // Of one that is not there nothing would come; the node's refusal names the nearest.
+        if name.trim() != "*" {
+            node.get(&format!("/api/v1/streams/{}", percent(name.trim())))
+                .await?;
+        }
+    }
     let mut events = node.events(&path).await?;
     let mut left = flags.count.unwrap_or(u64::MAX);
     while let Some(event) = events.next().await? {

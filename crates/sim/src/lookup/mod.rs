@@ -17,6 +17,7 @@ mod world;
 pub use outcome::{Distribution, Outcome, Parted, Tally};
 pub use run::{Progress, run};
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use chappe_kad::Config;
@@ -114,6 +115,14 @@ pub struct Settings {
     pub partition: Option<Partition>,
     /// Every pair's link.
     pub link: Link,
+    /// Bytes a second that leave a node, over all its links together; `None`: no limit.
+    pub rate_bytes_per_s: Option<NonZeroU64>,
+    /// Bytes that wait for that at a node; what does not fit is dropped.
+    pub queue_bytes: u64,
+    /// The share of nodes that are slow.
+    pub slow: f64,
+    /// How long those take for each packet and timer.
+    pub slow_by: Duration,
     /// Others by whom a node enters, any: with `n` of them a share of `sybils^n` enters by the attacker's
     /// alone and sees nothing else, whatever it does.
     pub entrances: u32,
@@ -146,11 +155,22 @@ impl Settings {
                 latency: Latency::Uniform(Duration::from_millis(5), Duration::from_millis(50)),
                 ..Link::default()
             },
+            rate_bytes_per_s: None,
+            queue_bytes: 64 * 1024,
+            slow: 0.0,
+            slow_by: Duration::from_millis(100),
             entrances: 8,
             cold: nodes <= 1_000,
             region_nodes: 20,
             credit: 64 * 1024,
         }
+    }
+
+    /// Nodes that are not the attacker's.
+    #[must_use]
+    pub fn honest(&self) -> u32 {
+        let sybils = (f64::from(self.nodes) * self.sybils).round() as u32;
+        self.nodes.saturating_sub(sybils)
     }
 
     /// The command that plays it again.
@@ -169,6 +189,17 @@ impl Settings {
                 it.heal.as_secs_f64(),
             )
         });
+        let rate = self.rate_bytes_per_s.map_or(String::new(), |rate| {
+            format!(" --rate {rate} --queue {}", self.queue_bytes)
+        });
+        let slow = match self.slow > 0.0 {
+            true => format!(
+                " --slow {} --slow-by {}s",
+                self.slow * 100.0,
+                self.slow_by.as_secs_f64()
+            ),
+            false => String::new(),
+        };
         // What is played by `chappe sim lookup` has such a link.
         let (low, high) = match self.link.latency {
             Latency::Uniform(low, high) => (low, high),
@@ -178,7 +209,7 @@ impl Settings {
             "chappe sim lookup --seed {} --nodes {} --sybils {} --attack {} --attacked-keys {} \
              --devices {} --searches {} --full-searches {}{session} --settle {}s --latency-min {}s \
              --latency-max {}s --loss {} --begin {} --entrances {} --region-nodes {}\
-             {partition}",
+             {rate}{slow}{partition}",
             self.seed,
             self.nodes,
             self.sybils * 100.0,

@@ -1,5 +1,7 @@
 //! What a run found.
 
+use super::{Attack, Settings};
+
 /// Samples of one quantity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution(Vec<f64>);
@@ -14,7 +16,8 @@ impl Distribution {
     /// The mean; 0 without samples.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
+        // The sum of nothing is -0.
+        (self.0.iter().sum::<f64>() + 0.0) / self.0.len().max(1) as f64
     }
 
     /// The value below which `percent` of the samples lie, by the nearest rank; 0 without samples.
@@ -138,6 +141,8 @@ pub struct Outcome {
     pub bytes_per_s: f64,
     /// What became of the parts, where the network fell into some.
     pub parted: Option<Parted>,
+    /// The share of packets that a full queue dropped, or a slow node's full buffer.
+    pub dropped_share: f64,
     /// Nodes that were replaced.
     pub replaced: u32,
     /// Simulated seconds.
@@ -147,6 +152,37 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What was asked for and is not judged, because no search of the kind was made that could find
+    /// something: of it the shares say nothing.
+    #[must_use]
+    pub fn unjudged(&self, settings: &Settings) -> Vec<&'static str> {
+        let one = settings.searches > 0;
+        let attacked = settings.sybils > 0.0 && settings.attack != Attack::Scattered;
+        let none = |of: fn(&Parted) -> &Tally| {
+            let parted = self.parted.as_ref();
+            parted.is_some_and(|parted| of(parted).searches == 0)
+        };
+        let kinds = [
+            ("searches", !one && settings.full_searches == 0),
+            ("searches for one device", one && self.searches == 0),
+            (
+                "searches for attacked keys",
+                one && attacked && self.attacked_searches == 0,
+            ),
+            (
+                "searches for all devices",
+                settings.full_searches > 0 && self.devices == 0,
+            ),
+            ("searches in the own part", one && none(|it| &it.own)),
+            (
+                "searches from part to part, healed",
+                one && none(|it| &it.healed),
+            ),
+        ];
+        let kinds = kinds.into_iter().filter(|(_, unjudged)| *unjudged);
+        kinds.map(|(kind, _)| kind).collect()
+    }
+
     /// The share of searches that found their device; 1 without searches.
     #[must_use]
     pub fn success(&self) -> f64 {

@@ -442,6 +442,9 @@ impl Run<'_> {
         }
         self.outcome.bytes_per_s = sent as f64 / f64::from(self.world.honest().max(1)) / passed;
         self.outcome.simulated_s = passed;
-        self.outcome.steps = self.world.nodes.network.counters().steps;
+        let counters = self.world.nodes.network.counters();
+        let dropped = counters.queue_full + counters.unheard;
+        self.outcome.dropped_share = dropped as f64 / counters.sent.max(1) as f64;
+        self.outcome.steps = counters.steps;
     }
 }

@@ -1,5 +1,6 @@
 //! The network's nodes: where they are, what they know at the beginning, how they come and go.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -44,6 +45,8 @@ pub(super) struct World {
     lives: Vec<u32>,
     /// The part of each node, where the network falls into some.
     parts: Vec<u16>,
+    /// Who is slow, where some are.
+    slow: BTreeSet<u32>,
 }
 
 impl World {
@@ -51,8 +54,7 @@ impl World {
     pub(super) fn new(settings: &Settings, keys: &[Key]) -> Self {
         let mut random = fastrand::Rng::with_seed(settings.seed);
         let network = Network::new(random.u64(..), settings.link);
-        let sybils = (f64::from(settings.nodes) * settings.sybils).round() as u32;
-        let honest = settings.nodes - sybils.min(settings.nodes);
+        let honest = settings.honest();
         let log_nodes = settings.nodes.max(1).ilog2();
         let per_region = settings.nodes.max(1) / settings.region_nodes.max(1);
         let region_bits = per_region.max(1).ilog2();
@@ -96,11 +98,22 @@ impl World {
             honest,
             lives: vec![0; places.len()],
             parts: vec![0; places.len()],
+            slow: BTreeSet::new(),
         };
         for place in &places {
             let node = Node(u32::try_from(world.nodes.network.node_count()).unwrap_or(u32::MAX));
             let actor = world.actor(node, *place);
             world.nodes.add(actor);
+            let network = &mut world.nodes.network;
+            network.set_node_rate(node, settings.rate_bytes_per_s, settings.queue_bytes);
+        }
+        if settings.slow > 0.0 {
+            let all = 0..settings.nodes;
+            let slow = all.filter(|_| world.random.f64() < settings.slow).collect();
+            world.slow = slow;
+            for node in world.slow.clone() {
+                world.slow_down(Node(node));
+            }
         }
         if !settings.cold {
             world.warm(&places);
@@ -191,6 +204,14 @@ impl World {
         }
     }
 
+    /// Makes a node slow, if it is one of those.
+    fn slow_down(&mut self, node: Node) {
+        if self.slow.contains(&node.0) {
+            let network = &mut self.nodes.network;
+            network.slow_down(node, self.settings.slow_by);
+        }
+    }
+
     fn tell_time(&mut self, node: Node) {
         let passed = self.nodes.network.now() - Instant::ZERO;
         let unix_s = UNIX_S + passed.as_secs();
@@ -266,6 +287,7 @@ impl World {
     pub(super) fn replace(&mut self, node: Node) {
         self.nodes.network.kill(node);
         self.nodes.network.start(node);
+        self.slow_down(node);
         self.lives[node.0 as usize] += 1;
         let place = Key::new(self.random.u128(..));
         let actor = self.actor(node, place);

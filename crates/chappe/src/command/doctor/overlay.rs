@@ -1,8 +1,10 @@
 //! The distributed hash table, tried: one entrance at a time.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use chappe_kad::Report;
 use chappe_kad::service::device_key;
 use chappe_transport::Drops;
 use chappe_transport::kad::Finding;
@@ -23,7 +25,9 @@ pub(crate) async fn entrance(at: SocketAddr) -> Result<Check, Failure> {
     let name = format!("entrance {at}");
     let node = overlay::enter(&[at], Drops::default())?;
     let (began, mut report) = (Instant::now(), node.report());
-    let entered = report.wait_for(|report| !report.contacts.is_empty());
+    let told =
+        |report: &Report| !report.contacts.is_empty() || overlay::hears_members_alone(report);
+    let entered = report.wait_for(told);
     if tokio::time::timeout(PATIENCE, entered).await.is_err() {
         let check = Check::new(name, State::Failed, "no answer over UDP");
         return Ok(check.hint(
@@ -33,23 +37,27 @@ pub(crate) async fn entrance(at: SocketAddr) -> Result<Check, Failure> {
     }
     let took = began.elapsed().as_millis();
     let mut findings = node.find(device_key(), SEARCH_BYTES).await;
+    // Several may publish the same device.
+    let mut endpoints = HashSet::new();
     let searched = async {
-        let mut devices = 0;
-        while let Some(Finding::Seen(_)) = findings.recv().await {
-            devices += 1;
+        while let Some(Finding::Seen(sighting)) = findings.recv().await {
+            endpoints.insert(sighting.announcement.endpoint);
         }
-        devices
     };
-    let devices = tokio::time::timeout(SEARCH_PATIENCE, searched)
-        .await
-        .unwrap_or(0);
+    let in_time = tokio::time::timeout(SEARCH_PATIENCE, searched).await;
+    if overlay::hears_members_alone(&report.borrow_and_update()) {
+        let what = "it answers, and hears members of its network alone";
+        return Ok(Check::new(name, State::Failed, what).hint(overlay::MEMBERS_HINT));
+    }
+    let devices = endpoints.len();
     let contacts = report.borrow_and_update().contacts.len();
     let detail = format!("answers in {took} ms; {contacts} nodes and {devices} devices seen by it");
     if devices > 0 {
         return Ok(Check::new(name, State::Ok, detail));
     }
-    let check = Check::new(name, State::Warning, detail);
-    Ok(check.hint(
-        "nothing is published there yet, or it is a network of members, which hears members alone",
-    ))
+    let hint = match in_time {
+        Ok(()) => "nothing is published there yet",
+        Err(_) => "the search did not end in time: the nodes that it knows do not answer",
+    };
+    Ok(Check::new(name, State::Warning, detail).hint(hint))
 }
