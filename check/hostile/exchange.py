@@ -348,8 +348,9 @@ def origins(exchange: Exchange, origin: Origin) -> None:
         expect(status == 201, f"a link that pulls in {form}")
     until(30, "answers without end were taken", lambda: len(origin.taken) >= 6)
     for form in FORMS:
-        shown = exchange.shown(f"pulls-{form}")
-        expect(bool(shown["last_error"]), f"{form}: the link says: {str(shown['last_error'])[:80]}")
+        # One of its streams is answered now and then, which ends the error.
+        error = until(20, "an error of the link", lambda: exchange.shown(f"pulls-{form}")["last_error"])
+        print(f"   ok: {form}: the link says: {error[:80]}", flush=True)
         exchange.ask("DELETE", f"/api/v1/links/pulls-{form}", **exchange.bearer)
     measured("answers without end: the most that was taken of one", f"{max(origin.taken) >> 20} MiB of {len(origin.taken)}")
     expect(max(origin.taken) <= ANSWER_MAX, "each is cut off")

@@ -283,7 +283,7 @@ def hostile(node: Node, endpoint: str, stream: str) -> None:
         honest(sockets, endpoint, stream)
     expect(node.running(), "the node lives")
     counted = drops(node)
-    expect({"session failed", "too many new connections"} <= counted, f"it counted them: {', '.join(sorted(counted))}")
+    expect("session failed" in counted, f"it counted them: {', '.join(sorted(counted))}")
     growth, elements = resident_bytes(node) - memory, node.streams()[stream]["last"] - last
     print(f"   measured: memory {memory >> 10} + {growth >> 10} KiB; {elements} elements of its own in "
           f"{time.monotonic() - began:.0f} s", flush=True)
