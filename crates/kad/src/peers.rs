@@ -42,6 +42,8 @@ pub(crate) struct Opened {
     pub(crate) packet: Packet,
     /// The sender receives at the address that it came from.
     pub(crate) validated: bool,
+    /// It greets, and shows no certificate where one is needed.
+    pub(crate) stranger: bool,
     /// The bytes of the packet.
     pub(crate) bytes: usize,
 }
@@ -375,10 +377,11 @@ impl<C: Cryptography> Peers<C> {
             if tag != [0; TAG_BYTES] {
                 return Err(Drop::Malformed);
             }
-            self.check_member(now, &packet)?;
+            let stranger = self.check_member(now, &packet).is_err();
             return Ok(Opened {
                 packet,
                 validated: false,
+                stranger,
                 bytes: bytes.len(),
             });
         }
@@ -412,6 +415,7 @@ impl<C: Cryptography> Peers<C> {
         Ok(Opened {
             packet,
             validated,
+            stranger: false,
             bytes: bytes.len(),
         })
     }

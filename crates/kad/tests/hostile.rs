@@ -361,6 +361,23 @@ fn numbers_go_on_after_a_restart_so_that_old_packets_stay_old() {
 }
 
 #[test]
+fn who_greets_members_without_a_certificate_is_told() {
+    let owner = IdentityKey::from_seed([250; 32]);
+    let network = Network::entered(3, |number, config| {
+        let member = key(number).public();
+        config.membership = (number != 2).then(|| Membership {
+            owner: owner.public(),
+            certificate: Certificate::issue(&owner, &member, UNIX_S + 1_000_000),
+        });
+    });
+    assert_eq!(network.nodes[2].contacts_len(), 0);
+    assert!(network.nodes[2].counters().uncertified > 0);
+    assert_eq!(network.nodes[1].counters().uncertified, 0);
+    let stranger = network.contact(2);
+    assert!(!network.nodes[0].contacts().any(|it| it == stranger));
+}
+
+#[test]
 fn only_members_are_heard_in_a_network_of_members() {
     let owner = IdentityKey::from_seed([250; 32]);
     let issue = |number: u8, end: u64| Certificate::issue(&owner, &key(number).public(), end);

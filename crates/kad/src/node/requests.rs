@@ -322,12 +322,14 @@ impl<C: Cryptography> Kad<C> {
 
     fn answered(&mut self, now: Instant, from: Contact, opened: Opened) {
         let number = opened.packet.number;
-        let place = match opened.packet.body {
-            Body::Greeting => self.place(),
-            _ => self.place_of(&from),
+        let (of_peer, of_greet) = ((self.place_of(&from), number), (self.place(), number));
+        let key = match opened.packet.body {
+            Body::Greeting => of_greet,
+            // By one who hears members alone.
+            Body::Refused(_) if !self.in_flight.contains_key(&of_peer) => of_greet,
+            _ => of_peer,
         };
         let expected = |it: &InFlight| it.to.address == from.address;
-        let key = (place, number);
         if !self.in_flight.get(&key).is_some_and(expected) {
             self.peers.drop_packet(Drop::Unasked);
             return;

@@ -22,10 +22,11 @@ impl<C: Cryptography> Kad<C> {
         let Opened {
             packet,
             validated,
+            stranger,
             bytes,
         } = opened;
         let is_greet = matches!(packet.body, Body::Greet { .. });
-        if !is_greet && !self.peers.is_member(now, &from.public) {
+        if stranger || !is_greet && !self.peers.is_member(now, &from.public) {
             let about = (packet.number, packet.please);
             self.refuse(now, from, about, Reason::Certificate);
             return;
