@@ -1,10 +1,14 @@
 //! Goal: what fuzzing has found stays mended, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: every file of `fuzz/corpus/discovery` goes through the function that the fuzz target calls.
+//! Method: every file of `fuzz/corpus/discovery` and `fuzz/corpus/compact` goes through the function that the fuzz
+//! target calls; those of the latter also with each of their bytes changed, and cut off everywhere.
 
 #[path = "../../../fuzz/checks/discovery.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
+#[path = "../../../fuzz/checks/compact.rs"]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
+mod compact;
 #[path = "../../../fuzz/checks/corpus.rs"]
 #[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
@@ -12,4 +16,19 @@ mod corpus;
 #[test]
 fn the_corpus_passes() {
     corpus::replay("discovery", 1, check::check);
+}
+
+#[test]
+fn the_corpus_of_compact_messages_passes() {
+    corpus::replay("compact", 6, |bytes| {
+        compact::check(bytes);
+        for at in 0..bytes.len() {
+            compact::check(&bytes[..at]);
+            let mut changed = bytes.to_vec();
+            for change in [1, 0x10, 0x80, 0xFF] {
+                changed[at] = bytes[at] ^ change;
+                compact::check(&changed);
+            }
+        }
+    });
 }

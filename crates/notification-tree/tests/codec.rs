@@ -4,6 +4,12 @@
 #[path = "../../../fuzz/checks/tree.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
+#[path = "../../../fuzz/checks/corpus.rs"]
+#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
+mod corpus;
+#[path = "../../../fuzz/checks/list.rs"]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
+mod list;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,15 +259,22 @@ fn lists_that_repeat_or_name_nobody_are_refused() {
 
 #[test]
 fn the_corpus_passes() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/tree");
-    let files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the corpus folder")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    assert!(!files.is_empty(), "no seeds in {folder}");
-    for file in files {
-        check::check(&std::fs::read(&file).expect("a seed"));
-    }
+    corpus::replay("tree", 1, check::check);
+}
+
+#[test]
+fn the_corpus_of_lists_passes() {
+    corpus::replay("list", 5, |bytes| {
+        list::check(bytes);
+        for at in 0..bytes.len() {
+            list::check(&bytes[..at]);
+            let mut changed = bytes.to_vec();
+            for change in [1, 0x10, 0x80, 0xFF] {
+                changed[at] = bytes[at] ^ change;
+                list::check(&changed);
+            }
+        }
+    });
 }
 
 #[test]

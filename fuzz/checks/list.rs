@@ -1,0 +1,29 @@
+//! What must hold of the list of sinks that a source hands out: as a sink fetches it, and inside an event.
+//!
+//! On a trusted network, so that what a signature would keep out is read, too.
+
+use chappe_notification_tree::{Event, Membership, TrustedNetwork};
+
+/// Reads bytes as both.
+pub fn check(data: &[u8]) {
+    if let Ok(list) = Membership::decode(data, &[0; 32], &mut TrustedNetwork) {
+        let list = list.expect("whatever is signed");
+        assert!(
+            list.count() as usize * 39 <= data.len(),
+            "more sinks than bytes"
+        );
+        let (signed, _) = data.split_at(data.len() - 64);
+        let again = list.encode(&TrustedNetwork);
+        assert_eq!(again[..again.len() - 64], *signed, "one form for each list");
+    }
+    if let Ok(event) = Event::decode(data) {
+        assert_eq!(event.bytes(), data);
+        if let Some(Ok(list)) = event.list() {
+            let id = event.id();
+            assert_eq!((list.topic(), list.version()), (id.topic, event.version()));
+            for (number, sink) in (0..).zip(list.sinks()) {
+                assert_eq!(list.number(sink), Some(number), "each stands there once");
+            }
+        }
+    }
+}

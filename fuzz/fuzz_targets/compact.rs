@@ -1,0 +1,8 @@
+//! Feeds arbitrary bytes to `checks/compact.rs`.
+
+#![no_main]
+
+#[path = "../checks/compact.rs"]
+mod compact;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| compact::check(data));

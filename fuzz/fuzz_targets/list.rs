@@ -1,0 +1,8 @@
+//! Feeds arbitrary bytes to `checks/list.rs`.
+
+#![no_main]
+
+#[path = "../checks/list.rs"]
+mod list;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| list::check(data));
