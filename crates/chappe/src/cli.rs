@@ -169,11 +169,6 @@ impl OrderName {
             Self::Reliability => Order::Reliability,
         }
     }
-
-    pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
 }
 
 /// Flags of `device run`.

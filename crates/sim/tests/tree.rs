@@ -11,7 +11,8 @@ use chappe_sim::tree::{Lie, Report, Settings, mixed, run};
 
 fn judged(settings: &Settings) -> Report {
     let report = run(settings, &mut |_| {});
-    assert_eq!(report.violations, Vec::<String>::new(), "{settings:?}");
+    let again = settings.again();
+    assert_eq!(report.violations, Vec::<String>::new(), "again: {again}");
     report
 }
 

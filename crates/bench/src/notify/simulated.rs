@@ -72,8 +72,8 @@ fn judged(settings: &tree::Settings) -> Result<tree::Report, Error> {
     match report.violations.first() {
         None => Ok(report),
         Some(what) => Err(Error::Failed(format!(
-            "a promise was broken with seed {}: {what}",
-            settings.seed
+            "a promise was broken: {what}\n  again: {}",
+            settings.again()
         ))),
     }
 }
@@ -466,7 +466,8 @@ pub(super) fn mixed(bench: &Settings, report: &mut Report) {
     );
     if let Some(failed) = series.failed.first() {
         let what = failed.violations.first().map_or("", String::as_str);
-        report.skipped.push(format!("seed {}: {what}", failed.seed));
+        let again = tree::mixed(failed.seed).again();
+        report.skipped.push(format!("{what}; again: {again}"));
     }
     let name = "runs in which delivered was wrong, or a live connected sink was left out";
     report.target(name, series.failures as f64, Bound::AtMost(0.0), "");

@@ -232,60 +232,7 @@ fn period(flags: &SimTree) -> Duration {
 
 /// The command that runs this again.
 fn replay(flags: &SimTree, sinks: u32, plan: PlanName) -> String {
-    let mut command = format!(
-        "chappe sim tree --seed {} --sinks {sinks} --plan {} --order {}",
-        flags.seed,
-        plan.name(),
-        flags.order.name()
-    );
-    let numbers = [
-        ("sources", u64::from(flags.sources)),
-        ("events", u64::from(flags.events)),
-        ("cap", u64::from(flags.cap)),
-        ("receive-buffer", u64::from(flags.receive_buffer)),
-        ("attempts", u64::from(flags.attempts)),
-    ];
-    let times = [
-        ("period", period(flags)),
-        ("send-cost", flags.send_cost),
-        ("latency", flags.latency),
-        ("handling", flags.handling),
-        ("jitter", flags.jitter),
-        ("within", flags.within),
-        ("timeout-floor", flags.timeout_floor),
-    ];
-    let shares = [
-        ("critical", flags.critical),
-        ("flaky", flags.flaky),
-        ("loss", flags.loss),
-        ("dead", flags.dead),
-        ("crashing", flags.crashing),
-        ("slow", flags.slow),
-        ("liars", flags.liars),
-    ];
-    for (flag, number) in numbers {
-        let _ = write!(command, " --{flag} {number}");
-    }
-    for (flag, time) in times {
-        let _ = write!(command, " --{flag} {}ns", time.as_nanos());
-    }
-    for (flag, share) in shares.iter().filter(|(_, share)| *share > 0.0) {
-        let _ = write!(command, " --{flag} {share}");
-    }
-    if let Some(rate) = flags.port_rate {
-        let queue = flags.port_queue;
-        let _ = write!(command, " --port-rate {rate} --port-queue {queue}");
-    }
-    if let Some(pacer) = &flags.pacer {
-        let _ = write!(command, " --pacer {pacer}");
-    }
-    for (flag, said) in [
-        (" --heartbeat", flags.heartbeat),
-        (" --trusted-network", flags.trusted_network),
-    ] {
-        command.push_str(if said { flag } else { "" });
-    }
-    command
+    settings(flags, sinks, plan).again()
 }
 
 fn plans(flags: &SimTree, json: bool) -> Outcome {
@@ -594,4 +541,59 @@ fn print_mixed(series: &Series, wanted: u64, seconds: f64) {
         series.unknown,
         series.failures
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use chappe_sim::tree;
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        flags: SimTree,
+    }
+
+    #[test]
+    fn the_command_of_settings_gives_the_same_settings() {
+        let mut commands = 0;
+        for seed in 0..300 {
+            let mixed = tree::mixed(seed);
+            assert_eq!(
+                mixed.again(),
+                format!("chappe sim tree --mixed 1 --seed {seed}")
+            );
+            let settings = Settings {
+                suspected: 0.0,
+                wrongly_suspected: 0.0,
+                inline: true,
+                heartbeat: seed % 2 == 0,
+                critical: (seed % 90) as f64 / 100.0,
+                pacer: (seed % 3 == 0).then(|| "adaptive".parse().expect("a pacer")),
+                port_rate_bytes_per_s: (seed % 5 == 0).then_some(12_500_000),
+                lies: Lie::ALL.to_vec(),
+                ..mixed
+            };
+            let again = settings.again();
+            let Some(words) = again.strip_prefix("chappe sim tree ") else {
+                // Four parts are the only ones that have a name.
+                assert!(matches!(settings.plan, Choice::Fixed(Plan::Kary(parts)) if parts != 4));
+                continue;
+            };
+            let words = ["chappe"].into_iter().chain(words.split(' '));
+            let flags = Words::try_parse_from(words).expect(&again).flags;
+            let plan = flags.plan.expect("one");
+            assert_eq!(super::settings(&flags, flags.sinks[0], plan), settings);
+            commands += 1;
+        }
+        assert!(commands > 200, "{commands}");
+        // What has no flag is not left out.
+        let settings = Settings {
+            cut_off: 0.1,
+            ..Settings::new(1, 10)
+        };
+        assert_eq!(settings.again(), format!("{settings:?}"));
+    }
 }

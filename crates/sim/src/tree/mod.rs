@@ -8,6 +8,7 @@
 //! *delivered* must be true of every sink that the source says it of, no event is delivered twice,
 //! and no sink that lives and is connected may be left out. [`mixed`] draws settings from a seed.
 
+mod command;
 mod guard;
 mod liar;
 mod mixed;
