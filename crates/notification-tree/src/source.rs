@@ -79,20 +79,18 @@ impl Tally {
         self.delivered[sink as usize / 64] >> (sink % 64) & 1 == 1
     }
 
-    /// Takes a piece whose receipts were verified: how many sinks of it are news or are said to have
-    /// failed.
+    /// Takes a piece whose receipts were verified: of how many sinks of it nothing was said in this round.
     pub(crate) fn cover(&mut self, piece: &Piece) -> u32 {
         let mut failed = piece.failed.iter().copied().peekable();
         let mut fresh = 0;
         for sink in piece.first..piece.end.min(self.sinks) {
-            if failed.next_if_eq(&sink).is_some() {
-                // Hearsay: the source tries for itself.
-                fresh += 1;
-            } else if !self.has(sink) {
+            let news = !self.has(sink) && !self.hearsay.contains(&sink);
+            fresh += u32::from(news);
+            // Who is said to have failed is hearsay: the source tries for itself.
+            if failed.next_if_eq(&sink).is_none() && !self.has(sink) {
                 self.delivered[sink as usize / 64] |= 1 << (sink % 64);
                 self.delivered_count += 1;
                 self.failed.remove(&sink);
-                fresh += 1;
             }
         }
         fresh

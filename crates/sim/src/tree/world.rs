@@ -31,8 +31,6 @@ const SLOW: u32 = 10;
 
 /// Of what a node keeps so much is checked a step: a node with more is checked every so many steps.
 const CHECKED_A_STEP: usize = 8;
-/// Broken invariants that are said of one run.
-const VIOLATIONS_MAX: usize = 10;
 
 /// Bytes of an event's datagram beside its body, about: for the pacer.
 const HEAD_BYTES: u64 = 200;
@@ -688,8 +686,9 @@ impl<'a> World<'a> {
             return;
         }
         *unchecked = 0;
+        // The others follow from the first.
         if let Err(broken) = tree.check()
-            && self.report.violations.len() < VIOLATIONS_MAX
+            && self.report.violations.is_empty()
         {
             let at = Duration::from_nanos(at);
             self.violation(format!("node {node} after {at:?}: {broken}"));
