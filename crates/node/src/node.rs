@@ -108,6 +108,10 @@ impl Node {
             drain: draining.clone(),
             queries: Arc::new(Semaphore::new(config.limits.queries as usize)),
             live_clients: Arc::new(Semaphore::new(config.http.max_live_clients as usize)),
+            // The other half of the connections stays for those who ask and go.
+            pulls: Arc::new(Semaphore::new(
+                config.http.max_connections.div_ceil(2) as usize
+            )),
             config,
         });
         tell_recovery(&app, "log", &recovery);

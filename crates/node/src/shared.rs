@@ -84,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) queries: Arc<Semaphore>,
     /// Room for clients of live data.
     pub(crate) live_clients: Arc<Semaphore>,
+    /// Places for endless answers to other nodes.
+    pub(crate) pulls: Arc<Semaphore>,
 }
 
 impl Shared {

@@ -87,7 +87,8 @@ pub struct Http {
     /// refused, so that a foreign page cannot reach the node through its visitor's browser.
     pub hosts: Vec<String>,
     /// Connections served at once; for one more, the one that has waited longest for a request
-    /// gives way.
+    /// gives way. Half of them at most are endless answers to other nodes (links of `http_pull`); one more is refused
+    /// with status 503.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
     /// Clients of live data at once; one more is refused with status 503.

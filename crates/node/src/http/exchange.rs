@@ -103,10 +103,15 @@ pub(super) async fn pull(
     };
     let links = app.exchange()?.links();
     let mut body = links.http_pull(&request, &reader(peer)).map_err(refused)?;
+    let permit = app.pulls.clone().try_acquire_owned().map_err(|_| {
+        Problem::unavailable("half of the connections are endless answers to other nodes")
+            .hint("the limit of both is http.max_connections")
+    })?;
     let media_type = body.media_type();
     let (sender, receiver) = tokio::sync::mpsc::channel(PARTS_QUEUED);
     let mut drain = app.drain.clone();
     tokio::spawn(async move {
+        let _permit = permit;
         loop {
             let part = tokio::select! {
                 part = body.next() => part,
