@@ -16,7 +16,6 @@ import org.zeromq.ZMsg;
  */
 public final class JeroPeer {
     private static final int PATIENCE_MS = 30_000;
-    private static final int HANDSHAKE_MS = 2_000;
 
     private JeroPeer() {
     }
@@ -40,11 +39,13 @@ public final class JeroPeer {
         socket.setLinger(0);
         // A ROUTER drops at its high-water mark without a word.
         socket.setHWM(0);
-        // JeroMQ sometimes connects and then sends no greeting (its pull request 1022): it tries again after this.
-        socket.setHandshakeIvl(HANDSHAKE_MS);
         return socket;
     }
 
+    /**
+     * A connected socket. JeroMQ sometimes reads the other end's greeting, and sends its own only when something else
+     * wakes its I/O thread (its pull request 1022; its handshake interval does not): a second connection does.
+     */
     private static ZMQ.Socket connected(ZContext context, SocketType type, String endpoint, String[] keys) {
         ZMQ.Socket socket = socket(context, type);
         if (keys.length > 0) {
@@ -52,7 +53,14 @@ public final class JeroPeer {
             socket.setCurvePublicKey(ZMQ.Curve.z85Decode(keys[1]));
             socket.setCurveSecretKey(ZMQ.Curve.z85Decode(keys[2]));
         }
-        socket.connect(endpoint);
+        String events = "inproc://greeted-" + endpoint;
+        hold(socket.monitor(events, ZMQ.EVENT_HANDSHAKE_PROTOCOL), "no monitor");
+        try (ZMQ.Socket greeted = socket(context, SocketType.PAIR); ZMQ.Socket second = socket(context, type)) {
+            greeted.connect(events);
+            socket.connect(endpoint);
+            hold(ZMQ.Event.recv(greeted) != null, "no greeting within the time");
+            second.connect(endpoint);
+        }
         return socket;
     }
 

@@ -393,6 +393,8 @@ impl<G: Guard> Tree<G> {
             let added = before..job.parts.len();
             self.sending
                 .extend(added.map(|part| Sending::Part(id, part as u32)));
+        } else {
+            self.go_on(id, part);
         }
     }
 
