@@ -221,7 +221,7 @@ pub fn check(data: &[u8]) {
             }
         };
         for peer in [&mut source, &mut sink] {
-            if let Ok(message) = peer.tree.open(&datagram) {
+            if let Ok(message) = peer.tree.open(now, &datagram) {
                 let mut again = Vec::new();
                 message.encode(false, &mut again);
                 assert_eq!(again, datagram, "one form for each message");

@@ -1,8 +1,10 @@
 //! Goal: links are added, shown and removed over REST and outlive a restart; what stands in the
-//! configuration stays there; the directory tells each stream's structure.
+//! configuration stays there; the directory tells each stream's structure, as the registry has it.
 //! Method: a node on loopback; the links lead to where nobody listens.
 
 mod common;
+
+use std::collections::BTreeSet;
 
 use chappe_node::Node;
 use chappe_node::config::Config;
@@ -173,6 +175,34 @@ fn what_stands_in_the_configuration_stays_there() {
     });
 }
 
+/// Streams with names, types and units of their fields, as the directory has them.
+fn fields_told(directory: &Json) -> BTreeSet<[String; 4]> {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let streams = directory["streams"].as_array().unwrap();
+    let fields = streams.iter().flat_map(|stream| {
+        let fields = stream["fields"].as_array().unwrap();
+        fields.iter().map(|field| {
+            let [name, kind, unit] = ["name", "type", "unit"].map(|key| text(&field[key]));
+            [text(&stream["name"]), name, kind, unit]
+        })
+    });
+    fields.collect()
+}
+
+/// The same from the registry.
+async fn fields_registered(node: &Node) -> BTreeSet<[String; 4]> {
+    let query = "PREFIX c: <https://chappe.example/ns#> SELECT ?stream ?name ?type ?unit { ?it c:field ?field .
+        ?it <http://www.w3.org/2000/01/rdf-schema#label> ?stream .
+        ?field c:fieldName ?name ; c:fieldType ?type . OPTIONAL { ?field c:unit ?unit } }";
+    let content = [("Content-Type", "application/sparql-query")];
+    let answer = send(node, "POST", "/api/v1/sparql", &content, query.as_bytes()).await;
+    let answer = answer.json();
+    let rows = answer["results"]["bindings"].as_array().unwrap();
+    let text = |value: &Json| value["value"].as_str().unwrap_or_default().to_owned();
+    let row = |row: &Json| ["stream", "name", "type", "unit"].map(|key| text(&row[key]));
+    rows.iter().map(row).collect()
+}
+
 #[test]
 fn the_directory_tells_each_stream_with_its_structure() {
     let directory = tempfile::tempdir().unwrap();
@@ -215,6 +245,9 @@ fn the_directory_tells_each_stream_with_its_structure() {
         assert_eq!(one["fields"][0]["unit"], "Cel");
         assert_eq!((&one["level"], &one["last"]), (&json!("power"), &json!(1)));
         assert_eq!(get(&node, "/api/v1/directory/hal").await.status, 404);
+        let told = get(&node, "/api/v1/directory?streams=*").await.json();
+        assert_eq!(fields_told(&told), fields_registered(&node).await);
+        assert_eq!(fields_told(&told).len(), 3);
         node.shutdown().await.unwrap();
     });
 }

@@ -32,9 +32,10 @@ use crate::window::Window;
 /// Reason: sinks come and go one by one; an answer of a version that is forgotten is not understood.
 pub(crate) const VERSIONS_KEPT: usize = 8;
 
-/// Signatures of senders that were caught, or that no list names, that are verified in a second.
+/// Signatures of senders that were caught, or that no list names, that are verified in a second, and
+/// keys that are agreed on with the latter.
 ///
-/// Reason: a tenth of a processor; each takes 60 to 100 µs.
+/// Reason: a tenth of a processor; each takes 60 to 200 µs.
 const VERIFICATIONS_PER_S: u32 = 1_000;
 
 /// A node of notification trees: source of some topics, sink of others.
@@ -131,11 +132,12 @@ impl<G: Guard> Tree<G> {
     /// Reads and authenticates a datagram, for [`Input::Receive`]; counts what it refuses.
     ///
     /// A sender that no known membership names is let through only with an event, which is verified
-    /// before anything else.
+    /// before anything else. When only a list inside the event names it, agreeing on a key with it is
+    /// limited as verifying is: who makes up lists does not keep a node busy.
     ///
     /// # Errors
     /// Why it is not used: [`Malformed`], or [`Malformed::Protocol`] when it is not authentic.
-    pub fn open(&mut self, datagram: &[u8]) -> Result<Message, Malformed> {
+    pub fn open(&mut self, now: Instant, datagram: &[u8]) -> Result<Message, Malformed> {
         let (message, tag) = Message::read(&mut self.spare, datagram).inspect_err(|_| {
             self.counters.malformed += 1;
         })?;
@@ -172,6 +174,10 @@ impl<G: Guard> Tree<G> {
             // The event itself says who made it.
             (from, None, Body::Spread(spread)) => match spread.event.list() {
                 Some(list) => match list.ok().as_ref().and_then(|list| list.sink(from)) {
+                    Some(_) if !self.verifications.take(now.max(self.now), None) => {
+                        self.counters.unverified += 1;
+                        return Err(Malformed::Protocol);
+                    }
                     Some(sink) => sink.key,
                     None => return self.refuse(),
                 },

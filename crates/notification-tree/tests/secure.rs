@@ -263,7 +263,10 @@ fn only_the_source_makes_events() {
     assert_eq!(net.nodes[0].counters().spread, spread, "nor later");
     // A stranger without keys gets not even that far.
     let stranger = Tree(net.contacts[1]).seal(&transmit);
-    assert_eq!(net.nodes[0].open(&stranger), Err(Malformed::Protocol));
+    assert_eq!(
+        net.nodes[0].open(net.now, &stranger),
+        Err(Malformed::Protocol)
+    );
 }
 
 #[test]
@@ -337,6 +340,60 @@ fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
     net.inject(2, 0, refused);
     net.run(SECOND / 100);
     assert_eq!(net.delivered[0], [&b"true"[..], b"also", b"made"]);
+}
+
+#[test]
+fn who_makes_up_lists_does_not_keep_a_sink_busy_with_agreeing_on_keys() {
+    let mut net = keyed(4, two_halves(), true);
+    let stranger = Contact {
+        address: ([127, 0, 0, 1], 6_000).into(),
+        key: keys(99).public(),
+    };
+    let list = Membership::new(TOPIC, 9, vec![stranger, net.contacts[0]]).expect("apart");
+    let mut his =
+        chappe_notification_tree::Tree::new(Arc::new(Config::default()), stranger, keys(99), 1);
+    for sequence in 1..=300 {
+        let id = EventId {
+            topic: TOPIC,
+            boot: 1,
+            sequence,
+        };
+        let event = Event::new(&keys(99), id, &list, true, None, b"made", 1_000).expect("fits");
+        let spread = Spread {
+            first: 0,
+            end: 2,
+            stamp_us: 0,
+            due_us: 0,
+            timeout_us: 0,
+            age_us: 0,
+            latency_us: 0,
+            send_cost_ns: 0,
+            plan: Plan::TwoHalves,
+            repair: false,
+            suspects: Suspects::default(),
+            event: Arc::new(event),
+        };
+        let transmit = Transmit {
+            address: net.contacts[0].address,
+            key: net.contacts[0].key,
+            to: 1,
+            message: Message {
+                from: 0,
+                body: Body::Spread(spread),
+            },
+        };
+        let mut datagram = Vec::new();
+        his.seal(&transmit, &mut datagram);
+        net.inject(2, 0, datagram);
+    }
+    net.run(SECOND / 100);
+    let counters = net.nodes[0].counters();
+    // An eighth of 1,000 is for all whom nobody knows: half of it for keys, half for signatures.
+    assert!((60..=64).contains(&counters.forged), "{}", counters.forged);
+    assert_eq!(counters.forged + counters.unverified, 300);
+    net.publish(b"true");
+    net.run(SECOND);
+    assert_eq!(net.delivered[..4], [[b"true"]; 4]);
 }
 
 /// Tells all nodes of a second list, in which the sinks are the other way round.

@@ -114,7 +114,7 @@ impl Net {
             self.now += Duration::from_micros(100);
             let now = self.now;
             self.count(to, |tree| {
-                let message = tree.open(&datagram).expect("nobody tampers");
+                let message = tree.open(now, &datagram).expect("nobody tampers");
                 tree.handle_input(now, Input::Receive(message));
             });
             self.outputs(to, &mut way);

@@ -272,7 +272,7 @@ impl Network {
             };
             let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
             while let Ok((length, _)) = self.nodes[place].socket.recv_from(&mut buffer) {
-                if let Ok(message) = self.nodes[place].tree.open(&buffer[..length]) {
+                if let Ok(message) = self.nodes[place].tree.open(now, &buffer[..length]) {
                     self.input(place, Input::Receive(message));
                 }
             }

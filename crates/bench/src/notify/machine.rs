@@ -84,7 +84,7 @@ impl<G: Guard> Machines<G> {
         while let Some((to, datagram)) = self.way.pop_front() {
             self.now += WAY;
             // One that is refused is missed among those that are delivered.
-            if let Ok(message) = self.nodes[to].open(&datagram) {
+            if let Ok(message) = self.nodes[to].open(self.now, &datagram) {
                 self.nodes[to].handle_input(self.now, Input::Receive(message));
                 self.outputs(to);
             }

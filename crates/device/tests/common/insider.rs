@@ -115,7 +115,7 @@ impl Insider {
         tokio::spawn(async move {
             let (mut buffer, mut answer) = ([0; 2_048], Vec::new());
             while let Ok(length) = taken.recv(&mut buffer).await {
-                let Ok(message) = machine.open(&buffer[..length]) else {
+                let Ok(message) = machine.open(clock.now(), &buffer[..length]) else {
                     continue;
                 };
                 if !quiet.load(Ordering::Relaxed) {

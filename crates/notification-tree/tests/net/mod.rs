@@ -179,7 +179,7 @@ impl<G: Guard> Net<G> {
                         return;
                     };
                     self.now = at.max(self.now);
-                    if let Ok(message) = self.nodes[to].open(&datagram) {
+                    if let Ok(message) = self.nodes[to].open(self.now, &datagram) {
                         self.input(to, Input::Receive(message));
                     }
                 }

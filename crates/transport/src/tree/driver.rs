@@ -89,8 +89,9 @@ pub async fn run_tree<G: Guard, W: Windows>(
                 for _ in 0..DATAGRAMS_AT_ONCE {
                     match node.socket.try_recv(&mut buffer) {
                         Ok(length) => {
-                            if let Ok(message) = node.machine.open(&buffer[..length]) {
-                                node.input(clock.now(), Input::Receive(message), &mut windows);
+                            let now = clock.now();
+                            if let Ok(message) = node.machine.open(now, &buffer[..length]) {
+                                node.input(now, Input::Receive(message), &mut windows);
                             }
                         }
                         Err(error) => {
