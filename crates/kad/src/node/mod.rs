@@ -4,6 +4,7 @@ mod joining;
 mod publishing;
 mod requests;
 mod returning;
+mod round_trip;
 mod searching;
 mod serving;
 
@@ -21,8 +22,9 @@ use crate::types::{Command, Counters, Datagram, Entrance, Event, Report};
 use crate::walk::{Manner, Walk};
 use crate::{Config, Contact, Drop, Key, LookupId, Misuse, SearchId};
 use publishing::{Publication, Publishing};
-use requests::{InFlight, RoundTrip};
+use requests::InFlight;
 use returning::Lost;
+use round_trip::RoundTrip;
 use searching::Searching;
 
 /// The name of something at work.

@@ -15,12 +15,18 @@ use crate::{Contact, Key, Misuse, Record, SALT_LEVELS_MAX, Salt, VALUE_BYTES_MAX
 
 /// Keys of one publication. Reason: types and scopes of a device.
 const KEYS_MAX: usize = 64;
+/// The first wait until a record that hardly anybody keeps is stored again; each is twice the one before.
+const AGAIN_MIN: Duration = Duration::from_secs(15);
 
 /// What this node publishes.
 #[derive(Debug)]
 pub(super) struct Publication {
     keys: Vec<Key>,
     value: Vec<u8>,
+    /// Since it was last renewed, a record of it found fewer keepers than a search asks.
+    poor: bool,
+    /// How long until it is then renewed.
+    again: Duration,
 }
 
 /// A record on its way to the nodes of a region.
@@ -95,7 +101,12 @@ impl<C: Cryptography> Kad<C> {
             self.say(Event::Misused(misuse));
             return;
         }
-        let publication = Publication { keys, value };
+        let publication = Publication {
+            keys,
+            value,
+            poor: false,
+            again: AGAIN_MIN,
+        };
         if let Some(old) = self.publications.insert(slot, publication) {
             let keys = self.publications.get(&slot).map(|it| it.keys.clone());
             let keys = keys.unwrap_or_default();
@@ -122,12 +133,17 @@ impl<C: Cryptography> Kad<C> {
 
     /// It is time to store the records of a publication again.
     pub(super) fn renew(&mut self, now: Instant, slot: u16) {
-        let Some(publication) = self.publications.get(&slot) else {
+        let republish = self.config.republish;
+        let Some(publication) = self.publications.get_mut(&slot) else {
             return;
+        };
+        publication.again = match std::mem::take(&mut publication.poor) {
+            true => (publication.again * 2).min(republish),
+            false => AGAIN_MIN.min(republish),
         };
         let keys = publication.keys.clone();
         let jitter = self.random.f64() / 10.0;
-        let wait = self.config.republish.mul_f64(1.0 - jitter);
+        let wait = republish.mul_f64(1.0 - jitter);
         self.timers.set(Alarm::Publish(slot), now + wait);
         for key in keys {
             let level = 0;
@@ -273,7 +289,7 @@ impl<C: Cryptography> Kad<C> {
         if publishing.on_the_way > 0 {
             return Some(Task::Publishing(publishing));
         }
-        self.published(&publishing);
+        self.published(now, &publishing);
         None
     }
 
@@ -287,7 +303,7 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    fn published(&mut self, publishing: &Publishing) {
+    fn published(&mut self, now: Instant, publishing: &Publishing) {
         let outcome = publishing.outcome;
         let (slot, key) = (publishing.slot, publishing.record.key);
         let level = publishing.level;
@@ -299,6 +315,18 @@ impl<C: Cryptography> Kad<C> {
                 true => Job::Withdraw { slot, key, level },
                 false => Job::Publish { slot, key, level },
             });
+        }
+        // Here and at all contacts, where there are few.
+        let wanted = self.config.search_replicas as usize;
+        let wanted = wanted.min(self.table.len() + 1);
+        if !publishing.withdraws
+            && (answers as usize) < wanted
+            && let Some(publication) = self.publications.get_mut(&slot)
+        {
+            publication.poor = true;
+            let jitter = self.random.f64() / 10.0;
+            let wait = publication.again.mul_f64(1.0 - jitter);
+            self.timers.set(Alarm::Publish(slot), now + wait);
         }
         if !publishing.withdraws {
             self.say(Event::Published {

@@ -1,7 +1,5 @@
 //! Requests on the way: sent, answered, refused, timed out.
 
-use std::time::Duration;
-
 use chappe_machine::Instant;
 
 use super::{Alarm, Kad, Task, TaskId};
@@ -155,40 +153,6 @@ pub(super) enum Answer {
     Nothing,
 }
 
-/// How long answers take (RFC 6298): one estimator for all peers, since most are asked once.
-#[derive(Debug)]
-pub(super) struct RoundTrip {
-    smoothed: Option<(Duration, Duration)>,
-    bounds: (Duration, Duration, Duration),
-}
-
-impl RoundTrip {
-    pub(super) fn new(bounds: (Duration, Duration, Duration)) -> Self {
-        Self {
-            smoothed: None,
-            bounds,
-        }
-    }
-
-    fn measured(&mut self, took: Duration) {
-        self.smoothed = Some(match self.smoothed {
-            None => (took, took / 2),
-            Some((mean, deviation)) => (
-                (mean * 7 + took) / 8,
-                (deviation * 3 + mean.abs_diff(took)) / 4,
-            ),
-        });
-    }
-
-    fn timeout(&self) -> Duration {
-        let (first, least, most) = self.bounds;
-        match self.smoothed {
-            None => first,
-            Some((mean, deviation)) => (mean + deviation * 4).clamp(least, most),
-        }
-    }
-}
-
 impl<C: Cryptography> Kad<C> {
     /// Asks for the contacts nearest to a point. Says whether it could be asked.
     pub(super) fn find(
@@ -331,7 +295,11 @@ impl<C: Cryptography> Kad<C> {
         };
         let expected = |it: &InFlight| it.to.address == from.address;
         if !self.in_flight.get(&key).is_some_and(expected) {
-            self.peers.drop_packet(Drop::Unasked);
+            match self.round_trip.came_late(now, key, from.address) {
+                true if !opened.packet.client => self.observe(now, &from),
+                true => {}
+                false => self.peers.drop_packet(Drop::Unasked),
+            }
             return;
         }
         let Some(mut in_flight) = self.in_flight.remove(&key) else {
@@ -395,6 +363,8 @@ impl<C: Cryptography> Kad<C> {
             return;
         };
         self.counters.timeouts += 1;
+        self.round_trip
+            .timed_out(key, in_flight.to.address, in_flight.at);
         if !matches!(in_flight.question, Question::Greet)
             && let Some(gone) = self.table.failed(key.0)
         {

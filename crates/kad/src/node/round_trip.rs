@@ -1,0 +1,162 @@
+//! How long answers take.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use chappe_machine::Instant;
+
+use crate::Key;
+
+/// Requests that are remembered after they timed out. Reason: about as many as are on the way at a time.
+const LATE_MAX: usize = 64;
+/// So many time-outs one after another say that not the others are silent, but that the wait is too short.
+/// Reason: as many as one lookup has on the way; more than that are all dead, one after another, where 1 of
+/// 20 is, once in 10^5 times.
+const SILENT_MIN: u32 = 4;
+
+/// A request that timed out: its answer may be on the way.
+#[derive(Debug)]
+struct Late {
+    key: (Key, u64),
+    address: SocketAddr,
+    at: Instant,
+}
+
+/// How long answers take (RFC 6298): one estimator for all peers, since most are asked once.
+///
+/// An answer behind its time-out is measured, too, while none comes in time: on a way that is longer than
+/// the first wait all answers are late, and nothing else would say so. While others answer in time it
+/// says something of its peer only.
+#[derive(Debug)]
+pub(super) struct RoundTrip {
+    smoothed: Option<(Duration, Duration)>,
+    bounds: (Duration, Duration, Duration),
+    /// Time-outs since an answer last came in time.
+    silent: u32,
+    late: VecDeque<Late>,
+}
+
+impl RoundTrip {
+    pub(super) fn new(bounds: (Duration, Duration, Duration)) -> Self {
+        Self {
+            smoothed: None,
+            bounds,
+            silent: 0,
+            late: VecDeque::new(),
+        }
+    }
+
+    /// An answer came in time.
+    pub(super) fn measured(&mut self, took: Duration) {
+        self.silent = 0;
+        self.measure(took);
+    }
+
+    fn measure(&mut self, took: Duration) {
+        self.smoothed = Some(match self.smoothed {
+            None => (took, took / 2),
+            Some((mean, deviation)) => (
+                (mean * 7 + took) / 8,
+                (deviation * 3 + mean.abs_diff(took)) / 4,
+            ),
+        });
+    }
+
+    /// How long the next answer is waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        let (first, least, most) = self.bounds;
+        match self.smoothed {
+            None => first,
+            Some((mean, deviation)) => (mean + deviation * 4).clamp(least, most),
+        }
+    }
+
+    /// No answer to this request, sent at `at`, came in time.
+    pub(super) fn timed_out(&mut self, key: (Key, u64), address: SocketAddr, at: Instant) {
+        self.silent = self.silent.saturating_add(1);
+        if self.late.len() >= LATE_MAX {
+            self.late.pop_front();
+        }
+        self.late.push_back(Late { key, address, at });
+    }
+
+    /// Whether an answer is one to a request that timed out; once for each.
+    pub(super) fn came_late(&mut self, now: Instant, key: (Key, u64), address: SocketAddr) -> bool {
+        let its = |late: &Late| late.key == key && late.address == address;
+        let Some(late) = self.late.iter().position(its) else {
+            return false;
+        };
+        let Some(late) = self.late.remove(late) else {
+            return false;
+        };
+        if self.silent >= SILENT_MIN || self.smoothed.is_none() {
+            let (_, _, most) = self.bounds;
+            self.measure((now - late.at).min(most));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn key(number: u64) -> (Key, u64) {
+        (Key::new(7), number)
+    }
+
+    fn address(port: u16) -> SocketAddr {
+        ([192, 0, 2, 1], port).into()
+    }
+
+    fn round_trip() -> RoundTrip {
+        RoundTrip::new((500 * MS, 50 * MS, 3_000 * MS))
+    }
+
+    #[test]
+    fn late_answers_make_the_wait_long_enough_and_count_once() {
+        let mut it = round_trip();
+        let sent = Instant::ZERO;
+        it.timed_out(key(1), address(1), sent);
+        let now = sent + 1_400 * MS;
+        assert!(!it.came_late(now, key(2), address(1)), "never asked");
+        assert!(!it.came_late(now, key(1), address(2)), "somebody else");
+        assert!(it.came_late(now, key(1), address(1)));
+        assert!(!it.came_late(now, key(1), address(1)), "the second time");
+        assert!(it.timeout() > 1_400 * MS);
+        // However late, the bound holds.
+        it.timed_out(key(3), address(1), sent);
+        assert!(it.came_late(sent + 90_000 * MS, key(3), address(1)));
+        assert!(it.timeout() <= 3_000 * MS);
+    }
+
+    #[test]
+    fn while_others_answer_in_time_a_late_one_says_nothing_of_the_network() {
+        let mut it = round_trip();
+        it.measured(40 * MS);
+        let usual = it.timeout();
+        for number in 0..3 {
+            it.timed_out(key(number), address(1), Instant::ZERO);
+        }
+        assert!(it.came_late(Instant::ZERO + 2_000 * MS, key(0), address(1)));
+        assert_eq!(it.timeout(), usual);
+        // The fourth in a row: the network has become slow, or this node has.
+        it.timed_out(key(3), address(1), Instant::ZERO);
+        assert!(it.came_late(Instant::ZERO + 2_000 * MS, key(3), address(1)));
+        assert!(it.timeout() > usual);
+    }
+
+    #[test]
+    fn so_many_are_remembered_and_no_more() {
+        let mut it = round_trip();
+        for number in 0..=LATE_MAX as u64 {
+            it.timed_out(key(number), address(1), Instant::ZERO);
+        }
+        assert_eq!(it.late.len(), LATE_MAX);
+        assert!(!it.came_late(Instant::ZERO, key(0), address(1)));
+        assert!(it.came_late(Instant::ZERO, key(1), address(1)));
+    }
+}
