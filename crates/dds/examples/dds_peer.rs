@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! dds_peer [--library cyclone] ...         with another library than RustDDS, where it was built in
+//! dds_peer [--interface ADDRESS] ...       on another than 127.0.0.1
 //! dds_peer idl                             prints the IDL of the type
 //! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is there, until all is acknowledged, and
 //!                                          stays until its input ends
@@ -27,18 +28,30 @@ fn main() -> Outcome {
         ["--library", library, ref words @ ..] => (library.parse()?, words),
         ref words => (Backend::default(), words),
     };
+    let (interface, words) = match *words {
+        ["--interface", address, ref words @ ..] => (Some(address.parse()?), words),
+        ref words => (None, words),
+    };
+    let config = |domain: &str| -> Result<ParticipantConfig, Box<dyn std::error::Error>> {
+        let mut config = ParticipantConfig {
+            domain: domain.parse()?,
+            ..ParticipantConfig::default()
+        };
+        config.interfaces = interface.map_or(config.interfaces, |address| vec![address]);
+        Ok(config)
+    };
     match *words {
         ["idl"] => print!("{}", Octets::IDL),
         ["write", domain, topic, count, bytes] => {
             write(
                 library,
-                domain.parse()?,
+                &config(domain)?,
                 topic,
                 count.parse()?,
                 bytes.parse()?,
             )?;
         }
-        ["read", domain, topic, count] => read(library, domain.parse()?, topic, count.parse()?)?,
+        ["read", domain, topic, count] => read(library, &config(domain)?, topic, count.parse()?)?,
         _ => return Err("see the head of the example for what it takes".into()),
     }
     Ok(())
@@ -46,18 +59,14 @@ fn main() -> Outcome {
 
 fn take_part(
     library: Backend,
-    domain: u16,
+    config: &ParticipantConfig,
     topic: &str,
 ) -> Result<(Box<dyn Participant>, Topic), chappe_dds::DdsError> {
-    let config = ParticipantConfig {
-        domain,
-        ..ParticipantConfig::default()
-    };
     let topic = Topic {
         name: topic.to_owned(),
         type_name: Octets::TYPE_NAME.into(),
     };
-    Ok((open(library, &config)?, topic))
+    Ok((open(library, config)?, topic))
 }
 
 /// What is written to a volatile topic while reader and writer still find each other may be lost.
@@ -68,8 +77,14 @@ fn durable(qos: Qos) -> Qos {
     }
 }
 
-fn write(library: Backend, domain: u16, topic: &str, count: u64, bytes: usize) -> Outcome {
-    let (mut participant, topic) = take_part(library, domain, topic)?;
+fn write(
+    library: Backend,
+    config: &ParticipantConfig,
+    topic: &str,
+    count: u64,
+    bytes: usize,
+) -> Outcome {
+    let (mut participant, topic) = take_part(library, config, topic)?;
     let mut writer = participant.writer(&topic, &durable(Qos::reliable_writer(WINDOW)))?;
     let begun = Instant::now();
     while writer.matched() == 0 {
@@ -102,8 +117,8 @@ fn write(library: Backend, domain: u16, topic: &str, count: u64, bytes: usize) -
     Ok(())
 }
 
-fn read(library: Backend, domain: u16, topic: &str, count: u64) -> Outcome {
-    let (mut participant, topic) = take_part(library, domain, topic)?;
+fn read(library: Backend, config: &ParticipantConfig, topic: &str, count: u64) -> Outcome {
+    let (mut participant, topic) = take_part(library, config, topic)?;
     let mut reader = participant.reader(&topic, &durable(Qos::reliable_reader(WINDOW * 4)))?;
     println!("ready");
     let (mut taken, mut missing, mut repeated, mut bytes) = (Vec::new(), 0, 0, 0);

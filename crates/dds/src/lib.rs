@@ -26,6 +26,8 @@
 
 mod backend;
 mod cdr;
+#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+mod confine;
 #[cfg(feature = "cyclone")]
 mod cyclone;
 mod element;
@@ -44,6 +46,8 @@ mod stored;
 mod supervise;
 #[cfg(feature = "cyclone")]
 mod unsafe_cyclone;
+#[cfg(all(any(feature = "rustdds", feature = "cyclone"), target_os = "linux"))]
+mod unsafe_descriptor;
 
 pub use backend::{
     Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,

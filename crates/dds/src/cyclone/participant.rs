@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
+use crate::confine::Marks;
 use crate::name::{Name, heard};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
@@ -55,7 +56,9 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
         let bound = std::net::UdpSocket::bind((*address, 0));
         bound.map_err(|_| DdsError::Interface(*address))?;
     }
-    let presence = Presence::open(config.domain, &configuration(config))?;
+    let presence = Presence::open(config.domain, &config.interfaces, |marks| {
+        configuration(config, marks)
+    })?;
     let mut participant = Cyclone {
         name: None,
         presence,
@@ -81,7 +84,7 @@ const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\
                       <AckDelay>0s</AckDelay><NackDelay>2ms</NackDelay>";
 
 /// In the library's own words.
-fn configuration(config: &ParticipantConfig) -> String {
+fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
     let mut interfaces = String::new();
     for address in &config.interfaces {
         let multicast = if address.is_loopback() {
@@ -104,10 +107,12 @@ fn configuration(config: &ParticipantConfig) -> String {
         ),
         false => ("", ""),
     };
+    let Marks { send, receive } = marks;
     format!(
         "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{sizes}</General><Discovery>\
          <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
-         {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"8MiB\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
+         {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"{receive}B\"/>\
+         <SocketSendBufferSize max=\"{send}B\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
          <WhcHighInit>1GB</WhcHighInit><WhcAdaptive>false</WhcAdaptive></Watermarks></Internal></Domain>\
          </CycloneDDS>"
     )

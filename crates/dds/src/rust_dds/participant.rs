@@ -17,6 +17,7 @@ use rustdds::{
 
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
+use crate::confine::confined;
 use crate::name::{Name, heard};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::{DdsError, Durability, Qos, Reader, Reliability, Writer};
@@ -68,11 +69,15 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
     }
     let local = config.interfaces.iter().any(IpAddr::is_loopback);
     let mut participant = guarded("taking part in the domain", || {
-        let participant = DomainParticipantBuilder::new(config.domain)
-            .with_only_networks(config.interfaces.iter().copied())
-            .same_host_loopback(local)
-            .build()
-            .map_err(|error| library("taking part in the domain", &error))?;
+        let participant = confined(&config.interfaces, |marks| {
+            DomainParticipantBuilder::new(config.domain)
+                .with_only_networks(config.interfaces.iter().copied())
+                .same_host_loopback(local)
+                .socket_send_buffer_size(marks.send)
+                .socket_receive_buffer_size(marks.receive)
+                .build()
+        })
+        .map_err(|error| library("taking part in the domain", &error))?;
         let none = QosPolicies::qos_none();
         let publisher = participant.create_publisher(&none);
         let subscriber = participant.create_subscriber(&none);

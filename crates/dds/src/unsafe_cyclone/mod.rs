@@ -1,4 +1,4 @@
-//! Cyclone DDS as safe types: the only unsafe code of this crate.
+//! Cyclone DDS as safe types.
 //!
 //! `shim.c` beside it has the functions below, over `libddsc` as its headers describe it. What each
 //! call needs to be sound, and why it holds:
@@ -23,6 +23,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Wake;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::confine::{Marks, confined};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::{DdsError, Durability, Endian, Guid, Payload, Qos, Reliability, Topic};
 
@@ -174,10 +176,15 @@ static DOMAINS: Mutex<BTreeMap<u16, (i32, String, usize)>> = Mutex::new(BTreeMap
 struct Domain(u16);
 
 impl Domain {
-    fn enter(domain: u16, configuration: &str) -> Result<Self, DdsError> {
+    fn enter(
+        domain: u16,
+        interfaces: &[IpAddr],
+        configuration: impl Fn(&Marks) -> String,
+    ) -> Result<Self, DdsError> {
         let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let unmarked = configuration(&Marks::default());
         if let Some((_, known, users)) = domains.get_mut(&domain) {
-            if known != configuration {
+            if *known != unmarked {
                 return Err(DdsError::Library {
                     doing: "taking part in the domain",
                     why: "this program takes part in it by other interfaces already".into(),
@@ -186,13 +193,16 @@ impl Domain {
             *users += 1;
             return Ok(Self(domain));
         }
-        let words = text(configuration)?;
-        // SAFETY: 5 of the head.
-        let handle = unsafe { dds_create_domain(domain.into(), words.as_ptr()) };
-        if handle < 0 {
-            return Err(error("taking part in the domain", handle.into()));
-        }
-        domains.insert(domain, (handle, configuration.to_owned(), 1));
+        let handle = confined(interfaces, |marks| {
+            let words = text(&configuration(marks))?;
+            // SAFETY: 5 of the head.
+            let handle = unsafe { dds_create_domain(domain.into(), words.as_ptr()) };
+            match handle {
+                0.. => Ok(handle),
+                code => Err(error("taking part in the domain", code.into())),
+            }
+        })?;
+        domains.insert(domain, (handle, unmarked, 1));
         Ok(Self(domain))
     }
 }
@@ -253,8 +263,12 @@ fn guid_of(entity: i32) -> Result<Guid, DdsError> {
 }
 
 impl Presence {
-    pub(crate) fn open(domain: u16, configuration: &str) -> Result<Arc<Self>, DdsError> {
-        let entered = Domain::enter(domain, configuration)?;
+    pub(crate) fn open(
+        domain: u16,
+        interfaces: &[IpAddr],
+        configuration: impl Fn(&Marks) -> String,
+    ) -> Result<Arc<Self>, DdsError> {
+        let entered = Domain::enter(domain, interfaces, configuration)?;
         let bell = Arc::new(Bell::default());
         let mut found = [0; 3];
         let at = Arc::as_ptr(&bell).cast_mut().cast();

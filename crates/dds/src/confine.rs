@@ -1,0 +1,323 @@
+//! Keeps a participant to the networks of its interfaces.
+//!
+//! The libraries send to whatever address a participant elsewhere announces, and their sockets take what
+//! comes to any address. They cannot be told otherwise, so the system is: what comes from beyond the
+//! networks of the interfaces is dropped before the library sees it (a socket filter), and nothing is
+//! sent beyond them: through no gateway (`SO_DONTROUTE`), and through no other device if they are all of
+//! one (`SO_BINDTODEVICE`, which needs no privilege since Linux 5.7).
+//!
+//! A library's sockets are told from others of the process by the sizes of their buffers: while a
+//! participant is made they are a few bytes smaller than they can be, by another number for each.
+//!
+//! Deliberately absent: other systems than Linux, on which this does nothing.
+
+use std::net::IpAddr;
+
+/// The sizes of a participant's buffers, by which its sockets are known.
+pub(crate) struct Marks {
+    pub(crate) send: usize,
+    pub(crate) receive: usize,
+}
+
+impl Default for Marks {
+    /// None: as large as the system grants, up to this.
+    fn default() -> Self {
+        Self {
+            send: BUFFER_BYTES,
+            receive: BUFFER_BYTES,
+        }
+    }
+}
+
+const BUFFER_BYTES: usize = 8 << 20;
+
+/// Makes a participant that neither hears nor reaches anybody beyond the networks of its interfaces. Where
+/// the system does not let it be kept to them, that is said in the log.
+///
+/// # Errors
+/// Those of `make`.
+pub(crate) fn confined<T, E>(
+    interfaces: &[IpAddr],
+    make: impl FnOnce(&Marks) -> Result<T, E>,
+) -> Result<T, E> {
+    #[cfg(target_os = "linux")]
+    return linux::confined(interfaces, make);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = interfaces;
+        make(&Marks::default())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::io;
+    use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    use nix::ifaddrs::getifaddrs;
+    use nix::sys::socket::{setsockopt, sockopt};
+    use socket2::{SockFilter, SockRef, Socket, Type};
+
+    use super::{BUFFER_BYTES, Marks};
+    use crate::unsafe_descriptor::duplicate;
+
+    /// Participants that can be made at the same time.
+    const MARKS: usize = 512;
+    /// How long the library may take to open its sockets; reason: RustDDS opens some in a thread while the
+    /// participant is made, so that they are there mostly at once.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const PAUSE: Duration = Duration::from_millis(5);
+    /// Networks of one participant; reason: a jump of the filter goes 255 instructions far.
+    const PREFIXES_MAX: usize = 64;
+
+    pub(super) fn confined<T, E>(
+        interfaces: &[IpAddr],
+        make: impl FnOnce(&Marks) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let marks = marks();
+        let made = make(marks.as_ref().unwrap_or(&Marks::default()))?;
+        if let Err(error) = marks.and_then(|marks| confine(&marks, interfaces)) {
+            tracing::warn!(
+                %error,
+                "DDS is not kept to the networks of its interfaces; a packet filter or a network namespace does it"
+            );
+        }
+        Ok(made)
+    }
+
+    /// Those of the next participant.
+    fn marks() -> io::Result<Marks> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let probe = SockRef::from(&probe);
+        probe.set_send_buffer_size(BUFFER_BYTES)?;
+        probe.set_recv_buffer_size(BUFFER_BYTES)?;
+        // Linux says twice what was asked for, and grants less than that without a word.
+        let less = 1 + NEXT.fetch_add(1, Ordering::Relaxed) % MARKS;
+        Ok(Marks {
+            send: (probe.send_buffer_size()? / 2).saturating_sub(less),
+            receive: (probe.recv_buffer_size()? / 2).saturating_sub(less),
+        })
+    }
+
+    /// Confines the sockets that have these marks, and takes the marks off.
+    fn confine(marks: &Marks, interfaces: &[IpAddr]) -> io::Result<()> {
+        let networks = Networks::of(interfaces)?;
+        let until = Instant::now() + PATIENCE;
+        let (mut sends, mut receives) = (false, false);
+        while !(sends && receives) {
+            if Instant::now() >= until {
+                let text = "the library's sockets were not found";
+                return Err(io::Error::new(io::ErrorKind::NotFound, text));
+            }
+            if sends || receives {
+                std::thread::sleep(PAUSE);
+            }
+            for socket in datagram_sockets()? {
+                let receiving = socket.recv_buffer_size()? == 2 * marks.receive;
+                let sending = socket.send_buffer_size()? == 2 * marks.send;
+                let address = socket.local_addr()?.as_socket();
+                let to_all = address.is_some_and(|it| it.ip().is_unspecified());
+                if receiving {
+                    networks.limit_receiving(&socket)?;
+                    socket.set_recv_buffer_size(BUFFER_BYTES)?;
+                    receives = true;
+                }
+                if sending {
+                    // What listens at all addresses sends nothing, and has to hear other processes of this
+                    // host, whose datagrams come by another device.
+                    if !(receiving && to_all) {
+                        networks.limit_sending(&socket)?;
+                        // RustDDS sends to groups by others.
+                        sends |= receiving || to_all;
+                    }
+                    socket.set_send_buffer_size(BUFFER_BYTES)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of this process.
+    fn datagram_sockets() -> io::Result<Vec<Socket>> {
+        let mut sockets = Vec::new();
+        for entry in fs::read_dir("/proc/self/fd")? {
+            let entry = entry?;
+            let target = fs::read_link(entry.path()).unwrap_or_default();
+            let is_socket = target
+                .as_os_str()
+                .as_encoded_bytes()
+                .starts_with(b"socket:");
+            let number = entry.file_name().to_str().and_then(|it| it.parse().ok());
+            // One that was closed meanwhile is not the library's.
+            let socket = number
+                .filter(|_| is_socket)
+                .and_then(|number| duplicate(number).ok())
+                .map(Socket::from);
+            sockets.extend(socket.filter(|it| it.r#type().ok() == Some(Type::DGRAM)));
+        }
+        Ok(sockets)
+    }
+
+    /// Network and mask.
+    type Prefix = (u32, u32);
+
+    /// What the interfaces reach without a gateway.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Networks {
+        /// The one device that all of them are of.
+        device: Option<String>,
+        /// None where one of them has no network of its own, as a tunnel's.
+        prefixes: Option<BTreeSet<Prefix>>,
+    }
+
+    impl Networks {
+        fn of(interfaces: &[IpAddr]) -> io::Result<Self> {
+            let known = getifaddrs()?.filter_map(|found| {
+                let address = found.address?.as_sockaddr_in()?.ip();
+                let mask = found.netmask.and_then(|it| Some(it.as_sockaddr_in()?.ip()));
+                Some((
+                    found.interface_name,
+                    address,
+                    mask.unwrap_or(Ipv4Addr::BROADCAST),
+                ))
+            });
+            Ok(Self::among(interfaces, known))
+        }
+
+        /// `known`: device, address, mask.
+        fn among(
+            interfaces: &[IpAddr],
+            known: impl Iterator<Item = (String, Ipv4Addr, Ipv4Addr)>,
+        ) -> Self {
+            let mut devices = BTreeSet::new();
+            let mut prefixes = BTreeSet::new();
+            for (device, address, mask) in known {
+                if interfaces.contains(&IpAddr::V4(address)) {
+                    devices.insert(device);
+                    let mask = u32::from(mask);
+                    prefixes.insert((u32::from(address) & mask, mask));
+                }
+            }
+            let closed = prefixes.len() <= PREFIXES_MAX
+                && !prefixes.is_empty()
+                && prefixes.iter().all(|(_, mask)| *mask != u32::MAX);
+            let one = devices.len() == 1;
+            Self {
+                device: devices.pop_first().filter(|_| one),
+                prefixes: closed.then_some(prefixes),
+            }
+        }
+
+        fn limit_sending(&self, socket: &Socket) -> io::Result<()> {
+            setsockopt(socket, sockopt::DontRoute, &true)?;
+            if let Some(device) = &self.device {
+                socket.bind_device(Some(device.as_bytes()))?;
+            }
+            Ok(())
+        }
+
+        fn limit_receiving(&self, socket: &Socket) -> io::Result<()> {
+            match &self.prefixes {
+                Some(prefixes) => socket.attach_filter(&filter(prefixes)),
+                None => Ok(()),
+            }
+        }
+    }
+
+    /// A program that takes what comes from one of these networks and drops the rest.
+    ///
+    /// Source: the kernel's `Documentation/networking/filter.rst`, for the instructions; RFC 791, 3.1, for
+    /// the place of the source address.
+    fn filter(prefixes: &BTreeSet<Prefix>) -> Vec<SockFilter> {
+        const LOAD_WORD: u16 = 0x20;
+        const AND: u16 = 0x54;
+        const JUMP_IF_EQUAL: u16 = 0x15;
+        const TO_X: u16 = 0x07;
+        const FROM_X: u16 = 0x87;
+        const RETURN: u16 = 0x06;
+        /// Where the head of the network's packet begins.
+        const NETWORK: u32 = -0x10_0000_i32 as u32;
+        const SOURCE: u32 = 12;
+        let step = |code, k| SockFilter::new(code, 0, 0, k);
+        let mut program = vec![step(LOAD_WORD, NETWORK + SOURCE), step(TO_X, 0)];
+        for (at, (network, mask)) in prefixes.iter().enumerate() {
+            // Behind the last of them stands the refusal, behind that the acceptance.
+            let behind = 3 * (prefixes.len() - 1 - at) + 1;
+            program.push(step(FROM_X, 0));
+            program.push(step(AND, *mask));
+            program.push(SockFilter::new(JUMP_IF_EQUAL, behind as u8, 0, *network));
+        }
+        program.push(step(RETURN, 0));
+        program.push(step(RETURN, u32::MAX));
+        program
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn known() -> impl Iterator<Item = (String, Ipv4Addr, Ipv4Addr)> {
+            [
+                ("lo", [127, 0, 0, 1], [255, 0, 0, 0]),
+                ("eth0", [10, 1, 0, 5], [255, 255, 255, 0]),
+                ("eth0", [10, 1, 7, 5], [255, 255, 255, 0]),
+                ("tun0", [10, 9, 0, 1], [255, 255, 255, 255]),
+            ]
+            .into_iter()
+            .map(|(device, address, mask)| (device.to_owned(), address.into(), mask.into()))
+        }
+
+        #[test]
+        fn networks_are_those_of_the_interfaces() {
+            let of = |interfaces: &[[u8; 4]]| {
+                let interfaces: Vec<IpAddr> =
+                    interfaces.iter().map(|it| IpAddr::from(*it)).collect();
+                let networks = Networks::among(&interfaces, known());
+                (networks.device, networks.prefixes.map(|it| it.len()))
+            };
+            let on = |device: &str| Some(device.to_owned());
+            assert_eq!(of(&[[127, 0, 0, 1]]), (on("lo"), Some(1)));
+            assert_eq!(of(&[[10, 1, 0, 5], [10, 1, 7, 5]]), (on("eth0"), Some(2)));
+            assert_eq!(of(&[[10, 1, 0, 5], [127, 0, 0, 1]]), (None, Some(2)));
+            assert_eq!(of(&[[10, 9, 0, 1]]), (on("tun0"), None));
+            assert_eq!(of(&[[10, 8, 0, 1]]), (None, None));
+        }
+
+        #[test]
+        fn a_filter_drops_what_comes_from_elsewhere() {
+            let receive = |networks: &[(Ipv4Addr, u32)]| {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                let mask = |bits: u32| u32::MAX << (32 - bits);
+                let prefixes = networks.iter().map(|(network, bits)| {
+                    let mask = mask(*bits);
+                    (u32::from(*network) & mask, mask)
+                });
+                let networks = Networks {
+                    device: None,
+                    prefixes: Some(prefixes.collect()),
+                };
+                networks
+                    .limit_receiving(&Socket::from(socket.try_clone().unwrap()))
+                    .unwrap();
+                // What is sent on loopback is there when the call returns.
+                socket.set_nonblocking(true).unwrap();
+                [1, 2].map(|host| {
+                    let sender = UdpSocket::bind((Ipv4Addr::new(127, 0, host, 1), 0)).unwrap();
+                    sender.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+                    socket.recv(&mut [0; 8]).is_ok()
+                })
+            };
+            let net = |c| (Ipv4Addr::new(127, 0, c, 9), 24);
+            assert_eq!(receive(&[net(1), net(2)]), [true, true]);
+            assert_eq!(receive(&[net(1)]), [true, false]);
+            assert_eq!(receive(&[net(2), net(3)]), [false, true]);
+            assert_eq!(receive(&[net(3), net(4), net(5)]), [false, false]);
+            assert_eq!(receive(&[(Ipv4Addr::LOCALHOST, 8)]), [true, true]);
+        }
+    }
+}
