@@ -291,10 +291,25 @@ impl World {
     fn count(&self, wanted: impl Fn(&SinkEvent) -> bool) -> usize {
         self.events.iter().filter(|event| wanted(event)).count()
     }
+
+    /// What was said last of whether the subscription stands is that it does.
+    fn is_told_to_stand(&self) -> bool {
+        let mut said = self.events.iter().rev();
+        said.find(|event| stands(event) || is_in_trouble(event))
+            .is_some_and(stands)
+    }
 }
 
 fn is_renewed(event: &SinkEvent) -> bool {
     matches!(event, SinkEvent::Renewed { .. })
+}
+
+fn stands(event: &SinkEvent) -> bool {
+    is_renewed(event) || matches!(event, SinkEvent::Subscribed { .. })
+}
+
+fn is_in_trouble(event: &SinkEvent) -> bool {
+    matches!(event, SinkEvent::Trouble { .. } | SinkEvent::Ended { .. })
 }
 
 #[test]
@@ -336,6 +351,7 @@ fn events_survive_a_lossy_channel_once_and_in_order() {
         // Leases of attempts that nobody knows of pass, pauses end.
         world.run(Duration::from_secs(40));
         assert_eq!(world.live(), 1, "seed {seed}");
+        assert!(world.is_told_to_stand(), "seed {seed}: {:?}", world.events);
         let rising = world.received.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(rising, "seed {seed}: {:?}", world.received);
         if world.ended().is_empty() {
@@ -392,6 +408,24 @@ fn doubt_about_a_living_subscription_changes_nothing() {
         rest > Duration::from_secs(7) && rest < Duration::from_secs(9),
         "{rest:?}"
     );
+}
+
+#[test]
+fn a_subscription_that_was_in_trouble_is_told_to_stand_again() {
+    let mut world = World::new(4);
+    world.subscribe(&[REPORT]);
+    world.run(Duration::from_secs(1));
+    world.loss = 1.0;
+    world.command(SinkCommand::Doubt { key: KEY });
+    while world.is_told_to_stand() {
+        world.run(Duration::from_millis(100));
+    }
+    world.loss = 0.0;
+    world.command(SinkCommand::Doubt { key: KEY });
+    // There and back; the next renewal comes later.
+    world.run(Duration::from_millis(400));
+    assert!(world.is_told_to_stand(), "{:?}", world.events);
+    assert!(world.ended().is_empty());
 }
 
 #[test]

@@ -119,8 +119,9 @@ async fn attached(client: &DeviceClient, endpoint: &str) -> Attachment {
     };
     let description = client.describe(&found).await.unwrap();
     let mut attachment = Attachment::new(client, &description, &Rules::default()).await;
-    let granted = |one: &Yield| matches!(one, Yield::Subscribed);
-    while !attachment.next().await.unwrap().iter().any(granted) {}
+    while !attachment.is_subscribed() {
+        attachment.next().await.unwrap();
+    }
     attachment
 }
 

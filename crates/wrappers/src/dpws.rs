@@ -24,7 +24,8 @@ pub enum Yield {
     Element(usize, StreamElement),
     /// An event that became no element, or not a whole one; or a subscription in trouble.
     Trouble(Trouble),
-    /// The device has granted a subscription, at first or again.
+    /// The device has granted a subscription, at first or again; all of them, when
+    /// [`Attachment::is_subscribed`].
     Subscribed,
     /// The device describes itself otherwise now: attach it anew.
     DescriptionChanged,
@@ -35,10 +36,21 @@ pub enum Yield {
 pub struct Attachment {
     offers: Vec<Offer>,
     mappings: Vec<Placed>,
-    /// Subscriptions, each with the mapping of its events.
-    subscriptions: Vec<(Subscription, usize)>,
+    subscriptions: Vec<Subscribed>,
+    /// Some subscription could not even be asked for.
+    lacking: bool,
     pending: Vec<Yield>,
     turn: usize,
+}
+
+/// A subscription.
+#[derive(Debug)]
+struct Subscribed {
+    subscription: Subscription,
+    /// The mapping of its events.
+    mapping: usize,
+    /// It stands, as far as is known.
+    stands: bool,
 }
 
 /// A mapping, and where its offers begin among all.
@@ -57,6 +69,7 @@ impl Attachment {
             offers: Vec::new(),
             mappings: Vec::new(),
             subscriptions: Vec::new(),
+            lacking: false,
             pending: Vec::new(),
             turn: 0,
         };
@@ -90,10 +103,16 @@ impl Attachment {
         &self.offers
     }
 
+    /// Whether the device keeps all subscriptions, so that none of its events is missed.
+    #[must_use]
+    pub fn is_subscribed(&self) -> bool {
+        !self.lacking && self.subscriptions.iter().all(|one| one.stands)
+    }
+
     /// The device may have restarted: asks whether its subscriptions still stand.
     pub async fn doubt(&mut self) {
-        for (subscription, _) in &self.subscriptions {
-            subscription.doubt().await;
+        for one in &self.subscriptions {
+            one.subscription.doubt().await;
         }
     }
 
@@ -105,37 +124,42 @@ impl Attachment {
         if self.subscriptions.is_empty() {
             return None;
         }
-        let (delivery, mapping) = std::future::poll_fn(|context| self.poll(context)).await?;
-        Some(self.take(delivery, mapping))
+        let (delivery, index) = std::future::poll_fn(|context| self.poll(context)).await?;
+        Some(self.take(delivery, index))
     }
 
-    /// The next delivery of any subscription; each gets its turn.
+    /// The next delivery of any subscription, and of which; each gets its turn.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<(Delivery, usize)>> {
         let count = self.subscriptions.len();
         for step in 0..count {
             let index = (self.turn + step) % count;
-            let (subscription, mapping) = &mut self.subscriptions[index];
-            let next = pin!(subscription.next());
+            let next = pin!(self.subscriptions[index].subscription.next());
             match next.poll(context) {
                 Poll::Pending => {}
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Ready(Some(delivery)) => {
                     self.turn = index + 1;
-                    return Poll::Ready(Some((delivery, *mapping)));
+                    return Poll::Ready(Some((delivery, index)));
                 }
             }
         }
         Poll::Pending
     }
 
-    fn take(&mut self, delivery: Delivery, mapping: usize) -> Vec<Yield> {
+    fn take(&mut self, delivery: Delivery, index: usize) -> Vec<Yield> {
+        let subscribed = &mut self.subscriptions[index];
+        match &delivery {
+            Delivery::Subscribed { .. } => subscribed.stands = true,
+            Delivery::Ended(_) | Delivery::Trouble { .. } => subscribed.stands = false,
+            _ => {}
+        }
         match delivery {
             Delivery::Notification(event) if event.action == sdc::DESCRIPTION_CHANGED => {
                 vec![Yield::DescriptionChanged]
             }
             Delivery::Notification(event) => {
                 let received = timestamp(event.received_at);
-                let one = &mut self.mappings[mapping];
+                let one = &mut self.mappings[subscribed.mapping];
                 yields(
                     one.mapping.map(&event.action, &event.body, received),
                     one.first_offer,
@@ -184,8 +208,13 @@ impl Attachment {
         mapping: usize,
     ) {
         match client.subscribe(service, actions).await {
-            Ok(subscription) => self.subscriptions.push((subscription, mapping)),
+            Ok(subscription) => self.subscriptions.push(Subscribed {
+                subscription,
+                mapping,
+                stands: false,
+            }),
             Err(error) => {
+                self.lacking = true;
                 let detail = format!("{}: {error}", service.id);
                 self.pending
                     .push(Yield::Trouble(Trouble::new("not_subscribed", detail)));
@@ -236,7 +265,7 @@ impl Attachment {
             .and_then(|answer| answer.ok_or_else(|| Trouble::new("sdc_get_mdib", "no answer")));
         let made = answer.and_then(|answer| SdcMapping::new(&answer, timestamp(SystemTime::now())));
         let (medical, first) =
-            made.inspect_err(|_| self.subscriptions.retain(|(_, m)| *m != mapping))?;
+            made.inspect_err(|_| self.subscriptions.retain(|one| one.mapping != mapping))?;
         self.pending
             .extend(medical.left_out.iter().cloned().map(Yield::Trouble));
         let first_offer = self.offers.len();

@@ -37,7 +37,7 @@ const UNSUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// The device granted it, at first or again after an end.
+    /// The device granted it: at first, again after an end, or when it was renewed or found to stand.
     Subscribed {
         /// For how long; it is renewed in time.
         granted: Duration,
@@ -481,7 +481,9 @@ impl Taker {
     fn event(&mut self, sink: &Arc<Sink>, shared: &Shared, event: SinkEvent) {
         let mut posted = true;
         let (key, delivery) = match event {
-            SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
+            SinkEvent::Subscribed { key, granted } | SinkEvent::Renewed { key, granted } => {
+                (key, Delivery::Subscribed { granted })
+            }
             SinkEvent::Ended { key, why } => {
                 let tree = sink.state().trees.get(&key).map(Arc::clone);
                 if let Some(tree) = tree {

@@ -168,16 +168,30 @@ async fn use_device(
     let mut attachment = Attachment::new(client, description, &rules).await;
     let streams = open_streams(app, key, description, attachment.offers());
     register(app, key, &streams, attachment.offers()).await;
-    app.devices.update(key, |device| {
-        device.state = DeviceState::Usable;
-        (device.reason, device.hint) = (None, None);
-    });
     let count = match streams.len() {
         1 => "1 stream".to_owned(),
         other => format!("{other} streams"),
     };
-    let text = format!("{}: usable, {count}", description.name());
-    app.notices.tell(NoticeKind::Device, key, text);
+    let mut told = false;
+    let mut usable = || {
+        app.devices.update(key, |device| {
+            device.state = DeviceState::Usable;
+            (device.reason, device.hint) = (None, None);
+        });
+        if !std::mem::replace(&mut told, true) {
+            let text = format!("{}: usable, {count}", description.name());
+            app.notices.tell(NoticeKind::Device, key, text);
+        }
+    };
+    if attachment.is_subscribed() {
+        usable();
+    } else {
+        app.devices.update(key, |device| {
+            if device.state != DeviceState::Usable {
+                device.reason = Some("its events are being subscribed".to_owned());
+            }
+        });
+    }
     let mut silent = false;
     loop {
         tokio::select! {
@@ -191,8 +205,12 @@ async fn use_device(
             },
             yields = attachment.next(), if !silent => match yields {
                 Some(yields) => {
+                    let granted = yields.contains(&Yield::Subscribed);
                     if take(app, key, &streams, yields).await {
                         return Ended::Anew;
+                    }
+                    if granted && attachment.is_subscribed() {
+                        usable();
                     }
                 }
                 // Nothing to wait for: it stays as it is until discovery says otherwise.
@@ -215,12 +233,6 @@ async fn take(
         match yielded {
             Yield::Element(offer, element) => batches.entry(offer).or_default().push(element),
             Yield::Trouble(trouble) => note(app, key, &trouble),
-            Yield::Subscribed => {
-                app.devices.update(key, |device| {
-                    device.state = DeviceState::Usable;
-                    (device.reason, device.hint) = (None, None);
-                });
-            }
             Yield::DescriptionChanged => anew = true,
             _ => {}
         }

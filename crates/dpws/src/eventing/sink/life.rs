@@ -305,7 +305,7 @@ impl EventSink {
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
-        subscription.failures = 0;
+        let recovered = std::mem::take(&mut subscription.failures) > 0;
         subscription.heard_at = self.now;
         let asked = subscription.source.lease;
         let rest = subscription.expires_at.saturating_since(pending.sent_at);
@@ -313,7 +313,7 @@ impl EventSink {
         let known = Expiration::After(if renew { asked } else { rest });
         let granted = self.lease(expires.unwrap_or(known), pending.sent_at);
         self.live(key, pending.sent_at, granted);
-        if renew {
+        if renew || recovered {
             self.event(SinkEvent::Renewed { key, granted });
         }
     }

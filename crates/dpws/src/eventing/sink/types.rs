@@ -120,7 +120,7 @@ pub enum SinkEvent {
         /// For how long.
         granted: Duration,
     },
-    /// The source granted it again.
+    /// The source granted it again, or said after a trouble that it still stands.
     Renewed {
         /// Which.
         key: SubscriptionKey,
