@@ -240,8 +240,9 @@ impl Writer {
             self.next_segment()?;
         }
         let (start, previous) = (self.offset, self.previous);
-        let mut undo = Vec::new();
-        let (mut placed, mut power) = (Vec::new(), false);
+        let count = drafts.size_hint().0;
+        let mut undo = Vec::with_capacity(count);
+        let (mut placed, mut power) = (Vec::with_capacity(count), false);
         self.buffer.clear();
         self.laid.clear();
         while let Some(draft) = drafts.peek() {

@@ -17,6 +17,9 @@ use std::task::Waker;
 /// Most bytes taken for one commit: more gains nothing and delays the first of them.
 const GROUP_BYTES: u64 = 4 * 1024 * 1024;
 
+/// How many drafts the queue keeps room for: as many as wait for a commit on a busy node.
+const ROOM_KEPT: usize = 256;
+
 /// With more queued than this there is enough for a commit: the pause between two ends.
 const PAUSE_BYTES: usize = 256 * 1024;
 
@@ -30,9 +33,11 @@ pub(crate) struct Pending {
 impl Drop for Pending {
     /// Nobody waits for ever, whatever happened to the commit thread.
     fn drop(&mut self) {
-        self.ack.resolve(Err(Error::Failed {
-            reason: "the commit thread ended".to_owned(),
-        }));
+        if self.ack.result().is_none() {
+            self.ack.resolve(Err(Error::Failed {
+                reason: "the commit thread ended".to_owned(),
+            }));
+        }
     }
 }
 
@@ -205,8 +210,8 @@ impl Shared {
         Ok(queue)
     }
 
-    /// The next group; empty when nothing waits.
-    pub(crate) fn take(&self) -> VecDeque<Pending> {
+    /// The next group, into an empty one, which stays so when nothing waits.
+    pub(crate) fn take(&self, group: &mut VecDeque<Pending>) {
         let mut queue = self.lock();
         queue.urgent = false;
         let mut bytes = 0;
@@ -216,9 +221,12 @@ impl Shared {
             until += 1;
         }
         if until == queue.pending.len() {
-            return std::mem::take(&mut queue.pending);
+            // The queue goes on in the room that the group had, unless that was a burst's.
+            group.shrink_to(ROOM_KEPT);
+            std::mem::swap(&mut queue.pending, group);
+        } else {
+            group.extend(queue.pending.drain(..until));
         }
-        queue.pending.drain(..until).collect()
     }
 
     /// Makes committed frames readable and acknowledges them, in order.

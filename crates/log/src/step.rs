@@ -79,7 +79,7 @@ impl Shared {
             writer_snapshots(self, committer);
         }
         if committer.group.is_empty() {
-            committer.group = self.take();
+            self.take(&mut committer.group);
         }
         let Committer {
             writer,

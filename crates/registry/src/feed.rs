@@ -4,7 +4,7 @@
 //! The feed remembers the newest [`FEED_CAPACITY`] changes; whoever asks for older ones is told to
 //! take the state anew.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -90,7 +90,7 @@ struct State {
     /// Every change from this revision on is remembered.
     complete_from: u64,
     last: u64,
-    wakers: HashMap<u64, Waker>,
+    wakers: BTreeMap<u64, Waker>,
     subscriptions: u64,
     forgotten: u64,
 }
@@ -205,7 +205,10 @@ impl Subscription {
         match self.take(&state) {
             Some(item) => Poll::Ready(item),
             None => {
-                state.wakers.insert(self.id, context.waker().clone());
+                let known = state.wakers.get(&self.id);
+                if !known.is_some_and(|known| known.will_wake(context.waker())) {
+                    state.wakers.insert(self.id, context.waker().clone());
+                }
                 Poll::Pending
             }
         }

@@ -73,7 +73,7 @@ pub(crate) struct Service {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeviceState {
-    /// It is described, and what it offers is bound.
+    /// It is described, what it offers is bound, and all its events are subscribed.
     Usable,
     /// It was seen, and something keeps it from being used.
     #[default]

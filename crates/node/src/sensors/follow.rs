@@ -30,10 +30,11 @@ impl Running {
         for binding in &self.bindings {
             wanted.extend(binding.bound().map(|bound| bound.candidate.stream.clone()));
         }
-        self.followers.retain(|stream, _| wanted.contains(stream));
+        self.followers
+            .retain(|stream, _| wanted.iter().any(|wanted| **wanted == **stream));
         let mut recalled = Vec::new();
         for stream in wanted {
-            if self.followers.contains_key(&stream) {
+            if self.followers.contains_key(stream.as_str()) {
                 continue;
             }
             let Some(entry) = self.app.catalogue.get(&stream) else {
@@ -67,7 +68,7 @@ impl Running {
                 true => log.follow_eagerly(next),
                 false => log.follow(next),
             };
-            self.followers.insert(stream, follower);
+            self.followers.insert(stream.into(), follower);
         }
         recalled
     }
@@ -167,16 +168,16 @@ fn before(
 
 /// The elements that come next in any stream; the search begins behind the one that was `last`.
 pub(super) async fn next_batch(
-    followers: &mut BTreeMap<String, StreamFollower>,
-    last: &mut String,
-) -> (String, Result<Vec<StreamElement>, StoreError>) {
+    followers: &mut BTreeMap<Arc<str>, StreamFollower>,
+    last: &mut Arc<str>,
+) -> (Arc<str>, Result<Vec<StreamElement>, StoreError>) {
     poll_fn(|context| {
         for round in [true, false] {
             for (name, follower) in followers.iter_mut() {
                 if (*name > *last) == round
                     && let Poll::Ready(result) = follower.poll_next(context)
                 {
-                    name.clone_into(last);
+                    last.clone_from(name);
                     return Poll::Ready((name.clone(), result));
                 }
             }

@@ -142,7 +142,7 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         slow: 0,
         offered: VecDeque::new(),
         followers: BTreeMap::new(),
-        last: String::new(),
+        last: "".into(),
         history: VecDeque::new(),
         app: app.clone(),
         name,
@@ -188,9 +188,9 @@ pub(super) struct Running {
     pub(super) said: Option<Position>,
     /// What it has seen or said was taken back: it begins anew from what is stored.
     pub(super) anew: bool,
-    pub(super) followers: BTreeMap<String, StreamFollower>,
+    pub(super) followers: BTreeMap<Arc<str>, StreamFollower>,
     /// The stream that was read last.
-    pub(super) last: String,
+    pub(super) last: Arc<str>,
     pub(super) history: VecDeque<Event>,
 }
 
@@ -209,8 +209,12 @@ impl Running {
                 .machine
                 .as_ref()
                 .and_then(chappe_machine::Machine::deadline);
-            let at = deadline.map(|deadline| clock.at(deadline));
-            let wait = at.unwrap_or_else(tokio::time::Instant::now);
+            let rings = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(clock.at(deadline)).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 item = feed.next() => {
@@ -222,7 +226,7 @@ impl Running {
                         self.bind().await;
                     }
                 }
-                () = tokio::time::sleep_until(wait), if at.is_some() => {
+                () = rings => {
                     self.step(vec![Input::Timeout]).await;
                 }
                 (stream, batch) = next_batch(&mut self.followers, &mut self.last) => {
@@ -234,10 +238,9 @@ impl Running {
     }
 
     /// Hands elements to the machine.
-    async fn feed(&mut self, stream: String, batch: Result<Vec<StreamElement>, StoreError>) {
+    async fn feed(&mut self, stream: Arc<str>, batch: Result<Vec<StreamElement>, StoreError>) {
         match batch {
             Ok(elements) => {
-                let stream: Arc<str> = stream.into();
                 let inputs = elements.into_iter().map(|element| {
                     let (stream, element) = (stream.clone(), Arc::new(element));
                     Input::Receive(SensorInput { stream, element })
@@ -338,15 +341,16 @@ impl Running {
             && machine.is_compiled()
             && self.slow < SLOW_IN_A_ROW
         {
-            let started = Instant::now();
+            let (now, started) = (Clock::process().now(), Instant::now());
+            let mut before = Duration::ZERO;
             // Binding makes the statement anew, which is not cheap.
             while inputs.front().is_some_and(|input| !is_command(input))
                 && let Some(input) = inputs.pop_front()
             {
-                let before = started.elapsed();
-                evaluate(machine, input, &mut events);
+                evaluate(machine, now, input, &mut events);
                 let elapsed = started.elapsed();
                 let long = elapsed - before > INLINE_MAX;
+                before = elapsed;
                 self.slow = if long { self.slow + 1 } else { 0 };
                 if elapsed > INLINE_MAX {
                     break;
@@ -370,7 +374,7 @@ impl Running {
         let computed = tokio::task::spawn_blocking(move || {
             let mut events = Vec::new();
             for input in inputs {
-                evaluate(&mut machine, input, &mut events);
+                evaluate(&mut machine, Clock::process().now(), input, &mut events);
             }
             (machine, events)
         });
@@ -459,16 +463,16 @@ fn is_command(input: &Given) -> bool {
     matches!(input, Input::Command(_))
 }
 
-fn evaluate(machine: &mut VirtualSensor, input: Given, events: &mut Vec<SensorEvent>) {
-    drain(
-        machine,
-        Clock::process().now(),
-        input,
-        |output| match output {
-            Output::Event(event) => events.push(event),
-            Output::Transmit(never) => match never {},
-        },
-    );
+fn evaluate(
+    machine: &mut VirtualSensor,
+    now: chappe_machine::Instant,
+    input: Given,
+    events: &mut Vec<SensorEvent>,
+) {
+    drain(machine, now, input, |output| match output {
+        Output::Event(event) => events.push(event),
+        Output::Transmit(never) => match never {},
+    });
 }
 
 fn concerns_streams(item: &FeedItem) -> bool {

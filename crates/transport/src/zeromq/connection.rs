@@ -77,6 +77,13 @@ impl Connection {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
+    /// Whether something was read that [`Connection::poll_recv`] gives without asking the socket.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        let driver = self.driver.as_ref();
+        driver.is_some_and(Driver::has_event)
+    }
+
     /// Queues a message; it goes out with [`Connection::poll_flush`], or while a message is awaited.
     /// Its owner bounds how many are queued.
     ///

@@ -240,6 +240,11 @@ impl Driver {
         }
     }
 
+    /// Whether what was read has not been taken yet.
+    pub(super) fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Ready when all that is queued is written.
     pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let address = self.address;

@@ -75,6 +75,10 @@ impl<C: FrameConnection> FrameConnection for Cut<C> {
         Poll::Ready(Ok(frame))
     }
 
+    fn has_frame(&self) -> bool {
+        self.inner.has_frame()
+    }
+
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         self.inner.poll_flush(context)
     }
@@ -152,6 +156,10 @@ impl<C: FrameConnection> FrameConnection for Append<C> {
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
         self.inner.poll_receive(context)
+    }
+
+    fn has_frame(&self) -> bool {
+        self.inner.has_frame()
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {

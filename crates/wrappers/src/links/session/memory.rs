@@ -99,6 +99,10 @@ impl FrameConnection for MemoryConnection {
         Poll::Pending
     }
 
+    fn has_frame(&self) -> bool {
+        !self.here.lock().frames.is_empty()
+    }
+
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         let mut queue = self.there.lock();
         while !self.outgoing.is_empty() {

@@ -69,6 +69,9 @@ pub trait FrameConnection: Send + 'static {
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>>;
 
+    /// Whether a frame has come that [`Self::poll_receive`] gives at once.
+    fn has_frame(&self) -> bool;
+
     /// Ready when what was queued is on its way.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>>;
 }

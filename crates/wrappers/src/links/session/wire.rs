@@ -49,12 +49,13 @@ impl<C: FrameConnection> Wire<C> {
         poll_fn(|context| self.connection.poll_receive(context)).await
     }
 
-    /// Frames that have come already.
+    /// Frames that were read with the last one. What is at the socket comes with the next wait, which asks
+    /// it in any case.
     pub(super) fn receive_ready(
         &mut self,
         frames: &mut Vec<LinkFrame>,
     ) -> Result<(), ConnectionError> {
-        while frames.len() < READY_FRAMES_MAX {
+        while frames.len() < READY_FRAMES_MAX && self.connection.has_frame() {
             match self.connection.poll_receive(&mut nobody()) {
                 Poll::Ready(frame) => frames.push(frame?),
                 Poll::Pending => break,

@@ -53,6 +53,10 @@ impl FrameConnection for Connection {
         })
     }
 
+    fn has_frame(&self) -> bool {
+        self.has_message()
+    }
+
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         Connection::poll_flush(self, context).map_err(|error| told(&error))
     }
