@@ -7,6 +7,8 @@ use crate::frame::RECORD_BYTES;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
+    /// Where the last payload begins.
+    pub(crate) last_at: usize,
     pub(crate) count: u32,
     pub(crate) time_min: i64,
     pub(crate) time_max: i64,
@@ -23,6 +25,7 @@ impl Batch {
     pub fn with_capacity(records: usize, bytes: usize) -> Batch {
         Batch {
             bytes: Vec::with_capacity(records * RECORD_BYTES + bytes),
+            last_at: 0,
             count: 0,
             time_min: i64::MAX,
             time_max: i64::MIN,
@@ -58,6 +61,7 @@ impl Batch {
         // A batch above the limit, which is far below this, is refused as a whole.
         let length = u32::try_from(self.bytes.len() - payload).unwrap_or(u32::MAX);
         self.bytes[payload - 4..payload].copy_from_slice(&length.to_le_bytes());
+        self.last_at = payload;
         self.count += 1;
         self.time_min = self.time_min.min(time);
         self.time_max = self.time_max.max(time);

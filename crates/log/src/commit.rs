@@ -5,7 +5,9 @@
 //! disk. A write that failed for lack of room is undone (the file is cut back), and writing goes on
 //! in a new segment when there is room.
 
-use crate::frame::{Body, Definition, HEADER_BYTES, Header, Kind};
+use crate::frame::{
+    Body, Bookmark, CURSOR_MARK_BYTES, Definition, HEADER_BYTES, Header, Kind, mark_body,
+};
 use crate::index::FrameRef;
 use crate::planted::{self, Defect};
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
@@ -40,6 +42,8 @@ pub(crate) struct Draft {
     pub(crate) level: Level,
     /// See [`Header::derived`].
     pub(crate) derived: bool,
+    /// The stream's cursor from here on.
+    pub(crate) bookmark: Option<Bookmark>,
 }
 
 impl Draft {
@@ -54,6 +58,7 @@ impl Draft {
             body,
             level: Level::Power,
             derived: false,
+            bookmark: None,
         }
     }
 
@@ -69,19 +74,22 @@ impl Draft {
             body,
             level: Level::Power,
             derived: false,
+            bookmark: None,
         }
     }
 
-    /// The mark that a stream's records before a number count no more.
+    /// The mark that a stream's records before a number (0: none) count no more. When it is laid out it
+    /// is given the stream's cursor.
     pub(crate) fn trim(stream: u32, epoch: u64, before: u64, level: Level) -> Draft {
         Draft {
             kind: Kind::Trim,
             stream,
             epoch,
             first: before,
-            body: Body::of_bytes(before.to_le_bytes().to_vec()),
+            body: Body::of_bytes(mark_body(before, None)),
             level,
             derived: false,
+            bookmark: None,
         }
     }
 
@@ -95,6 +103,7 @@ impl Draft {
             body: Body::of_bytes(next.to_le_bytes().to_vec()),
             level: Level::Power,
             derived: false,
+            bookmark: None,
         }
     }
 
@@ -106,9 +115,18 @@ impl Draft {
         }
     }
 
-    /// Bytes of its frames.
+    /// Bytes of its frames, at most.
     pub(crate) fn written_bytes(&self) -> u64 {
-        (HEADER_BYTES + self.body.bytes.len()) as u64 * self.copies()
+        let body = match self.kind {
+            Kind::Trim => CURSOR_MARK_BYTES as usize,
+            _ => self.body.bytes.len(),
+        };
+        (HEADER_BYTES + body) as u64 * self.copies()
+    }
+
+    /// Whether it may make room on the disk, so that it may be written before what is queued.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.kind == Kind::Trim && self.first > 0
     }
 }
 
@@ -119,6 +137,8 @@ pub(crate) struct Track {
     pub(crate) next: u64,
     /// Offset of its last frame in the present segment, 0 for none.
     pub(crate) back: u32,
+    /// Its cursor there.
+    pub(crate) bookmark: Option<Bookmark>,
 }
 
 /// What a stream's definition frame says, for the next segment.
@@ -178,8 +198,8 @@ pub(crate) struct Writer {
 /// Missing numbers of a stream: its name, first and last.
 pub(crate) type Lacks = (String, u64, u64);
 
-/// A frame that was laid out: header, offset, checksum, and its body if that is no records'.
-pub(crate) struct Laid(Header, u32, u32, Vec<u8>);
+/// A frame that was laid out: header, offset, checksum, its body if that is no records', and the cursor.
+pub(crate) struct Laid(Header, u32, u32, Vec<u8>, Option<Bookmark>);
 
 fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
@@ -292,12 +312,12 @@ impl Writer {
                 };
                 self.definitions.insert(draft.stream, defined);
             }
-            Kind::Trim => {
+            Kind::Trim if draft.first > 0 => {
                 let known = self.marks.get(&draft.stream).map_or(0, |(_, mark)| *mark);
                 let mark = (draft.epoch, draft.first.max(known));
                 self.marks.insert(draft.stream, mark);
             }
-            Kind::Records | Kind::Fill | Kind::Lost | Kind::Open | Kind::Close => {}
+            Kind::Trim | Kind::Records | Kind::Fill | Kind::Lost | Kind::Open | Kind::Close => {}
         }
     }
 
@@ -368,8 +388,8 @@ impl Writer {
         let Some(snapshot) = &mut self.snapshot else {
             return;
         };
-        for Laid(header, offset, crc, body) in self.laid.drain(..) {
-            snapshot.push(&header, offset, crc, &body);
+        for Laid(header, offset, crc, body, bookmark) in self.laid.drain(..) {
+            snapshot.push(&header, offset, crc, &body, bookmark);
         }
     }
 
@@ -390,8 +410,20 @@ impl Writer {
     fn lay(&mut self, draft: &Draft) -> FrameRef {
         let offset = self.offset as u32;
         let known = self.tracks.get(&draft.stream).copied();
-        let mut track = known.unwrap_or(Track { next: 1, back: 0 });
-        let body = &draft.body;
+        let mut track = known.unwrap_or(Track {
+            next: 1,
+            back: 0,
+            bookmark: None,
+        });
+        Bookmark::renew(&mut track.bookmark, draft.bookmark, draft.kind);
+        let mark;
+        let body = match draft.kind {
+            Kind::Trim => {
+                mark = Body::of_bytes(mark_body(draft.first, track.bookmark));
+                &mark
+            }
+            _ => &draft.body,
+        };
         let header = Header {
             kind: draft.kind,
             derived: draft.derived,
@@ -418,14 +450,12 @@ impl Writer {
             Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.to_vec(),
             Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
         };
-        self.laid.push(Laid(header, offset, crc, kept));
+        let laid = Laid(header, offset, crc, kept, track.bookmark);
+        self.laid.push(laid);
         self.previous = crc;
         self.offset += header.frame_bytes();
         if draft.kind == Kind::Records {
-            track = Track {
-                next: header.next(),
-                back: offset,
-            };
+            (track.next, track.back) = (header.next(), offset);
         }
         if draft.stream != 0 {
             self.tracks.insert(draft.stream, track);
@@ -474,7 +504,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the segment, safe on the disk, and begins the next with all definitions and trim marks:
+    /// Ends the segment, safe on the disk, and begins the next with all definitions, trim marks and
+    /// cursors:
     /// what older segments say of them is never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
@@ -506,14 +537,16 @@ impl Writer {
             body: Body::of_bytes(defined.body.clone()),
             level: Level::Power,
             derived: false,
+            bookmark: None,
         };
         let mut drafts: Vec<Draft> = self.definitions.iter().map(definition).collect();
-        let marks = self.marks.iter();
-        drafts.extend(
-            marks.map(|(&stream, &(epoch, before))| {
-                Draft::trim(stream, epoch, before, Level::Power)
-            }),
-        );
+        let marked = |(&stream, track): (&u32, &Track)| {
+            let before = self.marks.get(&stream).map_or(0, |(_, before)| *before);
+            let epoch = self.definitions.get(&stream)?.epoch;
+            let tells = before > 0 || track.bookmark.is_some();
+            tells.then(|| Draft::trim(stream, epoch, before, Level::Power))
+        };
+        drafts.extend(self.tracks.iter().filter_map(marked));
         for draft in drafts.iter().chain(&drafts) {
             self.lay(draft);
         }
@@ -523,7 +556,8 @@ impl Writer {
                 (self.base, self.synced) = (self.offset, self.offset);
                 self.roll = false;
                 self.reserve();
-                let sealed = self.snapshot.replace(Snapshot::new(header));
+                let next = Snapshot::new(header, self.options.cursor_of.is_some());
+                let sealed = self.snapshot.replace(next);
                 self.snapshots.extend(sealed);
                 self.note_laid();
                 self.older.push_back((before.0, before.1));

@@ -17,10 +17,13 @@
 //!
 //! Records that were put back into a gap are a frame of their own kind, out of order. A body of
 //! records is (time i64, length u32, payload) repeated; that of a trim mark is the first
-//! number that is kept, u64, that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
+//! number that is kept, u64 (0: nothing is trimmed), and the stream's cursor if it has one (the number
+//! of the record that it belongs to, u64, and 16 bytes); that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
 
 use crate::batch::Batch;
-use crate::{Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record};
+use crate::{
+    Cursor, CursorOf, Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record,
+};
 use std::sync::Arc;
 
 /// Bytes of a frame's header.
@@ -29,8 +32,10 @@ pub(crate) const HEADER_BYTES: usize = 72;
 pub(crate) const MAGIC: [u8; 4] = *b"CHf1";
 /// Sequence numbers stay below this, so that counting never overflows.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
-/// Bytes of a trim mark's body.
+/// Bytes of a trim mark's body without a cursor.
 const MARK_BYTES: u32 = 8;
+/// The same, with one.
+pub(crate) const CURSOR_MARK_BYTES: u32 = 8 + 8 + 16;
 /// Bytes of a record besides its payload.
 pub(crate) const RECORD_BYTES: usize = 12;
 
@@ -45,7 +50,7 @@ pub(crate) enum Kind {
     Open = 3,
     /// The log was closed here, with everything before it synced.
     Close = 4,
-    /// A stream's records before a number count no more.
+    /// A stream's records before a number count no more; and its cursor.
     Trim = 5,
     /// Records of one stream that were missing, put back under their own numbers.
     Fill = 6,
@@ -169,7 +174,11 @@ impl Header {
             Kind::Definition | Kind::Trim | Kind::Lost => {
                 self.stream != 0
                     && self.count == 0
-                    && (self.kind == Kind::Definition || self.body_bytes == MARK_BYTES)
+                    && match self.kind {
+                        Kind::Definition => true,
+                        Kind::Trim if self.body_bytes == CURSOR_MARK_BYTES => true,
+                        _ => self.body_bytes == MARK_BYTES,
+                    }
                     && self.first != 0
                     && self.first < MAX_SEQUENCE + u64::from(u32::MAX)
             }
@@ -235,7 +244,60 @@ impl Body {
 
 /// The first number kept, of a trim mark's body.
 pub(crate) fn mark(body: &[u8]) -> Option<u64> {
-    (body.len() == MARK_BYTES as usize).then(|| u64_at(body, 0))
+    let long = [MARK_BYTES as usize, CURSOR_MARK_BYTES as usize];
+    long.contains(&body.len()).then(|| u64_at(body, 0))
+}
+
+/// A stream's cursor, and the number of the record that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bookmark {
+    pub(crate) number: u64,
+    pub(crate) cursor: Cursor,
+}
+
+impl Bookmark {
+    /// Of a trim mark's body.
+    pub(crate) fn of_mark(body: &[u8]) -> Option<Bookmark> {
+        let cursor = body.get(16..)?.try_into().ok()?;
+        let number = u64_at(body, 8);
+        Some(Bookmark { number, cursor })
+    }
+
+    /// Of records: that of the last one.
+    pub(crate) fn of_records(
+        header: &Header,
+        body: &[u8],
+        cursor_of: Option<CursorOf>,
+    ) -> Option<Bookmark> {
+        let cursor_of = cursor_of?;
+        let mut last = None;
+        each_record(header, body, |_, _, payload| {
+            last = Some(payload);
+            true
+        })?;
+        let number = header.next() - 1;
+        let cursor = cursor_of(last?)?;
+        Some(Bookmark { number, cursor })
+    }
+
+    /// Takes a newer one in the order of the log; records that are put back may be older.
+    pub(crate) fn renew(known: &mut Option<Bookmark>, newer: Option<Bookmark>, kind: Kind) {
+        let Some(newer) = newer else { return };
+        let least = newer.number + u64::from(kind != Kind::Fill);
+        if known.is_none_or(|known| known.number < least) {
+            *known = Some(newer);
+        }
+    }
+}
+
+/// The body of a trim mark.
+pub(crate) fn mark_body(before: u64, bookmark: Option<Bookmark>) -> Vec<u8> {
+    let mut bytes = before.to_le_bytes().to_vec();
+    if let Some(Bookmark { number, cursor }) = bookmark {
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&cursor);
+    }
+    bytes
 }
 
 /// Calls `take` for each record (sequence, time, payload) until it answers false. `None` if the body

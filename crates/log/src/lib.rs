@@ -17,6 +17,10 @@
 //! is neither trimmed nor put back; [`Options::retain_bytes`] bounds the whole
 //! by removing the oldest segments, whatever they hold.
 //!
+//! A stream may have a cursor ([`Stream::cursor`]): 16 bytes that its newest record names, or that were
+//! set. It outlives every trim and the size limit: each trim mark carries it, and each segment begins
+//! with the cursors of all streams.
+//!
 //! Damage in the middle is named and kept, and its numbers are a gap: [`Stream::fill`] puts records
 //! back that somebody else still has, [`Store::scrub`] looks for rot before it is needed, and
 //! [`Store::lost`] counts what is gone and why. What tells of a whole stream, its definition and its
@@ -85,12 +89,12 @@ pub use follower::Follower;
 pub use fuzz::fuzz_recover;
 pub use memory::MemoryDisk;
 pub use options::{
-    Commit, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS,
-    MIN_SEGMENT_BYTES, Options, QueueFull,
+    Commit, Cursor, CursorOf, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES,
+    MAX_STREAMS, MIN_SEGMENT_BYTES, Options, QueueFull,
 };
 /// Reads a log without changing anything and says what it holds.
 pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
-    Ok(recover::scan(disk, recover::Read::All)?.report())
+    Ok(recover::scan(disk, recover::Read::All, None)?.report())
 }
 
 pub use ack::{Appended, Trimmed};

@@ -44,7 +44,7 @@ pub(crate) struct Opened {
 /// Opens or creates the log of a directory.
 pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result<Opened, Error> {
     clean_up(&**disk)?;
-    let mut scanned = scan(&**disk, Read::Unknown)?;
+    let mut scanned = scan(&**disk, Read::Unknown, options.cursor_of)?;
     let mut recovery = Recovery {
         created: scanned.segments.is_empty(),
         clean: scanned.clean,
@@ -75,6 +75,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
             Track {
                 next,
                 back: place.map_or(0, |(_, offset)| offset),
+                bookmark: stream.bookmark,
             },
         );
         let draft = Draft::definition(id, &stream.definition);
@@ -203,7 +204,8 @@ fn end_of_log(
                 previous_bytes: 0,
             };
             let made = Writer::make_segment(&**disk, header, &[]);
-            scanned.last_snapshot = Some(Snapshot::new(header));
+            let snapshot = Snapshot::new(header, options.cursor_of.is_some());
+            scanned.last_snapshot = Some(snapshot);
             let file = made.map_err(|error| fault(error, options))?;
             (number, file, SEGMENT_HEADER_BYTES as u64, false)
         }

@@ -37,8 +37,14 @@ pub enum Commit {
     Caller,
 }
 
+/// What a stream's records say about a place elsewhere, for instance how far their source was read; the
+/// caller's 16 bytes. See [`crate::Stream::cursor`].
+pub type Cursor = [u8; 16];
+/// Finds the cursor in a record's payload.
+pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
+
 /// The limits of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Size at which a new segment is begun. Default 64 MiB: an unclean end costs at most one
     /// copy of the last segment at the next open.
@@ -74,6 +80,9 @@ pub struct Options {
     pub retain_bytes: Option<u64>,
     /// Most records a follower hands out at once. Default 1,024.
     pub follow_records: usize,
+    /// How records name their stream's cursor; only the last record of a batch is asked. Default
+    /// `None`: none does.
+    pub cursor_of: Option<CursorOf>,
 }
 
 impl Default for Options {
@@ -91,6 +100,7 @@ impl Default for Options {
             recent_bytes: 1024 * 1024,
             retain_bytes: None,
             follow_records: 1024,
+            cursor_of: None,
         }
     }
 }

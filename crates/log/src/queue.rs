@@ -249,11 +249,13 @@ impl Shared {
                     let recent = Recent::new(&pending.draft);
                     let recent = self.recents.keep(&pending.core, recent);
                     let core = &pending.core;
-                    if core.committed(writer.segment, frame, recent, &mut wakers) {
+                    let bookmark = pending.draft.bookmark;
+                    if core.committed(writer.segment, frame, bookmark, recent, &mut wakers) {
                         writer.enter(writer.segment);
                     }
                 }
                 Kind::Fill => {
+                    pending.core.renew_cursor(&pending.draft);
                     if pending.core.filled(writer.segment, frame) {
                         writer.enter(writer.segment);
                     }
@@ -263,7 +265,10 @@ impl Shared {
                     let index = &mut pending.core.view().index;
                     index.give_up(pending.draft.first, next);
                 }
-                Kind::Trim => writer.leave(&pending.core.trim_to(pending.draft.first)),
+                Kind::Trim => {
+                    pending.core.renew_cursor(&pending.draft);
+                    writer.leave(&pending.core.trim_to(pending.draft.first));
+                }
                 Kind::Definition | Kind::Open | Kind::Close => {}
             }
         }

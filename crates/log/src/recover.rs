@@ -11,7 +11,7 @@
 //! A segment that is not there is right when it is before the first one, or when nothing is missing
 //! by it but trimmed numbers: each segment begins with all definitions and trim marks.
 
-use crate::frame::{Definition, Header, Kind, mark};
+use crate::frame::{Bookmark, Definition, Header, Kind, mark};
 use crate::index::{FrameRef, Index};
 use crate::planted::{self, Defect};
 use crate::read::frame_ref;
@@ -21,7 +21,8 @@ use crate::segment::{
 };
 use crate::snapshot::Snapshot;
 use crate::{
-    CorruptRange, Disk, Error, File, Level, MAX_EPOCHS, Report, StreamInfo, StreamReport, TornTail,
+    CorruptRange, CursorOf, Disk, Error, File, Level, MAX_EPOCHS, Report, StreamInfo, StreamReport,
+    TornTail,
 };
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub(crate) struct ScannedStream {
     pub(crate) records: u64,
     /// The first number kept by the newest trim mark; 0 when there is none.
     pub(crate) trimmed: u64,
+    /// The newest cursor.
+    pub(crate) bookmark: Option<Bookmark>,
     /// The first number that its first frame tells of, and the damage that may have held those before.
     born: (u64, Option<Beginning>),
     /// How many ranges, and how many of unknown content, came before its last frame.
@@ -188,6 +191,7 @@ struct Held {
     crc: u32,
     /// Empty for records.
     body: Vec<u8>,
+    bookmark: Option<Bookmark>,
     /// Derived from what may be lost.
     orphaned: bool,
 }
@@ -199,10 +203,17 @@ impl Held {
         crc: u32,
         segment: u32,
         offset: u64,
+        cursor_of: Option<CursorOf>,
     ) -> std::io::Result<Held> {
-        let body = match header.kind {
-            Kind::Definition | Kind::Trim | Kind::Lost => scanner.body(offset, &header)?.to_vec(),
-            Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
+        let body = scanner.body(offset, &header)?;
+        let (body, bookmark) = match header.kind {
+            Kind::Trim => (body.to_vec(), Bookmark::of_mark(body)),
+            Kind::Definition | Kind::Lost => (body.to_vec(), None),
+            Kind::Records | Kind::Fill => {
+                let bookmark = Bookmark::of_records(&header, body, cursor_of);
+                (Vec::new(), bookmark)
+            }
+            Kind::Open | Kind::Close => (Vec::new(), None),
         };
         Ok(Held {
             header,
@@ -210,6 +221,7 @@ impl Held {
             offset,
             crc,
             body,
+            bookmark,
             orphaned: false,
         })
     }
@@ -224,6 +236,7 @@ struct Doubtful {
 
 struct Scan {
     found: Scanned,
+    cursor_of: Option<CursorOf>,
     /// The number of the oldest segment.
     oldest: u32,
     held: Option<Held>,
@@ -256,7 +269,11 @@ pub(crate) enum Read {
 }
 
 /// Reads a log.
-pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
+pub(crate) fn scan(
+    disk: &dyn Disk,
+    read: Read,
+    cursor_of: Option<CursorOf>,
+) -> Result<Scanned, Error> {
     let names = at("list", "the directory", disk.list())?;
     let mut numbers: Vec<u32> = names
         .iter()
@@ -300,6 +317,7 @@ pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
     found.copied |= marker.is_none() && !files.is_empty();
     let mut scan = Scan {
         found,
+        cursor_of,
         oldest: numbers.first().copied().unwrap_or(1),
         held: None,
         chain: None,
@@ -312,10 +330,12 @@ pub(crate) fn scan(disk: &dyn Disk, read: Read) -> Result<Scanned, Error> {
         scan.segment_header(one.number, one.header);
         let next = files.get(n + 1);
         let snapshot = (read == Read::Unknown).then(|| snapshot_of(disk, one, next));
-        if let Some(snapshot) = snapshot.flatten().filter(|it| scan.continues(it)) {
+        let fits = |it: &Snapshot| scan.continues(it) && (it.has_cursors || cursor_of.is_none());
+        if let Some(snapshot) = snapshot.flatten().filter(fits) {
             scan.apply_snapshot(snapshot);
         } else {
-            let snapshot = one.header.map(Snapshot::new);
+            let new = |header| Snapshot::new(header, cursor_of.is_some());
+            let snapshot = one.header.map(new);
             scan.building = snapshot.map(|snapshot| (snapshot, scan.found.corrupt.len()));
             scan.segment(one.number, &*one.file, one.length, next.is_none())?;
         }
@@ -464,7 +484,8 @@ impl Scan {
         loop {
             match at("read", &name, scanner.look(offset))? {
                 Found::Frame(header, crc) => {
-                    let held = Held::read(&mut scanner, header, crc, number, offset);
+                    let cursor_of = self.cursor_of;
+                    let held = Held::read(&mut scanner, header, crc, number, offset, cursor_of);
                     let held = at("read", &name, held)?;
                     self.settle_doubtful(number);
                     self.frame(held);
@@ -638,6 +659,7 @@ impl Scan {
             offset,
             crc,
             body,
+            bookmark,
             orphaned,
         }) = self.held.take()
         else {
@@ -651,7 +673,7 @@ impl Scan {
         if let Some((snapshot, _)) = &mut self.building
             && snapshot.header.number == segment
         {
-            snapshot.push(&header, offset as u32, crc, &body);
+            snapshot.push(&header, offset as u32, crc, &body, bookmark);
         }
         self.found.frames += 1;
         self.found.clean = header.kind == Kind::Close;
@@ -671,6 +693,9 @@ impl Scan {
             }
             Kind::Trim => self.apply_mark(&header, mark(&body).unwrap_or_default()),
             Kind::Open | Kind::Close => {}
+        }
+        if let Some(stream) = self.found.streams.get_mut(&header.stream) {
+            Bookmark::renew(&mut stream.bookmark, bookmark, header.kind);
         }
     }
 
@@ -696,6 +721,7 @@ impl Scan {
                 frames: 0,
                 records: 0,
                 trimmed: 0,
+                bookmark: None,
                 born: (first, lost_in),
                 ranges_seen,
                 opaque_seen,
@@ -813,6 +839,7 @@ impl Scan {
                 stream.index.give_up(from, next);
             }
             stream.trimmed = stream.trimmed.max(part.trimmed);
+            Bookmark::renew(&mut stream.bookmark, part.bookmark, Kind::Trim);
             stream.frames += part.frames;
             stream.records += part.records;
             self.found.frames += part.frames;

@@ -12,8 +12,9 @@ use std::io;
 
 /// Version of the format that is written, and the newest that is read.
 ///
-/// Version 2 added records that are put back, version 3 those that are derived from others.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+/// Version 2 added records that are put back, version 3 those that are derived from others, version 4
+/// cursors.
+pub(crate) const FORMAT_VERSION: u32 = 4;
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 36;
 /// The marker's file name.
@@ -319,15 +320,15 @@ mod tests {
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes, 3), Ok(Some(header)));
         assert_eq!(SegmentHeader::decode(&bytes, 4), Ok(None));
-        bytes[8] = 4;
+        bytes[8] = 5;
         assert_eq!(SegmentHeader::decode(&bytes, 3), Ok(None));
         let crc = crc32fast::hash(&bytes[..32]);
         bytes[32..].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             SegmentHeader::decode(&bytes, 3),
             Err(Error::NewerFormat {
-                found: 4,
-                known: 3,
+                found: 5,
+                known: 4,
                 ..
             })
         ));

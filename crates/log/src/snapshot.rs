@@ -5,13 +5,15 @@
 //! names, and where the next segment's header names the same. Without it the segment is read, and
 //! the file is made again. It is not synced. A segment in which anything is damaged has none.
 //!
-//! Layout, numbers little endian: magic, format version (u32), segment (u32), store (u64), checksum
-//! and length of the segment before (u32 each), length (u32), last frame's offset and checksum (u32
-//! each), streams (u32); for each stream id (u32), first number (u64), epoch (u64), trim mark (u64),
-//! frames (u64), records (u64), definition (length u32, bytes), chunks (count u32, 44 bytes each),
-//! fills (count u32, 36 bytes each), ranges given up (count u32, 16 bytes each); at the end the checksum of everything and of the segment's salt.
+//! Layout, numbers little endian: magic, format version (u32), whether records were looked through for
+//! cursors (u32), segment (u32), store (u64), checksum and length of the segment before (u32 each),
+//! length (u32), last frame's offset and checksum (u32 each), streams (u32); for each stream id (u32),
+//! first number (u64), epoch (u64), trim mark (u64), frames (u64), records (u64), definition (length
+//! u32, bytes), chunks (count u32, 44 bytes each), fills (count u32, 36 bytes each), ranges given up
+//! (count u32, 16 bytes each), cursor (number u64, 16 bytes); at the end the checksum of everything and
+//! of the segment's salt.
 
-use crate::frame::{Definition, HEADER_BYTES, Header, Kind, MAX_SEQUENCE, mark};
+use crate::frame::{Bookmark, Definition, HEADER_BYTES, Header, Kind, MAX_SEQUENCE, mark};
 use crate::index::{Chunk, FrameRef, Index};
 use crate::read::frame_ref;
 use crate::segment::{SegmentHeader, UNFINISHED, salt};
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// Version of the layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"CHAPPEix";
 /// A larger file is not a snapshot: streams with their definitions take at most half a segment.
 const MAX_BYTES: u64 = 1 << 30;
@@ -52,12 +54,16 @@ pub(crate) struct Part {
     pub(crate) fills: Vec<FrameRef>,
     /// What was given up: first number, and the one after the last.
     pub(crate) given_up: Vec<(u64, u64)>,
+    /// The newest cursor.
+    pub(crate) bookmark: Option<Bookmark>,
 }
 
 /// What a segment holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) header: SegmentHeader,
+    /// Records were looked through for cursors.
+    pub(crate) has_cursors: bool,
     /// Length up to the end of the last frame.
     pub(crate) bytes: u64,
     pub(crate) last_offset: u32,
@@ -71,9 +77,10 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Of a segment without frames.
-    pub(crate) fn new(header: SegmentHeader) -> Snapshot {
+    pub(crate) fn new(header: SegmentHeader, has_cursors: bool) -> Snapshot {
         Snapshot {
             header,
+            has_cursors,
             bytes: 0,
             last_offset: 0,
             last_crc: 0,
@@ -84,7 +91,14 @@ impl Snapshot {
     }
 
     /// Adds the next frame. The body matters for definitions and trim marks alone.
-    pub(crate) fn push(&mut self, header: &Header, offset: u32, crc: u32, body: &[u8]) {
+    pub(crate) fn push(
+        &mut self,
+        header: &Header,
+        offset: u32,
+        crc: u32,
+        body: &[u8],
+        bookmark: Option<Bookmark>,
+    ) {
         self.bytes = u64::from(offset) + header.frame_bytes();
         (self.last_offset, self.last_crc) = (offset, crc);
         self.closed = header.kind == Kind::Close;
@@ -101,7 +115,9 @@ impl Snapshot {
             index: Index::new(header.first),
             fills: Vec::new(),
             given_up: Vec::new(),
+            bookmark: None,
         });
+        Bookmark::renew(&mut part.bookmark, bookmark, header.kind);
         let expected = part.index.next();
         match header.kind {
             Kind::Records if header.first == expected => {
@@ -134,6 +150,7 @@ impl Snapshot {
         let word = |bytes: &mut Vec<u8>, word: u32| bytes.extend_from_slice(&word.to_le_bytes());
         let long = |bytes: &mut Vec<u8>, long: u64| bytes.extend_from_slice(&long.to_le_bytes());
         word(&mut bytes, VERSION);
+        word(&mut bytes, u32::from(self.has_cursors));
         word(&mut bytes, self.header.number);
         long(&mut bytes, self.header.store);
         word(&mut bytes, self.header.previous);
@@ -180,6 +197,9 @@ impl Snapshot {
                 long(&mut bytes, *from);
                 long(&mut bytes, *next);
             }
+            // Number 0: there is none.
+            long(&mut bytes, part.bookmark.map_or(0, |it| it.number));
+            bytes.extend_from_slice(&part.bookmark.map_or([0; 16], |it| it.cursor));
         }
         let crc = checksum(&self.header, &bytes);
         word(&mut bytes, crc);
@@ -193,14 +213,15 @@ impl Snapshot {
             return None;
         }
         let mut rest = Rest(&content[8..]);
-        let (version, number, store) = (rest.word()?, rest.word()?, rest.long()?);
+        let (version, has_cursors) = (rest.word()?, rest.word()? != 0);
+        let (number, store) = (rest.word()?, rest.long()?);
         let (previous, previous_bytes) = (rest.word()?, rest.word()?);
         let same = (version, number, store) == (VERSION, header.number, header.store)
             && (previous, previous_bytes) == (header.previous, header.previous_bytes);
         if !same {
             return None;
         }
-        let mut snapshot = Snapshot::new(*header);
+        let mut snapshot = Snapshot::new(*header, has_cursors);
         snapshot.bytes = u64::from(rest.word()?);
         snapshot.last_offset = rest.word()?;
         snapshot.last_crc = rest.word()?;
@@ -335,6 +356,8 @@ impl<'a> Rest<'a> {
         for _ in 0..self.word()? {
             given_up.push((self.long()?, self.long()?));
         }
+        let (number, cursor) = (self.long()?, self.bytes(16)?.try_into().ok()?);
+        let bookmark = (number > 0).then_some(Bookmark { number, cursor });
         Some(Part {
             first,
             epoch,
@@ -345,6 +368,7 @@ impl<'a> Rest<'a> {
             index,
             fills,
             given_up,
+            bookmark,
         })
     }
 
@@ -379,7 +403,7 @@ mod tests {
     }
 
     fn filled() -> Snapshot {
-        let mut snapshot = Snapshot::new(header());
+        let mut snapshot = Snapshot::new(header(), true);
         let mut offset = 36;
         for n in 0..200u64 {
             let kind = if n % 50 == 49 {
@@ -403,7 +427,11 @@ mod tests {
                 previous: 0,
                 body_crc: 0,
             };
-            snapshot.push(&frame, offset, n as u32, b"");
+            let bookmark = Bookmark {
+                number: frame.next() - 1,
+                cursor: [n as u8; 16],
+            };
+            snapshot.push(&frame, offset, n as u32, b"", Some(bookmark));
             offset += frame.frame_bytes() as u32;
         }
         assert!(!snapshot.spoilt);
@@ -420,6 +448,8 @@ mod tests {
             (part.records, part.fills.len(), part.index.next()),
             (600, 4, 589)
         );
+        let newest = part.bookmark.expect("a cursor");
+        assert_eq!((newest.number, newest.cursor), (588, [198; 16]));
         let other = SegmentHeader {
             previous: 1,
             ..header()

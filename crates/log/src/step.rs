@@ -5,7 +5,6 @@
 //! steps is the thread's affair ([`Shared::run`]), so that a simulation can take the thread's place.
 
 use crate::commit::{Fault, Writer};
-use crate::frame::Kind;
 use crate::queue::{Pending, Queue, Shared};
 use crate::{Error, Health};
 use std::collections::VecDeque;
@@ -161,7 +160,7 @@ impl Shared {
         group: &mut VecDeque<Pending>,
     ) -> Result<bool, Fault> {
         let split = |all: VecDeque<Pending>| -> (VecDeque<Pending>, VecDeque<Pending>) {
-            all.into_iter().partition(|it| it.draft.kind == Kind::Trim)
+            all.into_iter().partition(|it| it.draft.makes_room())
         };
         let (mut marks, rest) = split(std::mem::take(group));
         *group = rest;

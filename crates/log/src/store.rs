@@ -156,7 +156,7 @@ impl Owner {
             queue.next_id = id.checked_add(1).ok_or(full)?;
             id
         };
-        let core = Arc::new(Core::new(id, definition.clone(), Index::new(1)));
+        let core = Arc::new(Core::new(id, definition.clone(), Index::new(1), None));
         self.commit_definition(&core, &definition)?;
         self.shared
             .lock()
@@ -304,7 +304,7 @@ impl Store {
             let mut queue = shared.lock();
             for (id, stream) in scanned.streams {
                 let name = stream.definition.name.clone();
-                let core = Core::new(id, stream.definition, stream.index);
+                let core = Core::new(id, stream.definition, stream.index, stream.bookmark);
                 queue.streams.insert(name, Arc::new(core));
                 queue.next_id = queue.next_id.max(id.saturating_add(1));
             }

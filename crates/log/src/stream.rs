@@ -4,13 +4,13 @@ use crate::ack::{Ack, Appended, Trimmed};
 use crate::batch::Batch;
 use crate::commit::Draft;
 use crate::eager::{Eager, EagerFollower};
-use crate::frame::{Body, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
+use crate::frame::{Body, Bookmark, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
 use crate::index::{FrameRef, Index, Plan};
-use crate::queue::Pending;
+use crate::queue::{Pending, Queue};
 use crate::read::{Got, Take};
 use crate::recent::Recent;
 use crate::store::Owner;
-use crate::{Error, Follower, GapReason, Level, Position, Record, Rollback};
+use crate::{Cursor, Error, Follower, GapReason, Level, Position, Record, Rollback};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,7 @@ const READ_BYTES: usize = 8 * 1024 * 1024;
 pub(crate) struct View {
     pub(crate) definition: Definition,
     pub(crate) index: Index,
+    pub(crate) bookmark: Option<Bookmark>,
     pub(crate) wakers: BTreeMap<u64, Waker>,
     pub(crate) stopped: Option<Error>,
     /// The newest frames, without a gap, as long as there is room for them in memory.
@@ -67,7 +68,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(id: u32, definition: Definition, index: Index) -> Core {
+    pub(crate) fn new(
+        id: u32,
+        definition: Definition,
+        index: Index,
+        bookmark: Option<Bookmark>,
+    ) -> Core {
         Core {
             id,
             epoch: definition.epochs.last().map_or(0, |(epoch, _)| *epoch),
@@ -76,6 +82,7 @@ impl Core {
             view: Mutex::new(View {
                 definition,
                 index,
+                bookmark,
                 wakers: BTreeMap::new(),
                 stopped: None,
                 recent: VecDeque::new(),
@@ -96,11 +103,13 @@ impl Core {
         &self,
         segment: u32,
         frame: FrameRef,
+        bookmark: Option<Bookmark>,
         recent: Option<Recent>,
         wakers: &mut Vec<Waker>,
     ) -> bool {
         let mut view = self.view();
         let entered = view.index.push(segment, frame);
+        Bookmark::renew(&mut view.bookmark, bookmark, Kind::Records);
         view.recent.extend(recent);
         while let Some(accepted) = view.accepted.front()
             && accepted.first < frame.next()
@@ -109,6 +118,11 @@ impl Core {
         }
         wakers.extend(std::mem::take(&mut view.wakers).into_values());
         entered
+    }
+
+    /// A mark, or records that were put back, is safe.
+    pub(crate) fn renew_cursor(&self, draft: &Draft) {
+        Bookmark::renew(&mut self.view().bookmark, draft.bookmark, draft.kind);
     }
 
     /// Records before a number count no more; the segments in which the stream has nothing left.
@@ -158,6 +172,8 @@ struct Terms {
     expected_last: Option<u64>,
     /// If numbers were taken back so often.
     taken_back: Option<u64>,
+    /// See [`Stream::append_derived`].
+    derived: bool,
 }
 
 /// A stream of records. Clones share it.
@@ -201,6 +217,24 @@ impl Stream {
     ) -> Result<Appended, Error> {
         let terms = Terms {
             taken_back: Some(taken_back),
+            derived: true,
+            ..Terms::default()
+        };
+        self.append_on(terms, batch.into())
+    }
+
+    /// As [`Stream::append`], as long as no numbers were taken back since [`crate::Store::taken_back`]
+    /// said `taken_back`: what the caller queued before is in the log before it, or both are refused.
+    ///
+    /// # Errors
+    /// [`Error::TakenBack`]; those of [`Stream::append`].
+    pub fn append_behind(
+        &self,
+        taken_back: u64,
+        batch: impl Into<Batch>,
+    ) -> Result<Appended, Error> {
+        let terms = Terms {
+            taken_back: Some(taken_back),
             ..Terms::default()
         };
         self.append_on(terms, batch.into())
@@ -218,10 +252,22 @@ impl Stream {
 
     fn append_on(&self, terms: Terms, batch: Batch) -> Result<Appended, Error> {
         self.check_batch(&batch)?;
-        self.append_body(terms, Body::of_batch(batch))
+        let cursor = self.cursor_in(&batch);
+        self.append_body(terms, Body::of_batch(batch), cursor)
     }
 
-    fn append_body(&self, terms: Terms, body: Body) -> Result<Appended, Error> {
+    /// The cursor that the last record of a batch names.
+    fn cursor_in(&self, batch: &Batch) -> Option<Cursor> {
+        let cursor_of = self.owner.shared.options.cursor_of?;
+        cursor_of(&batch.bytes[batch.last_at..])
+    }
+
+    fn append_body(
+        &self,
+        terms: Terms,
+        body: Body,
+        cursor: Option<Cursor>,
+    ) -> Result<Appended, Error> {
         let bytes = body.bytes.len();
         let queue = self.owner.shared.room_for(bytes).inspect_err(|error| {
             if matches!(error, Error::Full { .. } | Error::QueueFull { .. }) {
@@ -233,12 +279,8 @@ impl Stream {
         if let Some(expected) = terms.expected_last.filter(|expected| *expected != last) {
             return Err(Error::Conflict { expected, last });
         }
-        if terms
-            .taken_back
-            .is_some_and(|taken_back| taken_back != queue.taken_back)
-        {
-            let stream = self.name();
-            return Err(Error::TakenBack { stream });
+        if let Some(taken_back) = terms.taken_back {
+            self.check_taken_back(&queue, taken_back)?;
         }
         if last + 1 >= MAX_SEQUENCE {
             let reason = format!("the numbers of stream {} are used up", self.name());
@@ -260,7 +302,11 @@ impl Stream {
             first,
             body,
             level,
-            derived: terms.taken_back.is_some(),
+            derived: terms.derived,
+            bookmark: cursor.map(|cursor| Bookmark {
+                number: last + u64::from(count),
+                cursor,
+            }),
         };
         let mut wakers = Vec::new();
         {
@@ -299,6 +345,7 @@ impl Stream {
     pub fn fill(&self, first: Position, batch: impl Into<Batch>) -> Result<Appended, Error> {
         let batch = batch.into();
         self.check_batch(&batch)?;
+        let cursor = self.cursor_in(&batch);
         let body = Body::of_batch(batch);
         let next = first.sequence.saturating_add(u64::from(body.count));
         {
@@ -331,6 +378,10 @@ impl Stream {
             body,
             level: Level::Power,
             derived: false,
+            bookmark: cursor.map(|cursor| Bookmark {
+                number: next - 1,
+                cursor,
+            }),
         };
         let queue = self.owner.shared.room_for(bytes)?;
         let pending = Pending {
@@ -406,6 +457,45 @@ impl Stream {
             ack,
             driven: self.owner.driven(),
         })
+    }
+
+    /// The newest cursor that the stream's acknowledged records named ([`crate::Options::cursor_of`]),
+    /// or that was set. It outlives them: neither a trim nor the size limit takes it.
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.core.view().bookmark.map(|bookmark| bookmark.cursor)
+    }
+
+    /// Sets the cursor behind what is queued, on the terms of [`Stream::append_behind`]. It is safe
+    /// against a power loss when the result resolves.
+    ///
+    /// # Errors
+    /// Those of [`Stream::append_behind`].
+    pub fn set_cursor(&self, taken_back: u64, cursor: Cursor) -> Result<Trimmed, Error> {
+        let ack = Arc::new(Ack::default());
+        let queue = self.owner.shared.room_for(size_of::<Bookmark>())?;
+        self.check_taken_back(&queue, taken_back)?;
+        let number = self.assigned();
+        let mut draft = Draft::trim(self.core.id, self.core.epoch, 0, Level::Power);
+        draft.bookmark = Some(Bookmark { number, cursor });
+        let pending = Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+        };
+        self.owner.shared.enqueue(queue, pending);
+        Ok(Trimmed {
+            first: self.first(),
+            ack,
+            driven: self.owner.driven(),
+        })
+    }
+
+    fn check_taken_back(&self, queue: &Queue, taken_back: u64) -> Result<(), Error> {
+        if taken_back != queue.taken_back {
+            let stream = self.name();
+            return Err(Error::TakenBack { stream });
+        }
+        Ok(())
     }
 
     /// The name.
