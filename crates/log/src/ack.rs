@@ -46,7 +46,7 @@ impl Ack {
         state.waker.take()
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut state = self.state();
         match &state.result {
             Some(result) => Poll::Ready(result.clone()),

@@ -55,6 +55,7 @@ mod ack;
 mod backup;
 mod batch;
 mod commit;
+mod define;
 mod disk;
 mod eager;
 mod error;
@@ -99,6 +100,7 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
 
 pub use ack::{Appended, Trimmed};
 pub use backup::{Aside, Backup, Repaired, back_up, repair};
+pub use define::Defining;
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use scrub::Scrubbed;
 pub use store::{Committed, Counters, Store};

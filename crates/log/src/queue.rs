@@ -2,7 +2,7 @@
 
 use crate::ack::Ack;
 use crate::commit::{Draft, Fault, Writer};
-use crate::frame::{Kind, mark};
+use crate::frame::{Definition, Kind, mark};
 use crate::index::FrameRef;
 use crate::read::Reader;
 use crate::recent::{Recent, Recents};
@@ -28,6 +28,14 @@ pub(crate) struct Pending {
     pub(crate) draft: Draft,
     pub(crate) core: Arc<Core>,
     pub(crate) ack: Arc<Ack>,
+}
+
+impl Pending {
+    /// The stream's definition, if it is one.
+    fn definition(&self) -> Option<Definition> {
+        let is = self.draft.kind == Kind::Definition;
+        is.then(|| Definition::decode(&self.draft.body.bytes))?
+    }
 }
 
 impl Drop for Pending {
@@ -60,6 +68,8 @@ pub(crate) struct Queue {
     /// Free bytes when the disk was found full.
     pub(crate) free: u64,
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
+    /// Those whose first definition is on its way.
+    pub(crate) creating: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
     pub(crate) counters: Counters,
     /// How often numbers were taken back from records that were refused.
@@ -113,6 +123,7 @@ impl Shared {
                 health: Health::Ok,
                 free: 0,
                 streams: BTreeMap::new(),
+                creating: BTreeMap::new(),
                 next_id: 1,
                 counters: Counters::default(),
                 taken_back: 0,
@@ -274,6 +285,11 @@ impl Shared {
         }
         {
             let mut queue = self.lock();
+            for pending in &done {
+                if let Some(definition) = pending.definition() {
+                    queue.defined(&pending.core, definition);
+                }
+            }
             if reviewed && !writer.damaged.is_empty() {
                 writer.review_damaged(|name, from, next| {
                     let core = queue.streams.get(name);
@@ -325,7 +341,15 @@ impl Shared {
                 pending.core.take_back(draft.first, &mut wakers);
                 queue.taken_back += 1;
             }
+            if draft.kind == Kind::Definition {
+                queue.undefined(&pending.core);
+            }
             refused.push(pending);
+        }
+        for pending in &kept {
+            if let Some(definition) = pending.definition() {
+                queue.defining(&pending.core, definition);
+            }
         }
         queue.counters.refused += refused.len() as u64;
         drop(queue);

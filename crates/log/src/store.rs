@@ -1,26 +1,17 @@
 //! The store: one directory, one log, many streams.
 
-use crate::ack::Ack;
-use crate::commit::Draft;
-use crate::frame::Definition;
-use crate::index::Index;
-use crate::open::{Opened, draw_epoch, open};
+use crate::define::{Definer, Defining};
+use crate::open::{Opened, open};
 use crate::planted::{self, Defect};
-use crate::queue::{Pending, Shared};
+use crate::queue::Shared;
 use crate::scrub::{Scrub, Scrubbed};
 use crate::step::{Committer, Step};
 use crate::stream::Core;
-use crate::{
-    Commit, Disk, Error, Health, Level, Lost, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS,
-    Options, Recovery, Stream, StreamInfo,
-};
+use crate::{Commit, Disk, Error, Health, Level, Lost, Options, Recovery, Stream, StreamInfo};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-
-/// All definitions together may take half a segment, or this if that is more.
-const DEFINITIONS_BYTES: u64 = 1024 * 1024;
 
 /// What the writer counted since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,16 +52,10 @@ pub enum Committed {
     },
 }
 
-/// Serializes what changes definitions.
-struct Definer {
-    seed: u64,
-    drawn: u64,
-}
-
 /// Held by every handle; when the last goes, the store is closed.
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
-    definer: Mutex<Definer>,
+    pub(crate) definer: Mutex<Definer>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// With [`Commit::Caller`], until it has ended.
     committer: Mutex<Option<Committer>>,
@@ -78,93 +63,6 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Changes a stream's definition and returns when that is safe.
-    pub(crate) fn redefine(
-        &self,
-        core: &Arc<Core>,
-        change: impl FnOnce(&mut Definition),
-    ) -> Result<(), Error> {
-        let _one = self.definer.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = core.view().definition.clone();
-        let mut definition = before.clone();
-        change(&mut definition);
-        if definition == before {
-            return Ok(());
-        }
-        self.check_definition(&definition)?;
-        self.commit_definition(core, &definition)?;
-        core.view().definition = definition;
-        Ok(())
-    }
-
-    fn check_definition(&self, definition: &Definition) -> Result<(), Error> {
-        let check = |what, bytes: usize, limit: usize| match bytes > limit {
-            true => Err(Error::TooLarge { what, bytes, limit }),
-            false => Ok(()),
-        };
-        check("the stream's name", definition.name.len(), MAX_NAME_BYTES)?;
-        check(
-            "the stream's metadata",
-            definition.metadata.len(),
-            MAX_METADATA_BYTES,
-        )?;
-        let cores: Vec<Arc<Core>> = self.shared.lock().streams.values().cloned().collect();
-        let others = cores.iter().map(|core| core.view().definition.clone());
-        let others = others.filter(|other| other.name != definition.name);
-        let size = |one: &Definition| one.name.len() + one.metadata.len() + 1200;
-        let all = others.map(|other| size(&other)).sum::<usize>() + size(definition);
-        let limit = (self.shared.options.segment_bytes / 2).max(DEFINITIONS_BYTES) as usize;
-        check("all streams' names and metadata", all, limit)
-    }
-
-    fn commit_definition(&self, core: &Arc<Core>, definition: &Definition) -> Result<(), Error> {
-        let ack = Arc::new(Ack::default());
-        let draft = Draft::definition(core.id, definition);
-        let queue = self.shared.room_for(draft.body.bytes.len())?;
-        let core = Arc::clone(core);
-        let pending = Pending {
-            draft,
-            core,
-            ack: Arc::clone(&ack),
-        };
-        self.shared.enqueue(queue, pending);
-        ack.wait(self.driven().as_ref())
-    }
-
-    fn create(&self, name: &str, level: Level, metadata: &[u8]) -> Result<Arc<Core>, Error> {
-        let mut definer = self.definer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(core) = self.shared.lock().streams.get(name) {
-            return Ok(Arc::clone(core));
-        }
-        let seed = definer.seed;
-        let epoch = draw_epoch(seed, &mut definer.drawn, &[]);
-        let (name, metadata) = (name.to_owned(), metadata.to_vec());
-        let definition = Definition {
-            name,
-            level,
-            metadata,
-            epochs: vec![(epoch, 1)],
-        };
-        self.check_definition(&definition)?;
-        let id = {
-            let mut queue = self.shared.lock();
-            if queue.streams.len() >= MAX_STREAMS {
-                return Err(Error::TooManyStreams { limit: MAX_STREAMS });
-            }
-            let id = queue.next_id;
-            let full = Error::TooManyStreams { limit: MAX_STREAMS };
-            queue.next_id = id.checked_add(1).ok_or(full)?;
-            id
-        };
-        let core = Arc::new(Core::new(id, definition.clone(), Index::new(1), None));
-        self.commit_definition(&core, &definition)?;
-        self.shared
-            .lock()
-            .streams
-            .insert(definition.name, Arc::clone(&core));
-        Ok(core)
-    }
-
     /// What an acknowledgement needs to be waited for.
     pub(crate) fn driven(&self) -> Option<Weak<Owner>> {
         (self.shared.options.commit == Commit::Caller).then(|| Weak::clone(&self.this))
@@ -327,19 +225,23 @@ impl Store {
     /// Opens a stream, or creates it. A changed level or changed metadata are recorded before it
     /// returns.
     pub fn stream(&self, name: &str, level: Level, metadata: &[u8]) -> Result<Stream, Error> {
-        let known = self.owner.shared.lock().streams.get(name).cloned();
-        let core = match known {
-            Some(core) => core,
-            None => self.owner.create(name, level, metadata)?,
-        };
-        self.owner.redefine(&core, |definition| {
-            definition.level = level;
-            definition.metadata = metadata.to_vec();
-        })?;
-        Ok(Stream {
-            core,
-            owner: Arc::clone(&self.owner),
-        })
+        let define = |_: Option<(Level, &[u8])>| Ok::<_, Error>((level, metadata.to_vec()));
+        self.define(name, define)?.wait()
+    }
+
+    /// Opens a stream, or creates it, without waiting for the disk: `definition` makes level and
+    /// metadata of the newest ones, or of none. Definitions that are queued together are made safe
+    /// together.
+    ///
+    /// # Errors
+    /// Those of `definition`; a name or metadata that are too large, too many streams, a queue or a
+    /// disk that is full, a store that has stopped.
+    pub fn define<E: From<Error>>(
+        &self,
+        name: &str,
+        definition: impl FnOnce(Option<(Level, &[u8])>) -> Result<(Level, Vec<u8>), E>,
+    ) -> Result<Defining, E> {
+        self.owner.define(name, definition)
     }
 
     /// A stream that exists, as it is.

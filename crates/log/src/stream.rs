@@ -3,6 +3,7 @@
 use crate::ack::{Ack, Appended, Trimmed};
 use crate::batch::Batch;
 use crate::commit::Draft;
+use crate::define::Defining;
 use crate::eager::{Eager, EagerFollower};
 use crate::frame::{Body, Bookmark, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
 use crate::index::{FrameRef, Index, Plan};
@@ -21,7 +22,10 @@ const READ_BYTES: usize = 8 * 1024 * 1024;
 
 /// What readers see of a stream.
 pub(crate) struct View {
+    /// The newest that is safe; of a stream that is being made, the first.
     pub(crate) definition: Definition,
+    /// The newest one, while it is on its way.
+    pub(crate) coming: Option<Definition>,
     pub(crate) index: Index,
     pub(crate) bookmark: Option<Bookmark>,
     pub(crate) wakers: BTreeMap<u64, Waker>,
@@ -37,6 +41,16 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// The newest definition, whether it is safe or on its way.
+    pub(crate) fn newest(&self) -> &Definition {
+        self.coming.as_ref().unwrap_or(&self.definition)
+    }
+
+    /// The newest definition, unless it is on its way.
+    pub(crate) fn safe(&self) -> Option<&Definition> {
+        self.coming.is_none().then_some(&self.definition)
+    }
+
     /// Frames in memory that begin with a number, or else where they are.
     fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
         /// Most bytes that are handed out at once.
@@ -81,6 +95,7 @@ impl Core {
             refused: AtomicU64::new(0),
             view: Mutex::new(View {
                 definition,
+                coming: None,
                 index,
                 bookmark,
                 wakers: BTreeMap::new(),
@@ -852,8 +867,23 @@ impl Stream {
 
     /// Records new metadata; returns when they are safe.
     pub fn set_metadata(&self, metadata: &[u8]) -> Result<(), Error> {
-        self.owner.redefine(&self.core, |definition| {
-            definition.metadata = metadata.to_vec()
+        self.change_metadata(|_| Ok::<_, Error>(metadata.to_vec()))?
+            .wait()
+            .map(drop)
+    }
+
+    /// Queues the metadata that `change` makes of the newest ones, without waiting for the disk.
+    ///
+    /// # Errors
+    /// Those of `change`; those of [`crate::Store::define`].
+    pub fn change_metadata<E: From<Error>>(
+        &self,
+        change: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<Defining, E> {
+        let level = self.level();
+        self.owner.define(&self.name(), |so_far| {
+            let (level, metadata) = so_far.unwrap_or((level, &[]));
+            Ok((level, change(metadata)?))
         })
     }
 

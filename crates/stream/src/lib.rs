@@ -42,7 +42,7 @@ pub use sensor::{
     VirtualSensor,
 };
 pub use store::{
-    Hole, Intake, IntakeError, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, StoreError,
+    Hole, Intake, IntakeError, Opening, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, StoreError,
     StreamFollower, StreamLog, StreamStore,
 };
 pub use window::{

@@ -9,6 +9,7 @@
 //! source's clock.
 
 mod exchange;
+mod opening;
 mod repair;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker, ready};
 
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords};
+pub use opening::Opening;
 pub use repair::Hole;
 
 use chappe_log::{
@@ -154,22 +156,48 @@ impl StreamStore {
         schema: &StreamSchema,
         origin: Option<&str>,
     ) -> Result<StreamLog, StoreError> {
+        self.define(name, level, schema, origin)?.wait()
+    }
+
+    /// As [`StreamStore::stream`], without waiting for the disk: streams whose definitions are queued
+    /// together cost one sync.
+    ///
+    /// # Errors
+    /// A name or a schema that is none, or what the log says; the log's queue may be full.
+    pub fn define(
+        &self,
+        name: &str,
+        level: Level,
+        schema: &StreamSchema,
+        origin: Option<&str>,
+    ) -> Result<Opening, StoreError> {
         check_name(name)?;
         schema.check_names().map_err(StoreError::Schema)?;
+        let defining = self.store.define(name, |so_far| {
+            let Some((level, stored)) = so_far else {
+                return Ok((level, Metadata::new(schema, origin).encode()?));
+            };
+            let mut metadata = Metadata::decode(name, stored)?;
+            metadata.describe(schema, origin)?;
+            Ok::<_, StoreError>((level, metadata.encode()?))
+        })?;
+        Ok(Opening {
+            store: self.clone(),
+            defining,
+        })
+    }
+
+    /// The stream with the newest of its definitions that is safe.
+    fn opened(&self, stream: Stream) -> Result<StreamLog, StoreError> {
+        let name = stream.name();
         let mut open = lock(&self.open);
-        if let Some(log) = open.get(name) {
-            log.change(schema, origin)?;
+        if let Some(log) = open.get(&name) {
+            log.renew()?;
             return Ok(log.clone());
         }
-        let stored = self.store.streams().into_iter().find(|s| s.name == name);
-        let (metadata, level) = match &stored {
-            Some(info) => (Metadata::decode(name, &info.metadata)?, info.level),
-            None => (Metadata::new(schema, origin), level),
-        };
-        let stream = self.store.stream(name, level, &metadata.encode()?)?;
-        let log = StreamLog::new(name, stream, metadata, self.retention);
-        log.change(schema, origin)?;
-        open.insert(name.to_owned(), log.clone());
+        let metadata = Metadata::decode(&name, &stream.metadata())?;
+        let log = StreamLog::new(&name, stream, metadata, self.retention);
+        open.insert(name, log.clone());
         Ok(log)
     }
 
@@ -185,11 +213,10 @@ impl StreamStore {
         if check_name(name).is_err() {
             return Ok(None);
         }
-        let Some(info) = self.store.streams().into_iter().find(|s| s.name == name) else {
+        let Some(stream) = self.store.existing(name) else {
             return Ok(None);
         };
-        let metadata = Metadata::decode(name, &info.metadata)?;
-        let stream = self.store.stream(name, info.level, &info.metadata)?;
+        let metadata = Metadata::decode(name, &stream.metadata())?;
         let log = StreamLog::new(name, stream, metadata, self.retention);
         open.insert(name.to_owned(), log.clone());
         Ok(Some(log))
@@ -271,8 +298,7 @@ impl StreamLog {
     /// A schema that is none, too many versions, or what the log says.
     pub fn set_schema(&self, schema: &StreamSchema) -> Result<(), StoreError> {
         schema.check_names().map_err(StoreError::Schema)?;
-        let origin = self.origin();
-        self.change(schema, origin.as_deref())
+        self.alter(|metadata| metadata.describe(schema, None))
     }
 
     /// How long its elements are kept.
@@ -420,34 +446,28 @@ impl StreamLog {
         metadata.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn change(&self, schema: &StreamSchema, origin: Option<&str>) -> Result<(), StoreError> {
-        self.alter(|metadata| {
-            if metadata.newest() != schema {
-                if metadata.versions.len() >= SCHEMA_VERSIONS_MAX {
-                    return Err(StoreError::Versions);
-                }
-                metadata.versions.push(schema.clone());
-            }
-            if origin.is_some() {
-                metadata.origin = origin.map(str::to_owned);
-            }
-            Ok(())
-        })
-    }
-
+    /// Records what `change` makes of the newest metadata; waits until that is safe.
     fn alter(
         &self,
         change: impl FnOnce(&mut Metadata) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let defining = self.stream.change_metadata(|stored| {
+            let mut metadata = Metadata::decode(&self.name, stored)?;
+            change(&mut metadata)?;
+            metadata.encode()
+        })?;
+        defining.wait()?;
+        self.renew()
+    }
+
+    /// Takes up the newest metadata that are safe: only then may a record name a new version.
+    fn renew(&self) -> Result<(), StoreError> {
         let mut shared = self
             .metadata
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut metadata = Metadata::clone(&shared);
-        change(&mut metadata)?;
+        let metadata = Metadata::decode(&self.name, &self.stream.metadata())?;
         if metadata != **shared {
-            // Before any record can name the new version.
-            self.stream.set_metadata(&metadata.encode()?)?;
             *shared = Arc::new(metadata);
         }
         Ok(())
@@ -562,6 +582,20 @@ impl Metadata {
             versions: vec![schema.clone()],
             retention: None,
         }
+    }
+
+    /// Takes another schema, or an origin.
+    fn describe(&mut self, schema: &StreamSchema, origin: Option<&str>) -> Result<(), StoreError> {
+        if self.newest() != schema {
+            if self.versions.len() >= SCHEMA_VERSIONS_MAX {
+                return Err(StoreError::Versions);
+            }
+            self.versions.push(schema.clone());
+        }
+        if origin.is_some() {
+            self.origin = origin.map(str::to_owned);
+        }
+        Ok(())
     }
 
     fn newest(&self) -> &StreamSchema {
