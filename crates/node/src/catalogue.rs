@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use chappe_log::{Appended, Level, Store};
 use chappe_stream::{
-    Retention, StoreError, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp,
+    Opening, Retention, StoreError, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -165,12 +165,105 @@ pub(crate) fn name_of(key: &str) -> Option<&str> {
     key.strip_prefix("urn:chappe:stream:")
 }
 
+/// The streams by name.
+#[derive(Default)]
+struct Entries {
+    ready: BTreeMap<String, Arc<Entry>>,
+    making: BTreeMap<String, Claim>,
+    /// How many of those are not ready for the first time yet.
+    new: usize,
+}
+
+/// A name whose definition is on its way.
+#[derive(Default)]
+struct Claim {
+    source: String,
+    /// How many definitions are.
+    times: usize,
+    is_new: bool,
+}
+
+impl Entries {
+    fn owner(&self, name: &str) -> Option<String> {
+        match self.making.get(name) {
+            Some(claim) => Some(claim.source.clone()),
+            None => self.ready.get(name).map(|entry| entry.source()),
+        }
+    }
+
+    fn claim(&mut self, name: &str, source: &str) {
+        if !self.making.contains_key(name) {
+            let is_new = !self.ready.contains_key(name);
+            self.new += usize::from(is_new);
+            let claim = Claim {
+                is_new,
+                ..Claim::default()
+            };
+            self.making.insert(name.to_owned(), claim);
+        }
+        if let Some(claim) = self.making.get_mut(name) {
+            claim.source = source.to_owned();
+            claim.times += 1;
+        }
+    }
+
+    fn release(&mut self, name: &str) {
+        if let Some(claim) = self.making.get_mut(name) {
+            claim.times -= 1;
+            if claim.times == 0 {
+                self.new -= usize::from(claim.is_new);
+                self.making.remove(name);
+            }
+        }
+    }
+
+    fn insert(&mut self, entry: Arc<Entry>) -> Arc<Entry> {
+        if let Some(claim) = self.making.get_mut(&entry.name) {
+            self.new -= usize::from(std::mem::take(&mut claim.is_new));
+        }
+        let name = entry.name.clone();
+        self.ready.entry(name).or_insert(entry).clone()
+    }
+}
+
+/// A stream whose definition is on its way.
+pub(crate) struct Making<'a> {
+    reserved: Reserved<'a>,
+    opening: Opening,
+}
+
+/// A name that nobody else may take.
+struct Reserved<'a> {
+    catalogue: &'a Catalogue,
+    name: String,
+}
+
+impl Making<'_> {
+    /// The stream, when its definition is safe.
+    pub(crate) async fn made(self) -> Result<Arc<Entry>, CatalogueError> {
+        let log = self.opening.await?;
+        Ok(self.reserved.catalogue.insert(log)?)
+    }
+
+    /// As [`Making::made`], but waits on this thread.
+    fn wait(self) -> Result<Arc<Entry>, CatalogueError> {
+        let log = self.opening.wait()?;
+        Ok(self.reserved.catalogue.insert(log)?)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.catalogue.write().release(&self.name);
+    }
+}
+
 /// All streams.
 pub(crate) struct Catalogue {
     store: StreamStore,
     streams_max: usize,
     level: Level,
-    entries: RwLock<BTreeMap<String, Arc<Entry>>>,
+    entries: RwLock<Entries>,
     changes: watch::Sender<u64>,
 }
 
@@ -183,10 +276,9 @@ impl Catalogue {
             age: bound(config.log.keep_age_s).map(Duration::from_secs),
         };
         let store = StreamStore::with_retention(store, retention);
-        let mut entries = BTreeMap::new();
+        let mut entries = Entries::default();
         for log in store.streams() {
-            let entry = Entry::new(log)?;
-            entries.insert(entry.name.clone(), entry);
+            entries.insert(Entry::new(log)?);
         }
         Ok(Self {
             store,
@@ -198,17 +290,50 @@ impl Catalogue {
     }
 
     /// Opens the stream of `source`, making it or renewing its schema as needed.
-    pub(crate) fn create(
+    pub(crate) async fn create(
         &self,
         name: &str,
         schema: &StreamSchema,
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, |owner| owner == source)
+        self.begin(name, schema, source, level).await?.made().await
     }
 
-    /// As [`Catalogue::create`], whoever the stream belongs to: it belongs to `source` from now on.
+    /// Queues the definition of a stream as [`Catalogue::create`] does: those that are queued
+    /// together cost one sync. Waits only while the log's queue is full.
+    pub(crate) async fn begin(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        level: Option<Level>,
+    ) -> Result<Making<'_>, CatalogueError> {
+        loop {
+            let made = self.make(name, schema, source, level, |owner| owner == source);
+            match made {
+                Err(CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull {
+                    ..
+                }))) => tokio::time::sleep(QUEUE_PAUSE).await,
+                made => return made,
+            }
+        }
+    }
+
+    /// As [`Catalogue::create`], for callers that cannot await it: the thread waits for the disk.
+    pub(crate) fn create_blocking(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        level: Option<Level>,
+    ) -> Result<Arc<Entry>, CatalogueError> {
+        self.make(name, schema, source, level, |owner| owner == source)?
+            .wait()
+    }
+
+    /// As [`Catalogue::create_blocking`], whoever the stream belongs to: it belongs to `source` from
+    /// now on.
     pub(crate) fn take_over(
         &self,
         name: &str,
@@ -216,7 +341,7 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, |_| true)
+        self.make(name, schema, source, level, |_| true)?.wait()
     }
 
     fn make(
@@ -226,27 +351,54 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
         may_be_of: impl Fn(&str) -> bool,
-    ) -> Result<Arc<Entry>, CatalogueError> {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get(name) {
-            let owner = entry.source();
-            if !owner.is_empty() && !may_be_of(&owner) {
+    ) -> Result<Making<'_>, CatalogueError> {
+        let reserved = self.reserve(name, source, may_be_of)?;
+        let level = level.unwrap_or(self.level);
+        let opening = self.store.define(name, level, schema, Some(source))?;
+        Ok(Making { reserved, opening })
+    }
+
+    /// Keeps a name for `source` while the stream is being made.
+    fn reserve(
+        &self,
+        name: &str,
+        source: &str,
+        may_be_of: impl Fn(&str) -> bool,
+    ) -> Result<Reserved<'_>, CatalogueError> {
+        let mut entries = self.write();
+        match entries.owner(name) {
+            Some(owner) if !owner.is_empty() && !may_be_of(&owner) => {
                 let stream = name.to_owned();
                 return Err(CatalogueError::Taken { stream, owner });
             }
-        } else if entries.len() >= self.streams_max {
-            return Err(CatalogueError::TooMany(entries.len()));
+            Some(_) => {}
+            None => {
+                let count = entries.ready.len() + entries.new;
+                if count >= self.streams_max {
+                    return Err(CatalogueError::TooMany(count));
+                }
+            }
         }
-        let level = level.unwrap_or(self.level);
-        let log = self.store.stream(name, level, schema, Some(source))?;
-        if let Some(entry) = entries.get(name) {
-            return Ok(entry.clone());
+        entries.claim(name, source);
+        Ok(Reserved {
+            catalogue: self,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Shows a stream that can be used.
+    fn insert(&self, log: StreamLog) -> Result<Arc<Entry>, StoreError> {
+        if let Some(entry) = self.get(log.name()) {
+            return Ok(entry);
         }
         let entry = Entry::new(log)?;
-        entries.insert(name.to_owned(), entry.clone());
-        drop(entries);
+        let entry = self.write().insert(entry);
         self.changes.send_modify(|number| *number += 1);
         Ok(entry)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Entries> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of what the streams' retention does not keep at `now`; reads, and so may take long.
@@ -264,13 +416,13 @@ impl Catalogue {
     /// The stream of this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.get(name).cloned()
+        entries.ready.get(name).cloned()
     }
 
     /// All streams, by name.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.values().cloned().collect()
+        entries.ready.values().cloned().collect()
     }
 
     /// Changes when a stream comes.
@@ -293,7 +445,9 @@ mod tests {
         let catalogue = Catalogue::open(store, Level::Process, &config).unwrap();
         let schema = StreamSchema::default();
         let kept = |name: &str, retention: Option<Retention>| {
-            let entry = catalogue.create(name, &schema, "urn:d", None).unwrap();
+            let entry = catalogue
+                .create_blocking(name, &schema, "urn:d", None)
+                .unwrap();
             entry.log.set_retention(retention).unwrap();
             let element = StreamElement {
                 position: Default::default(),

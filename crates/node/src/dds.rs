@@ -89,7 +89,7 @@ impl TopicsHost for Host {
     ) -> Result<StreamLog, String> {
         let app = self.node.upgrade().ok_or("the node ends")?;
         let known = app.catalogue.get(name).map(|entry| entry.log.schema());
-        let made = app.catalogue.create(name, schema, SOURCE, level);
+        let made = app.catalogue.create_blocking(name, schema, SOURCE, level);
         let entry = made.map_err(|error| error.to_string())?;
         let registered = app.registrations.of(&catalogue::key(name)) != u64::MAX;
         if !registered || known.as_ref() != Some(schema) {

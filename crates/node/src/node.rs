@@ -261,7 +261,7 @@ impl Node {
             return entry.append(elements).await.map_err(failure);
         }
         let known = self.app.catalogue.get(name).map(|entry| entry.log.schema());
-        let made = self.app.catalogue.create(name, schema, &source, None);
+        let made = self.app.catalogue.create(name, schema, &source, None).await;
         let entry = made.map_err(|error| StoreFailure(error.to_string()))?;
         if !registered || known.as_ref() != Some(schema) {
             let entity = crate::devices::of_stream(name, schema, &source, None);

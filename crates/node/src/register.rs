@@ -7,7 +7,7 @@ use chappe_registry::{Entity, EntityKind, Principal, Search};
 use chappe_transport::Hop;
 
 use crate::notices::NoticeKind;
-use crate::shared::App;
+use crate::shared::{App, take_turns};
 
 /// When each entity of this run was registered first: its revision.
 #[derive(Debug, Default)]
@@ -35,7 +35,8 @@ impl Registrations {
 pub(crate) async fn publish(app: &App, entities: Vec<Entity>) {
     // All are on their way before the first is waited for: one sync serves many.
     let mut underway = Vec::new();
-    for entity in entities {
+    for (index, entity) in entities.into_iter().enumerate() {
+        take_turns(index).await;
         let key = entity.key.clone();
         let known = app.registry.get(&key, &Principal::Operator);
         if known.as_ref() == Some(&entity) {
@@ -44,7 +45,8 @@ pub(crate) async fn publish(app: &App, entities: Vec<Entity>) {
             underway.push((key, app.registry.publish(entity)));
         }
     }
-    for (key, publication) in underway {
+    for (index, (key, publication)) in underway.into_iter().enumerate() {
+        take_turns(index).await;
         let published = match publication {
             Ok(publication) => publication.await,
             Err(error) => Err(error),
@@ -65,7 +67,8 @@ pub(crate) async fn publish(app: &App, entities: Vec<Entity>) {
 /// Removes entities, as far as they are there.
 pub(crate) async fn remove(app: &App, keys: Vec<String>) {
     let mut underway = Vec::new();
-    for key in keys {
+    for (index, key) in keys.into_iter().enumerate() {
+        take_turns(index).await;
         app.registrations.left(&key);
         underway.push((app.registry.remove(&key), key));
     }

@@ -6,6 +6,7 @@
 
 mod entities;
 mod intake;
+mod streams;
 mod table;
 mod task;
 

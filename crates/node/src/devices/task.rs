@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chappe_device::DeviceClient;
 use chappe_device::client::{Description, Found};
-use chappe_stream::{StreamElement, name_part};
+use chappe_stream::StreamElement;
 use chappe_transport::Hop;
 use chappe_wrappers::dpws::{Attachment, Yield};
 use chappe_wrappers::rules::Rules;
@@ -15,16 +15,15 @@ use tokio::sync::mpsc;
 
 use super::entities;
 use super::intake;
+use super::streams;
 use super::table::{Device, DeviceState};
-use crate::catalogue::{self, CatalogueError, Entry};
+use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 use crate::register;
 use crate::shared::App;
 
 /// First and longest pause between two attempts to describe a device.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Streams of one device; reason: a stranger's description must not fill the catalogue.
-const STREAMS_MAX: usize = 1_000;
 /// Yields taken together before they are stored.
 const BATCH_MAX: usize = 512;
 
@@ -166,7 +165,7 @@ async fn use_device(
         .update(key, |device| entities::describe(device, description));
     let rules = rules(app).await;
     let mut attachment = Attachment::new(client, description, &rules).await;
-    let streams = open_streams(app, key, description, attachment.offers());
+    let streams = streams::open(app, key, description, attachment.offers()).await;
     register(app, key, &streams, attachment.offers()).await;
     let count = match streams.len() {
         1 => "1 stream".to_owned(),
@@ -281,49 +280,6 @@ fn note(app: &App, key: &str, trouble: &Trouble) {
     if of_subscription {
         self::trouble(app, key, trouble.detail.clone(), hint);
     }
-}
-
-/// Opens a stream for each offer, by index.
-fn open_streams(
-    app: &App,
-    key: &str,
-    description: &Description,
-    offers: &[Offer],
-) -> BTreeMap<usize, Arc<Entry>> {
-    let mut streams = BTreeMap::new();
-    let plain = name_part(description.name());
-    // A device that shares its name with another is told from it by its endpoint.
-    let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
-    let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
-    let own = format!("{plain}-{tail}");
-    let mut base = plain;
-    for (index, offer) in offers.iter().enumerate().take(STREAMS_MAX) {
-        let part = name_part(&offer.name);
-        let mut made = app
-            .catalogue
-            .create(&format!("{base}.{part}"), &offer.schema, key, None);
-        if matches!(made, Err(CatalogueError::Taken { .. })) {
-            base.clone_from(&own);
-            let name = format!("{base}.{part}");
-            made = app.catalogue.create(&name, &offer.schema, key, None);
-        }
-        match made {
-            Ok(entry) => {
-                streams.insert(index, entry);
-            }
-            Err(error) => {
-                let (reason, detail) = ("no stream", format!("{}: {error}", offer.name));
-                app.drops.record(Hop::Element, reason, key, detail, None);
-            }
-        }
-    }
-    let left_out = offers.len().saturating_sub(STREAMS_MAX);
-    if left_out > 0 {
-        let detail = format!("{left_out} streams beyond the limit of {STREAMS_MAX}");
-        app.drops
-            .record(Hop::Element, "too many streams", key, detail, None);
-    }
-    streams
 }
 
 async fn register(app: &App, key: &str, streams: &BTreeMap<usize, Arc<Entry>>, offers: &[Offer]) {

@@ -184,7 +184,7 @@ fn made(
         text: error.to_string(),
         transient: false,
     };
-    match app.catalogue.create(name, schema, source, level) {
+    match app.catalogue.create_blocking(name, schema, source, level) {
         Err(CatalogueError::Taken { owner, .. }) if is_orphan(app, &owner) => app
             .catalogue
             .take_over(name, schema, source, level)

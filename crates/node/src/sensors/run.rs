@@ -95,20 +95,42 @@ fn extent(extent: Extent) -> String {
     }
 }
 
+/// Records how long the output is kept, and reads how far the sensor is; both may wait for the disk.
+async fn open_progress(
+    app: &App,
+    output: &Entry,
+    descriptor: &Descriptor,
+) -> Result<Progress, StoreError> {
+    let (store, log, name) = (
+        app.store.clone(),
+        output.log.clone(),
+        descriptor.name.clone(),
+    );
+    let retention = descriptor.output.retention;
+    let opened = tokio::task::spawn_blocking(move || {
+        log.set_retention(retention)?;
+        Ok(Progress::open(&store, &name, log.log().level())?)
+    });
+    let closed = |_| Err(chappe_log::Error::Closed.into());
+    opened.await.unwrap_or_else(closed)
+}
+
 /// Runs a sensor until it is told to stop.
 pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Receiver<bool>) {
     let name = descriptor.name.clone();
     let output = &descriptor.output;
     let made = app
         .catalogue
-        .create(&output.stream, &output.schema, &name, Some(output.level));
+        .create(&output.stream, &output.schema, &name, Some(output.level))
+        .await;
     let entry = match made {
         Ok(entry) => entry,
         Err(error) => return fail(&app, &name, error.to_string()),
     };
-    if let Err(error) = entry.log.set_retention(output.retention) {
-        return fail(&app, &name, error.to_string());
-    }
+    let progress = match open_progress(&app, &entry, &descriptor).await {
+        Ok(progress) => progress,
+        Err(error) => return fail(&app, &name, error.to_string()),
+    };
     let feed = app
         .registry
         .subscribe(app.registry.revision() + 1, Principal::Operator);
@@ -124,10 +146,6 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         Binding::new(source.alias.clone(), source.policy, limits)
     });
     let level = entry.log.log().level();
-    let progress = match Progress::open(&app.store, &name, level) {
-        Ok(progress) => progress,
-        Err(error) => return fail(&app, &name, error.to_string()),
-    };
     let running = Running {
         eager: level != Level::Memory,
         progress,
