@@ -104,6 +104,18 @@ impl StreamSchema {
         Ok(())
     }
 
+    /// Whether elements of both schemas mean the same: they differ in descriptions at most.
+    #[must_use]
+    pub fn equals_but_descriptions(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Field, &Field)| {
+            (&one.name, one.field_type) == (&other.name, other.field_type)
+                && (&one.unit, &one.observed_property) == (&other.unit, &other.observed_property)
+        };
+        self.key == other.key
+            && self.fields.len() == other.fields.len()
+            && self.fields.iter().zip(&other.fields).all(same)
+    }
+
     /// Checks that `element` has one value of the right type, or null, for each field.
     ///
     /// # Errors

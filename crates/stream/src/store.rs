@@ -2,8 +2,9 @@
 //!
 //! A stream of the log carries its schema as metadata, with every version that it ever had: each
 //! record names its version, so that old elements are read after the schema changed. They are given
-//! in the shape of the newest schema: fields by name, null for what was not there or had another
-//! type.
+//! in the shape of the current schema: fields by name, null for what was not there or had another
+//! type. A schema that returns to an earlier version uses that version again, and one that differs
+//! in descriptions alone is the same version.
 //!
 //! The log's time of a record is the element's source time, so that a range of time is one of the
 //! source's clock.
@@ -38,7 +39,9 @@ use crate::{
 pub const SCHEMA_VERSIONS_MAX: usize = 256;
 
 /// The version of the metadata's own format that is written, and the newest that is read.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// The version in which the last schema is the current one.
+const FORMAT_WITHOUT_CURRENT: u8 = 2;
 /// The version without retention.
 const FORMAT_WITHOUT_RETENTION: u8 = 1;
 
@@ -104,10 +107,12 @@ pub struct StreamLog {
 struct Metadata {
     /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
     origin: Option<String>,
-    /// Every version of the schema; the last one counts.
+    /// Every version of the schema, each with the descriptions that it had last.
     versions: Vec<StreamSchema>,
     /// How long the elements are kept, if the stream has a say in it.
     retention: Option<Retention>,
+    /// The index of the version that new elements have.
+    current: u32,
 }
 
 impl StreamStore {
@@ -264,20 +269,20 @@ impl StreamLog {
     /// What its elements look like.
     #[must_use]
     pub fn schema(&self) -> StreamSchema {
-        self.snapshot().newest().clone()
+        self.snapshot().current().clone()
     }
 
-    /// The number of the schema's newest version, from 0.
+    /// The number of the schema's current version, from 0; it falls when an earlier schema returns.
     #[must_use]
     pub fn schema_version(&self) -> u32 {
-        self.snapshot().newest_version()
+        self.snapshot().current_version()
     }
 
     /// Whether this is its schema, and this what brings its elements forth.
     #[must_use]
     pub fn is_as(&self, schema: &StreamSchema, origin: &str) -> bool {
         let metadata = self.snapshot();
-        metadata.newest() == schema && metadata.origin.as_deref() == Some(origin)
+        metadata.current() == schema && metadata.origin.as_deref() == Some(origin)
     }
 
     /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
@@ -292,7 +297,7 @@ impl StreamLog {
         &self.stream
     }
 
-    /// Records a new version of the schema, if `schema` is another than the newest.
+    /// Makes `schema` the current one: the version of it that the stream had before, else a new one.
     ///
     /// # Errors
     /// A schema that is none, too many versions, or what the log says.
@@ -357,11 +362,11 @@ impl StreamLog {
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         let metadata = self.snapshot();
-        let version = metadata.newest_version();
+        let version = metadata.current_version();
         let mut batch = Batch::with_capacity(elements.len(), 64 * elements.len());
         for (index, element) in elements.iter().enumerate() {
             metadata
-                .newest()
+                .current()
                 .check(element)
                 .map_err(|error| StoreError::Element { index, error })?;
             let write = |bytes: &mut Vec<u8>| write_element(element, version, bytes);
@@ -581,31 +586,45 @@ impl Metadata {
             origin: origin.map(str::to_owned),
             versions: vec![schema.clone()],
             retention: None,
+            current: 0,
         }
     }
 
     /// Takes another schema, or an origin.
     fn describe(&mut self, schema: &StreamSchema, origin: Option<&str>) -> Result<(), StoreError> {
-        if self.newest() != schema {
-            if self.versions.len() >= SCHEMA_VERSIONS_MAX {
-                return Err(StoreError::Versions);
-            }
-            self.versions.push(schema.clone());
-        }
+        self.use_schema(schema)?;
         if origin.is_some() {
             self.origin = origin.map(str::to_owned);
         }
         Ok(())
     }
 
-    fn newest(&self) -> &StreamSchema {
-        // `new` and `decode` give at least one.
-        &self.versions[self.versions.len() - 1]
+    fn current(&self) -> &StreamSchema {
+        // `new`, `decode` and `use_schema` keep the index within the versions.
+        &self.versions[self.current as usize]
     }
 
-    /// The number of the newest version.
-    fn newest_version(&self) -> u32 {
-        u32::try_from(self.versions.len() - 1).unwrap_or(u32::MAX)
+    /// The number of the current version.
+    fn current_version(&self) -> u32 {
+        self.current
+    }
+
+    /// Makes `schema` the current one.
+    fn use_schema(&mut self, schema: &StreamSchema) -> Result<(), StoreError> {
+        let is_version = |version: &StreamSchema| version.equals_but_descriptions(schema);
+        let index = match self.versions.iter().rposition(is_version) {
+            Some(index) => {
+                self.versions[index].clone_from(schema);
+                index
+            }
+            None if self.versions.len() >= SCHEMA_VERSIONS_MAX => return Err(StoreError::Versions),
+            None => {
+                self.versions.push(schema.clone());
+                self.versions.len() - 1
+            }
+        };
+        self.current = u32::try_from(index).unwrap_or(u32::MAX);
+        Ok(())
     }
 
     fn encode(&self) -> Result<Vec<u8>, StoreError> {
@@ -621,20 +640,32 @@ impl Metadata {
         // The fields of older versions are the first ones of newer.
         let decoded = match *format {
             FORMAT => postcard::from_bytes(bytes),
-            FORMAT_WITHOUT_RETENTION => {
-                postcard::from_bytes(bytes).map(|(origin, versions)| Self {
-                    origin,
-                    versions,
-                    retention: None,
-                })
-            }
+            FORMAT_WITHOUT_CURRENT => postcard::from_bytes(bytes)
+                .map(|(origin, versions, retention)| Self::with_last(origin, versions, retention)),
+            FORMAT_WITHOUT_RETENTION => postcard::from_bytes(bytes)
+                .map(|(origin, versions)| Self::with_last(origin, versions, None)),
             _ => return Err(error()),
         };
         let metadata: Self = decoded.map_err(|_| error())?;
-        if metadata.versions.is_empty() {
+        if metadata.versions.get(metadata.current as usize).is_none() {
             return Err(error());
         }
         Ok(metadata)
+    }
+
+    /// Metadata of an older format: the last version is the current one.
+    fn with_last(
+        origin: Option<String>,
+        versions: Vec<StreamSchema>,
+        retention: Option<Retention>,
+    ) -> Self {
+        let current = u32::try_from(versions.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        Self {
+            origin,
+            versions,
+            retention,
+            current,
+        }
     }
 }
 
@@ -678,13 +709,44 @@ fn decode_record(
     schema
         .check(&element)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
-    let newest = metadata.newest();
-    if !std::ptr::eq(schema, newest) {
-        element.values = newest.project(schema, element.values);
+    let current = metadata.current();
+    if !std::ptr::eq(schema, current) {
+        element.values = current.project(schema, element.values);
     }
     Ok(element)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_older_formats_the_last_version_is_the_current_one() {
+        let versions = vec![StreamSchema::default(); 3];
+        let older = [
+            (1, postcard::to_allocvec(&(Some("urn:d"), &versions))),
+            (
+                2,
+                postcard::to_allocvec(&(Some("urn:d"), &versions, None::<Retention>)),
+            ),
+        ];
+        for (format, fields) in older {
+            let mut bytes = vec![format];
+            bytes.extend(fields.unwrap());
+            let metadata = Metadata::decode("a", &bytes).unwrap();
+            assert_eq!(metadata.current_version(), 2, "of format {format}");
+            assert_eq!(metadata.origin.as_deref(), Some("urn:d"));
+            let again = Metadata::decode("a", &metadata.encode().unwrap()).unwrap();
+            assert_eq!(again, metadata);
+        }
+        let beyond = Metadata {
+            current: 1,
+            ..Metadata::new(&StreamSchema::default(), None)
+        };
+        assert!(Metadata::decode("a", &beyond.encode().unwrap()).is_err());
+    }
 }

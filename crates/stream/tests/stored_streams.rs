@@ -123,6 +123,47 @@ fn a_changed_schema_is_a_new_version_and_old_elements_are_read_in_its_shape() {
 }
 
 #[test]
+fn a_schema_that_returns_is_the_version_that_it_was() {
+    let disk = SimDisk::new(5);
+    let store = open(disk.clone());
+    let in_unit = |unit: &str, description: &str| {
+        let mut schema = schema(&[("v", FieldType::Double)]);
+        schema.fields[0].unit = Some(unit.into());
+        schema.fields[0].description = Some(description.into());
+        schema
+    };
+    let open_with = |store: &StreamStore, schema: &StreamSchema| {
+        let made = store.stream("a", Level::Power, schema, None);
+        made.expect("a known schema needs no new version")
+    };
+    let log = open_with(&store, &in_unit("mV", ""));
+    for round in 0..600 {
+        // Every description is another.
+        let wanted = in_unit(["mV", "V"][round % 2], &round.to_string());
+        let log = open_with(&store, &wanted);
+        assert_eq!(
+            (log.schema_version(), log.schema()),
+            (round as u32 % 2, wanted)
+        );
+        let element = element(round as i64, vec![Value::Double(round as f64)]);
+        let appended = log.append(&[element]).expect("queued");
+        appended.wait().expect("stored");
+    }
+    open_with(&store, &in_unit("mV", "last"));
+    drop((log, store));
+
+    let store = open(disk.crash(6));
+    let log = store.existing("a").expect("opens").expect("is there");
+    assert_eq!(
+        (log.schema_version(), log.schema()),
+        (0, in_unit("mV", "last"))
+    );
+    assert_eq!(log.read(1, 1_000).expect("reads").len(), 600);
+    let raw = log.read_raw(1, 1_000, usize::MAX).expect("reads");
+    assert_eq!((raw.schema_version, raw.records.len()), (0, 600));
+}
+
+#[test]
 fn what_does_not_fit_is_refused_whole() {
     let store = open(SimDisk::new(4));
     let one = schema(&[("v", FieldType::Double)]);

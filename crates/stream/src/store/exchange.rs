@@ -28,7 +28,7 @@ const LOOK_BACK: [usize; 3] = [1, 1024, 65_536];
 pub struct RawRecords {
     /// Where the first one stands.
     pub first: Position,
-    /// The version of the schema that all of them have: the newest one.
+    /// The version of the schema that all of them have: the current one.
     pub schema_version: u32,
     /// Source time and bytes: the version and the element's body, without any origin.
     pub records: Vec<(Timestamp, Vec<u8>)>,
@@ -59,7 +59,7 @@ impl StreamLog {
 
     /// Consecutive records from number `from` on (0: from the first kept), for sending: at most
     /// `count`, and one more than fits `bytes` at most. Fewer where an epoch ends; none at the end of
-    /// the stream. A record of an older version of the schema is given in the shape of the newest,
+    /// the stream. A record of another version of the schema is given in the shape of the current one,
     /// as [`StreamLog::read`] gives it.
     ///
     /// # Errors
@@ -97,9 +97,9 @@ impl StreamLog {
         records: &mut Peekable<impl Iterator<Item = Record>>,
         bytes: usize,
     ) -> Result<RawRecords, StoreError> {
-        // After the read: its newest version is that of the newest record at least.
+        // After the read: it knows the versions of all records.
         let metadata = self.snapshot();
-        let schema_version = metadata.newest_version();
+        let schema_version = metadata.current_version();
         let mut raw = RawRecords {
             schema_version,
             ..RawRecords::default()
@@ -134,7 +134,7 @@ impl StreamLog {
         Ok(raw)
     }
 
-    /// Prepares for storing what another node sends under `schema`, which becomes the newest version
+    /// Prepares for storing what another node sends under `schema`, which becomes the current version
     /// here if it is not already.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl StreamLog {
         let metadata = self.snapshot();
         Ok(Intake {
             log: self.clone(),
-            version: metadata.newest_version(),
+            version: metadata.current_version(),
             metadata,
         })
     }
