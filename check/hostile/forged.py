@@ -28,7 +28,7 @@ def dropped(cable: Cable, address: str) -> dict[str, int]:
 
 def device_of(cable: Cable, address: str, endpoint: str) -> dict | None:
     devices = json.loads(cable.get("A", f"{address}/api/v1/devices"))["devices"]
-    found = [device for device in devices if device["key"] == endpoint and device["state"] == "usable"]
+    found = [device for device in devices if device["endpoint"] == endpoint and device["state"] == "usable"]
     return found[0] if found and found[0]["streams"] else None
 
 

@@ -167,6 +167,7 @@ function openOne(root, key) {
           null,
           h('h2', null, 'How it is reached'),
           facts([
+            ['endpoint', h('code', null, device.endpoint)],
             ['key', h('code', null, device.key)],
             ['dialect', device.dialect],
             ['addresses', (device.addresses ?? []).map((one) => h('code', null, one))],

@@ -258,6 +258,12 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// Accepts the owners whose streams are `source`'s: itself, and the key that a device had formerly.
+fn owner_test(source: &str) -> impl Fn(&str) -> bool {
+    let former = crate::devices::former_key(source);
+    move |owner| owner == source || former.as_deref() == Some(owner)
+}
+
 /// All streams.
 pub(crate) struct Catalogue {
     store: StreamStore,
@@ -289,7 +295,8 @@ impl Catalogue {
         })
     }
 
-    /// Opens the stream of `source`, making it or renewing its schema as needed.
+    /// Opens the stream of `source`, making it or renewing its schema as needed. A stream that was
+    /// stored under the former key of the device `source` is that device's.
     pub(crate) async fn create(
         &self,
         name: &str,
@@ -309,8 +316,9 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Making<'_>, CatalogueError> {
+        let may_own = owner_test(source);
         loop {
-            let made = self.make(name, schema, source, level, |owner| owner == source);
+            let made = self.make(name, schema, source, level, &may_own);
             match made {
                 Err(CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull {
                     ..
@@ -328,7 +336,7 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, |owner| owner == source)?
+        self.make(name, schema, source, level, owner_test(source))?
             .wait()
     }
 
@@ -477,5 +485,30 @@ mod tests {
         };
         assert_eq!(kept("a", None), 100);
         assert_eq!(kept("b", Some(Retention::default())), 1_000);
+    }
+
+    #[test]
+    fn streams_stored_under_a_devices_former_key_stay_its_own() {
+        use crate::devices::key_of;
+        let disk = Box::new(MemoryDisk::new());
+        let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
+        let catalogue = Catalogue::open(store, Level::Process, &Config::default()).unwrap();
+        let create = |name: &str, source: &str| {
+            let schema = StreamSchema::default();
+            let made = catalogue.create_blocking(name, &schema, source, None);
+            made.map(|entry| entry.source())
+        };
+        let (device, link) = ("urn:uuid:1", "urn:chappe:link:one");
+        assert_eq!(create("d", device).unwrap(), device);
+        assert_eq!(create("l", link).unwrap(), link);
+        assert_eq!(create("s", "s").unwrap(), "s");
+        for (name, endpoint) in [("d", "urn:uuid:2"), ("l", link), ("s", "s")] {
+            let made = create(name, &key_of(endpoint));
+            assert!(
+                matches!(made, Err(CatalogueError::Taken { .. })),
+                "{made:?}"
+            );
+        }
+        assert_eq!(create("d", &key_of(device)).unwrap(), key_of(device));
     }
 }

@@ -79,7 +79,7 @@ fn a_device_becomes_streams_and_sensors_follow_it() {
         .await;
         assert_eq!(described["fields"][0]["unit"], "Cel");
         assert_eq!(described["fields"][0]["observed_property"], property);
-        assert_eq!(described["source"], first.host().endpoint());
+        assert_eq!(described["source"], shown["key"]);
 
         let running = until(&node, &sensor_path, |sensor| sensor["state"] == "running").await;
         assert_eq!(bound(&running), std::slice::from_ref(&stream));
@@ -94,7 +94,7 @@ fn a_device_becomes_streams_and_sensors_follow_it() {
         let ask = format!(
             "ASK {{ ?s <http://www.w3.org/ns/sosa/observes> <{property}> ; \
              <https://chappe.example/ns#producedBy> <{}> }}",
-            first.host().endpoint()
+            shown["key"].as_str().unwrap()
         );
         let fields = [("Content-Type", "application/sparql-query")];
         let answer = send(&node, "POST", "/api/v1/sparql", &fields, ask.as_bytes()).await;

@@ -7,24 +7,13 @@ use chappe_registry::{Entity, EntityKind, vocabulary as v};
 use chappe_stream::StreamSchema;
 use chappe_xml::Name;
 
+use super::key::service_key;
 use super::table::{Device, Service};
 use crate::catalogue;
 
 /// A name as `{namespace}local`.
 pub(super) fn type_name(name: &Name) -> String {
     format!("{{{}}}{}", name.namespace, name.local)
-}
-
-/// The key of a device: its endpoint, when that can be one.
-pub(crate) fn key_of(endpoint: &str) -> String {
-    match NamedNode::new(endpoint) {
-        Ok(_) if endpoint.len() <= 1_000 => endpoint.to_owned(),
-        _ => format!("urn:chappe:device:{}", chappe_stream::name_part(endpoint)),
-    }
-}
-
-fn service_key(device: &str, index: usize) -> String {
-    format!("{device}/service/{}", index + 1)
 }
 
 /// The keys of a device's services.

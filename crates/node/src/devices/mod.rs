@@ -6,6 +6,7 @@
 
 mod entities;
 mod intake;
+mod key;
 mod streams;
 mod table;
 mod task;
@@ -21,8 +22,9 @@ use chappe_transport::Hop;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-pub(crate) use entities::{key_of, of_stream};
+pub(crate) use entities::of_stream;
 pub(crate) use intake::{FULL_PAUSE, lost};
+pub(crate) use key::{former_key, key_of};
 pub(crate) use table::{Device, DeviceState, Devices};
 use task::Order;
 
@@ -132,7 +134,7 @@ async fn follow_all(app: &App, client: DeviceClient) {
                     one.task.abort();
                     let _ = one.task.await;
                 }
-                task::leave(app, &entities::key_of(&endpoint), &reason).await;
+                task::leave(app, &key_of(&endpoint), &reason).await;
             }
             _ => {}
         }
@@ -178,7 +180,13 @@ async fn arrived(
         let _ = one.orders.try_send(Order::Changed(Box::new(found)));
         return;
     }
-    let key = entities::key_of(&found.endpoint);
+    if let Some(detail) = key::refusal(&found.endpoint) {
+        let hint = Some("give the device an endpoint of its own, as urn:uuid:…".to_owned());
+        let (reason, from) = ("endpoint refused", found.from.ip());
+        app.drops.record(Hop::Discovery, reason, from, detail, hint);
+        return;
+    }
+    let key = key_of(&found.endpoint);
     if !app.devices.update(&key, |_| {}) && !make_room(app, followed, &key) {
         return;
     }
@@ -196,7 +204,7 @@ fn make_room(app: &App, followed: &mut HashMap<String, Followed>, key: &str) -> 
         // The key is the endpoint, unless that cannot be one.
         let of_key = || {
             let mut endpoints = followed.keys();
-            endpoints.find(|endpoint| entities::key_of(endpoint) == *stranger)
+            endpoints.find(|endpoint| key_of(endpoint) == *stranger)
         };
         let endpoint = match followed.contains_key(stranger) {
             true => Some(stranger.clone()),

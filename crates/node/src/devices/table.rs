@@ -12,8 +12,10 @@ use crate::clock;
 /// A device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Device {
-    /// Its endpoint address, a URI.
+    /// Its name in the registry, a URI made of its endpoint address; its streams name it as source.
     pub(crate) key: String,
+    /// Its endpoint address, a URI.
+    pub(crate) endpoint: String,
     /// Its friendly name.
     pub(crate) name: String,
     /// Whether it can be used.

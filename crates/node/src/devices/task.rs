@@ -13,10 +13,10 @@ use chappe_wrappers::rules::Rules;
 use chappe_wrappers::{Offer, Trouble};
 use tokio::sync::mpsc;
 
-use super::entities;
 use super::intake;
 use super::streams;
 use super::table::{Device, DeviceState};
+use super::{entities, key_of};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 use crate::register;
@@ -51,7 +51,7 @@ pub(super) async fn follow(
     mut found: Found,
     mut orders: mpsc::Receiver<Order>,
 ) {
-    let key = entities::key_of(&found.endpoint);
+    let key = key_of(&found.endpoint);
     let mut pause = RETRY.0;
     loop {
         announce(&app, &key, &found);
@@ -97,6 +97,7 @@ pub(super) async fn follow(
 /// Shows what discovery says.
 fn announce(app: &App, key: &str, found: &Found) {
     app.devices.update(key, |device| {
+        device.endpoint.clone_from(&found.endpoint);
         if device.name.is_empty() {
             device.name.clone_from(&found.endpoint);
         }

@@ -28,10 +28,12 @@ pub(super) async fn list(State(app): State<App>) -> Json<Devices> {
 
 /// One device.
 #[utoipa::path(get, path = "/api/v1/devices/{key}", tag = "devices",
-    params(("key" = String, Path, description = "The device's key, percent-encoded")),
+    params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded")),
     responses((status = 200, body = Device), (status = 404, body = Problem)))]
 pub(super) async fn one(State(app): State<App>, Name(key): Name) -> Result<Json<Device>, Problem> {
-    app.devices.get(&key).map(Json).ok_or_else(|| {
+    let by_endpoint = || app.devices.get(&crate::devices::key_of(&key));
+    let device = app.devices.get(&key).or_else(by_endpoint);
+    device.map(Json).ok_or_else(|| {
         Problem::not_found(format!("no device {key:?} was seen"))
             .hint("GET /api/v1/devices lists them, GET /api/v1/drops what was refused")
     })

@@ -89,7 +89,7 @@ fn announcement(device: &Device, node: &KadNode) -> Option<Announcement> {
     };
     let addresses: Vec<String> = device.addresses.iter().filter(reached).cloned().collect();
     (!addresses.is_empty()).then(|| Announcement {
-        endpoint: device.key.clone(),
+        endpoint: device.endpoint.clone(),
         metadata_version: u32::try_from(device.metadata_version).unwrap_or(u32::MAX),
         types: device.types.clone(),
         scopes: device.scopes.clone(),

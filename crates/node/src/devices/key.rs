@@ -1,0 +1,132 @@
+//! Keys of devices: their names in the registry, in the catalogue and in the REST API.
+//!
+//! A device chooses its endpoint address. Its key is that address behind a prefix that only devices
+//! have, so no address is the key of a stream, of a link, of another device's service or of an
+//! entity that somebody published. Before this prefix a device's key was its endpoint address:
+//! [`former_key`] recognizes streams that were stored then.
+
+use chappe_registry::oxrdf::NamedNode;
+
+/// The prefix of all keys that this program makes.
+const RESERVED: &str = "urn:chappe:";
+/// The prefix of the keys of devices.
+const PREFIX: &str = "urn:chappe:device:";
+/// The prefix of the keys of their services; the number of the service follows.
+const SERVICE_PREFIX: &str = "urn:chappe:service:";
+/// Bytes of an encoded endpoint address. Reason: the registry takes keys of 1,024 bytes.
+const ENDPOINT_BYTES_MAX: usize = 900;
+/// Bytes of an endpoint address that once could be a key.
+const FORMER_BYTES_MAX: usize = 1_000;
+
+/// The key of the device with this endpoint address; different addresses have different keys.
+pub(crate) fn key_of(endpoint: &str) -> String {
+    format!("{PREFIX}{}", encoded(endpoint))
+}
+
+/// The key of a device's service.
+pub(super) fn service_key(device: &str, index: usize) -> String {
+    let endpoint = device.strip_prefix(PREFIX).unwrap_or(device);
+    format!("{SERVICE_PREFIX}{}:{endpoint}", index + 1)
+}
+
+/// Why a device with this endpoint address is not followed.
+pub(super) fn refusal(endpoint: &str) -> Option<String> {
+    let start = endpoint.get(..RESERVED.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(RESERVED)) {
+        return Some(format!(
+            "{endpoint:.256}: {RESERVED} is for Chappe's own keys"
+        ));
+    }
+    let bytes = encoded(endpoint).len();
+    (bytes > ENDPOINT_BYTES_MAX)
+        .then(|| format!("{endpoint:.64}…: {bytes} bytes as a key, at most {ENDPOINT_BYTES_MAX}"))
+}
+
+/// The owner of streams of this device that were stored when its endpoint address was its key.
+pub(crate) fn former_key(key: &str) -> Option<String> {
+    let endpoint = decoded(key.strip_prefix(PREFIX)?)?;
+    let was_key = endpoint.len() <= FORMER_BYTES_MAX
+        && refusal(&endpoint).is_none()
+        && NamedNode::new(endpoint.as_str()).is_ok();
+    was_key.then_some(endpoint)
+}
+
+/// The address with all bytes percent-encoded that may not stand in an IRI everywhere, and `%`.
+fn encoded(endpoint: &str) -> String {
+    let mut text = String::with_capacity(endpoint.len());
+    for byte in endpoint.bytes() {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => text.push(char::from(byte)),
+            byte if b"-._~:/?@!$&'()*+,;=".contains(&byte) => text.push(char::from(byte)),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_addresses_have_different_keys_that_the_registry_takes() {
+        let plain = "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a";
+        assert_eq!(key_of(plain), format!("urn:chappe:device:{plain}"));
+        let odd = [
+            "urn:a b",
+            "urn:a%20b",
+            "urn:a%2520b",
+            "a b",
+            "a-b",
+            "",
+            "ü",
+            "urn:a#b#c",
+            "http://[::1]/",
+            "urn:uuid:1/service/1",
+            "\u{e000}<>\"",
+        ];
+        let mut keys: Vec<String> = odd.iter().map(|endpoint| key_of(endpoint)).collect();
+        for (endpoint, key) in odd.iter().zip(&keys) {
+            assert!(NamedNode::new(key.as_str()).is_ok(), "{key}");
+            assert_eq!(decoded(&key[PREFIX.len()..]).as_deref(), Some(*endpoint));
+        }
+        keys.extend(odd.iter().map(|endpoint| service_key(&key_of(endpoint), 0)));
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 2 * odd.len());
+    }
+
+    #[test]
+    fn addresses_that_are_keys_or_too_long_for_one_are_refused() {
+        for endpoint in [
+            "urn:chappe:stream:a",
+            "urn:chappe:link:b",
+            "URN:Chappe:device:c",
+        ] {
+            assert!(refusal(endpoint).is_some(), "{endpoint}");
+            assert_eq!(former_key(&key_of(endpoint)), None);
+        }
+        assert!(refusal(&format!("urn:{}", "x".repeat(2_000))).is_some());
+        for endpoint in ["urn:uuid:1", "urn:chappé:a", "urn:chapp", ""] {
+            assert_eq!(refusal(endpoint), None, "{endpoint}");
+        }
+        let former = former_key(&key_of("http://a/b%20c"));
+        assert_eq!(former.as_deref(), Some("http://a/b%20c"));
+        assert_eq!(former_key(&key_of("sensor-name")), None, "no absolute IRI");
+    }
+}

@@ -1,0 +1,99 @@
+//! Goal: the endpoint address that a device chooses gives it nothing of others.
+//!
+//! Method: real devices on the loopback. One has a stream and a service; others call themselves by
+//! the keys of these. The entities of the stream and of the service stay as they were.
+
+mod common;
+
+use chappe_device::{DeviceHost, HostOptions};
+use chappe_dpws::metadata::{ThisDevice, ThisModel};
+use chappe_node::Node;
+use chappe_transport::Drops;
+use common::devices::{device, host_options, unique, until};
+use common::*;
+
+fn stranger(endpoint: &str, address: &str) -> DeviceHost {
+    let options: HostOptions = host_options(address);
+    DeviceHost::builder(endpoint)
+        .model(ThisModel {
+            manufacturer: vec!["Stranger".into()],
+            ..ThisModel::default()
+        })
+        .device(ThisDevice {
+            friendly_name: vec!["stranger".into()],
+            ..ThisDevice::default()
+        })
+        .options(options)
+        .start(Drops::default())
+        .unwrap()
+}
+
+fn path(collection: &str, key: &str) -> String {
+    let key = key.replace(':', "%3A").replace('/', "%2F");
+    format!("/api/v1/{collection}/{key}")
+}
+
+#[test]
+fn a_device_replaces_nothing_by_calling_itself_like_it() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.discovery.enabled = true;
+        config.discovery.interfaces = vec!["lo".into()];
+        let node = Node::start(config).await.unwrap();
+        let name = format!("honest-{}", unique());
+        let honest = device(directory.path(), &name, "urn:example:t", "127.0.13.1");
+        let known = path("devices", honest.host().endpoint());
+        let known = until(&node, &known, |device| device["state"] == "usable").await;
+        let stream = known["streams"][0].as_str().unwrap();
+        let stream_key = format!("urn:chappe:stream:{stream}");
+        let before = get(&node, &path("entities", &stream_key)).await.json();
+        assert_eq!(before["kind"], "stream");
+        let all = get(&node, "/api/v1/entities?kind=service").await.json();
+        let services: Vec<_> = all["entities"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .cloned()
+            .filter(|one| {
+                one["triples"]
+                    .to_string()
+                    .contains(honest.host().endpoint())
+            })
+            .collect();
+
+        let as_stream = stranger(&stream_key, "127.0.13.2");
+        // Followed, or refused: then the drops say so.
+        let is_of_stream = |drop: &serde_json::Value| {
+            drop["reason"] == "endpoint refused"
+                && drop["detail"].as_str().unwrap().contains(stream)
+        };
+        loop {
+            let drops = get(&node, "/api/v1/drops").await.json();
+            if drops["drops"].as_array().unwrap().iter().any(is_of_stream) {
+                break;
+            }
+            let device = get(&node, &path("devices", &stream_key)).await;
+            assert_ne!(device.status, 200, "it is followed: {device:?}");
+            tokio::task::yield_now().await;
+        }
+        // Keys of services were once made of the endpoint address in this form.
+        let service = services.last().unwrap()["key"].as_str().unwrap();
+        let called = match service.starts_with(honest.host().endpoint()) {
+            true => service.to_owned(),
+            false => format!("{}/service/1", honest.host().endpoint()),
+        };
+        let as_service = stranger(&called, "127.0.13.3");
+        let shown = path("devices", &called);
+        until(&node, &shown, |device| device["state"] == "usable").await;
+        let entity = get(&node, &path("entities", service)).await.json();
+        assert_eq!(&entity, services.last().unwrap());
+        as_stream.stop().await;
+        as_service.stop().await;
+        until(&node, &shown, |device| device["state"] == "gone").await;
+        let after = get(&node, &path("entities", &stream_key)).await.json();
+        assert_eq!(after, before);
+        node.shutdown().await.unwrap();
+        honest.stop().await;
+    });
+}
