@@ -61,8 +61,12 @@ impl Node {
     }
 
     pub(crate) fn on(disk: SimDisk, seed: u64, config: LinksConfig) -> Self {
-        let (store, _) =
-            Store::open(Box::new(disk.clone()), Options::default(), seed).expect("opens");
+        Self::with(Options::default(), disk, seed, config)
+    }
+
+    /// A node whose log has these options.
+    pub(crate) fn with(options: Options, disk: SimDisk, seed: u64, config: LinksConfig) -> Self {
+        let (store, _) = Store::open(Box::new(disk.clone()), options, seed).expect("opens");
         let store = StreamStore::new(store);
         let host = Arc::new(Host {
             store: store.clone(),

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chappe_log::{Commit, Level, Options};
+use chappe_sim::SimDisk;
 use chappe_stream::*;
 use chappe_wrappers::links::http::{KeptSubscription, PullRequest, SubscriptionRequest};
 use chappe_wrappers::links::serialization::{Document, SchemaId};
@@ -274,6 +276,74 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
 
 /// What comes behind the structure.
 async fn structure_then(seen: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> String {
+/// The log's queue is full when a contact point refuses an element: the subscription waits until the
+/// element is a dead letter, and sends nothing after it before.
+#[tokio::test]
+async fn a_full_queue_loses_no_dead_letter() {
+    let options = Options {
+        commit: Commit::Caller,
+        batch_bytes: 4_096,
+        queue_bytes: 4_096,
+        ..Options::default()
+    };
+    let origin = Node::with(options, SimDisk::new(1), 1, LinksConfig::default());
+    let log = origin.empty("a", &schema("v", FieldType::Integer));
+    let elements: Vec<_> = (0..6).map(|n| element(Value::Integer(n))).collect();
+    drop(log.append(&elements).expect("queued"));
+    let filler = origin.empty("filler", &schema("v", FieldType::Text));
+    // A new stream is committed at once, with all that is queued: this one exists before.
+    let store = origin.store.store();
+    let letters = store.stream("dead-letters/http-push", Level::Power, b"");
+    letters.expect("made");
+    store.commit().expect("stored");
+    let text = element(Value::Text("x".repeat(100)));
+    while filler.append(std::slice::from_ref(&text)).is_ok() {}
+    let (mut seen, address, _) = foreign_contact_point().await;
+    let reader = Reader {
+        address: Some("127.0.0.1:9".parse().expect("an address")),
+        key: None,
+    };
+    let request = SubscriptionRequest {
+        stream: "a".into(),
+        contact_point: format!("http://{address}/here"),
+        after: None,
+        start: LinkStart::First,
+        serialization: Serialization::Xml,
+    };
+    let made = origin.links.http_subscribe(&request, &reader).await;
+    made.expect("made");
+    while !next(&mut seen).await.contains(">3<") {}
+    // 2 came too early once, which is the first wait; the letter of 3 is the second.
+    let waits = async {
+        while origin.links.peers()[0].stalls < 2 && origin.drops().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waits).await;
+    waited.expect("within the time");
+    assert_eq!(origin.drops(), [""; 0]);
+    assert_eq!(origin.links.peers()[0].refused, 0, "it is kept nowhere yet");
+    assert!(seen.try_recv().is_err(), "nothing is sent after it");
+    // The disk takes up again.
+    let stored = async {
+        while origin.links.peers()[0].refused < 1 {
+            store.commit().expect("stored");
+            tokio::task::yield_now().await;
+        }
+    };
+    let stored = tokio::time::timeout(PATIENCE, stored).await;
+    stored.expect("within the time");
+    let letters = origin.links.dead_letters("http-push", 0, 10);
+    let letters = letters.expect("reads");
+    assert_eq!(letters.len(), 1);
+    assert!(
+        letters[0].text.contains("status 422"),
+        "{}",
+        letters[0].text
+    );
+    while !next(&mut seen).await.contains(">5<") {}
+}
+
     let structure = next(seen).await;
     assert!(structure.starts_with("<structure"), "{structure}");
     next(seen).await

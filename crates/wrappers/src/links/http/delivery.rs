@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use bytes::Bytes;
 use chappe_flow::ReconnectCommand;
 use chappe_identity::Contact;
-use chappe_stream::{Position, StreamSchema};
+use chappe_stream::{Position, StoreError, StreamSchema};
 use chappe_transport::http::Client;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
@@ -92,8 +92,10 @@ impl Push {
                         SerializationError::Limit { .. } => Reason::TooLarge,
                         _ => Reason::Schema,
                     };
-                    self.bury(elements, schema, reason, &error.to_string())
-                        .await;
+                    let why = error.to_string();
+                    if !self.bury(elements, schema, reason, &why, &mut again).await {
+                        break;
+                    }
                 }
             }
             if let Some(reached) = reached {
@@ -140,12 +142,12 @@ impl Push {
                 Outcome::UnknownSchema => {
                     self.outflow.forget_structure();
                     let why = "the schema is not known there";
-                    self.bury(elements, schema, Reason::Schema, why).await;
-                    return true;
+                    return self
+                        .bury(elements, schema, Reason::Schema, why, again)
+                        .await;
                 }
                 Outcome::Refused(reason, why) => {
-                    self.bury(elements, schema, reason, &why).await;
-                    return true;
+                    return self.bury(elements, schema, reason, &why, again).await;
                 }
                 Outcome::Gone => return false,
                 Outcome::Later(why) => {
@@ -168,17 +170,22 @@ impl Push {
         .await
     }
 
-    /// What the contact point refuses is kept among the dead letters of pushing.
+    /// Keeps refused elements as dead letters of pushing; returns when they are stored. While the log
+    /// takes no more the subscription waits, since its cursor moves past these elements afterwards.
+    ///
+    /// Returns false when the log has stopped: nothing can be kept, and the cursor has to stay.
     async fn bury(
         &self,
         elements: Option<&Elements>,
         schema: &StreamSchema,
         reason: Reason,
         why: &str,
-    ) {
-        let Some(elements) = elements else { return };
+        again: &mut Again,
+    ) -> bool {
+        let Some(elements) = elements else {
+            return true;
+        };
         let count = elements.elements.len() as u64;
-        self.place.peer.add(count, 0, count);
         for element in &elements.elements {
             let letter = Letter {
                 stream: elements.stream.clone(),
@@ -193,17 +200,59 @@ impl Push {
             };
             let contact = self.contact.to_string();
             let refused = Refused { letter, contact };
-            let put = self.shared.push_letters();
-            let put = put.and_then(|letters| letters.put_refused(refused));
-            let stored = match put {
-                Ok(appended) => appended.await.is_ok(),
-                Err(_) => false,
-            };
-            if !stored {
-                let (peer, detail) = (self.contact.address.to_string(), why.to_owned());
-                let host = &self.shared.host;
-                host.dropped("refused by a contact point", &peer, detail, None);
+            loop {
+                let error = match self.store_letter(refused.clone()).await {
+                    Ok(()) => break,
+                    Err(error) => error,
+                };
+                match Unstored::of(&error) {
+                    Unstored::Stopped => return false,
+                    Unstored::Never => {
+                        let (peer, detail) = (self.contact.address.to_string(), error.to_string());
+                        let host = &self.shared.host;
+                        host.dropped("dead letter too large", &peer, detail, None);
+                        break;
+                    }
+                    Unstored::Later => {
+                        tracing::debug!(%error, "a dead letter waits");
+                        self.place.peer.again(0);
+                        again.wait(ReconnectCommand::Failed).await;
+                    }
+                }
             }
+        }
+        self.place.peer.add(count, 0, count);
+        again.tell(ReconnectCommand::Worked(1));
+        again.tell(ReconnectCommand::Connected);
+        true
+    }
+
+    async fn store_letter(&self, refused: Refused) -> Result<(), LinkError> {
+        let appended = self.shared.push_letters()?.put_refused(refused)?;
+        appended.await.map_err(StoreError::from)?;
+        Ok(())
+    }
+}
+
+/// What an error of the log means for a dead letter.
+enum Unstored {
+    /// The queue or the disk is full: it can be stored later.
+    Later,
+    /// It is larger than a record may be.
+    Never,
+    /// The log has stopped.
+    Stopped,
+}
+
+impl Unstored {
+    fn of(error: &LinkError) -> Self {
+        use chappe_log::Error as Log;
+        match error {
+            LinkError::Store(StoreError::Log(Log::Failed { .. } | Log::Closed)) => Self::Stopped,
+            LinkError::Store(StoreError::Log(Log::TooLarge { .. })) | LinkError::Unsupported(_) => {
+                Self::Never
+            }
+            _ => Self::Later,
         }
     }
 }
