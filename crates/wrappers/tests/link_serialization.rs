@@ -322,6 +322,16 @@ fn xml_of_other_programs_is_read() {
 }
 
 #[test]
+fn blank_lines_are_skipped_however_many_there_are() {
+    let mut bytes = "\r\n".repeat(1_000_000).into_bytes();
+    let blank = Serialization::Xml.decode(&bytes);
+    assert_eq!(blank, Err(SerializationError::Incomplete));
+    bytes.extend_from_slice(b"<alive/>\n");
+    let (document, used) = Serialization::Xml.decode(&bytes).expect("a document");
+    assert_eq!((document, used), (Document::Alive(None), bytes.len()));
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let element = |inside: &str| {
         format!(

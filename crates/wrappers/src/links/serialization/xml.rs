@@ -236,12 +236,13 @@ fn escape(value: &str, text: &mut String) {
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationError> {
+    let blank = bytes.len() - bytes.trim_ascii_start().len();
+    let bytes = &bytes[blank..];
+    if bytes.is_empty() {
+        return Err(SerializationError::Incomplete);
+    }
     // Line by line, so that an endless answer can be read as it comes.
     let (line, used) = match bytes.iter().position(|byte| *byte == b'\n') {
-        Some(end) if bytes[..end].iter().all(u8::is_ascii_whitespace) && end + 1 < bytes.len() => {
-            let (document, used) = decode(&bytes[end + 1..])?;
-            return Ok((document, used + end + 1));
-        }
         Some(end) => (&bytes[..end], end + 1),
         None => (bytes, bytes.len()),
     };
@@ -251,11 +252,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
         ..Limits::default()
     };
     match Element::parse_within(line, limits) {
-        Ok(root) => Ok((document(&root)?, used)),
+        Ok(root) => Ok((document(&root)?, blank + used)),
         // Written over several lines by another program: read as one.
         Err(_) if used < bytes.len() => {
             let root = Element::parse_within(bytes, limits).map_err(refused)?;
-            Ok((document(&root)?, bytes.len()))
+            Ok((document(&root)?, blank + bytes.len()))
         }
         Err(error) => Err(refused(error)),
     }
