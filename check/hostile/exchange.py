@@ -107,7 +107,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path != SUBSCRIPTIONS:
             return self.hostile(self.path.rpartition("/")[2])
-        self.say(201, json.dumps({"id": "a1", "lease_s": 3, "after": None}).encode())
+        self.say(201, json.dumps({"id": "a1", "secret": "b2", "lease_s": 3, "after": None}).encode())
         with self.server.subscribed:
             self.server.contacts.append(json.loads(body)["contact_point"])
             self.server.subscribed.notify_all()

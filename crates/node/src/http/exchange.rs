@@ -11,15 +11,18 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chappe_identity::Principal;
 use chappe_stream::Position;
-use chappe_wrappers::links::http::{PullRequest, SubscriptionAnswer, SubscriptionRequest};
+use chappe_wrappers::links::http::{
+    Credential, PullRequest, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest,
+};
 use chappe_wrappers::links::{HttpRefusal, LinkStart, Reader, Serialization};
 use serde::{Deserialize, Serialize};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::params::{self, Name, Params};
+use super::params::{self, Name, Params, Who};
 use super::problem::Problem;
 use crate::shared::App;
 
@@ -153,6 +156,8 @@ pub(crate) struct NewSubscription {
 pub(crate) struct Subscription {
     /// Its id, for renewing and ending it.
     id: String,
+    /// Renewing and ending it need this in the header `chappe-subscription-secret`.
+    secret: String,
     /// Seconds that it lives without being renewed.
     lease_s: u64,
     /// It begins behind this position, `EPOCH:N`; of a new one.
@@ -164,6 +169,7 @@ impl From<SubscriptionAnswer> for Subscription {
     fn from(answer: SubscriptionAnswer) -> Self {
         Self {
             id: answer.id,
+            secret: answer.secret,
             lease_s: answer.lease_s,
             after: answer.after,
         }
@@ -191,24 +197,49 @@ pub(super) async fn subscribe(
     Ok((StatusCode::CREATED, Json(made.into())))
 }
 
-/// Renews a subscription.
+/// How a request proves that it may renew or end a subscription.
+fn credential(who: Principal, headers: &HeaderMap) -> Credential<'_> {
+    if who.is_operator() {
+        return Credential::Operator;
+    }
+    let secret = headers.get(SECRET_HEADER);
+    Credential::Secret(secret.and_then(|it| it.to_str().ok()).unwrap_or_default())
+}
+
+/// Renews a subscription: with its secret in a header, or with the node's token.
 #[utoipa::path(put, path = "/api/v1/exchange/subscriptions/{id}", tag = "links",
-    params(("id" = String, Path, description = "The subscription's id")),
-    responses((status = 200, body = Subscription), (status = 404, body = Problem)))]
+    params(("id" = String, Path, description = "The subscription's id"),
+        ("chappe-subscription-secret" = Option<String>, Header, description = "Its secret")),
+    responses((status = 200, body = Subscription),
+        (status = 403, body = Problem, description = "the secret is missing or wrong"),
+        (status = 404, body = Problem)))]
 pub(super) async fn renew(
     State(app): State<App>,
     Name(id): Name,
+    Who(who): Who,
+    headers: HeaderMap,
 ) -> Result<Json<Subscription>, Problem> {
-    let renewed = app.exchange()?.links().http_renew(&id).map_err(refused)?;
-    Ok(Json(renewed.into()))
+    let links = app.exchange()?.links();
+    let renewed = links.http_renew(&id, credential(who, &headers));
+    Ok(Json(renewed.map_err(refused)?.into()))
 }
 
-/// Ends a subscription.
+/// Ends a subscription: with its secret in a header, or with the node's token.
 #[utoipa::path(delete, path = "/api/v1/exchange/subscriptions/{id}", tag = "links",
-    params(("id" = String, Path, description = "The subscription's id")),
-    responses((status = 204), (status = 404, body = Problem)))]
-pub(super) async fn end(State(app): State<App>, Name(id): Name) -> Result<StatusCode, Problem> {
-    app.exchange()?.links().http_end(&id).map_err(refused)?;
+    params(("id" = String, Path, description = "The subscription's id"),
+        ("chappe-subscription-secret" = Option<String>, Header, description = "Its secret")),
+    responses((status = 204),
+        (status = 403, body = Problem, description = "the secret is missing or wrong"),
+        (status = 404, body = Problem)))]
+pub(super) async fn end(
+    State(app): State<App>,
+    Name(id): Name,
+    Who(who): Who,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    let links = app.exchange()?.links();
+    let ended = links.http_end(&id, credential(who, &headers));
+    ended.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

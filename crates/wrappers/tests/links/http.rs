@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chappe_log::{Commit, Level, Options};
 use chappe_sim::SimDisk;
 use chappe_stream::*;
-use chappe_wrappers::links::http::{KeptSubscription, PullRequest, SubscriptionRequest};
+use chappe_wrappers::links::http::{
+    Credential, KeptSubscription, PullRequest, SubscriptionRequest,
+};
 use chappe_wrappers::links::serialization::{Document, SchemaId};
 use chappe_wrappers::links::*;
 
@@ -274,8 +276,6 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
     assert_eq!(again, Err(LinkError::NoLetter(letter.number)));
 }
 
-/// What comes behind the structure.
-async fn structure_then(seen: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> String {
 /// The log's queue is full when a contact point refuses an element: the subscription waits until the
 /// element is a dead letter, and sends nothing after it before.
 #[tokio::test]
@@ -344,6 +344,8 @@ async fn a_full_queue_loses_no_dead_letter() {
     while !next(&mut seen).await.contains(">5<") {}
 }
 
+/// What comes behind the structure.
+async fn structure_then(seen: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> String {
     let structure = next(seen).await;
     assert!(structure.starts_with("<structure"), "{structure}");
     next(seen).await
@@ -391,12 +393,28 @@ async fn subscriptions_by_contact_point_outlive_the_origin() {
         let body = next(&mut seen).await;
         assert!(body.contains(wanted), "{body}");
     }
-    links.http_renew(&answer.id).expect("the same subscription");
+    // Its id alone neither renews nor ends it.
+    for secret in ["", "0", &answer.id] {
+        let stranger = Credential::Secret(secret);
+        let renewed = links.http_renew(&answer.id, stranger);
+        assert_eq!(renewed.expect_err("refused").status, 403);
+        let ended = links.http_end(&answer.id, stranger);
+        assert_eq!(ended.expect_err("refused").status, 403);
+    }
+    let own = Credential::Secret(&answer.secret);
+    let renewed = links.http_renew(&answer.id, own);
+    assert_eq!(
+        renewed.expect("the same subscription").secret,
+        answer.secret
+    );
+    links
+        .http_renew(&answer.id, Credential::Operator)
+        .expect("the operator may");
     // It is kept without the end of the links too, with how far it was read.
     let newest = log.newest(1).expect("reads").remove(0).position;
     let reached = || origin.host.kept.lock().unwrap().first().map(|it| it.after) == Some(newest);
     origin.told(reached).await;
-    links.http_end(&answer.id).expect("there");
+    links.http_end(&answer.id, own).expect("there");
     origin
         .told(|| origin.host.kept.lock().unwrap().is_empty())
         .await;
@@ -408,6 +426,7 @@ async fn a_stranger_cannot_be_restored_as_a_contact_point() {
     let log = origin.stream("a", 1);
     let kept = |contact_point: &str, stream: &str| KeptSubscription {
         id: "0".into(),
+        secret: "1".into(),
         stream: stream.into(),
         contact_point: contact_point.into(),
         reader: "127.0.0.1:9".parse().expect("an address"),

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use chappe_wrappers::links::http::{PullRequest, SubscriptionRequest};
+use chappe_wrappers::links::http::{Credential, PullRequest, SECRET_HEADER, SubscriptionRequest};
 use chappe_wrappers::links::{HttpRefusal, LinkStart, Links, Reader, Serialization};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Frame, Incoming};
@@ -117,7 +117,9 @@ async fn answer(
             }
         }
         (&Method::PUT, ["api", "v1", "exchange", "subscriptions", id]) => {
-            match links.http_renew(id) {
+            let secret = parts.headers.get(SECRET_HEADER);
+            let secret = secret.and_then(|it| it.to_str().ok()).unwrap_or_default();
+            match links.http_renew(id, Credential::Secret(secret)) {
                 Ok(answer) => full(200, serde_json::to_vec(&answer).expect("json")),
                 Err(refusal) => refused(refusal),
             }

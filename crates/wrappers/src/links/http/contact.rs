@@ -113,7 +113,7 @@ impl Links {
 }
 
 /// Equal, in a time that does not depend on where they differ.
-fn ring_eq(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn ring_eq(one: &[u8], other: &[u8]) -> bool {
     let different = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && different == 0
 }

@@ -13,7 +13,7 @@ use crate::links::handle::{Links, Shared};
 use crate::links::{HttpRefusal, LinkHost, LinkStart, Reader, Serialization};
 
 use super::SubscriptionRequest;
-use super::push::Pushes;
+use super::push::{Pushes, new_secret};
 
 /// How long a change waits for others before it is kept; what was sent within it may come again after
 /// a crash of the origin.
@@ -24,6 +24,9 @@ const KEEP_PAUSE: Duration = Duration::from_secs(2);
 pub struct KeptSubscription {
     /// Its id.
     pub id: String,
+    /// Its subscriber's secret; empty in files that were written before there was one.
+    #[serde(default)]
+    pub secret: String,
     /// The stream.
     pub stream: String,
     /// Where its elements go.
@@ -63,7 +66,12 @@ impl Links {
             serialization: kept.serialization,
         };
         let wanted = self.wanted(&request, &reader)?;
-        self.begin(wanted, &request, kept.reader, kept.id);
+        let secret = match kept.secret.is_empty() {
+            // Its subscriber cannot know the new one, and subscribes again.
+            true => new_secret(&*self.shared().host),
+            false => kept.secret,
+        };
+        self.begin(wanted, &request, kept.reader, kept.id, secret);
         Ok(())
     }
 }

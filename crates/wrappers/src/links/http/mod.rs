@@ -17,7 +17,7 @@
 //! stranger's word: the address policy judges it, and it has to give back a token before the first
 //! element goes there. Elements go one after another; a status of 2xx says *stored*, another one of
 //! 4xx makes the element a dead letter of the origin, and anything else is tried again. A
-//! subscription lives as long as it is renewed.
+//! subscription lives as long as it is renewed, which needs the secret that its subscriber was given.
 //!
 //! **Pull**: the answer never ends. Every 15 seconds of silence it says that it lives.
 
@@ -47,6 +47,8 @@ use super::{HttpRefusal, LinkStart, Links, Reader, Serialization, directory};
 pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
 /// Before the link's name and secret in the path of its contact point.
 pub const CONTACT_POINTS_PATH: &str = "/api/v1/exchange/contact-points";
+/// The header with a subscription's secret. It is not part of the path, which proxies log.
+pub const SECRET_HEADER: &str = "chappe-subscription-secret";
 /// Before the name of a stream that is pulled.
 pub const STREAMS_PATH: &str = "/api/v1/exchange/streams";
 /// The directory.
@@ -81,13 +83,25 @@ fn xml() -> Serialization {
 /// A subscription is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionAnswer {
-    /// Its id, for renewing and ending it.
+    /// Its id, which names it.
     pub id: String,
+    /// Proves who made it: renewing and ending it need this. Empty: an origin that asks for none.
+    #[serde(default)]
+    pub secret: String,
     /// Seconds that it lives without being renewed.
     pub lease_s: u64,
     /// It begins behind this position, `EPOCH:NUMBER`.
     #[serde(default)]
     pub after: Option<String>,
+}
+
+/// Proves that a subscription may be renewed or ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Credential<'a> {
+    /// The secret that was answered to the subscriber.
+    Secret(&'a str),
+    /// The operator of this node asks.
+    Operator,
 }
 
 /// What a contact point is asked before the first element comes.

@@ -13,10 +13,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::contact::ring_eq;
 use super::delivery::Push;
 use super::kept::{KeptSubscription, keeper};
 use super::outflow::Outflow;
-use super::{Confirmation, SubscriptionAnswer, SubscriptionRequest};
+use super::{Confirmation, Credential, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest};
 use crate::links::handle::Links;
 use crate::links::peers::Place;
 use crate::links::{HttpRefusal, LinkHost, LinkKind, Reader, Serialization};
@@ -149,10 +150,11 @@ impl Links {
         self.confirm(&wanted.contact).await?;
         let host = &self.shared().host;
         let id = format!("{:016x}{:016x}", host.random(), host.random());
-        let after = self.begin(wanted, request, source, id.clone());
+        let secret = new_secret(&**host);
+        let after = self.begin(wanted, request, source, id.clone(), secret.clone());
         Ok(SubscriptionAnswer {
             after: Some(after.to_string()),
-            ..self.answer(id)
+            ..self.answer(id, secret)
         })
     }
 
@@ -198,12 +200,14 @@ impl Links {
         request: &SubscriptionRequest,
         reader: SocketAddr,
         id: String,
+        secret: String,
     ) -> Position {
         let shared = self.shared();
         let outflow = Outflow::new(&wanted.log, wanted.after, request.start);
         let after = outflow.begins();
         let kept = KeptSubscription {
             id: id.clone(),
+            secret,
             stream: request.stream.clone(),
             contact_point: request.contact_point.clone(),
             reader,
@@ -236,9 +240,10 @@ impl Links {
         after
     }
 
-    fn answer(&self, id: String) -> SubscriptionAnswer {
+    fn answer(&self, id: String, secret: String) -> SubscriptionAnswer {
         SubscriptionAnswer {
             id,
+            secret,
             lease_s: self.shared().config.lease.as_secs(),
             after: None,
         }
@@ -247,24 +252,55 @@ impl Links {
     /// Renews a subscription.
     ///
     /// # Errors
-    /// There is none (any more).
-    pub fn http_renew(&self, id: &str) -> Result<SubscriptionAnswer, HttpRefusal> {
+    /// There is none (any more), or the credential is not its subscriber's.
+    pub fn http_renew(
+        &self,
+        id: &str,
+        credential: Credential<'_>,
+    ) -> Result<SubscriptionAnswer, HttpRefusal> {
         let shared = self.shared();
         shared.pushes.expire();
+        self.admit(id, credential)?;
         let mut subscriptions = shared.pushes.lock();
         let subscription = subscriptions.get_mut(id).ok_or_else(unknown)?;
         subscription.expires = Instant::now() + shared.config.lease;
-        Ok(self.answer(id.to_owned()))
+        Ok(self.answer(id.to_owned(), subscription.kept.secret.clone()))
     }
 
     /// Ends a subscription.
     ///
     /// # Errors
-    /// There is none (any more).
-    pub fn http_end(&self, id: &str) -> Result<(), HttpRefusal> {
+    /// There is none (any more), or the credential is not its subscriber's.
+    pub fn http_end(&self, id: &str, credential: Credential<'_>) -> Result<(), HttpRefusal> {
+        self.admit(id, credential)?;
         let removed = self.shared().pushes.remove(id);
         removed.ok_or_else(unknown)?.abort();
         Ok(())
+    }
+
+    /// Checks that a subscription is its subscriber's, or the operator asks.
+    fn admit(&self, id: &str, credential: Credential<'_>) -> Result<(), HttpRefusal> {
+        let Credential::Secret(given) = credential else {
+            return Ok(());
+        };
+        let shared = self.shared();
+        {
+            let subscriptions = shared.pushes.lock();
+            let subscription = subscriptions.get(id).ok_or_else(unknown)?;
+            if ring_eq(subscription.kept.secret.as_bytes(), given.as_bytes()) {
+                return Ok(());
+            }
+        }
+        let text = "the subscription's secret is missing or wrong";
+        let reason = "wrong subscription secret";
+        shared.host.dropped(reason, "", text.to_owned(), None);
+        Err(HttpRefusal {
+            hint: Some(format!(
+                "send the header `{SECRET_HEADER}` with the `secret` of the answer that made the \
+                 subscription, or this node's token"
+            )),
+            ..HttpRefusal::new(403, reason, text)
+        })
     }
 
     fn check_contact(
@@ -338,6 +374,11 @@ impl Links {
             ..HttpRefusal::new(422, "contact point not confirmed", text)
         })
     }
+}
+
+/// A secret of 128 random bits.
+pub(super) fn new_secret(host: &dyn LinkHost) -> String {
+    format!("{:016x}{:016x}", host.random(), host.random())
 }
 
 fn no_address() -> HttpRefusal {

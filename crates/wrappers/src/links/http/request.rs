@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::SECRET_HEADER;
 use crate::links::session::ConnectionError;
 use crate::links::{LinkConfig, LinkError};
 
@@ -38,6 +39,8 @@ pub(super) struct Ask {
     /// Path and query.
     pub(super) path: String,
     pub(super) content_type: Option<&'static str>,
+    /// The secret of the subscription that it is about.
+    pub(super) secret: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -47,6 +50,7 @@ impl Ask {
             method: Method::GET,
             path,
             content_type: None,
+            secret: None,
             body: Bytes::new(),
         }
     }
@@ -109,6 +113,9 @@ impl Origin {
         }
         if let Some(content_type) = ask.content_type {
             request = request.header(CONTENT_TYPE, content_type);
+        }
+        if let Some(secret) = ask.secret {
+            request = request.header(SECRET_HEADER, secret);
         }
         let request = request
             .body(Full::new(ask.body))

@@ -31,6 +31,26 @@ fn plain(text: impl Into<String>) -> ConnectionError {
     }
 }
 
+/// A subscription at the origin.
+struct Made {
+    id: String,
+    secret: String,
+    /// When it is renewed.
+    renew: Instant,
+}
+
+impl Made {
+    fn of(answer: SubscriptionAnswer) -> Self {
+        // A third of the lease: two renewals may fail.
+        let lease = Duration::from_secs((answer.lease_s / 3).clamp(1, 3_600));
+        Self {
+            id: answer.id,
+            secret: answer.secret,
+            renew: Instant::now() + lease,
+        }
+    }
+}
+
 /// Why a stream does not come.
 enum Ended {
     /// The origin, or this node, refuses it: the link's other streams go on.
@@ -225,6 +245,12 @@ async fn take_ready(
 ) -> Result<usize, Ended> {
     let mut used = 0;
     loop {
+        let is_xml = serialization == Serialization::Xml;
+        if is_xml {
+            // An origin that sends nothing but blank lines fills no memory.
+            let rest = &buffer[used..];
+            used += rest.len() - rest.trim_ascii_start().len();
+        }
         let rest = &buffer[used..];
         // A document of XML is a line.
         let line = !is_xml || rest.contains(&b'\n');
@@ -244,12 +270,6 @@ async fn take_ready(
         used += length;
         if stream_of(&document).is_some_and(|stream| stream != inlet.name()) {
             return Err(plain("the origin sends another stream than was asked for").into());
-        }
-        let is_xml = serialization == Serialization::Xml;
-        if is_xml {
-            // An origin that sends nothing but blank lines fills no memory.
-            let rest = &buffer[used..];
-            used += rest.len() - rest.trim_ascii_start().len();
         }
         match apply(inlet, document).await {
             Ok(()) => {}
@@ -271,7 +291,7 @@ pub(crate) async fn push_link(link: Arc<Link>) {
         let hint = "set the link's contact to http://ADDRESS:PORT of this node";
         return link.disconnected(why.to_owned(), Some(hint.to_owned()));
     };
-    let mut subscriptions: BTreeMap<String, (String, Instant)> = BTreeMap::new();
+    let mut subscriptions: BTreeMap<String, Made> = BTreeMap::new();
     let mut again = Again::new(link.shared.host.random());
     again.wait(ReconnectCommand::Start).await;
     let mut connected = false;
@@ -305,7 +325,7 @@ pub(crate) async fn push_link(link: Arc<Link>) {
                 }
                 again.tell(ReconnectCommand::Worked(1));
                 let look = Duration::from_secs(link.config.limits.directory_s.max(1));
-                let renew = subscriptions.values().map(|(_, renew)| *renew).min();
+                let renew = subscriptions.values().map(|made| made.renew).min();
                 let next = Instant::now() + look;
                 tokio::time::sleep_until(renew.map_or(next, |renew| renew.min(next))).await;
             }
@@ -325,22 +345,22 @@ async fn keep(
     origin: &Origin,
     base: &str,
     name: &str,
-    subscriptions: &mut BTreeMap<String, (String, Instant)>,
+    subscriptions: &mut BTreeMap<String, Made>,
 ) -> Result<(), Ended> {
-    if let Some((id, renew)) = subscriptions.get(name) {
-        if *renew > Instant::now() {
+    if let Some(made) = subscriptions.get(name) {
+        if made.renew > Instant::now() {
             return Ok(());
         }
-        let path = format!("{}/{id}", super::SUBSCRIPTIONS_PATH);
+        let path = format!("{}/{}", super::SUBSCRIPTIONS_PATH, made.id);
         let ask = Ask {
             method: Method::PUT,
+            secret: Some(made.secret.clone()).filter(|secret| !secret.is_empty()),
             ..Ask::get(path)
         };
         let (status, body) = origin.ask(ask).await?;
         if status == StatusCode::OK {
-            let answer = read_answer(&body)?;
-            let renew = renew_at(&answer);
-            subscriptions.insert(name.to_owned(), (answer.id, renew));
+            let made = Made::of(read_answer(&body)?);
+            subscriptions.insert(name.to_owned(), made);
             return Ok(());
         }
         // The origin has forgotten it: made anew, from the newest that is stored.
@@ -371,6 +391,7 @@ async fn keep(
     };
     let ask = Ask {
         method: Method::POST,
+        secret: None,
         path: super::SUBSCRIPTIONS_PATH.to_owned(),
         content_type: Some("application/json"),
         body: serde_json::to_vec(&request).unwrap_or_default().into(),
@@ -380,10 +401,9 @@ async fn keep(
         return Err(Ended::of(status, &body));
     }
     let answer = read_answer(&body)?;
-    let renew = renew_at(&answer);
     let begins = answer.after.as_deref().map(str::parse).transpose();
     let begins = begins.map_err(|error| plain(format!("the origin's answer: {error}")))?;
-    subscriptions.insert(name.to_owned(), (answer.id, renew));
+    subscriptions.insert(name.to_owned(), Made::of(answer));
     if let (Some(at), Some(inlet)) = (begins, contact.inlet(name)) {
         let mut inlet = inlet.lock().await;
         if inlet.begins_at_end() {
@@ -396,14 +416,9 @@ async fn keep(
 fn read_answer(body: &[u8]) -> Result<SubscriptionAnswer, ConnectionError> {
     let answer: Result<SubscriptionAnswer, _> = serde_json::from_slice(body);
     let answer = answer.map_err(|error| plain(format!("the origin's answer is none: {error}")))?;
-    let fits = answer.id.len() <= 128 && answer.id.bytes().all(|b| b.is_ascii_alphanumeric());
-    match fits {
+    let fits = |text: &str| text.len() <= 128 && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    match fits(&answer.id) && fits(&answer.secret) {
         true => Ok(answer),
-        false => Err(plain("the origin's answer has no usable id")),
+        false => Err(plain("the origin's answer has no usable id and secret")),
     }
-}
-
-/// A third of the lease: two renewals may fail.
-fn renew_at(answer: &SubscriptionAnswer) -> Instant {
-    Instant::now() + Duration::from_secs((answer.lease_s / 3).clamp(1, 3_600))
 }
