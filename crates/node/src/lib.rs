@@ -34,9 +34,11 @@ mod register;
 mod scrub;
 mod sensors;
 mod shared;
+mod size_limit;
 
 pub use data::{Recognized, SECRET_FILES, log_directory, recognized, registry_directory};
 pub use error::StartError;
 pub use http::openapi;
 pub use node::{Node, StoreFailure, end_signal, runtime};
 pub use sensors::{Checked, check};
+pub use size_limit::SizeLimit;

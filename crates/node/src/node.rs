@@ -21,6 +21,7 @@ use crate::error::StartError;
 use crate::metrics::Metrics;
 use crate::notices::{NoticeKind, Notices};
 use crate::shared::{App, Shared};
+use crate::size_limit::SizeLimit;
 use crate::{clock, http};
 
 /// Records that a follower of the log takes at once; reason: a client of live data holds one batch.
@@ -39,6 +40,7 @@ const LAST_TURNS: usize = 16;
 pub struct Node {
     app: App,
     token: Option<String>,
+    size_limit: SizeLimit,
     drain: watch::Sender<bool>,
     tasks: JoinSet<()>,
     _lock: Lock,
@@ -62,9 +64,19 @@ impl Node {
         })?;
         let drops = Drops::default();
         let sockets = crate::links::bind(&config.exchange, &key.curve(), &drops).await?;
-        let (store, recovery) = open_log(&log_directory(&directory), &config, true)?;
+        let size_limit = SizeLimit::of(&config).map_err(|source| StartError::Directory {
+            path: log_directory(&directory),
+            source,
+        })?;
+        let pause = Duration::from_millis(u64::from(config.log.commit_pause_ms));
+        let log = Options {
+            retain_bytes: size_limit.bytes,
+            commit_pause: pause,
+            ..log_options(&config)
+        };
+        let (store, recovery) = open_log(&log_directory(&directory), log)?;
         let (registry_store, registry_recovery) =
-            open_log(&registry_directory(&directory), &config, false)?;
+            open_log(&registry_directory(&directory), log_options(&config))?;
         let registry = open_registry(&registry_directory(&directory), &registry_store)?;
         let catalogue =
             Catalogue::open(store.clone(), level(config.log.level), &config).map_err(|error| {
@@ -117,6 +129,11 @@ impl Node {
         tell_recovery(&app, "log", &recovery);
         tell_recovery(&app, "registry", &registry_recovery);
         tell_receive_buffer(&app);
+        if size_limit.exceeded.is_some() {
+            let text = size_limit.to_string();
+            tracing::warn!("{text}");
+            app.notices.tell(NoticeKind::Health, "log", text);
+        }
         crate::register::forget(&app).await;
         publish_node(&app).await;
         crate::links::start(&app, sockets).await?;
@@ -147,6 +164,7 @@ impl Node {
         Ok(Self {
             app,
             token: new_token.map(|token| token.reveal()),
+            size_limit,
             drain,
             tasks,
             _lock: lock,
@@ -210,6 +228,12 @@ impl Node {
     #[must_use]
     pub fn new_token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    /// The size limit of its log.
+    #[must_use]
+    pub fn size_limit(&self) -> SizeLimit {
+        self.size_limit
     }
 
     /// Its name.
@@ -378,24 +402,24 @@ fn level(level: DurabilityLevel) -> Level {
     }
 }
 
-fn open_log(directory: &Path, config: &Config, cut: bool) -> Result<(Store, Recovery), StartError> {
-    let disk = FileDisk::open(directory).map_err(|source| StartError::Directory {
-        path: directory.to_owned(),
-        source,
-    })?;
-    let retain = Some(config.log.max_bytes).filter(|bytes| cut && *bytes > 0);
-    let pause = Duration::from_millis(u64::from(config.log.commit_pause_ms));
-    let options = Options {
+/// The options that the log and the registry's journal share.
+fn log_options(config: &Config) -> Options {
+    Options {
         segment_bytes: config.log.segment_bytes,
         queue_bytes: QUEUE_BYTES,
         queue_full: QueueFull::Refuse,
         batch_bytes: QUEUE_BYTES,
         reserve_bytes: config.log.min_free_bytes,
-        retain_bytes: retain,
         follow_records: FOLLOW_RECORDS,
-        commit_pause: if cut { pause } else { Duration::ZERO },
         ..Options::default()
-    };
+    }
+}
+
+fn open_log(directory: &Path, options: Options) -> Result<(Store, Recovery), StartError> {
+    let disk = FileDisk::open(directory).map_err(|source| StartError::Directory {
+        path: directory.to_owned(),
+        source,
+    })?;
     let seed = chappe_transport::seed_number().map_err(StartError::Random)?;
     Store::open(Box::new(disk), options, seed).map_err(|source| StartError::Log {
         path: directory.to_owned(),

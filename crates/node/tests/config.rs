@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use chappe_node::config::{self, Config, Flag, Layers, Origin, keys, load, sample};
+use chappe_node::config::{self, Config, Flag, Layers, MaxBytes, Origin, keys, load, sample};
 
 fn file(text: &str) -> Layers {
     Layers {
@@ -186,6 +186,28 @@ fn each_layer_stands_over_the_one_before() {
     assert_eq!(origin("http.hosts"), "CHAPPE_HTTP_HOSTS");
     assert_eq!(origin("log.level"), "/etc/chappe/node.toml:3");
     assert_eq!(origin("http.listen"), "default");
+}
+
+#[test]
+fn the_size_limit_of_the_log_is_a_number_or_auto() {
+    let default = load(&Layers::default()).unwrap().config.log.max_bytes;
+    assert_eq!(default, MaxBytes::AUTO);
+    for (value, limit) in [
+        ("\"auto\"", MaxBytes::AUTO),
+        ("0", MaxBytes::Bytes(0)),
+        ("5000000", MaxBytes::Bytes(5_000_000)),
+    ] {
+        let text = format!("[log]\nmax_bytes = {value}");
+        assert_eq!(load(&file(&text)).unwrap().config.log.max_bytes, limit);
+        let name = "CHAPPE_LOG_MAX_BYTES".to_owned();
+        let layers = Layers {
+            environment: vec![(name, value.trim_matches('"').to_owned())],
+            ..Layers::default()
+        };
+        assert_eq!(load(&layers).unwrap().config.log.max_bytes, limit);
+    }
+    let error = load(&file("[log]\nmax_bytes = \"half\"")).unwrap_err();
+    assert!(error.to_string().contains("a whole number"), "{error}");
 }
 
 #[test]

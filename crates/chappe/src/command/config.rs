@@ -54,14 +54,19 @@ pub(crate) fn failure(error: config::ConfigError) -> Failure {
 fn check(file: &Path, json: bool) -> Outcome {
     let loaded = load(Some(file), Vec::new())?;
     let checked = chappe_node::check(&loaded.config).map_err(failure)?;
+    let limit = chappe_node::SizeLimit::of(&loaded.config)?;
     if json {
-        output::json(&json!({ "valid": true, "file": file, "virtual_sensors": checked.sensors }));
+        output::json(&json!({
+            "valid": true, "file": file, "virtual_sensors": checked.sensors,
+            "log_max_bytes": limit.bytes,
+        }));
     } else {
         let sensors = checked.sensors.len();
         output::line(format_args!(
             "{} is valid, with {sensors} virtual sensors",
             file.display()
         ));
+        output::note(limit);
     }
     Ok(())
 }

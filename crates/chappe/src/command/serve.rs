@@ -27,6 +27,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
                 "pid": std::process::id(), "token": node.new_token(),
                 "fingerprint": node.fingerprint(),
                 "exchange": BTreeMap::from_iter(node.listening()),
+                "log_max_bytes": node.size_limit().bytes,
                 "kad": node.kad_address().map(|address| address.to_string()),
             }));
         } else {
@@ -42,6 +43,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             if let Some(address) = node.kad_address() {
                 output::note(format_args!("distributed hash table: {address}"));
             }
+            output::note(node.size_limit());
             output::line(format_args!("{} is ready at {address}", node.name()));
         }
         chappe_node::end_signal().await?;

@@ -232,6 +232,8 @@ impl Merge {
                     .map(str::trim)
                     .filter(|part| !part.is_empty()),
             )),
+            // A number or a word.
+            None => text.parse::<u64>().map(Value::from).ok(),
             _ => None,
         };
         let value = value.unwrap_or_else(|| Value::from(text));

@@ -13,6 +13,7 @@ mod contradictions;
 mod error;
 mod kad;
 mod layers;
+mod max_bytes;
 mod sample;
 mod schema;
 
@@ -29,6 +30,7 @@ pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
 pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
+pub use max_bytes::{Auto, MaxBytes};
 pub use sample::sample;
 pub use schema::{Key, keys, schema, sensor_schema};
 
@@ -205,9 +207,9 @@ pub struct Log {
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub keep_age_s: u64,
     /// Size of the whole log at which the oldest files are removed, whatever streams are meant to
-    /// keep; 0: never.
-    #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
-    pub max_bytes: u64,
+    /// keep, in bytes; 0: never. `"auto"` is half of the disk, at least 1 GiB and at most nine tenths
+    /// of the disk, and never less than the log holds when the node starts.
+    pub max_bytes: MaxBytes,
     /// Free space of the disk below which nothing more is accepted.
     #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
     pub min_free_bytes: u64,
@@ -359,7 +361,7 @@ impl Default for Log {
             commit_pause_ms: 2,
             keep_elements: 1_000_000,
             keep_age_s: 7 * 86_400,
-            max_bytes: 0,
+            max_bytes: MaxBytes::AUTO,
             min_free_bytes: 64 << 20,
             scrub_bytes_per_s: 1 << 20,
             max_streams: 10_000,

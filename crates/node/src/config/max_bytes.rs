@@ -1,0 +1,43 @@
+//! `log.max_bytes`: a number of bytes, or a share of the disk.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// The largest size of the whole log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MaxBytes {
+    /// So many bytes; 0: no limit.
+    Bytes(u64),
+    /// By the size of the disk.
+    Word(Auto),
+}
+
+/// The word for [`MaxBytes::Word`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auto {
+    /// `"auto"`.
+    Auto,
+}
+
+impl MaxBytes {
+    /// By the size of the disk.
+    pub const AUTO: Self = Self::Word(Auto::Auto);
+}
+
+impl JsonSchema for MaxBytes {
+    fn schema_name() -> Cow<'static, str> {
+        "MaxBytes".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "enum": ["auto"] }] })
+    }
+}
