@@ -52,7 +52,7 @@ async fn asked(
 fn config(directory: &Path) -> Config {
     let mut config = Config {
         name: "test".into(),
-        data_directory: directory.to_owned(),
+        data_directory: directory.join("data"),
         sensors_directory: directory.join("sensors"),
         ..Config::default()
     };

@@ -55,6 +55,14 @@ impl Lock {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(directory);
         made.map_err(refused)?;
+        // One that was there before may be open to other users, and so would be all in it.
+        let mode = fs::metadata(directory).map_err(refused)?.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(StartError::OpenDirectory {
+                path: directory.to_owned(),
+                mode,
+            });
+        }
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let file = options.mode(0o600).open(directory.join("lock"));
@@ -81,6 +89,14 @@ impl Lock {
     }
 }
 
+/// Checks that each file with secrets that is there belongs to its owner alone.
+pub(crate) fn check_secrets(directory: &Path) -> Result<(), StartError> {
+    for file in SECRET_FILES {
+        key_file::open_private(&directory.join(file))?;
+    }
+    Ok(())
+}
+
 /// What recognizes the node's token, and the token itself if it is new.
 pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), StartError> {
     let path = directory.join("token");
@@ -90,12 +106,6 @@ pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), Star
     };
     match fs::read_to_string(&path) {
         Ok(text) => {
-            let mode = fs::metadata(&path).map_err(refused)?.permissions().mode();
-            if mode & 0o077 != 0 {
-                let mode = mode & 0o777;
-                let text = format!("others can read it (mode {mode:03o})");
-                return Err(refused(io::Error::other(text)));
-            }
             let hash = text.trim().parse();
             let hash = hash.map_err(|error| refused(io::Error::other(format!("{error}"))))?;
             Ok((hash, None))
@@ -183,13 +193,14 @@ mod tests {
 
     #[test]
     fn one_node_at_a_time_and_the_second_is_told_who_has_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let lock = Lock::take(directory.path()).unwrap();
-        let error = Lock::take(directory.path()).unwrap_err();
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("data");
+        let lock = Lock::take(&directory).unwrap();
+        let error = Lock::take(&directory).unwrap_err();
         let process = std::process::id().to_string();
         assert!(error.to_string().contains(&process), "{error}");
         drop(lock);
-        Lock::take(directory.path()).unwrap();
+        Lock::take(&directory).unwrap();
     }
 
     #[test]
@@ -202,7 +213,31 @@ mod tests {
         assert!(again.accepts(&made) && none.is_none());
         let path = directory.path().join("token");
         assert!(!fs::read_to_string(&path).unwrap().contains(&made.reveal()));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(token(directory.path()).is_err());
+    }
+
+    #[test]
+    fn what_other_users_can_read_or_write_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for file in SECRET_FILES {
+            let path = directory.path().join(file);
+            fs::write(&path, "").unwrap();
+            mode(&path, 0o640);
+            let error = check_secrets(directory.path()).unwrap_err();
+            assert!(error.to_string().contains(file), "{error}");
+            assert!(error.hint().unwrap().contains("chmod 600"), "{error}");
+            mode(&path, 0o600);
+            check_secrets(directory.path()).unwrap();
+        }
+        for open in [0o755, 0o770, 0o701] {
+            mode(directory.path(), open);
+            let error = Lock::take(directory.path()).unwrap_err();
+            assert!(matches!(error, StartError::OpenDirectory { .. }), "{error}");
+            assert!(error.hint().unwrap().contains("chmod 700"), "{error}");
+        }
+        mode(directory.path(), 0o700);
+        Lock::take(directory.path()).unwrap();
     }
 }

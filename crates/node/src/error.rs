@@ -16,6 +16,14 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// Other users can read or write the data directory.
+    #[error("data directory {} has mode {mode:04o}: other users can get at it", path.display())]
+    OpenDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// Another node has the data directory.
     #[error("data directory {} is in use by process {process}", path.display())]
     Locked {
@@ -130,6 +138,7 @@ impl StartError {
                 }
                 _ => Some("name one that can be made and written with data_directory".to_owned()),
             },
+            Self::OpenDirectory { path, .. } => Some(format!("chmod 700 {}", path.display())),
             Self::Locked { process, .. } => Some(format!(
                 "end that node (kill {process}), or give this one another data_directory"
             )),

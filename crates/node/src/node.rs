@@ -54,6 +54,7 @@ impl Node {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let directory = config.data_directory.clone();
         let lock = Lock::take(&directory)?;
+        data::check_secrets(&directory)?;
         let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
         let (token, new_token) = data::token(&directory)?;
         let tls = data::tls(&config, &name(&config), &key)?;

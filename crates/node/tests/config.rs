@@ -287,7 +287,7 @@ fn beyond_loopback_only_known_keys_read() {
         "listen = \"127.0.0.1:0\"\npublish = \"[::1]:1\"".to_owned(),
         format!("listen = \"192.0.2.1:1\"\nallowed_keys = [\"{key}\", \"{z85}\"]"),
         "listen = \"192.0.2.1:1\"\ninsecure = true".to_owned(),
-        "listen = \"192.0.2.1:1\"\n[access]\ninsecure = true".to_owned(),
+        "listen = \"192.0.2.1:1\"\nallowed_keys = [\"*\"]".to_owned(),
     ];
     for text in right {
         load(&file(&format!("[exchange]\n{text}"))).unwrap();
@@ -297,6 +297,11 @@ fn beyond_loopback_only_known_keys_read() {
             "listen = \"192.0.2.1:1\"",
             "exchange.listen",
             "allowed_keys",
+        ),
+        (
+            "listen = \"192.0.2.1:1\"\n[access]\ninsecure = true",
+            "exchange.listen",
+            "allowed_keys = [\"*\"]",
         ),
         (
             "directory = \"0.0.0.0:1\"",

@@ -1,4 +1,4 @@
-//! Key files: PKCS#8 PEM, readable by their owner alone.
+//! Key files: PKCS#8 PEM, readable by their owner alone; and other files that hold secrets.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,7 +15,7 @@ const KEY_FILE_BYTES_MAX: u64 = 16 << 10;
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be read or written.
-    #[error("key file {}: {source}", path.display())]
+    #[error("secret file {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Others than the owner can read or write it.
-    #[error("key file {} has mode {mode:04o}: others can use it too", path.display())]
+    #[error("secret file {} has mode {mode:04o}: others can use it too", path.display())]
     Mode {
         /// The file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum Error {
         mode: u32,
     },
     /// It belongs to another user.
-    #[error("key file {} belongs to user {owner}, we run as user {user}", path.display())]
+    #[error("secret file {} belongs to user {owner}, this program runs as user {user}", path.display())]
     Owner {
         /// The file.
         path: PathBuf,
@@ -59,7 +59,8 @@ impl Error {
                 Some(format!("see who owns it: ls -l {}", path.display()))
             }
             Self::Mode { path, .. } => Some(format!(
-                "chmod 600 {}; and if others may have read it, remove it: a new key is made",
+                "chmod 600 {}; if others may have read it, replace its secret: a node makes a new key \
+                 or token when the file is removed",
                 path.display()
             )),
             Self::Owner { path, user, .. } => Some(format!("chown {user} {}", path.display())),
@@ -99,6 +100,23 @@ pub fn read_secret(path: &Path) -> Result<String, Error> {
 
 /// Reads a file that must be its owner's alone, or says that there is none.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
+    let Some(file) = open_private(path)? else {
+        return Ok(None);
+    };
+    let mut text = String::new();
+    let read = file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text);
+    read.map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Some(text))
+}
+
+/// Opens a file that must be its owner's alone, or says that there is none.
+///
+/// # Errors
+/// When it cannot be opened, or is not its owner's alone.
+pub fn open_private(path: &Path) -> Result<Option<File>, Error> {
     let io = |source| Error::Io {
         path: path.to_owned(),
         source,
@@ -108,7 +126,7 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io(error)),
     };
-    // Asked of the open file, so that it is the same file that is then read.
+    // Asked of the open file, so that it is the same file that is read afterwards.
     let metadata = file.metadata().map_err(io)?;
     let mode = metadata.mode() & 0o7777;
     if mode & 0o077 != 0 {
@@ -123,11 +141,7 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
             user: user.as_raw(),
         });
     }
-    let mut text = String::new();
-    file.take(KEY_FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .map_err(io)?;
-    Ok(Some(text))
+    Ok(Some(file))
 }
 
 /// Writes a new key file with mode 0600, durably. An existing file is not replaced.

@@ -222,10 +222,15 @@ impl<'a> Walk<'a> {
                     Some("write it as 127.0.0.1:8471 or [::1]:8471, or leave it empty".to_owned()),
                 )
             }
-            Some("curve-key") if text.parse::<CurvePublic>().is_err() => self.refuse(
-                format!("{text:?} is no public key"),
-                Some("write what `chappe key show` prints on that node's host".to_owned()),
-            ),
+            Some("curve-key") if text != "*" && text.parse::<CurvePublic>().is_err() => self
+                .refuse(
+                    format!("{text:?} is no public key"),
+                    Some(
+                        "write what `chappe key show` prints on that node's host, or \"*\" for \
+                         every key"
+                            .to_owned(),
+                    ),
+                ),
             Some("ip-prefix") if text.parse::<Prefix>().is_err() => self.refuse(
                 format!("{text:?} is no network prefix"),
                 Some("write it as 10.1.0.0/16 or fd00::/8".to_owned()),

@@ -78,7 +78,7 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     Some(at(settings, place, what.to_owned(), hint))
 }
 
-/// Beyond loopback only those read whose key is named, unless reading is open on purpose.
+/// Beyond loopback only those read whose key is named, unless `[exchange]` itself opens reading.
 fn exchange(config: &Config, settings: &[Setting]) -> Vec<Problem> {
     let exchange = &config.exchange;
     let keys = !exchange.allowed_keys.is_empty();
@@ -88,9 +88,9 @@ fn exchange(config: &Config, settings: &[Setting]) -> Vec<Problem> {
         return vec![at(settings, "exchange.insecure", what, hint)];
     }
     let hint = "name the nodes that may read: allowed_keys = [\"...\"] under [exchange], with what \
-                `chappe key show` prints there; to let every node read, set exchange.insecure = true \
-                (in plain) or access.insecure = true (encrypted)";
-    let open = keys || exchange.insecure || config.access.insecure;
+                `chappe key show` prints there; to let every node read, set allowed_keys = [\"*\"] \
+                (encrypted) or exchange.insecure = true (in plain)";
+    let open = keys || exchange.insecure;
     let exposed = exchange
         .addresses()
         .filter(|(_, address)| !address.ip().is_loopback() && !open);

@@ -253,7 +253,8 @@ pub struct Exchange {
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub directory: String,
     /// Public keys of the nodes that may read, as `chappe key show` prints them there (64
-    /// hexadecimal digits or 40 characters of Z85). With keys, CURVE is spoken on loopback too.
+    /// hexadecimal digits or 40 characters of Z85); `*` admits every key. With keys, CURVE is spoken
+    /// on loopback too.
     #[schemars(extend("items" = {"type": "string", "format": "curve-key"}))]
     pub allowed_keys: Vec<String>,
     /// Speak without CURVE beyond loopback: whoever reaches the addresses reads every stream, and

@@ -81,11 +81,13 @@ fn security(
     if !config.curve(address) {
         return Ok(Security::Null);
     }
-    let keys = config.allowed_keys.iter();
-    let keys: Result<_, _> = keys.map(|key| key.parse::<CurvePublic>()).collect();
-    let allowed = match config.allowed_keys.is_empty() {
+    let keys = &config.allowed_keys;
+    let allowed = match keys.iter().any(|key| key == "*") {
         true => Allowed::Any,
-        false => Allowed::Keys(keys.map_err(|error| error.to_string())?),
+        false => {
+            let keys: Result<_, _> = keys.iter().map(|key| key.parse::<CurvePublic>()).collect();
+            Allowed::Keys(keys.map_err(|error| error.to_string())?)
+        }
     };
     Ok(Security::CurveServer {
         secret: secret.clone(),
