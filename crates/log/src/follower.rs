@@ -1,6 +1,7 @@
 //! Following a stream: its acknowledged records in order, from the log itself. A follower that is
 //! slow costs the writer nothing but a waker.
 
+use crate::stream::READ_BYTES;
 use crate::{Error, Position, Record, Rollback, Stream};
 use std::task::{Context, Poll};
 
@@ -9,11 +10,25 @@ pub struct Follower {
     stream: Stream,
     id: u64,
     next: u64,
+    max_bytes: usize,
 }
 
 impl Follower {
     pub(crate) fn new(stream: Stream, id: u64, next: u64) -> Follower {
-        Follower { stream, id, next }
+        Follower {
+            stream,
+            id,
+            next,
+            max_bytes: READ_BYTES,
+        }
+    }
+
+    /// Ends a batch after about `max_bytes` of payload instead of 8 MiB, for a reader of which there
+    /// may be many; a batch still has at least one record.
+    #[must_use]
+    pub fn within(mut self, max_bytes: usize) -> Follower {
+        self.max_bytes = max_bytes;
+        self
     }
 
     /// The next batch; never empty. After [`Error::Gap`] it goes on behind the gap, after
@@ -72,10 +87,8 @@ impl Follower {
                 next: end,
             }));
         }
-        match self
-            .stream
-            .read(self.next, self.stream.owner.shared.options.follow_records)
-        {
+        let records = self.stream.owner.shared.options.follow_records;
+        match self.stream.read_within(self.next, records, self.max_bytes) {
             Ok(records) => {
                 let Some(last) = records.last() else {
                     return Ok(None);

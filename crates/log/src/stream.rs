@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 /// Most payload bytes that one read gathers before it returns what it has.
-const READ_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const READ_BYTES: usize = 8 * 1024 * 1024;
 
 /// What readers see of a stream.
 pub(crate) struct View {
@@ -763,16 +763,29 @@ impl Stream {
 
     /// The newest records in order, at most `n`. Passes over gaps, which [`Stream::gaps`] lists.
     pub fn newest(&self, n: usize) -> Result<Vec<Record>, Error> {
-        let from = self.core.view().index.newest_from(n as u64);
+        let from = self.newest_from(n as u64);
         self.gather(from, n, &mut |_| true, &mut Some)
     }
 
     /// Records with `from_ns <= time < to_ns` in order of their numbers, at most `limit`. Passes
     /// over gaps, which [`Stream::gaps`] lists.
     pub fn range(&self, from_ns: i64, to_ns: i64, limit: usize) -> Result<Vec<Record>, Error> {
-        let mut seek = |from| self.core.view().index.seek_time(from, from_ns, to_ns);
+        let mut seek = |from| self.seek_time(from, from_ns, to_ns);
         let within = &mut |record: &Record| record.time >= from_ns && record.time < to_ns;
         self.gather(self.first(), limit, within, &mut seek)
+    }
+
+    /// The number from which on there are `n` records, gaps passed over; the first kept when there
+    /// are fewer.
+    pub fn newest_from(&self, n: u64) -> u64 {
+        self.core.view().index.newest_from(n)
+    }
+
+    /// The first number from `from` on whose record may have a time with `from_ns <= time < to_ns`;
+    /// `None` when none has. To be asked before each [`Stream::visit`], it passes over what was
+    /// written at other times.
+    pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
+        self.core.view().index.seek_time(from, from_ns, to_ns)
     }
 
     fn gather(

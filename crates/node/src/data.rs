@@ -56,7 +56,11 @@ impl Lock {
         let made = builder.recursive(true).mode(0o700).create(directory);
         made.map_err(refused)?;
         // One that was there before may be open to other users, and so would be all in it.
-        let mode = fs::metadata(directory).map_err(refused)?.permissions().mode() & 0o7777;
+        let mode = fs::metadata(directory)
+            .map_err(refused)?
+            .permissions()
+            .mode()
+            & 0o7777;
         if mode & 0o077 != 0 {
             return Err(StartError::OpenDirectory {
                 path: directory.to_owned(),

@@ -66,6 +66,24 @@ pub enum QueryError {
         /// Its bound.
         bound: u64,
     },
+    /// A stream has more than one query reads, and the answer was not to be a partial one.
+    #[error("{stream} has more than the {bound} {limit} that one query reads")]
+    Incomplete {
+        /// The stream.
+        stream: String,
+        /// `elements`, or `bytes` of the columns that the statement reads.
+        limit: &'static str,
+        /// Its bound.
+        bound: u64,
+    },
+    /// A table's name may be read as several streams'.
+    #[error("{table} may be one of {}", candidates.join(", "))]
+    Ambiguous {
+        /// The name in the statement.
+        table: String,
+        /// How each of them is written so that it is meant.
+        candidates: Vec<String>,
+    },
     /// Somebody interrupted it.
     #[error("the query was interrupted")]
     Interrupted,

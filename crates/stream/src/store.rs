@@ -12,15 +12,18 @@
 mod exchange;
 mod opening;
 mod repair;
+mod scan;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker, ready};
 
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords};
 pub use opening::Opening;
 pub use repair::Hole;
+pub use scan::Scan;
 
 use chappe_log::{
     Appended, Batch, EagerFollower, Follower, Level, Record, Rollback, Store, Stream,
@@ -31,7 +34,7 @@ use crate::codec::write_element;
 use crate::retention::Keeper;
 use crate::{
     CodecError, Epoch, NameError, Position, Retention, SchemaError, StreamElement, StreamSchema,
-    Timestamp, Value, check_name, decode_element, sqlite,
+    Timestamp, Value, check_name, decode_element,
 };
 
 /// Most versions of a stream's schema. 256: one a day would last most of a year, and the log takes
@@ -416,6 +419,30 @@ impl StreamLog {
         self.decode(self.stream.range(from.0, to.0, count)?)
     }
 
+    /// Reads from number `from` on (0: from the first kept) what has a source time in `times`, all
+    /// when there are none, piece by piece.
+    #[must_use]
+    pub fn scan(&self, from: u64, times: Option<Range<Timestamp>>) -> Scan {
+        Scan::new(self, from, times)
+    }
+
+    /// How many elements are kept.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        let numbers = (self.stream.last() + 1).saturating_sub(self.stream.first());
+        numbers.saturating_sub(self.damaged(0, u64::MAX))
+    }
+
+    /// How many numbers are damaged between or next to the numbers `first` to `last`: a reader of
+    /// these may lack as many elements.
+    #[must_use]
+    pub fn damaged(&self, first: u64, last: u64) -> u64 {
+        let gaps = self.stream.gaps().into_iter().chain(self.stream.given_up());
+        let near = gaps
+            .filter(|(from, to)| *from <= last.saturating_add(1) && to.saturating_add(1) >= first);
+        near.map(|(from, to)| to - from + 1).sum()
+    }
+
     /// Where a client that has everything up to `position` goes on.
     ///
     /// # Errors
@@ -432,6 +459,16 @@ impl StreamLog {
     pub fn follow(&self, from: u64) -> StreamFollower {
         StreamFollower {
             following: Following::Safe(self.stream.follow(from)),
+            log: self.clone(),
+        }
+    }
+
+    /// As [`StreamLog::follow`], with batches of about `max_bytes` as stored instead of 8 MiB, for a
+    /// reader of which there may be many.
+    #[must_use]
+    pub fn follow_within(&self, from: u64, max_bytes: usize) -> StreamFollower {
+        StreamFollower {
+            following: Following::Safe(self.stream.follow(from).within(max_bytes)),
             log: self.clone(),
         }
     }
@@ -484,23 +521,6 @@ impl StreamLog {
             decode_record(&metadata, record.position, record.time, &record.payload)
         };
         records.into_iter().map(element).collect()
-    }
-}
-
-impl sqlite::History for StreamLog {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn schema(&self) -> StreamSchema {
-        StreamLog::schema(self)
-    }
-
-    fn newest(&self, count: usize) -> Result<(Vec<StreamElement>, bool), String> {
-        let elements = StreamLog::newest(self, count).map_err(|error| error.to_string())?;
-        let first = elements.first().map(|element| element.position.sequence);
-        let older = first.is_some_and(|first| first > self.stream.first());
-        Ok((elements, older))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
-use chappe_stream::sqlite::{History, HistoryLimits, query_streams};
+use chappe_stream::sqlite::{HistoryLimits, Scope, query_streams};
 use chappe_stream::*;
 use proptest::prelude::*;
 
@@ -211,13 +211,15 @@ fn sql_reads_stored_streams_within_limits() {
         .expect("made");
     fill(&a, 50);
     fill(&b, 10);
-    let streams: [&dyn History; 2] = [&a, &b];
+    let streams = [&a, &b];
+    let whole = Scope::default();
     let limits = HistoryLimits::default();
     let answer = query_streams(
         "select a.sequence, a.v + b.v as total from \"ward.bed-1.a\" a
          join ward_bed_1_b b using (source_time) order by 1 desc limit 2",
         &streams,
         limits,
+        &whole,
     )
     .expect("answers");
     assert_eq!(answer.columns, ["sequence", "total"]);
@@ -232,24 +234,20 @@ fn sql_reads_stored_streams_within_limits() {
     assert!(answer.loaded.iter().all(|loaded| loaded.complete));
 
     let few = HistoryLimits {
-        elements: 20,
         query: QueryLimits {
             rows: 5,
             ..limits.query
         },
         ..limits
     };
-    let answer = query_streams("select v from ward_bed_1_a", &streams, few).expect("answers");
+    let answer =
+        query_streams("select v from ward_bed_1_a", &streams, few, &whole).expect("answers");
     assert!(answer.truncated);
-    assert_eq!(
-        answer.rows[0],
-        [Value::Double(30.0)],
-        "the newest twenty, oldest first"
-    );
+    assert_eq!(answer.rows[0], [Value::Double(0.0)], "oldest first");
     let [loaded] = &answer.loaded[..] else {
         panic!("only what is read is loaded");
     };
-    assert_eq!((loaded.elements, loaded.complete), (20, false));
+    assert_eq!((loaded.elements, loaded.complete), (50, true));
 
     for hostile in [
         "select * from \"ward.bed-1.c\"",
@@ -258,7 +256,7 @@ fn sql_reads_stored_streams_within_limits() {
         "with recursive c(n) as (select 1 union all select n + 1 from c) select * from c",
     ] {
         assert!(
-            query_streams(hostile, &streams, limits).is_err(),
+            query_streams(hostile, &streams, limits, &whole).is_err(),
             "{hostile}"
         );
     }

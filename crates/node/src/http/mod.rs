@@ -14,6 +14,7 @@ mod links;
 mod live;
 mod node;
 mod openapi;
+mod page;
 mod params;
 mod problem;
 mod query;

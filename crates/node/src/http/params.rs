@@ -1,5 +1,6 @@
 //! What handlers take from a request, with errors as problems.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -7,9 +8,11 @@ use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use chappe_identity::Principal;
+use chappe_stream::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
+use crate::clock::parse_rfc3339;
 use crate::shared::App;
 
 /// The parameters of the query; unknown ones are refused.
@@ -50,6 +53,26 @@ impl<S: Sync> FromRequestParts<S> for Who {
     ) -> Result<Self, std::convert::Infallible> {
         Ok(Self(parts.extensions.get().cloned().unwrap_or_default()))
     }
+}
+
+/// The range of source time from `from` to before `to` (RFC 3339); `None` when neither is given.
+pub(super) fn times(
+    from: Option<&str>,
+    to: Option<&str>,
+) -> Result<Option<Range<Timestamp>>, Problem> {
+    let time = |name: &str, text: Option<&str>, default: i64| match text {
+        None => Ok(Timestamp(default)),
+        Some(text) => parse_rfc3339(text).ok_or_else(|| {
+            Problem::bad_request(format!("{name}: {text:?} is no time"))
+                .hint("write it as 2026-11-21T10:00:00Z; a + of an offset is %2B in an address")
+        }),
+    };
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(
+        time("from", from, i64::MIN)?..time("to", to, i64::MAX)?,
+    ))
 }
 
 /// Reads a body within its limits of size and time.

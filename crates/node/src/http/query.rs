@@ -6,9 +6,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
-use chappe_stream::sqlite::{Answer, History, HistoryLimits, HistoryQuery};
-use chappe_stream::{QueryError, QueryLimits};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use chappe_stream::sqlite::{Answer, HistoryLimits, HistoryQuery, Scope, StopHandle};
+use chappe_stream::{QueryError, QueryLimits, StreamLog};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
@@ -19,6 +20,9 @@ use super::problem::Problem;
 use crate::catalogue::Entry;
 use crate::shared::App;
 
+/// Names what an answer lacks: `elements` of a stream, `rows` of the result, or both.
+const PARTIAL: HeaderName = HeaderName::from_static("chappe-partial");
+
 /// A question.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +31,24 @@ pub(crate) struct Question {
     sql: String,
     /// Rows at most.
     limit: Option<u32>,
+    /// Only elements whose source time is not before this (RFC 3339).
+    from: Option<String>,
+    /// Only elements whose source time is before this (RFC 3339).
+    to: Option<String>,
+    /// Where a stream has more than one query reads, answer from its newest elements; otherwise that
+    /// is an error.
+    #[serde(default)]
+    partial: bool,
+}
+
+impl Question {
+    fn scope(&self) -> Result<Scope, Problem> {
+        let times = params::times(self.from.as_deref(), self.to.as_deref())?;
+        Ok(Scope {
+            times,
+            allows_partial: self.partial,
+        })
+    }
 }
 
 /// An answer.
@@ -38,6 +60,8 @@ pub(crate) struct Rows {
     rows: Vec<Vec<serde_json::Value>>,
     /// Rows were left out at the limit.
     truncated: bool,
+    /// Elements that were asked for were not read: the rows are those of the elements in `read`.
+    partial: bool,
     /// What was read of which stream.
     read: Vec<Read>,
 }
@@ -47,17 +71,26 @@ pub(crate) struct Rows {
 pub(crate) struct Read {
     stream: String,
     /// How many of its newest elements.
-    elements: usize,
-    /// Whether these were all.
+    elements: u64,
+    /// How many elements it keeps, of whatever time.
+    kept: u64,
+    /// Whether these were all that were asked for.
     complete: bool,
+    /// Damaged elements that may be missing among them.
+    damaged: u64,
 }
 
 /// Asks stored streams in SQL. Nothing can be changed by it.
 #[utoipa::path(post, path = "/api/v1/streams/query", tag = "streams", request_body = Question,
-    responses((status = 200, body = Rows), (status = 400, body = Problem),
-        (status = 503, body = Problem)))]
-pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Json<Rows>, Problem> {
+    responses(
+        (status = 200, body = Rows, headers(("chappe-partial" = String, description = "What the \
+            answer lacks, if anything: `elements` of a stream, `rows` of the result, or both"))),
+        (status = 400, body = Problem, description = "also when a stream has more elements than one \
+            query reads and `partial` is not set"),
+        (status = 403, body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response, Problem> {
     let question: Question = params::json(&app, body).await?;
+    let scope = question.scope()?;
     let limits = &app.config.limits;
     let rows = question.limit.unwrap_or(limits.query_rows);
     let rows = rows.min(limits.query_rows) as usize;
@@ -66,32 +99,30 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Json<Row
     let entries = app.catalogue.entries();
     let (handle_sender, handle) = oneshot::channel();
     let work = tokio::task::spawn_blocking(move || {
-        let answer = run(&question.sql, &entries, rows, handle_sender);
+        let answer = run(&question.sql, &entries, rows, &scope, handle_sender);
         drop(permit);
         answer
     });
     let watchdog = async move {
-        let Ok(stop) = handle.await else { return };
+        let Ok(handle) = handle.await else { return };
         tokio::time::sleep(time).await;
-        stop();
+        handle.stop();
     };
     let watchdog = tokio::spawn(watchdog);
     let answer = work.await;
     watchdog.abort();
     let answer = answer.map_err(|_| Problem::internal("the query failed"))?;
-    answer.map(|answer| Json(rows_of(answer))).map_err(refused)
+    answer.map(response).map_err(refused)
 }
-
-/// Stops a query that runs on another thread.
-type Stop = Box<dyn FnOnce() + Send>;
 
 fn run(
     sql: &str,
     entries: &[Arc<Entry>],
     rows: usize,
-    handle: oneshot::Sender<Stop>,
+    scope: &Scope,
+    handle: oneshot::Sender<StopHandle>,
 ) -> Result<Answer, QueryError> {
-    let streams: Vec<&dyn History> = entries.iter().map(|entry| &entry.log as _).collect();
+    let streams: Vec<&StreamLog> = entries.iter().map(|entry| &entry.log).collect();
     let defaults = HistoryLimits::default();
     let limits = HistoryLimits {
         query: QueryLimits {
@@ -102,18 +133,35 @@ fn run(
     };
     let query = HistoryQuery::new(sql, &streams, limits)?;
     // The receiver is gone when the client is: then nobody stops the query but its own limits.
-    let interrupt = query.interrupt_handle();
-    let _ = handle.send(Box::new(move || interrupt.interrupt()));
-    query.run()
+    let _ = handle.send(query.stop_handle());
+    query.run(scope)
 }
 
-fn rows_of(answer: Answer) -> Rows {
+fn response(answer: Answer) -> Response {
+    let partial = answer.is_partial();
+    let lacks = match (partial, answer.truncated) {
+        (false, false) => None,
+        (true, false) => Some("elements"),
+        (false, true) => Some("rows"),
+        (true, true) => Some("elements, rows"),
+    };
+    let mut response = Json(rows_of(answer, partial)).into_response();
+    if let Some(lacks) = lacks {
+        let headers = response.headers_mut();
+        headers.insert(PARTIAL, HeaderValue::from_static(lacks));
+    }
+    response
+}
+
+fn rows_of(answer: Answer, partial: bool) -> Rows {
     let json = |value| serde_json::to_value(ValueView(&value)).unwrap_or_default();
     let rows = answer.rows.into_iter();
     let read = answer.loaded.into_iter().map(|loaded| Read {
         stream: loaded.stream,
         elements: loaded.elements,
+        kept: loaded.kept,
         complete: loaded.complete,
+        damaged: loaded.damaged,
     });
     Rows {
         columns: answer.columns,
@@ -121,6 +169,7 @@ fn rows_of(answer: Answer) -> Rows {
             .map(|row| row.into_iter().map(json).collect())
             .collect(),
         truncated: answer.truncated,
+        partial,
         read: read.collect(),
     }
 }
@@ -134,6 +183,13 @@ fn refused(error: QueryError) -> Problem {
             .hint("a query is one SELECT statement over streams"),
         QueryError::Interrupted => Problem::bad_request("the query was stopped at its time limit")
             .hint("ask for less; the limit is limits.query_time_ms"),
+        QueryError::Incomplete { .. } => Problem::bad_request(detail).hint(
+            "ask for a range of source time with --from and --to, or allow an answer from the newest \
+             elements with --partial; over REST these are the members from, to and partial",
+        ),
+        QueryError::Ambiguous { .. } => {
+            Problem::bad_request(detail).hint("write the one that you mean, with its double quotes")
+        }
         QueryError::Limit { .. } => Problem::bad_request(detail).hint("ask for less"),
         QueryError::Read(_) | QueryError::Engine(_) => Problem::internal(detail),
         _ => Problem::bad_request(detail),

@@ -1,21 +1,23 @@
 //! Streams and their elements.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use chappe_log::{Error, Level};
-use chappe_stream::{Position, StoreError, StreamElement, Timestamp};
+use chappe_stream::{Position, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::element::{ElementShape, ElementView};
-use super::params::{Name, Params};
+use super::element::ElementShape;
+use super::page::{Gaps, Page};
+use super::params::{self, Name, Params};
 use super::problem::Problem;
 use crate::catalogue::Entry;
-use crate::clock::{parse_rfc3339, rfc3339};
+use crate::clock::rfc3339;
 use crate::config::nearest;
 use crate::shared::App;
 
@@ -155,10 +157,13 @@ pub(crate) struct Elements {
     stream: String,
     /// Its elements.
     elements: Vec<ElementShape>,
-    /// There were more than the limit let through.
+    /// There are more than the limit let through, or than there are before a gap.
     truncated: bool,
     /// The position after which to go on.
     next_after: Option<String>,
+    /// Damaged elements that may be missing among these. After a position there are none: the answer
+    /// ends before a gap.
+    damaged: u64,
 }
 
 /// Elements of a stream.
@@ -176,16 +181,13 @@ pub(super) async fn elements(
     let entry = find(&app, &name)?;
     let most = app.config.limits.elements;
     let selection = Selection::of(which, most)?;
-    // Reading touches the disk: not on the thread that serves.
-    let body = tokio::task::spawn_blocking(move || page(&entry, &selection)).await;
-    let body = body.map_err(|_| Problem::internal("reading the elements failed"))??;
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    selection.page(entry)?.respond().await
 }
 
 enum Selection {
     Newest(usize),
     After(Position, usize),
-    Range(Timestamp, Timestamp, usize),
+    Range(Range<Timestamp>, usize),
 }
 
 impl Selection {
@@ -196,83 +198,54 @@ impl Selection {
             return Err(Problem::bad_request(detail).hint("the limit is limits.elements"));
         }
         let limit = given as usize;
-        let time = |name: &str, text: Option<String>, default: i64| match text {
-            None => Ok(Timestamp(default)),
-            Some(text) => parse_rfc3339(&text).ok_or_else(|| {
-                Problem::bad_request(format!("{name}: {text:?} is no time"))
-                    .hint("write it as 2026-11-21T10:00:00Z; a + of an offset is %2B in an address")
-            }),
-        };
-        match (which.newest, which.after, which.from, which.to) {
-            (_, None, None, None) => Ok(Self::Newest(limit)),
-            (None, Some(after), None, None) => {
+        let times = params::times(which.from.as_deref(), which.to.as_deref())?;
+        match (which.newest, which.after, times) {
+            (_, None, None) => Ok(Self::Newest(limit)),
+            (None, Some(after), None) => {
                 let position = after
                     .parse()
                     .map_err(|error| Problem::bad_request(format!("after: {error}")))?;
                 Ok(Self::After(position, limit))
             }
-            (None, None, from, to) => Ok(Self::Range(
-                time("from", from, i64::MIN)?,
-                time("to", to, i64::MAX)?,
-                limit,
-            )),
+            (None, None, Some(times)) => Ok(Self::Range(times, limit)),
             _ => Err(Problem::bad_request(
                 "newest, after, and from with to exclude each other",
             )),
         }
     }
-}
 
-fn page(entry: &Entry, selection: &Selection) -> Result<String, Problem> {
-    let (elements, limit) = match *selection {
-        Selection::Newest(limit) => (entry.log.newest(limit).map_err(refused)?, usize::MAX),
-        Selection::Range(from, to, limit) => {
-            let more = limit.saturating_add(1);
-            (entry.log.range(from, to, more).map_err(refused)?, limit)
-        }
-        Selection::After(position, limit) => (after(entry, position, limit)?, limit),
-    };
-    let truncated = elements.len() > limit;
-    let elements = &elements[..elements.len().min(limit)];
-    let schema = entry.log.schema();
-    let views: Vec<ElementView<'_>> = elements
-        .iter()
-        .map(|element| ElementView {
-            stream: None,
-            element,
-            schema: &schema,
-        })
-        .collect();
-    let next = elements.last().map(|element| element.position.to_string());
-    let body =
-        serde_json::json!({"stream": entry.name, "truncated": truncated, "next_after": next});
-    let mut json = body.to_string();
-    let elements = serde_json::to_string(&views);
-    let elements = elements.map_err(|error| Problem::internal(error.to_string()))?;
-    // Written behind the small members, so that the large one is not built as a tree.
-    json.truncate(json.len() - 1);
-    json.push_str(",\"elements\":");
-    json.push_str(&elements);
-    json.push('}');
-    Ok(json)
-}
-
-fn after(entry: &Entry, position: Position, limit: usize) -> Result<Vec<StreamElement>, Problem> {
-    let more = limit.saturating_add(1);
-    if position.sequence == 0 {
-        // Who has nothing begins with what there is.
-        return entry.log.read(0, more).map_err(refused);
+    fn page(self, entry: Arc<Entry>) -> Result<Page, Problem> {
+        let log = &entry.log;
+        let (scan, limit, gaps) = match self {
+            Self::Newest(limit) => {
+                let from = log.log().newest_from(limit as u64);
+                (log.scan(from, None), limit, Gaps::Passed)
+            }
+            Self::Range(times, limit) => (log.scan(0, Some(times)), limit, Gaps::Passed),
+            Self::After(position, limit) => (
+                log.scan(next_after(&entry, position)?, None),
+                limit,
+                Gaps::End,
+            ),
+        };
+        Ok(Page::new(entry, scan, limit, gaps))
     }
-    let next = entry.log.resume(position).map_err(|rollback| {
+}
+
+/// The number that follows a position; 0 for the first kept.
+fn next_after(entry: &Entry, position: Position) -> Result<u64, Problem> {
+    if position.sequence == 0 {
+        return Ok(0);
+    }
+    entry.log.resume(position).map_err(|rollback| {
         let epoch = chappe_stream::Epoch(entry.log.log().epoch());
         let before = rollback.next.saturating_sub(1);
         Problem::new(StatusCode::CONFLICT, rollback.to_string())
             .hint(format!("go on after {epoch}:{before}"))
-    })?;
-    entry.log.read(next, more).map_err(refused)
+    })
 }
 
-fn refused(error: StoreError) -> Problem {
+pub(super) fn refused(error: StoreError) -> Problem {
     let text = error.to_string();
     match error {
         StoreError::Log(Error::Gap { next, .. }) => Problem::new(StatusCode::GONE, text)

@@ -23,7 +23,7 @@ use crate::shared::{App, ended};
 
 /// How long elements are gathered before they are sent together.
 const GATHER: Duration = Duration::from_millis(50);
-/// Bytes of records gathered into one event.
+/// Bytes of records read at once, and gathered into one event.
 const EVENT_BYTES: usize = 256 << 10;
 /// A silent connection is kept alive with a comment this often.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -172,7 +172,7 @@ impl Client {
             sequence: next.saturating_sub(1),
         };
         let cursor = Cursor {
-            follower: entry.log.follow(next),
+            follower: entry.log.follow_within(next, EVENT_BYTES),
             position,
             slow: false,
             entry: entry.clone(),

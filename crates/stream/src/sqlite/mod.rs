@@ -22,6 +22,7 @@
 
 mod functions;
 mod history;
+mod names;
 mod rows;
 mod sandbox;
 mod tables;
@@ -31,11 +32,10 @@ use std::collections::BTreeSet;
 pub use rusqlite::InterruptHandle;
 
 pub(crate) use functions::{MATHEMATICS, MATHEMATICS_OF_TWO};
-pub use history::{
-    Answer, History, HistoryLimits, HistoryQuery, Loaded, query_streams, table_name,
-};
+pub use history::{Answer, HistoryLimits, HistoryQuery, Loaded, Scope, query_streams};
+pub use names::table_name;
 pub(crate) use rows::{Targets, row_bytes};
-pub use sandbox::HEAP_BYTES_MAX;
+pub use sandbox::{HEAP_BYTES_MAX, StopHandle};
 pub use tables::SAMPLES_MAX;
 
 use crate::{Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, Value, WindowChange};
@@ -78,7 +78,7 @@ impl SqliteQuery {
         }
         let prepared = sandbox.prepare(statement)?;
         for table in &mut tables {
-            table.keep_only_read(&prepared.reads);
+            table.keep_only_read(prepared.reads.as_ref());
         }
         let targets = Targets::new(&prepared.columns, output)?;
         Ok(Self {

@@ -134,8 +134,8 @@ pub(super) type Reads = BTreeSet<(String, String)>;
 pub(super) struct Prepared {
     /// Names of the result's columns.
     pub(super) columns: Vec<String>,
-    /// What it reads, in lower case.
-    pub(super) reads: Reads,
+    /// What it reads, in lower case; `None` when that is not known.
+    pub(super) reads: Option<Reads>,
 }
 
 /// The connection.
@@ -152,6 +152,8 @@ struct State {
     strict: AtomicBool,
     steps_left: AtomicU64,
     exhausted: AtomicBool,
+    /// Another thread wants it to end.
+    stopped: Arc<AtomicBool>,
     tables: Mutex<HashSet<String>>,
     modules: HashSet<String>,
     reads: Mutex<Reads>,
@@ -242,6 +244,10 @@ impl Sandbox {
         let columns = statement.column_names().map(str::to_owned);
         let columns = columns.collect();
         let reads = std::mem::take(&mut *lock(&self.state.reads));
+        // The authorizer is not asked about the columns by which a join matches names.
+        let words = sql.to_ascii_lowercase();
+        let joins_by_name = words.contains("using") || words.contains("natural");
+        let reads = (!joins_by_name).then_some(reads);
         Ok(Prepared { columns, reads })
     }
 
@@ -268,6 +274,19 @@ impl Sandbox {
 
     pub(super) fn interrupt_handle(&self) -> InterruptHandle {
         self.connection.get_interrupt_handle()
+    }
+
+    /// Ends the statement that runs, and every later one.
+    pub(super) fn stop_handle(&self) -> StopHandle {
+        StopHandle {
+            stopped: self.state.stopped.clone(),
+            running: self.interrupt_handle(),
+        }
+    }
+
+    /// Whether a [`StopHandle`] was used.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state.stopped.load(Ordering::Relaxed)
     }
 
     fn error(&self, error: rusqlite::Error) -> QueryError {
@@ -305,12 +324,24 @@ impl Sandbox {
                 limit: "length",
                 bound: self.length,
             },
-            ErrorCode::OutOfMemory => QueryError::Limit {
-                limit: "heap_bytes",
-                bound: HEAP_BYTES_MAX,
-            },
+            ErrorCode::OutOfMemory => heap_limit(),
             _ => QueryError::Statement { message, offset },
         }
+    }
+}
+
+/// Lets another thread stop a query at any time, also before it runs and while it reads: SQLite's
+/// own interrupt is forgotten when no statement is running.
+pub struct StopHandle {
+    stopped: Arc<AtomicBool>,
+    running: InterruptHandle,
+}
+
+impl StopHandle {
+    /// The query fails as interrupted.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.running.interrupt();
     }
 }
 
@@ -342,7 +373,7 @@ impl State {
         let left = left.saturating_sub(u64::from(STEPS_A_LOOK.unsigned_abs()));
         self.steps_left.store(left, Ordering::Relaxed);
         self.exhausted.store(left == 0, Ordering::Relaxed);
-        left == 0
+        left == 0 || self.stopped.load(Ordering::Relaxed)
     }
 
     fn judge(&self, context: &AuthContext<'_>) -> Authorization {
@@ -433,7 +464,17 @@ pub(super) fn quoted(name: &str) -> String {
 }
 
 pub(super) fn engine(error: rusqlite::Error) -> QueryError {
-    QueryError::Engine(error.to_string())
+    match error.sqlite_error_code() {
+        Some(ErrorCode::OutOfMemory) => heap_limit(),
+        _ => QueryError::Engine(error.to_string()),
+    }
+}
+
+fn heap_limit() -> QueryError {
+    QueryError::Limit {
+        limit: "heap_bytes",
+        bound: HEAP_BYTES_MAX,
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -5,14 +5,41 @@ use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::rows::encode_samples;
 use super::sandbox::{Reads, Sandbox, engine, quoted};
+use crate::window::value_bytes;
 use crate::{
-    Arrival, FieldType, QueryError, QuerySource, RESERVED_COLUMNS, Samples, Value, WindowChange,
-    column_name,
+    Arrival, FieldType, QueryError, QuerySource, RESERVED_COLUMNS, Samples, StreamElement,
+    StreamSchema, Value, WindowChange, column_name,
 };
 
 /// Most samples of one element in the table of samples. An element's rows are numbered within a
 /// block of this size, so that they are removed by range.
 pub const SAMPLES_MAX: usize = 1 << 20;
+
+/// The name of a source with this after it is the name of its table of samples.
+pub(super) const SAMPLES_SUFFIX: &str = "_samples";
+
+/// About how many bytes a row takes besides its texts and its fields: numbers, times, quality, and
+/// SQLite's own.
+const ROW_BYTES: usize = 80;
+
+/// One of the tables of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A row for each element.
+    Rows,
+    /// A row for each sample.
+    Samples,
+}
+
+impl Part {
+    const BOTH: [Self; 2] = [Self::Rows, Self::Samples];
+}
+
+/// Whether elements of this schema have samples.
+pub(super) fn has_samples(schema: &StreamSchema) -> bool {
+    let mut fields = schema.fields.iter();
+    fields.any(|field| field.field_type == FieldType::Samples)
+}
 
 /// The tables of a source.
 pub(super) struct SourceTable {
@@ -34,6 +61,15 @@ pub(super) struct SourceTable {
 impl SourceTable {
     /// Makes the empty tables of `source`.
     pub(super) fn create(sandbox: &mut Sandbox, source: &QuerySource) -> Result<Self, QueryError> {
+        Self::create_parts(sandbox, source, &Part::BOTH)
+    }
+
+    /// Makes these of the tables of `source`.
+    pub(super) fn create_parts(
+        sandbox: &mut Sandbox,
+        source: &QuerySource,
+        parts: &[Part],
+    ) -> Result<Self, QueryError> {
         let element = |why: String| QueryError::Element {
             alias: source.alias.clone(),
             why,
@@ -57,9 +93,12 @@ impl SourceTable {
         };
         let mut columns: Vec<String> = RESERVED_COLUMNS.iter().map(|name| quoted(name)).collect();
         columns.extend(fields.iter().map(|(name, _)| quoted(&column_name(name))));
-        sandbox.create_table(&source.alias, &columns.join(","))?;
-        let samples_name = format!("{}_samples", source.alias);
-        let samples = fields.iter().any(|(_, t)| *t == FieldType::Samples);
+        let rows = parts.contains(&Part::Rows);
+        if rows {
+            sandbox.create_table(&source.alias, &columns.join(","))?;
+        }
+        let samples_name = format!("{}{SAMPLES_SUFFIX}", source.alias);
+        let samples = parts.contains(&Part::Samples) && has_samples(&source.schema);
         if samples {
             sandbox.create_table(&samples_name, SAMPLES_COLUMNS)?;
         }
@@ -70,7 +109,7 @@ impl SourceTable {
             alias: source.alias.clone(),
             read: vec![true; fields.len()],
             value,
-            rows: true,
+            rows,
             samples,
             insert: format!("insert into {table}(rowid,{names}) values(?,{marks})"),
             delete: format!("delete from {table} where rowid between ? and ?"),
@@ -87,23 +126,39 @@ impl SourceTable {
     /// Makes the tables of a source whose fields are not known.
     pub(super) fn create_unknown(sandbox: &mut Sandbox, alias: &str) -> Result<(), QueryError> {
         sandbox.create_table(alias, &RESERVED_COLUMNS.map(quoted).join(","))?;
-        sandbox.create_table(&format!("{alias}_samples"), SAMPLES_COLUMNS)
+        sandbox.create_table(&format!("{alias}{SAMPLES_SUFFIX}"), SAMPLES_COLUMNS)
     }
 
-    /// Fills only what the statement reads.
-    pub(super) fn keep_only_read(&mut self, reads: &Reads) {
+    /// Fills only what the statement reads, where that is known.
+    pub(super) fn keep_only_read(&mut self, reads: Option<&Reads>) {
+        let Some(reads) = reads else { return };
         let alias = self.alias.to_ascii_lowercase();
         let samples = self.samples_name.to_ascii_lowercase();
-        self.rows = reads.iter().any(|(table, _)| *table == alias);
+        self.rows &= reads.iter().any(|(table, _)| *table == alias);
         self.samples &= reads.iter().any(|(table, _)| *table == samples);
         for ((name, _), read) in self.fields.iter().zip(&mut self.read) {
             *read = reads.contains(&(alias.clone(), column_name(name)));
         }
     }
 
-    /// Whether the statement reads any of its tables.
-    pub(super) fn is_read(&self) -> bool {
-        self.rows || self.samples
+    /// About how many bytes an element takes in the tables that are filled.
+    pub(super) fn bytes_of(&self, element: &StreamElement) -> usize {
+        // Each row has the name of the stream, which is about as long as the alias.
+        let row = ROW_BYTES + self.alias.len() + element.key.as_ref().map_or(0, String::len);
+        let mut bytes = 0;
+        if self.rows {
+            let read = element.values.iter().zip(&self.read);
+            let values = read.filter(|(_, read)| **read);
+            bytes += row + values.map(|(value, _)| value_bytes(value)).sum::<usize>();
+        }
+        if self.samples {
+            let samples = element.values.iter().map(|value| match value {
+                Value::Samples(samples) => samples.values.len(),
+                _ => 0,
+            });
+            bytes += samples.sum::<usize>() * row;
+        }
+        bytes
     }
 
     /// Takes rows away and adds rows, as the window did.
@@ -172,11 +227,9 @@ impl SourceTable {
         }
         for (value, read) in element.values.iter().zip(&self.read) {
             let value = if *read { column(value) } else { NULL };
-            bind(&value).map_err(|error| self.error(&error.to_string()))?;
+            bind(&value).map_err(|error| self.refused(error))?;
         }
-        insert
-            .raw_execute()
-            .map_err(|error| self.error(&error.to_string()))?;
+        insert.raw_execute().map_err(|error| self.refused(error))?;
         Ok(())
     }
 
@@ -209,6 +262,14 @@ impl SourceTable {
             }
         }
         Ok(())
+    }
+
+    /// An element that SQLite does not take, or for which it has no memory.
+    fn refused(&self, error: rusqlite::Error) -> QueryError {
+        match engine(error) {
+            QueryError::Engine(why) => self.error(&why),
+            limit => limit,
+        }
     }
 
     fn error(&self, why: &str) -> QueryError {

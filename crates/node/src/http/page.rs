@@ -1,0 +1,183 @@
+//! An answer with elements of a stream: read, written and sent piece by piece as its reader takes it,
+//! so that what it takes of memory does not depend on how much is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chappe_log::Error;
+use chappe_stream::{Position, Scan, StoreError};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::element::ElementView;
+use super::problem::Problem;
+use super::streams::refused;
+use crate::catalogue::Entry;
+
+/// Bytes of JSON that are gathered before they are sent. A shorter answer is sent whole.
+const CHUNK_BYTES: usize = 256 << 10;
+/// An answer of which nothing is taken for this long is given up.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// What becomes of a gap, where elements are damaged or no longer kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// They are passed over, and damaged elements are counted.
+    Passed,
+    /// The answer ends before it; one that begins with it is an error.
+    End,
+}
+
+/// An answer under way.
+pub(super) struct Page {
+    entry: Arc<Entry>,
+    scan: Scan,
+    left: usize,
+    gaps: Gaps,
+    first: Option<Position>,
+    last: Option<Position>,
+    truncated: bool,
+}
+
+impl Page {
+    /// At most `limit` elements of what `scan` reads.
+    pub(super) fn new(entry: Arc<Entry>, scan: Scan, limit: usize, gaps: Gaps) -> Self {
+        Self {
+            entry,
+            scan,
+            left: limit,
+            gaps,
+            first: None,
+            last: None,
+            truncated: false,
+        }
+    }
+
+    /// The answer; its rest is sent while it is read.
+    pub(super) async fn respond(self) -> Result<Response, Problem> {
+        let name = serde_json::to_string(&self.entry.name);
+        let name = name.map_err(|error| Problem::internal(error.to_string()))?;
+        let text = format!("{{\"stream\":{name},\"elements\":[");
+        let (text, rest) = self.chunk(text).await?.map_err(refused)?;
+        let body = match rest {
+            None => Body::from(text),
+            Some(page) => {
+                let (sender, receiver) = mpsc::channel(1);
+                tokio::spawn(page.send(text, sender));
+                Body::from_stream(ReceiverStream::new(receiver))
+            }
+        };
+        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    }
+
+    /// Sends `text` and the rest of the page. An error cuts the connection: no answer looks whole
+    /// that is not.
+    async fn send(self, mut text: String, sender: mpsc::Sender<Result<String, StoreError>>) {
+        let mut page = self;
+        loop {
+            let sent = timeout(STALLED, sender.send(Ok(text))).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                return;
+            }
+            let (next, rest) = match page.chunk(String::new()).await {
+                Ok(Ok(chunk)) => chunk,
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "an answer with elements was cut");
+                    let _ = sender.send(Err(error)).await;
+                    return;
+                }
+                Err(_) => return,
+            };
+            text = next;
+            match rest {
+                Some(rest) => page = rest,
+                None => {
+                    let _ = timeout(STALLED, sender.send(Ok(text))).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Adds what comes next to `text`, on a thread that may wait for the disk; the page itself while
+    /// there is more.
+    async fn chunk(
+        mut self,
+        mut text: String,
+    ) -> Result<Result<(String, Option<Self>), StoreError>, Problem> {
+        let work = tokio::task::spawn_blocking(move || {
+            while text.len() < CHUNK_BYTES {
+                if !self.step(&mut text)? {
+                    self.end(&mut text);
+                    return Ok((text, None));
+                }
+            }
+            Ok((text, Some(self)))
+        });
+        let failed = |_| Problem::internal("reading the elements failed");
+        work.await.map_err(failed)
+    }
+
+    /// Writes a piece of elements; whether there are more.
+    fn step(&mut self, text: &mut String) -> Result<bool, StoreError> {
+        let piece = match self.gaps {
+            Gaps::Passed => self.scan.next_undamaged(self.left)?,
+            Gaps::End => match self.scan.next_piece(self.left) {
+                Err(StoreError::Log(Error::Gap { .. })) if self.last.is_some() => {
+                    self.truncated = true;
+                    return Ok(false);
+                }
+                piece => piece?,
+            },
+        };
+        let Some(piece) = piece else {
+            return Ok(false);
+        };
+        if self.left == 0 && !piece.is_empty() {
+            self.truncated = true;
+            return Ok(false);
+        }
+        let schema = self.entry.log.schema();
+        for element in &piece {
+            let view = ElementView {
+                stream: None,
+                element,
+                schema: &schema,
+            };
+            let json = serde_json::to_string(&view);
+            let malformed = |error: serde_json::Error| {
+                StoreError::Codec(chappe_stream::CodecError::Malformed(error.to_string()))
+            };
+            text.push_str(if self.last.is_some() { "," } else { "" });
+            text.push_str(&json.map_err(malformed)?);
+            self.first.get_or_insert(element.position);
+            self.last = Some(element.position);
+        }
+        self.left -= piece.len();
+        Ok(true)
+    }
+
+    /// Writes the members that are known at the end.
+    fn end(&self, text: &mut String) {
+        let numbers = self.first.zip(self.last);
+        let numbers = numbers.map(|(first, last)| (first.sequence, last.sequence));
+        let damaged = match self.gaps {
+            Gaps::Passed => {
+                let (first, last) = numbers.unwrap_or((0, u64::MAX));
+                self.entry.log.damaged(first, last)
+            }
+            Gaps::End => 0,
+        };
+        let end = serde_json::json!({
+            "truncated": self.truncated,
+            "next_after": self.last.map(|position| position.to_string()),
+            "damaged": damaged,
+        });
+        text.push_str("],");
+        text.push_str(&end.to_string()[1..]);
+    }
+}

@@ -1,0 +1,317 @@
+//! Goal: an answer over stored streams is over all elements that were asked for, or an error that
+//! names the stream and the limit, or says that it is partial; a table's name is one stream or refused.
+//! Method: streams on the simulated disk that are larger than small limits, asked for everything, for
+//! an older time, and for what fits; answers are compared with those computed here.
+
+use std::ops::Range;
+
+use chappe_log::{Level, Options, Store};
+use chappe_sim::SimDisk;
+use chappe_stream::sqlite::{Answer, HistoryLimits, HistoryQuery, Loaded, Scope, query_streams};
+use chappe_stream::*;
+
+const LIMITS: fn() -> HistoryLimits = || HistoryLimits {
+    elements: 2_000,
+    bytes: 1 << 20,
+    ..HistoryLimits::default()
+};
+
+const PARTIAL: Scope = Scope {
+    times: None,
+    allows_partial: true,
+};
+
+fn store() -> StreamStore {
+    let disk = Box::new(SimDisk::new(1));
+    let (store, _) = Store::open(disk, Options::default(), 7).expect("opens");
+    StreamStore::new(store)
+}
+
+fn schema(fields: &[(&str, FieldType)]) -> StreamSchema {
+    let field = |(name, field_type): &(&str, FieldType)| Field {
+        name: (*name).into(),
+        field_type: *field_type,
+        unit: None,
+        observed_property: None,
+        description: None,
+    };
+    StreamSchema {
+        fields: fields.iter().map(field).collect(),
+        key: None,
+    }
+}
+
+fn stream(store: &StreamStore, name: &str, fields: &[(&str, FieldType)]) -> StreamLog {
+    let stream = store.stream(name, Level::Process, &schema(fields), None);
+    stream.expect("made")
+}
+
+fn element(n: i64, values: Vec<Value>) -> StreamElement {
+    StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(n * 10),
+        receive_time: Timestamp(n * 10),
+        key: None,
+        values,
+        quality: Quality::Good,
+        origin: None,
+    }
+}
+
+fn fill(log: &StreamLog, numbers: Range<i64>, values: impl Fn(i64) -> Vec<Value>) {
+    let elements: Vec<_> = numbers.map(|n| element(n, values(n))).collect();
+    for batch in elements.chunks(100) {
+        let appended = log.append(batch).expect("queued");
+        appended.wait().expect("stored");
+    }
+}
+
+fn within(times: Range<i64>, allows_partial: bool) -> Scope {
+    Scope {
+        times: Some(Timestamp(times.start)..Timestamp(times.end)),
+        allows_partial,
+    }
+}
+
+fn first_row(answer: &Answer) -> Vec<i64> {
+    let number = |value: &Value| match value {
+        Value::Integer(number) => *number,
+        other => panic!("{other:?} is no integer"),
+    };
+    answer.rows[0].iter().map(number).collect()
+}
+
+const COUNT: &str = "select count(*), min(v), sum(v) from a";
+
+#[test]
+fn a_stream_with_more_elements_than_the_limit_is_an_error_or_marked() {
+    let store = store();
+    let a = stream(&store, "a", &[("v", FieldType::Integer)]);
+    fill(&a, 0..2_000, |n| vec![Value::Integer(n)]);
+    let answer = query_streams(COUNT, &[&a], LIMITS(), &Scope::default()).expect("all fits");
+    assert_eq!(first_row(&answer), [2_000, 0, 1_999_000]);
+    assert!(!answer.is_partial());
+
+    fill(&a, 2_000..3_000, |n| vec![Value::Integer(n)]);
+    let wanted = QueryError::Incomplete {
+        stream: "a".into(),
+        limit: "elements",
+        bound: 2_000,
+    };
+    let refused = query_streams(COUNT, &[&a], LIMITS(), &Scope::default());
+    assert_eq!(refused, Err(wanted.clone()));
+
+    let answer = query_streams(COUNT, &[&a], LIMITS(), &PARTIAL).expect("allowed");
+    assert_eq!(first_row(&answer), [2_000, 1_000, 3_999_000]);
+    assert!(answer.is_partial());
+    let loaded = Loaded {
+        stream: "a".into(),
+        elements: 2_000,
+        kept: 3_000,
+        complete: false,
+        damaged: 0,
+    };
+    assert_eq!(answer.loaded, [loaded]);
+
+    // An older time is read, and nothing else counts against the limit.
+    let old = query_streams(COUNT, &[&a], LIMITS(), &within(500..1_500, false)).expect("fits");
+    assert_eq!(first_row(&old), [100, 50, 9_950]);
+    assert!(!old.is_partial());
+    let long = query_streams(COUNT, &[&a], LIMITS(), &within(0..29_000, false));
+    assert_eq!(long, Err(wanted));
+    let cut = query_streams(COUNT, &[&a], LIMITS(), &within(0..29_000, true)).expect("allowed");
+    assert_eq!(first_row(&cut)[..2], [2_000, 900]);
+    assert!(cut.is_partial());
+}
+
+#[test]
+fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked() {
+    let store = store();
+    let a = stream(
+        &store,
+        "a",
+        &[("v", FieldType::Integer), ("t", FieldType::Text)],
+    );
+    let text = |n: i64| Value::Text(format!("{n:06}{}", "x".repeat(10_000)));
+    // The newest are smaller than the rest, so that what fits is estimated too high.
+    fill(&a, 0..900, |n| vec![Value::Integer(n), text(n)]);
+    fill(&a, 900..1_000, |n| {
+        vec![Value::Integer(n), Value::Text("y".repeat(2_000))]
+    });
+    let answer = query_streams(COUNT, &[&a], LIMITS(), &Scope::default()).expect("numbers fit");
+    assert_eq!(first_row(&answer), [1_000, 0, 499_500]);
+
+    let texts = "select count(*), min(v), max(v), sum(length(t) > 0) from a";
+    let refused = query_streams(texts, &[&a], LIMITS(), &Scope::default());
+    let wanted = QueryError::Incomplete {
+        stream: "a".into(),
+        limit: "bytes",
+        bound: 1 << 20,
+    };
+    assert_eq!(refused, Err(wanted));
+    let answer = query_streams(texts, &[&a], LIMITS(), &PARTIAL).expect("allowed");
+    let row = first_row(&answer);
+    assert!(
+        (150..=200).contains(&row[0]),
+        "a megabyte of the newest: {row:?}"
+    );
+    assert_eq!(row[1..], [1_000 - row[0], 999, row[0]]);
+    assert!(answer.is_partial());
+
+    // Two streams share the bytes.
+    let b = stream(
+        &store,
+        "b",
+        &[("v", FieldType::Integer), ("t", FieldType::Text)],
+    );
+    fill(&b, 0..300, |n| vec![Value::Integer(n), text(n)]);
+    let both = "select (select count(t) from a), (select count(t) from b)";
+    let answer = query_streams(both, &[&a, &b], LIMITS(), &PARTIAL).expect("allowed");
+    assert!(
+        first_row(&answer).iter().all(|count| *count > 40),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn samples_count_with_their_rows() {
+    let store = store();
+    let a = stream(&store, "ecg", &[("w", FieldType::Samples)]);
+    let stretch = |_| {
+        vec![Value::Samples(Samples {
+            start: Timestamp(0),
+            period_ns: 1,
+            values: vec![1.0; 100],
+        })]
+    };
+    fill(&a, 0..50, stretch);
+    let count = "select count(*), sum(value = 1.0) from ecg_samples";
+    let answer = query_streams(count, &[&a], LIMITS(), &Scope::default()).expect("fits");
+    assert_eq!(first_row(&answer), [5_000, 5_000]);
+    fill(&a, 50..200, stretch);
+    let refused = query_streams(count, &[&a], LIMITS(), &Scope::default());
+    assert!(
+        matches!(refused, Err(QueryError::Incomplete { limit: "bytes", .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn exact_names_win_and_ambiguous_ones_are_refused() {
+    let store = store();
+    let number = [("v", FieldType::Integer)];
+    let samples = [("v", FieldType::Integer), ("w", FieldType::Samples)];
+    let streams = [
+        stream(&store, "a.b", &number),
+        stream(&store, "a_b", &number),
+        stream(&store, "c.d", &number),
+        stream(&store, "c-d", &number),
+        stream(&store, "ecg", &samples),
+        stream(&store, "ecg_samples", &number),
+        stream(&store, "ward.ecg", &samples),
+        stream(&store, "ward.ecg-samples", &number),
+    ];
+    let stretch = Samples {
+        start: Timestamp(0),
+        period_ns: 1,
+        values: vec![0.0; 7],
+    };
+    for (n, log) in streams.iter().enumerate() {
+        let mut values = vec![Value::Integer(n as i64)];
+        if log.schema().fields.len() == 2 {
+            values.push(Value::Samples(stretch.clone()));
+        }
+        fill(log, 0..1, |_| values.clone());
+    }
+    let all: Vec<&StreamLog> = streams.iter().collect();
+    let ask = |sql: &str| query_streams(sql, &all, LIMITS(), &Scope::default());
+    for (table, n) in [
+        ("\"a.b\"", 0),
+        ("a_b", 1),
+        ("A_B", 1),
+        ("main.a_b", 1),
+        ("\"c.d\"", 2),
+        ("\"c-d\"", 3),
+        ("ecg", 4),
+        ("ecg_samples", 5),
+        ("ward_ecg", 6),
+        ("\"ward.ecg-samples\"", 7),
+    ] {
+        let answer = ask(&format!("select v from {table}")).expect(table);
+        assert_eq!(first_row(&answer), [n], "{table}");
+    }
+    let answer = ask("select count(*) from \"ward.ecg_samples\"").expect("samples");
+    assert_eq!(first_row(&answer), [7]);
+    for (table, wanted) in [
+        ("c_d", ["\"c.d\"", "\"c-d\""]),
+        (
+            "ward_ecg_samples",
+            ["\"ward.ecg-samples\"", "\"ward.ecg_samples\""],
+        ),
+    ] {
+        let Err(QueryError::Ambiguous { candidates, .. }) = ask(&format!("select 1 from {table}"))
+        else {
+            panic!("{table} is one of several");
+        };
+        assert_eq!(candidates, wanted);
+    }
+    // A name that the statement itself gives is nobody's.
+    let own = ask("with c_d as (select 9 as v) select v from c_d").expect("its own");
+    assert_eq!(first_row(&own), [9]);
+    for missing in ["c", "other.a_b", "\"main.a.b\".x", "c_d_samples"] {
+        let error = ask(&format!("select 1 from {missing}")).expect_err(missing);
+        assert!(
+            error.to_string().contains("no such table"),
+            "{missing}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_rows_and_the_samples_of_a_stream_are_of_the_same_elements() {
+    let store = store();
+    let log = stream(&store, "ward.ecg", &[("w", FieldType::Samples)]);
+    let stretch = |n| {
+        vec![Value::Samples(Samples {
+            start: Timestamp(n),
+            period_ns: 1,
+            values: vec![0.0; 3],
+        })]
+    };
+    fill(&log, 0..10, stretch);
+    let joined = "select count(*) from ward_ecg join \"ward.ecg_samples\" using (sequence)";
+    let answer = query_streams(joined, &[&log], LIMITS(), &Scope::default()).expect("answers");
+    assert_eq!(first_row(&answer), [30]);
+    assert_eq!(answer.loaded.len(), 1);
+}
+
+#[test]
+fn columns_that_only_join_are_filled() {
+    let store = store();
+    let fields = [("v", FieldType::Integer), ("w", FieldType::Integer)];
+    let (a, b) = (stream(&store, "a", &fields), stream(&store, "b", &fields));
+    fill(&a, 0..10, |n| vec![Value::Integer(n), Value::Integer(n)]);
+    fill(&b, 5..15, |n| vec![Value::Integer(n), Value::Integer(n)]);
+    for sql in [
+        "select count(*) from a join b using (v)",
+        "select count(*) from a join b Using (source_time, v)",
+        "select count(*) from (select v, w from a) natural join (select v, w from b)",
+        "select count(*) from a, b where a.v = b.v",
+    ] {
+        let answer = query_streams(sql, &[&a, &b], LIMITS(), &Scope::default()).expect(sql);
+        assert_eq!(first_row(&answer), [5], "{sql}");
+    }
+}
+
+#[test]
+fn a_query_that_is_stopped_before_it_runs_ends() {
+    let store = store();
+    let a = stream(&store, "a", &[("v", FieldType::Integer)]);
+    fill(&a, 0..10, |n| vec![Value::Integer(n)]);
+    for sql in [COUNT, "select 1"] {
+        let query = HistoryQuery::new(sql, &[&a], LIMITS()).expect("prepared");
+        query.stop_handle().stop();
+        let ended = query.run(&Scope::default());
+        assert_eq!(ended, Err(QueryError::Interrupted), "{sql}");
+    }
+}
