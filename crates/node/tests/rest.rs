@@ -133,9 +133,11 @@ fn names_that_are_not_the_nodes_and_pages_of_others_are_refused() {
             ("Sec-Fetch-Site: cross-site\r\n".to_owned(), 403),
             (
                 "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n".to_owned(),
-                200,
+                403,
             ),
+            ("Sec-Fetch-Site: same-site\r\n".to_owned(), 403),
             ("Sec-Fetch-Site: same-origin\r\n".to_owned(), 200),
+            ("Sec-Fetch-Site: none\r\n".to_owned(), 200),
         ];
         for (fields, status) in table {
             assert_eq!(with_host(&node, &own, &fields).await, status, "{fields}");
@@ -144,6 +146,58 @@ fn names_that_are_not_the_nodes_and_pages_of_others_are_refused() {
         let reasons: Vec<_> = drops["drops"].as_array().unwrap().iter().collect();
         let counted = |reason: &str| reasons.iter().any(|drop| drop["reason"] == reason);
         assert!(counted("host") && counted("origin"), "{drops}");
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn another_site_can_open_the_console_and_start_no_query() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        let sparql = "/api/v1/sparql?query=ASK%20%7B%20%3Fs%20%3Fp%20%3Fo%20%7D";
+        let elements = "/api/v1/streams/none/elements?newest=10000";
+        let site = |site| ("Sec-Fetch-Site", site);
+        let (link, image) = (
+            ("Sec-Fetch-Mode", "navigate"),
+            ("Sec-Fetch-Mode", "no-cors"),
+        );
+        let browser = (
+            "User-Agent",
+            "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0",
+        );
+        for (path, fields, status) in [
+            ("/", vec![browser, site("cross-site"), link], 200),
+            ("/", vec![browser, site("cross-site"), image], 403),
+            (sparql, vec![browser, site("cross-site"), link], 403),
+            (sparql, vec![browser, site("same-site"), link], 403),
+            (sparql, vec![browser, site("cross-site"), image], 403),
+            (elements, vec![browser, site("cross-site"), link], 403),
+            ("/api/v1/live", vec![browser, site("cross-site"), link], 403),
+            ("/metrics", vec![browser, site("cross-site"), link], 403),
+            // The reader typed the address, or the console asks.
+            (sparql, vec![browser, site("none"), link], 200),
+            (sparql, vec![browser, site("same-origin")], 200),
+            (elements, vec![browser, site("same-origin")], 404),
+            // Over plain HTTP from another host, a browser names no site.
+            (sparql, vec![browser], 403),
+            (elements, vec![browser], 404),
+            (sparql, vec![("User-Agent", "curl/8.5.0")], 200),
+            (sparql, vec![], 200),
+        ] {
+            let answer = send(&node, "GET", path, &fields, b"").await;
+            assert_eq!(answer.status, status, "{path} {fields:?}: {}", answer.body);
+        }
+        let fields = [browser, ("Content-Type", "application/sparql-query")];
+        let answer = send(
+            &node,
+            "POST",
+            "/api/v1/sparql",
+            &fields,
+            b"ASK { ?s ?p ?o }",
+        )
+        .await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
         node.shutdown().await.unwrap();
     });
 }

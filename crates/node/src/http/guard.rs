@@ -4,6 +4,12 @@
 //! name of its own to our address even read the answers. It can do neither under our own name: so
 //! the `Host` must be an IP address, `localhost` or a configured name, and an `Origin`, where there
 //! is one, must be the host that was asked.
+//!
+//! A link, a form or an image of another site sends no `Origin`, but browsers say in `Sec-Fetch-Site`
+//! that another site asks: it may open the console's page, and nothing of the interface, since an
+//! answer that nobody reads still costs its work. Programs other than browsers send neither field.
+//! Browsers omit `Sec-Fetch-Site` too where the address is neither https nor this host; there a GET
+//! of a SPARQL query by a browser is refused, and the console sends its queries by POST.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -56,6 +62,7 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
     let headers = request.headers();
     let host = check_host(app, headers, request.uri())?;
     check_origin(headers, &host)?;
+    check_site(request)?;
     let principal = principal(app, headers)?;
     let reads = matches!(*request.method(), Method::GET | Method::HEAD)
         || request.uri().path() == "/api/v1/sparql"
@@ -67,8 +74,7 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
     let path = request.uri().path();
     // The secret in the path of a contact point is its credential.
     let has_secret = path.starts_with("/api/v1/exchange/contact-points/");
-    let guarded = path.starts_with("/api/") || path == "/metrics";
-    let open = reads && (app.config.access.read == Read::Open || !guarded);
+    let open = reads && (app.config.access.read == Read::Open || !is_guarded(path));
     if !open && !has_secret && !principal.is_operator() {
         let what = if reads { "reading" } else { "changing" };
         let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{what} needs a token"));
@@ -80,6 +86,11 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
         return Err(("no_token", problem));
     }
     Ok(principal)
+}
+
+/// Whether the path belongs to the interface, not to the console's page.
+fn is_guarded(path: &str) -> bool {
+    path.starts_with("/api/") || path == "/metrics"
 }
 
 fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refused> {
@@ -131,29 +142,47 @@ fn host_name(host: &str) -> &str {
 }
 
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
-    let refuse = |said: &str| {
-        let said: String = said.chars().take(80).collect();
-        let detail = format!("requests from pages of {said:?} are not answered");
-        Err((
-            "origin",
-            Problem::new(StatusCode::FORBIDDEN, detail)
-                .hint("open the console under the node's own address"),
-        ))
-    };
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or("unreadable");
         let named = origin.split_once("://").map(|(_, named)| named);
         if !named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
-            return refuse(origin);
+            let origin: String = origin.chars().take(80).collect();
+            return Err(foreign(format!(
+                "requests from pages of {origin:?} are not answered"
+            )));
         }
     }
-    let fetch = |name: &'static str| headers.get(name).and_then(|value| value.to_str().ok());
-    let site = fetch("sec-fetch-site");
-    let follows_a_link = fetch("sec-fetch-mode") == Some("navigate");
-    if matches!(site, Some("cross-site" | "same-site")) && !follows_a_link {
-        return refuse("another site");
-    }
     Ok(())
+}
+
+/// Refuses what another site makes a browser ask, except opening the console's page.
+fn check_site(request: &Request) -> Result<(), Refused> {
+    let headers = request.headers();
+    let path = request.uri().path();
+    let field = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let opens_page = field("sec-fetch-mode") == Some("navigate") && !is_guarded(path);
+    match field("sec-fetch-site") {
+        Some("cross-site" | "same-site") if !opens_page => Err(foreign(
+            "requests from pages of another site are not answered".to_owned(),
+        )),
+        None => {
+            let browser = field("user-agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
+            let query = request.method() != Method::POST && path == "/api/v1/sparql";
+            if browser && query {
+                let detail = "a browser does not say here which page sends this query";
+                let (reason, problem) = foreign(detail.to_owned());
+                return Err((reason, problem.hint("send it by POST, or use the console")));
+            }
+            Ok(())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn foreign(detail: String) -> Refused {
+    let problem = Problem::new(StatusCode::FORBIDDEN, detail)
+        .hint("open the console under the node's own address");
+    ("origin", problem)
 }
 
 fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Refused> {
