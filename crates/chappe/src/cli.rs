@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Watch(Watch),
     /// Ask the node: SQL on its streams, SPARQL on its registry.
     #[command(
-        after_help = "Examples:\n  chappe query 'select max(heart_rate) from \"heart-rate\"'\n  chappe query --sparql 'SELECT ?s WHERE { ?s a ?t } LIMIT 10'\n  chappe query --format csv 'select * from \"heart-rate\"'"
+        after_help = "Examples:\n  chappe query 'select max(heart_rate) from \"heart-rate\"'\n  chappe query --sparql 'SELECT ?s WHERE { ?s a ?t } LIMIT 10'\n  chappe query --format csv 'select * from \"heart-rate\"'\n  chappe query --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z 'select count(*) from ecg'"
     )]
     Query(Query),
     /// Print discovery messages on the wire, decoded, with the reason when one is dropped.
@@ -389,6 +389,16 @@ pub(crate) struct Query {
     /// At most so many rows.
     #[arg(long, default_value_t = 1_000)]
     pub limit: usize,
+    /// Only elements whose source time is not before this (RFC 3339).
+    #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
+    pub from: Option<String>,
+    /// Only elements whose source time is before this (RFC 3339).
+    #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
+    pub to: Option<String>,
+    /// Answer from the newest elements of a stream that has more than one query reads; without it
+    /// that is an error. Standard error says what was read.
+    #[arg(long, conflicts_with = "sparql")]
+    pub partial: bool,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

@@ -22,9 +22,12 @@ pub(crate) fn run(flags: Query, json: bool) -> Outcome {
             let answer = node.get(&path).await?;
             return sparql(&answer, format, flags.limit);
         }
-        let body = json!({ "sql": text, "limit": flags.limit });
+        let body = json!({
+            "sql": text, "limit": flags.limit, "from": flags.from, "to": flags.to,
+            "partial": flags.partial,
+        });
         let answer = node.post("/api/v1/streams/query", body).await?;
-        sql(&answer, format)
+        sql(&answer, format, flags.limit)
     })
 }
 
@@ -53,20 +56,52 @@ pub(crate) fn percent(text: &str) -> String {
     encoded
 }
 
-fn sql(answer: &Value, format: Format) -> Outcome {
+fn sql(answer: &Value, format: Format, limit: usize) -> Outcome {
     if format == Format::Json {
         output::json(answer);
-        return Ok(());
+    } else {
+        rows(answer, format);
     }
+    lacks(answer, limit).iter().for_each(output::note);
+    Ok(())
+}
+
+fn rows(answer: &Value, format: Format) {
     let strings = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().map(cell).collect()
     };
     let rows = answer["rows"].as_array().into_iter().flatten().map(strings);
     print(strings(&answer["columns"]), rows.collect(), format);
-    if answer["truncated"] == true {
-        output::note("more rows exist: raise --limit");
+}
+
+/// What the answer lacks, a line each.
+fn lacks(answer: &Value, limit: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for read in answer["read"].as_array().into_iter().flatten() {
+        let stream = cell(&read["stream"]);
+        if read["complete"] == false {
+            lines.push(format!(
+                "partial: only the newest {} elements that were asked for of {stream} were read; \
+                 it keeps {}",
+                read["elements"], read["kept"]
+            ));
+        }
+        if read["damaged"] != 0 {
+            lines.push(format!(
+                "partial: up to {} damaged elements of {stream} are missing",
+                read["damaged"]
+            ));
+        }
     }
-    Ok(())
+    if answer["truncated"] == true {
+        let count = answer["rows"].as_array().map_or(0, Vec::len);
+        let remedy = match count < limit {
+            true => "the node gives no more at once: select less",
+            false => "raise --limit",
+        };
+        lines.push(format!("more than these {count} rows exist: {remedy}"));
+    }
+    lines
 }
 
 fn sparql(answer: &Value, format: Format, limit: usize) -> Outcome {

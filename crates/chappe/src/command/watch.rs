@@ -6,7 +6,7 @@ use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
 use crate::cli::Watch;
-use crate::output::{self, Outcome};
+use crate::output::{self, Failure, Outcome};
 
 /// Shows values until the count is reached or an interrupt.
 pub(crate) fn run(flags: Watch, json: bool) -> Outcome {
@@ -37,8 +37,14 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
     let mut left = flags.count.unwrap_or(u64::MAX);
     while let Some(event) = events.next().await? {
         let data: Value = serde_json::from_str(&event.data)?;
-        if event.name == "rollback" {
-            output::note(format_args!("rollback: {data}"));
+        match event.name.as_str() {
+            "rollback" => output::note(format_args!("rollback: {data}")),
+            // Elements that are missing or late, and streams that cannot be read.
+            "notice" if data["kind"] == "lag" => {
+                let text = |key: &str| data[key].as_str().unwrap_or_default();
+                output::note(format_args!("{}: {}", text("subject"), text("text")));
+            }
+            _ => {}
         }
         if event.name != "elements" {
             continue;
@@ -55,8 +61,17 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
             }
         }
     }
-    output::note("the node ended the stream");
-    Ok(())
+    let ended = "the node ended the stream";
+    match flags.count {
+        Some(count) => {
+            let text = format!("{ended} before {count} elements; {left} are missing");
+            Err(Failure::new(text).hint("see whether the node runs: chappe doctor"))
+        }
+        None => {
+            output::note(ended);
+            Ok(())
+        }
+    }
 }
 
 fn element_line(element: &Value) -> String {

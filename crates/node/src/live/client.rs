@@ -227,7 +227,7 @@ impl Client {
             }
             Err(error) => {
                 self.cursors.remove(name);
-                self.tell(NoticeKind::Health, name, format!("cannot be read: {error}"))
+                self.tell(NoticeKind::Lag, name, format!("cannot be read: {error}"))
                     .await
             }
         }

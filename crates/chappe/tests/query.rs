@@ -1,0 +1,190 @@
+//! Goal: who asks SQL on the command line gets the whole, an error with code 2 that names the remedy, or
+//! an answer whose lack is said on standard error; a watch that counts ends well only with its count.
+//! Method: a real node in this process with more elements than one query reads, asked by the built
+//! program.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use chappe_stream::{Field, FieldType, Position, StreamElement, StreamSchema, Timestamp, Value};
+use serde_json::{Value as Json, json};
+
+fn config(directory: &Path) -> Config {
+    let mut config = Config {
+        name: "test".into(),
+        data_directory: directory.join("data"),
+        sensors_directory: directory.join("sensors"),
+        ..Config::default()
+    };
+    config.http.listen = "127.0.0.1:0".parse().unwrap();
+    config.discovery.enabled = false;
+    config.log.min_free_bytes = 0;
+    // Elements of 1970 are not too old.
+    config.log.keep_age_s = 0;
+    config
+}
+
+async fn store(node: &Node, numbers: std::ops::Range<i64>) {
+    let schema = StreamSchema {
+        fields: vec![Field {
+            name: "v".into(),
+            field_type: FieldType::Integer,
+            unit: None,
+            observed_property: None,
+            description: None,
+        }],
+        key: None,
+    };
+    let element = |n: i64| StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(n * 1_000_000_000),
+        receive_time: Timestamp(0),
+        key: None,
+        values: vec![Value::Integer(n)],
+        quality: Default::default(),
+        origin: None,
+    };
+    let elements: Vec<_> = numbers.map(element).collect();
+    for batch in elements.chunks(10_000) {
+        node.store("ward.a", &schema, batch).await.expect("stored");
+    }
+}
+
+fn command(url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+    command.args(arguments).args(["--node", url]);
+    command
+}
+
+/// The program while the node goes on in this thread's runtime.
+async fn asked(node: &Node, arguments: &'static [&'static str]) -> (Option<i32>, String, String) {
+    let mut command = command(&node.url(), arguments);
+    let asked = tokio::task::spawn_blocking(move || command.output());
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = asked.await.expect("asked").expect("starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (status.code(), text(stdout), text(stderr))
+}
+
+const COUNT: &str = "select count(*), min(v) from ward_a";
+
+#[test]
+fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    chappe_node::runtime().unwrap().block_on(async {
+        let node = Node::start(config(directory.path())).await.unwrap();
+        store(&node, 0..120_000).await;
+
+        let (code, out, err) = asked(&node, &["query", COUNT]).await;
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+        assert!(
+            err.contains("ward.a has more than the 100000 elements"),
+            "{err}"
+        );
+        assert!(err.contains("hint:") && err.contains("--partial"), "{err}");
+
+        let (code, out, err) = asked(&node, &["query", "--partial", COUNT]).await;
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.contains("100000") && out.contains("20000"), "{out}");
+        let said =
+            "partial: only the newest 100000 elements that were asked for of ward.a were read";
+        assert!(
+            err.contains(said) && err.contains("it keeps 120000"),
+            "{err}"
+        );
+
+        let (code, out, err) = asked(&node, &["query", "--partial", "--json", COUNT]).await;
+        let answer: Json = serde_json::from_str(&out).expect("JSON");
+        assert_eq!((code, &answer["partial"]), (Some(0), &json!(true)));
+        assert_eq!(answer["read"][0]["complete"], false);
+        assert!(err.contains(said), "{err}");
+
+        let from_to = [
+            "--from",
+            "1970-01-01T00:00:10Z",
+            "--to",
+            "1970-01-01T00:01:00Z",
+        ];
+        let [from, first, to, last] = from_to;
+        let old = Box::leak(Box::new([
+            "query", from, first, to, last, "--format", "csv", COUNT,
+        ]));
+        let (code, out, err) = asked(&node, old).await;
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        assert_eq!(out, "count(*),min(v)\n50,10\n");
+
+        let rows = &[
+            "query",
+            "--partial",
+            "--format",
+            "csv",
+            "--limit",
+            "7",
+            "select v from ward_a",
+        ];
+        let (code, out, err) = asked(&node, rows).await;
+        assert_eq!((code, out.lines().count()), (Some(0), 8));
+        assert!(
+            err.contains("more than these 7 rows exist: raise --limit"),
+            "{err}"
+        );
+        let rows = &[
+            "query",
+            "--partial",
+            "--format",
+            "csv",
+            "--limit",
+            "20000",
+            "select v from ward_a",
+        ];
+        let (_, out, err) = asked(&node, rows).await;
+        assert_eq!(out.lines().count(), 10_001);
+        assert!(
+            err.contains("more than these 10000 rows exist: the node gives no more"),
+            "{err}"
+        );
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_watch_that_the_node_ends_early_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    chappe_node::runtime().unwrap().block_on(async {
+        let node = Node::start(config(directory.path())).await.unwrap();
+        store(&node, 0..1).await;
+        let watch = ["watch", "--stream", "ward.a", "--count", "5"];
+        let mut command = command(&node.url(), &watch);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let watching = command.spawn().expect("starts");
+        // It is there when the node counts it.
+        while !metrics(&node).await.contains("chappe_live_clients 1") {
+            tokio::task::yield_now().await;
+        }
+        store(&node, 1..3).await;
+        node.shutdown().await.unwrap();
+        let ended = tokio::task::spawn_blocking(move || watching.wait_with_output());
+        let ended = ended.await.expect("waited").expect("ended");
+        let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(2), "{err}");
+        assert!(err.contains("before 5 elements"), "{err}");
+    });
+}
+
+async fn metrics(node: &Node) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let address = node.address();
+    let mut stream = tokio::net::TcpStream::connect(address)
+        .await
+        .expect("connects");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("asked");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("answered");
+    text
+}
