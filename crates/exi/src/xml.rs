@@ -23,9 +23,10 @@
 //! ```
 
 use alloc::borrow::{Cow, ToOwned};
-use alloc::string::ToString;
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
 
-use chappe_xml::{EventSink, EventSource, Reason};
+use chappe_xml::{EventSink, EventSource, Namespace, Reason};
 
 use crate::{Error, Event, Float, Name, Reading, Value, Writing};
 
@@ -94,15 +95,45 @@ fn refused(error: Error) -> chappe_xml::Error {
     }
 }
 
+/// Namespaces that a [`Source`] remembers. Default 256: documents name some ten.
+const NAMESPACES_MAX: usize = 256;
+
 /// Yields the events of the document in a stream.
+///
+/// A stream names a namespace or a value that it had before in a few bits, hence what is read from it
+/// may be long: a tree is built by [`Element::read_within`](chappe_xml::Element::read_within).
 #[derive(Debug)]
-pub struct Source<'d, 's>(Reading<'d, 's>);
+pub struct Source<'d, 's> {
+    reading: Reading<'d, 's>,
+    namespaces: Namespaces,
+}
+
+/// The namespaces of the names given so far, each stored once.
+#[derive(Debug, Default)]
+struct Namespaces(BTreeSet<Namespace>);
+
+impl Namespaces {
+    fn name(&mut self, name: &Name<'_>) -> chappe_xml::Name {
+        if let Some(known) = self.0.get(name.namespace) {
+            return chappe_xml::Name::inside(known, name.local);
+        }
+        let namespace = Namespace::from(String::from(name.namespace));
+        if self.0.len() < NAMESPACES_MAX {
+            self.0.insert(namespace.clone());
+        }
+        chappe_xml::Name::inside(&namespace, name.local)
+    }
+}
 
 impl<'d, 's> Source<'d, 's> {
     /// Reads on from here.
     #[must_use]
     pub fn new(reading: Reading<'d, 's>) -> Self {
-        Self(reading)
+        let namespaces = Namespaces::default();
+        Self {
+            reading,
+            namespaces,
+        }
     }
 }
 
@@ -111,23 +142,22 @@ impl EventSource for Source<'_, '_> {
         loop {
             // An event that is passed over borrows until it is known to be one: what is handed over
             // owns its text.
-            let Some(event) = self.0.next_event().map_err(refused)? else {
+            let Some(event) = self.reading.next_event().map_err(refused)? else {
                 return Ok(None);
             };
-            if let Some(event) = shown(&event) {
+            if let Some(event) = shown(&event, &mut self.namespaces) {
                 return Ok(Some(event));
             }
         }
     }
 }
 
-fn shown(event: &Event<'_>) -> Option<chappe_xml::Event<'static>> {
+fn shown(event: &Event<'_>, namespaces: &mut Namespaces) -> Option<chappe_xml::Event<'static>> {
     use chappe_xml::Event as Xml;
-    let owned = |name: &Name<'_>| chappe_xml::Name::owned(name.namespace, name.local);
     Some(match event {
-        Event::StartElement(name) => Xml::StartElement(owned(name)),
+        Event::StartElement(name) => Xml::StartElement(namespaces.name(name)),
         Event::EndElement => Xml::EndElement,
-        Event::Attribute(name, value) => Xml::Attribute(owned(name), lexical(value)),
+        Event::Attribute(name, value) => Xml::Attribute(namespaces.name(name), lexical(value)),
         Event::Characters(value) => Xml::Text(lexical(value)),
         Event::Namespace {
             prefix, namespace, ..

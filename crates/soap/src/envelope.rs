@@ -1,12 +1,15 @@
 //! The envelope.
 
-use chappe_xml::{Element, Limits, Name, Str};
+use chappe_xml::{Element, Limits, Name, Namespace, Str};
 
 use crate::scope::inherited;
 use crate::{Addressing, Error, Fault};
 
 /// The namespace of SOAP 1.2.
 pub const NAMESPACE: &str = "http://www.w3.org/2003/05/soap-envelope";
+/// Children of a Header or a Body. Default 64: messages of devices have up to ten, and each gets a
+/// copy of the declarations around it.
+const BLOCKS_MAX: usize = 64;
 const NAMESPACE_1_1: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 
 /// A SOAP 1.2 message with its addressing headers understood.
@@ -31,7 +34,7 @@ pub struct Envelope {
     /// that QNames in its content can be resolved.
     pub body: Vec<Element>,
     /// Further declarations for the root, for peers that read only given prefixes.
-    pub namespaces: Vec<(Str, Str)>,
+    pub namespaces: Vec<(Str, Namespace)>,
 }
 
 impl Envelope {
@@ -114,8 +117,8 @@ impl Envelope {
             return Err(Error::NotEnvelope(root.name));
         }
         check_structure(&root)?;
-        let mut headers = take_children(&mut root, "Header").unwrap_or_default();
-        let body = take_children(&mut root, "Body").ok_or(Error::NoBody)?;
+        let mut headers = take_children(&mut root, "Header")?.unwrap_or_default();
+        let body = take_children(&mut root, "Body")?.ok_or(Error::NoBody)?;
         let addressing = Addressing::take(&mut headers)?;
         Ok(Self {
             addressing,
@@ -167,14 +170,18 @@ fn check_structure(root: &Element) -> Result<(), Error> {
 }
 
 /// Takes the children of the first `local` child, each with the declarations around it.
-fn take_children(root: &mut Element, local: &'static str) -> Option<Vec<Element>> {
+fn take_children(root: &mut Element, local: &'static str) -> Result<Option<Vec<Element>>, Error> {
     let index = root.children.iter().position(|node| match node {
         chappe_xml::Node::Element(element) => element.name.is(NAMESPACE, local),
         chappe_xml::Node::Text(_) => false,
-    })?;
-    let chappe_xml::Node::Element(holder) = root.children.swap_remove(index) else {
-        return None;
+    });
+    let holder = index.map(|index| root.children.swap_remove(index));
+    let Some(chappe_xml::Node::Element(holder)) = holder else {
+        return Ok(None);
     };
+    if holder.elements().count() > BLOCKS_MAX {
+        return Err(Error::TooManyBlocks(BLOCKS_MAX));
+    }
     let around = inherited(&root.namespaces, &holder.namespaces);
     let children = holder.children.into_iter().filter_map(|node| match node {
         chappe_xml::Node::Element(mut element) => {
@@ -183,5 +190,5 @@ fn take_children(root: &mut Element, local: &'static str) -> Option<Vec<Element>
         }
         chappe_xml::Node::Text(_) => None,
     });
-    Some(children.collect())
+    Ok(Some(children.collect()))
 }

@@ -21,6 +21,9 @@ pub enum Error {
     /// The children of the envelope are not one optional Header and then one Body.
     #[error("the envelope holds {0} where only a Header and then a Body may stand")]
     Structure(Name),
+    /// More children of the Header or the Body than the limit.
+    #[error("the Header or the Body has more than {0} children")]
+    TooManyBlocks(usize),
     /// No action header in a known WS-Addressing namespace.
     #[error("the WS-Addressing header {0} is missing")]
     MissingHeader(&'static str),

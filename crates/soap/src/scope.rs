@@ -1,9 +1,12 @@
 //! Namespace declarations in scope, for QNames in content.
 
-use chappe_xml::{Element, Name, Str};
+use chappe_xml::{Element, Name, Namespace, Str};
 
 /// Declarations in scope: `inner` hides `outer`.
-pub(crate) fn inherited(outer: &[(Str, Str)], inner: &[(Str, Str)]) -> Vec<(Str, Str)> {
+pub(crate) fn inherited(
+    outer: &[(Str, Namespace)],
+    inner: &[(Str, Namespace)],
+) -> Vec<(Str, Namespace)> {
     let hidden = |prefix: &Str| inner.iter().any(|(other, _)| other == prefix);
     let outer = outer.iter().filter(|(prefix, _)| !hidden(prefix));
     outer.chain(inner).cloned().collect()

@@ -31,5 +31,5 @@ pub use element::{Element, Node};
 pub use error::{Error, Reason};
 pub use event::{Event, EventSink, EventSource};
 pub use limits::Limits;
-pub use name::{Name, Str};
+pub use name::{Name, Namespace, Str};
 pub use value::{Value, ValueError};

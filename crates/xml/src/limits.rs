@@ -11,8 +11,15 @@ pub struct Limits {
     pub events: usize,
     /// Attributes and namespace declarations of one element. Default 128.
     pub attributes: usize,
-    /// Bytes of one qualified name. Default 1,024.
+    /// Bytes of one qualified name, and of one namespace. Default 1,024.
     pub name_bytes: usize,
+    /// Namespace declarations in scope at one place. Default 256: messages of devices have 20, and
+    /// each QName in content is looked up among them.
+    pub namespaces: usize,
+    /// Bytes of the tree with each name's namespace spelled out, see
+    /// [`Element::expanded_bytes`](crate::Element::expanded_bytes). Default 64 MiB: a description of
+    /// 4 MiB takes about 50 MiB.
+    pub expanded_bytes: usize,
 }
 
 impl Default for Limits {
@@ -23,6 +30,8 @@ impl Default for Limits {
             events: 500_000,
             attributes: 128,
             name_bytes: 1_024,
+            namespaces: 256,
+            expanded_bytes: 64 << 20,
         }
     }
 }
@@ -37,6 +46,8 @@ impl Limits {
             events: 8_192,
             attributes: 64,
             name_bytes: 1_024,
+            namespaces: 64,
+            expanded_bytes: 1 << 20,
         }
     }
 }

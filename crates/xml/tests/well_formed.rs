@@ -149,29 +149,47 @@ fn the_odd_but_right_is_read() {
 
 #[test]
 fn every_limit_is_named() {
-    let limits = Limits {
+    let mut limits = Limits {
         bytes: 100,
         depth: 3,
         events: 10,
         attributes: 4,
         name_bytes: 8,
+        namespaces: 3,
+        expanded_bytes: 2_500,
     };
-    let limit = |document: &str| match Element::parse_within(document.as_bytes(), limits) {
+    let limit = |document: &str, limits| match Element::parse_within(document.as_bytes(), limits) {
         Err(chappe_xml::Error {
             reason: Reason::Limit { limit, .. },
             ..
         }) => limit,
         other => panic!("{document}: {other:?}"),
     };
-    assert_eq!(limit(&format!("<a>{}</a>", " ".repeat(100))), "bytes");
-    assert_eq!(limit("<a><a><a><a/></a></a></a>"), "depth");
     assert_eq!(
-        limit("<a><b/><b/><b/><b/><b/><b/><b/><b/><b/><b/></a>"),
+        limit(&format!("<a>{}</a>", " ".repeat(100)), limits),
+        "bytes"
+    );
+    assert_eq!(limit("<a><a><a><a/></a></a></a>", limits), "depth");
+    assert_eq!(
+        limit("<a><b/><b/><b/><b/><b/><b/><b/><b/><b/><b/></a>", limits),
         "events"
     );
-    assert_eq!(limit("<a b='' c='' d='' e='' f=''/>"), "attributes");
-    assert_eq!(limit("<abcdefghi/>"), "name_bytes");
-    assert_eq!(limit("<a xmlns:abcdefghi='urn:x'/>"), "name_bytes");
+    assert_eq!(limit("<a b='' c='' d='' e='' f=''/>", limits), "attributes");
+    assert_eq!(limit("<abcdefghi/>", limits), "name_bytes");
+    assert_eq!(limit("<a xmlns:abcdefghi='urn:x'/>", limits), "name_bytes");
+    assert_eq!(limit("<a xmlns:b='u:long:long'/>", limits), "name_bytes");
+    assert_eq!(
+        limit(
+            "<a xmlns='u' xmlns:b='u'><a xmlns:c='u' xmlns:d='u'/></a>",
+            limits
+        ),
+        "namespaces"
+    );
+    limits.expanded_bytes = 1_000;
+    assert_eq!(
+        limit("<a><b/><b/><b/><b/><b/></a>", limits),
+        "expanded_bytes"
+    );
 }
 
 #[test]

@@ -180,14 +180,14 @@ fn answer(values: &Values, value: &Value, invocation: &Invocation) -> Result<Ele
         let data_type = value.field.data_type;
         let Some(given) = given.filter(|given| fits(data_type, given)) else {
             let reason = format!("the value must be an xs:{}", data_type.local());
-            let subcode = Name::owned(namespace.into_owned(), "InvalidValue");
+            let subcode = Name::inside(&namespace, "InvalidValue");
             return Err(Fault::sender(subcode, reason));
         };
         values.insert(value.name.clone(), given);
     }
     let now = values.get(&value.name).cloned().unwrap_or_default();
     let local = format!("{}Response", invocation.operation);
-    let answer = Element::new(Name::owned(namespace.into_owned(), local));
+    let answer = Element::new(Name::inside(&namespace, local));
     Ok(answer.with_child(Element::new(value.field.name.clone()).with_text(now)))
 }
 

@@ -4,7 +4,7 @@
 //! caller, declared once on the envelope.
 
 use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope};
-use chappe_xml::{Element, Name, Str};
+use chappe_xml::{Element, Name, Namespace, Str};
 
 use super::{DropReason, Target};
 use crate::Dialect;
@@ -343,7 +343,7 @@ struct Writer<'p> {
     dialect: Dialect,
     given: &'p [(Str, Str)],
     /// Declarations that the QNames in content need, in order of use.
-    used: Vec<(Str, Str)>,
+    used: Vec<(Str, Namespace)>,
 }
 
 impl Writer<'_> {

@@ -124,7 +124,9 @@ impl CompactCodec {
             .decoder
             .begin(bytes, Some(&self.options))
             .map_err(|error| exi(&error))?;
-        let element = Element::read(&mut xml::Source::new(reading)).map_err(|error| exi(&error))?;
+        let mut source = xml::Source::new(reading);
+        let element = Element::read_within(&mut source, chappe_xml::Limits::datagram());
+        let element = element.map_err(|error| exi(&error))?;
         Compact::from_element(&element)
     }
 }

@@ -1,6 +1,7 @@
 //! Text XML both ways.
 
 mod chars;
+mod declared;
 mod reader;
 mod scope;
 mod writer;

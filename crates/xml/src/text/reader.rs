@@ -12,6 +12,9 @@ use super::chars::{Attributes, is_char, is_ncname, is_space, referenced, split_q
 use super::scope::Scope;
 use crate::{Error, Event, EventSource, Limits, Name, Reason, Value};
 
+/// Characters of a report that are the sender's.
+const SHOWN_MAX: usize = 256;
+
 /// Reads one document from a slice. Comments and processing instructions are skipped.
 ///
 /// Tokens are quick-xml's; names, namespaces, attributes and references are checked here, because
@@ -121,9 +124,7 @@ impl<'i> Reader<'i> {
                     continue;
                 }
             };
-            self.scope
-                .declare(self.depth, prefix, &value)
-                .map_err(|reason| self.fail(reason))?;
+            self.declare(prefix, &value)?;
             declared.push((prefix.to_owned(), value));
         }
         let name = self.name(self.qname(start.name().0)?, false)?;
@@ -134,16 +135,35 @@ impl<'i> Reader<'i> {
                 namespace: Cow::Owned(namespace),
             });
         }
-        let mut names = std::collections::HashSet::new();
+        let first = self.pending.len();
         for (pair, value) in plain {
             let name = self.name(pair, true)?;
-            if !names.insert(name.clone()) {
+            // Namespaces of one document are interned: equal ones are the same.
+            let repeats = self.pending.range(first..).any(|event| match event {
+                Event::Attribute(other, _) => {
+                    other.local == name.local && other.namespace.is_interned_with(&name.namespace)
+                }
+                _ => false,
+            });
+            if repeats {
                 return Err(self.fail(Reason::Malformed(format!("attribute {name} repeats"))));
             }
             self.pending
                 .push_back(Event::Attribute(name, Value::Text(Cow::Owned(value))));
         }
         self.count(self.pending.len())
+    }
+
+    fn declare(&mut self, prefix: &str, namespace: &str) -> Result<(), Error> {
+        if namespace.len() > self.limits.name_bytes {
+            return Err(limit(self.offset(), "name_bytes", self.limits.name_bytes));
+        }
+        if self.scope.len() >= self.limits.namespaces {
+            return Err(limit(self.offset(), "namespaces", self.limits.namespaces));
+        }
+        self.scope
+            .declare(self.depth, prefix, namespace)
+            .map_err(|reason| self.fail(reason))
     }
 
     fn qname<'q>(&self, qname: &'q str) -> Result<(&'q str, &'q str), Error> {
@@ -211,7 +231,8 @@ impl<'i> Reader<'i> {
                 QuickEvent::PI(instruction) => {
                     let target = instruction.target();
                     if !is_ncname(target) || target.eq_ignore_ascii_case("xml") {
-                        let what = format!("{target:?} is no target of an instruction");
+                        let what =
+                            format!("{:?} is no target of an instruction", shortened(target));
                         return Err(self.fail(Reason::Malformed(what)));
                     }
                     continue;
@@ -290,8 +311,13 @@ fn reason_of(error: &QuickError) -> Reason {
         QuickError::IllFormed(IllFormedError::MissingEndTag(_)) | QuickError::Syntax(_) => {
             Reason::Truncated
         }
-        other => Reason::Malformed(other.to_string()),
+        other => Reason::Malformed(shortened(&other.to_string())),
     }
+}
+
+/// Names in a report are the sender's, and may be as long as the document.
+fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect()
 }
 
 fn limit(offset: u64, limit: &'static str, bound: usize) -> Error {

@@ -1,16 +1,25 @@
 //! Namespace declarations in scope while reading (Namespaces in XML 1.0, section 6).
 
-use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::{Name, Reason, Str};
+use crate::{Name, Namespace, Reason};
 
 pub(super) const XML: &str = "http://www.w3.org/XML/1998/namespace";
 pub(super) const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 
-/// The declarations of all open elements, innermost last.
+/// The declarations of all open elements.
+///
+/// Ordered maps, because a lookup must stay cheap with any number of declarations and any prefixes;
+/// with the few that messages have they are one node, which is searched like a list.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
-    declarations: Vec<(usize, String, Str)>,
+    /// The declarations of each prefix, with the depth at which each was made, innermost last.
+    bindings: BTreeMap<Arc<str>, Vec<(usize, Namespace)>>,
+    /// Prefixes in the order of their declarations, with the same depths.
+    declared: Vec<(usize, Arc<str>)>,
+    /// All namespaces of the document: equal ones are one, in all its names.
+    interned: BTreeSet<Namespace>,
 }
 
 /// Says why a prefix must not be bound to a namespace, if so (section 3).
@@ -27,6 +36,11 @@ pub(super) fn forbidden_binding(prefix: &str, namespace: &str) -> Option<&'stati
 }
 
 impl Scope {
+    /// Declarations in scope.
+    pub(super) fn len(&self) -> usize {
+        self.declared.len()
+    }
+
     /// Adds a declaration made by the element at `depth`.
     pub(super) fn declare(
         &mut self,
@@ -37,30 +51,80 @@ impl Scope {
         if let Some(why) = forbidden_binding(prefix, namespace) {
             return Err(Reason::Malformed(why.into()));
         }
-        let mut own = self.declarations.iter().rev();
-        let repeats = own
-            .by_ref()
-            .take_while(|(at, _, _)| *at == depth)
-            .any(|(_, other, _)| other == prefix);
-        if repeats {
+        if self.bound(prefix).is_some_and(|(at, _)| at == depth) {
             return Err(Reason::Malformed(format!(
                 "prefix {prefix:?} is declared twice"
             )));
         }
-        self.declarations
-            .push((depth, prefix.to_owned(), Cow::Owned(namespace.to_owned())));
+        self.bind(depth, prefix, namespace);
         Ok(())
+    }
+
+    /// Adds a declaration without looking at it.
+    pub(super) fn bind(
+        &mut self,
+        depth: usize,
+        prefix: &str,
+        namespace: &str,
+    ) -> (Arc<str>, Namespace) {
+        let namespace = self.intern(namespace);
+        let prefix = match self.bindings.get_key_value(prefix) {
+            Some((prefix, _)) => prefix.clone(),
+            None => Arc::from(prefix),
+        };
+        let bindings = self.bindings.entry(prefix.clone()).or_default();
+        bindings.push((depth, namespace.clone()));
+        self.declared.push((depth, prefix.clone()));
+        (prefix, namespace)
+    }
+
+    fn intern(&mut self, namespace: &str) -> Namespace {
+        if let Some(known) = self.interned.get(namespace) {
+            return known.clone();
+        }
+        let namespace = Namespace::from(namespace.to_owned());
+        self.interned.insert(namespace.clone());
+        namespace
+    }
+
+    /// The depth and the namespace of the innermost declaration of a prefix.
+    pub(super) fn bound(&self, prefix: &str) -> Option<(usize, &Namespace)> {
+        let innermost = self.bindings.get(prefix)?.last()?;
+        Some((innermost.0, &innermost.1))
+    }
+
+    /// The prefixes that the element at `depth`, the innermost, declares, in their order.
+    pub(super) fn declared_at(&self, depth: usize) -> impl Iterator<Item = &str> {
+        let start = self.declared.partition_point(|(at, _)| *at < depth);
+        self.declared[start..].iter().map(|(_, prefix)| &**prefix)
     }
 
     /// Forgets the declarations of the element at `depth`.
     pub(super) fn leave(&mut self, depth: usize) {
-        while self
-            .declarations
-            .last()
-            .is_some_and(|(at, _, _)| *at >= depth)
-        {
-            self.declarations.pop();
+        while self.unbind_last(depth).is_some() {}
+    }
+
+    /// Takes back the last declaration of the element at `depth`, if there is one left.
+    pub(super) fn unbind_last(&mut self, depth: usize) -> Option<(Arc<str>, Namespace)> {
+        let (_, prefix) = self.declared.pop_if(|(at, _)| *at >= depth)?;
+        self.pop_binding(prefix)
+    }
+
+    /// Takes back one declaration of the element at `depth`, the innermost, if it has it.
+    pub(super) fn unbind(&mut self, depth: usize, prefix: &str) -> Option<(Arc<str>, Namespace)> {
+        let of_element = |(at, known): &(usize, Arc<str>)| *at == depth && **known == *prefix;
+        let index = self.declared.iter().rposition(of_element)?;
+        let (_, prefix) = self.declared.remove(index);
+        self.pop_binding(prefix)
+    }
+
+    fn pop_binding(&mut self, prefix: Arc<str>) -> Option<(Arc<str>, Namespace)> {
+        let bindings = self.bindings.get_mut(&prefix)?;
+        let (_, namespace) = bindings.pop()?;
+        if bindings.is_empty() {
+            self.bindings.remove(&prefix);
         }
+        Some((prefix, namespace))
     }
 
     /// The expanded name of a qualified one; attributes ignore the default namespace.
@@ -71,20 +135,12 @@ impl Scope {
         attribute: bool,
     ) -> Result<Name, Reason> {
         if attribute && prefix.is_empty() {
-            return Ok(Name::owned("", local));
+            return Ok(Name::inside(&Namespace::NONE, local));
         }
-        let bound = self
-            .declarations
-            .iter()
-            .rev()
-            .find(|(_, other, _)| other == prefix);
-        match bound {
-            Some((_, _, namespace)) => Ok(Name {
-                namespace: namespace.clone(),
-                local: Cow::Owned(local.to_owned()),
-            }),
-            None if prefix.is_empty() => Ok(Name::owned("", local)),
-            None if prefix == "xml" => Ok(Name::owned(XML, local)),
+        match self.bound(prefix) {
+            Some((_, namespace)) => Ok(Name::inside(namespace, local)),
+            None if prefix.is_empty() => Ok(Name::inside(&Namespace::NONE, local)),
+            None if prefix == "xml" => Ok(Name::inside(&Namespace::constant(XML), local)),
             None => Err(Reason::UnboundPrefix(prefix.chars().take(64).collect())),
         }
     }

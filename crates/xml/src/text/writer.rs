@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use super::chars::{is_char, is_ncname, mended_ncname};
+use super::declared::Declared;
 use super::scope::{XML, XMLNS, forbidden_binding};
 use crate::{Error, Event, EventSink, Name, Value};
 
@@ -31,8 +33,7 @@ use crate::{Error, Event, EventSink, Name, Value};
 #[derive(Debug, Default)]
 pub struct Writer {
     out: String,
-    /// Declarations in scope, with the depth at which each was made.
-    scope: Vec<(usize, String, String)>,
+    declared: Declared,
     /// Qualified names of the open elements, for their end tags.
     open: Vec<String>,
     /// The start tag that still takes declarations and attributes.
@@ -47,8 +48,6 @@ pub struct Writer {
 struct Start {
     name: Name,
     attributes: Vec<(Name, String)>,
-    /// Where the declarations of this element begin in the scope.
-    declarations: usize,
 }
 
 impl Writer {
@@ -73,33 +72,25 @@ impl Writer {
         Ok(self.out)
     }
 
+    /// The depth of the element whose start tag is written.
+    fn depth(&self) -> usize {
+        self.open.len() + 1
+    }
+
     /// The prefix that a name in `namespace` takes here, declared at need.
-    fn prefix(&mut self, namespace: &str, attribute: bool) -> String {
-        let depth = self.open.len() + 1;
-        let found = self
-            .scope
-            .iter()
-            .enumerate()
-            .rev()
-            .find(|(index, (_, prefix, bound))| {
-                let shadowed = self.scope[index + 1..]
-                    .iter()
-                    .any(|(_, other, _)| other == prefix);
-                bound == namespace && !shadowed && !(attribute && prefix.is_empty())
-            });
-        if let Some((_, (_, prefix, _))) = found {
-            return prefix.clone();
+    fn prefix(&mut self, namespace: &str, attribute: bool) -> Arc<str> {
+        if let Some(prefix) = self.declared.prefix(namespace, attribute) {
+            return prefix;
         }
         let prefix = loop {
             self.generated += 1;
             let prefix = format!("ns{}", self.generated);
-            if self.scope.iter().all(|(_, other, _)| *other != prefix) {
+            if self.declared.namespace(&prefix).is_none() {
                 break prefix;
             }
         };
-        self.scope
-            .push((depth, prefix.clone(), namespace.to_owned()));
-        prefix
+        self.declared.add(self.depth(), &prefix, namespace);
+        prefix.into()
     }
 
     /// The local part, checked.
@@ -125,15 +116,11 @@ impl Writer {
         let local = self.local(name)?;
         let namespace = self.namespace(name)?;
         if namespace.is_empty() {
-            if !attribute
-                && self
-                    .default_namespace()
-                    .is_some_and(|bound| !bound.is_empty())
-            {
-                let depth = self.open.len() + 1;
-                self.scope
-                    .retain(|(at, prefix, _)| *at != depth || !prefix.is_empty());
-                self.scope.push((depth, String::new(), String::new()));
+            let default = self.declared.namespace("");
+            if !attribute && default.is_some_and(|bound| !bound.is_empty()) {
+                let depth = self.depth();
+                self.declared.remove(depth, "");
+                self.declared.add(depth, "", "");
             }
             return Ok(local.into_owned());
         }
@@ -148,9 +135,9 @@ impl Writer {
 
     /// Takes a declaration of the waiting start tag.
     fn declare(&mut self, prefix: &str, namespace: &str) -> Result<(), Error> {
-        let Some(start) = &self.start else {
+        if self.start.is_none() {
             return Err(Error::misuse("a namespace declaration after content"));
-        };
+        }
         let well_named = prefix.is_empty() || is_ncname(prefix);
         if !well_named || forbidden_binding(prefix, namespace).is_some() {
             return match self.mending {
@@ -158,11 +145,9 @@ impl Writer {
                 false => Err(Error::misuse("a namespace declaration that may not stand")),
             };
         }
-        let own = &self.scope[start.declarations..];
-        if own.iter().all(|(_, other, _)| other != prefix) {
-            let depth = self.open.len() + 1;
-            let namespace = writable(namespace).into_owned();
-            self.scope.push((depth, prefix.to_owned(), namespace));
+        let depth = self.depth();
+        if !self.declared.is_declared_at(depth, prefix) {
+            self.declared.add(depth, prefix, &writable(namespace));
         }
         Ok(())
     }
@@ -188,15 +173,6 @@ impl Writer {
         Ok(())
     }
 
-    fn default_namespace(&self) -> Option<&str> {
-        let found = self
-            .scope
-            .iter()
-            .rev()
-            .find(|(_, prefix, _)| prefix.is_empty());
-        found.map(|(_, _, namespace)| namespace.as_str())
-    }
-
     /// Writes the waiting start tag.
     fn close_start(&mut self) -> Result<(), Error> {
         let Some(start) = self.start.take() else {
@@ -213,7 +189,7 @@ impl Writer {
         }
         self.out.push('<');
         self.out.push_str(&name);
-        for (_, prefix, namespace) in &self.scope[start.declarations..] {
+        for (prefix, namespace) in self.declared.of_depth(self.open.len() + 1) {
             self.out.push_str(if prefix.is_empty() {
                 " xmlns"
             } else {
@@ -243,11 +219,9 @@ impl EventSink for Writer {
                 if self.ended {
                     return Err(Error::misuse("a second root element"));
                 }
-                let declarations = self.scope.len();
                 self.start = Some(Start {
                     name,
                     attributes: Vec::new(),
-                    declarations,
                 });
             }
             Event::Namespace { prefix, namespace } => self.declare(&prefix, &namespace)?,
@@ -277,8 +251,7 @@ impl EventSink for Writer {
                 } else {
                     let _ = write!(self.out, "</{name}>");
                 }
-                let depth = self.open.len();
-                self.scope.retain(|(at, _, _)| *at <= depth);
+                self.declared.leave(self.depth());
                 self.ended = self.open.is_empty();
             }
         }
