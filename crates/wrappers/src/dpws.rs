@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use chappe_device::DeviceClient;
 use chappe_device::client::{Delivery, Description, HostedService, Subscription};
 use chappe_dpws::eventing::EndReason;
+use chappe_soap::schema::Work;
 use chappe_stream::{StreamElement, Timestamp};
 
 use crate::mapping::{Mapped, Mapping, Offer, Trouble};
@@ -74,8 +75,9 @@ impl Attachment {
             turn: 0,
         };
         let mut medical = false;
+        let mut work = Work::default();
         for service in &description.services {
-            let (plan, troubles) = plan(&service.wsdl, &service.schemas, rules);
+            let (plan, troubles) = plan(&service.wsdl, &service.schemas, rules, &mut work);
             attachment
                 .pending
                 .extend(troubles.into_iter().map(Yield::Trouble));

@@ -6,6 +6,8 @@
 //!
 //! Deliberately not here: nested and repeated content, which wants path rules ([`crate::rules`]).
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use chappe_soap::schema::{
     FieldPlace, FlatField, FlatType, ValueFamily, parse_date_time, parse_duration,
@@ -51,11 +53,10 @@ impl FlatMapping {
             return Err(trouble.hint("write path rules for this event"));
         }
         let mut fields: Vec<Field> = Vec::new();
+        let mut names = UniqueNames::default();
         for index in &columns {
             let mut field = column(&flat.fields[*index]);
-            while fields.iter().any(|other| other.name == field.name) {
-                field.name.push('_');
-            }
+            field.name = names.unique(field.name);
             fields.push(field);
         }
         self.offers.push(Offer {
@@ -70,6 +71,30 @@ impl FlatMapping {
             time,
         });
         Ok(())
+    }
+}
+
+/// Column names given so far, each with the number of columns that wanted it.
+#[derive(Default)]
+struct UniqueNames(HashMap<String, usize>);
+
+impl UniqueNames {
+    /// The name, with as many `_` after it as make it unique. Where the same name comes again, the
+    /// search goes on from the last one, so that equal names cost no more than others.
+    fn unique(&mut self, name: String) -> String {
+        let mut wanted = self.0.get(&name).copied().unwrap_or_default();
+        let unique = loop {
+            let candidate = format!("{name}{}", "_".repeat(wanted));
+            wanted += 1;
+            if !self.0.contains_key(&candidate) {
+                break candidate;
+            }
+        };
+        self.0.insert(unique.clone(), 1);
+        if unique != name {
+            self.0.insert(name, wanted);
+        }
+        unique
     }
 }
 

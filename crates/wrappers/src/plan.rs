@@ -1,12 +1,15 @@
 //! Which mapping each service of a device gets.
 
-use chappe_soap::schema::Schemas;
+use chappe_soap::schema::{FlatType, Schemas, Work};
 use chappe_soap::wsdl::Wsdl;
 
 use crate::flat::FlatMapping;
 use crate::mapping::{Mapping, Trouble};
 use crate::rules::Rules;
 use crate::sdc;
+
+/// How the events of a service are mapped that its schema does not make fields of.
+const RULES_HINT: &str = "write path rules for this event and name their file in the configuration";
 
 /// What is to be done with one hosted service.
 #[derive(Debug)]
@@ -19,9 +22,15 @@ pub enum Plan {
     Nothing,
 }
 
-/// Plans one hosted service by its WSDL and schemas; says what it cannot map.
+/// Plans one hosted service by its WSDL and schemas; says what it cannot map. The work is that for
+/// all services of a device: when it is used up, further events are not mapped.
 #[must_use]
-pub fn plan(wsdl: &Wsdl, schemas: &Schemas, rules: &Rules) -> (Plan, Vec<Trouble>) {
+pub fn plan(
+    wsdl: &Wsdl,
+    schemas: &Schemas,
+    rules: &Rules,
+    work: &mut Work,
+) -> (Plan, Vec<Trouble>) {
     if wsdl
         .port_types
         .iter()
@@ -36,10 +45,24 @@ pub fn plan(wsdl: &Wsdl, schemas: &Schemas, rules: &Rules) -> (Plan, Vec<Trouble
         mappings.push(Box::new(mapping));
     }
     let mut flat = FlatMapping::default();
-    for (action, element) in wsdl.events().filter(|(action, _)| !rules.names(action)) {
-        if let Err(trouble) = add(&mut flat, wsdl, schemas, action, element) {
+    let unruled = wsdl
+        .event_operations()
+        .filter(|(_, action, _)| !rules.names(action));
+    let mut left_out = 0;
+    for (operation, action, element) in unruled {
+        if work.is_used_up() {
+            left_out += 1;
+            continue;
+        }
+        let added = element_fields(schemas, action, element, work)
+            .and_then(|fields| flat.add(&operation.name, action, fields));
+        if let Err(trouble) = added {
             troubles.push(trouble);
         }
+    }
+    if left_out > 0 {
+        let detail = format!("{left_out} events: the schemas of the device are too large");
+        troubles.push(Trouble::new("events_left_out", detail).hint(RULES_HINT));
     }
     if !flat.offers().is_empty() {
         mappings.push(Box::new(flat));
@@ -52,22 +75,17 @@ pub fn plan(wsdl: &Wsdl, schemas: &Schemas, rules: &Rules) -> (Plan, Vec<Trouble
     (plan, troubles)
 }
 
-fn add(
-    mapping: &mut FlatMapping,
-    wsdl: &Wsdl,
+/// The fields of an event's element.
+fn element_fields(
     schemas: &Schemas,
     action: &str,
     element: Option<&chappe_xml::Name>,
-) -> Result<(), Trouble> {
+    work: &mut Work,
+) -> Result<FlatType, Trouble> {
     let Some(element) = element else {
         let detail = format!("{action} is described by a type, not by an element");
         return Err(Trouble::new("event_without_element", detail));
     };
-    let hint = "write path rules for this event and name their file in the configuration";
-    let flat = schemas.flat(element);
-    let flat = flat.map_err(|why| Trouble::new("event_not_flat", why.to_string()).hint(hint))?;
-    let operation = wsdl
-        .operation_of(action)
-        .map(|(_, operation)| operation.name.as_str());
-    mapping.add(operation.unwrap_or(&element.local), action, flat)
+    let flat = schemas.flat_within(element, work);
+    flat.map_err(|why| Trouble::new("event_not_flat", why.to_string()).hint(RULES_HINT))
 }

@@ -1,10 +1,13 @@
 //! Goal: each service gets the mapping that its WSDL allows, and what gets none is said.
 //! Method: services described in a few words, with flat and nested event types.
 
-use chappe_soap::schema::{FlatField, FlatType, Schemas, XsdType, to_schema};
+use std::collections::HashSet;
+
+use chappe_soap::schema::{FlatField, FlatType, Schemas, Work, XsdType, to_schema};
 use chappe_soap::wsdl::{Service, ServiceOperation, Wsdl};
+use chappe_wrappers::flat::FlatMapping;
 use chappe_wrappers::rules::Rules;
-use chappe_wrappers::{Plan, Trouble, plan};
+use chappe_wrappers::{Mapping as _, Plan, Trouble, plan};
 use chappe_xml::{Element, Name};
 
 const NS: &str = "http://example.com/air";
@@ -37,7 +40,7 @@ fn planned(wsdl: &Wsdl, rules: &Rules) -> (Plan, Vec<Trouble>) {
     for schema in &wsdl.schemas {
         schemas.add("test", schema).expect("the schema is one");
     }
-    plan(wsdl, &schemas, rules)
+    plan(wsdl, &schemas, rules, &mut Work::default())
 }
 
 #[test]
@@ -105,4 +108,51 @@ fn services_of_medical_devices_are_left_to_sdc() {
     };
     let (plan, troubles) = planned(&service.to_wsdl(), &Rules::default());
     assert!(matches!(plan, Plan::Sdc) && troubles.is_empty());
+}
+
+#[test]
+fn the_services_of_a_device_share_the_work() {
+    let wsdl = wsdl(
+        &[("One", "Reading"), ("Two", "Reading"), ("Three", "Reading")],
+        to_schema(NS, &[flat("Reading")]),
+    );
+    let mut schemas = Schemas::default();
+    schemas
+        .add("test", &wsdl.schemas[0])
+        .expect("the schema is one");
+    // Enough for the first event alone.
+    let mut work = Work::of_bytes(2_000);
+    let (plan, troubles) = plan(&wsdl, &schemas, &Rules::default(), &mut work);
+    let Plan::Events(mappings) = plan else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(mappings[0].offers().len(), 1);
+    let reasons: Vec<_> = troubles.iter().map(|trouble| trouble.reason).collect();
+    assert_eq!(reasons, ["event_not_flat", "events_left_out"]);
+    assert!(
+        troubles[1].detail.starts_with("1 events"),
+        "{}",
+        troubles[1].detail
+    );
+}
+
+#[test]
+fn a_thousand_fields_of_one_name_get_names_of_their_own() {
+    let same = flat("Reading").fields.remove(0);
+    let type_of = |count| FlatType {
+        fields: vec![same.clone(); count],
+        ..flat("Reading")
+    };
+    let mut mapping = FlatMapping::default();
+    mapping.add("Few", "urn:few", type_of(3)).expect("usable");
+    mapping
+        .add("Many", "urn:many", type_of(1_000))
+        .expect("usable");
+    let names = |offer: usize| -> Vec<String> {
+        let fields = mapping.offers()[offer].schema.fields.iter();
+        fields.map(|field| field.name.clone()).collect()
+    };
+    assert_eq!(names(0), ["value", "value_", "value__"]);
+    let unique: HashSet<_> = names(1).into_iter().collect();
+    assert_eq!(unique.len(), 1_000);
 }

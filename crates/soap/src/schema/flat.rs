@@ -299,6 +299,9 @@ pub enum NotFlatReason {
     /// Definitions that go round in a circle or are nested beyond the limit.
     #[error("its types are derived through more than {0} steps")]
     Depth(usize),
+    /// The schemas of the device take more work than the limit.
+    #[error("the schemas of the device are too large, or name each other too often")]
+    Work,
     /// More fields than the limit.
     #[error("it has more than {0} fields")]
     Width(usize),

@@ -1,12 +1,13 @@
 //! From declarations to flat types.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chappe_xml::Name;
 
 use super::parse::{Attribute, Complex, Content, Declaration, Definition, Document, Notes, Simple};
 use super::{
-    FieldPlace, FlatField, FlatType, NAMESPACE, NotFlat, NotFlatReason, Schemas, XsdType,
+    FieldPlace, FlatField, FlatType, NAMESPACE, NotFlat, NotFlatReason, Schemas, Work, XsdType,
     parse_duration,
 };
 
@@ -55,33 +56,78 @@ impl Schemas {
     /// # Errors
     /// Why its content is not fields, and where.
     pub fn flat(&self, name: &Name) -> Result<FlatType, Box<NotFlat>> {
-        self.flatten(name).map_err(|refusal| {
-            Box::new(NotFlat {
+        self.flat_within(name, &mut Work::default())
+    }
+
+    /// The fields of the global element `name`, with the work that is left for its device.
+    ///
+    /// # Errors
+    /// Why its content is not fields, and where.
+    pub fn flat_within(&self, name: &Name, work: &mut Work) -> Result<FlatType, Box<NotFlat>> {
+        let mut flattening = Flattening {
+            schemas: self,
+            work,
+            owner: name,
+            fields: Vec::new(),
+            groups: HashMap::new(),
+        };
+        let flat = flattening.flatten();
+        flat.map_err(|refusal| {
+            let not_flat = NotFlat {
                 element: name.clone(),
                 file: refusal.file,
                 at: refusal.at,
                 reason: refusal.reason,
-            })
+            };
+            // A refusal holds names of the schema too.
+            work.spend(not_flat.to_string().len());
+            Box::new(not_flat)
         })
     }
+}
 
-    fn flatten(&self, name: &Name) -> Result<FlatType, Refusal> {
-        let Some((document, element)) = self.element(name) else {
+/// A global element that becomes fields.
+struct Flattening<'a> {
+    schemas: &'a Schemas,
+    work: &'a mut Work,
+    owner: &'a Name,
+    fields: Vec<FlatField>,
+    /// Attribute groups, and whether each was taken whole: a type has the attributes of a group once,
+    /// and a group that is met while it is being taken holds itself.
+    groups: HashMap<&'a Name, bool>,
+}
+
+impl<'a> Flattening<'a> {
+    /// Pays for a visit that copies so many bytes.
+    fn spend(&mut self, document: &Document, bytes: usize) -> Result<(), Refusal> {
+        match self.work.spend(bytes) {
+            true => Ok(()),
+            false => Err(Refusal::new(&document.file, NotFlatReason::Work)),
+        }
+    }
+
+    fn flatten(&mut self) -> Result<FlatType, Refusal> {
+        let name = self.owner;
+        let Some((document, element)) = self.schemas.element(name) else {
             return Err(Refusal::new("no file", NotFlatReason::UnknownElement));
         };
         if element.is_abstract {
             return Err(Refusal::new(&document.file, NotFlatReason::Abstract));
         }
-        let mut fields = Vec::new();
         match self.complex(document, &element.content)? {
-            Some((document, complex)) => self.fields(document, complex, name, &mut fields, 0)?,
-            None => fields.push(self.field(document, element, FieldPlace::Text)?),
+            Some((document, complex)) => self.fields(document, complex, 0)?,
+            None => {
+                let field = self.field(document, element, FieldPlace::Text)?;
+                self.fields.push(field);
+            }
         }
         let place = |field: &FlatField| match field.place {
             FieldPlace::Attribute => 1,
             FieldPlace::Element | FieldPlace::Text => 0,
         };
+        let mut fields = std::mem::take(&mut self.fields);
         fields.sort_by_key(place);
+        self.spend(document, element.notes.bytes())?;
         Ok(FlatType {
             name: name.clone(),
             fields,
@@ -90,11 +136,12 @@ impl Schemas {
     }
 
     /// The complex type of some content, if it has one.
-    fn complex<'a>(
-        &'a self,
+    fn complex(
+        &mut self,
         document: &'a Document,
         content: &'a Content,
     ) -> Result<Option<(&'a Document, &'a Complex)>, Refusal> {
+        self.spend(document, 0)?;
         let (document, definition) = match content {
             Content::Inline(definition) => (document, &**definition),
             Content::Named(name) if name.namespace == NAMESPACE => {
@@ -103,7 +150,7 @@ impl Schemas {
                     _ => Ok(None),
                 };
             }
-            Content::Named(name) => self.definition(name).ok_or_else(|| {
+            Content::Named(name) => self.schemas.definition(name).ok_or_else(|| {
                 Refusal::new(&document.file, NotFlatReason::UnknownType(name.clone()))
             })?,
             Content::Unbound(text) => {
@@ -121,11 +168,9 @@ impl Schemas {
     }
 
     fn fields(
-        &self,
-        document: &Document,
-        complex: &Complex,
-        owner: &Name,
-        fields: &mut Vec<FlatField>,
+        &mut self,
+        document: &'a Document,
+        complex: &'a Complex,
         depth: usize,
     ) -> Result<(), Refusal> {
         let refuse = |reason| Err(Refusal::new(&document.file, reason));
@@ -151,10 +196,12 @@ impl Schemas {
         }
         if let Some(base) = &complex.base {
             match self.complex(document, base)? {
-                Some((document, base)) => self.fields(document, base, owner, fields, depth + 1)?,
+                Some((document, base)) => self.fields(document, base, depth + 1)?,
                 None if complex.simple_content => {
                     let resolved = self.simple(document, base, 0)?;
-                    fields.push(resolved.field(owner.clone(), FieldPlace::Text, &Notes::default()));
+                    let (name, notes) = (self.owner, Notes::default());
+                    let field = self.made(document, resolved, name, FieldPlace::Text, &notes)?;
+                    self.fields.push(field);
                 }
                 None => return refuse(NotFlatReason::Mixed),
             }
@@ -166,21 +213,30 @@ impl Schemas {
             let field = self
                 .field(document, element, FieldPlace::Element)
                 .map_err(|refusal| refusal.inside(&element.name))?;
-            fields.push(field);
+            self.fields.push(field);
         }
         for group in &complex.groups {
-            let (document, group) = self.group(group).ok_or_else(|| {
+            match self.groups.insert(group, false) {
+                None => {}
+                Some(true) => {
+                    self.groups.insert(group, true);
+                    continue;
+                }
+                Some(false) => return refuse(NotFlatReason::Depth(DERIVATION_MAX)),
+            }
+            let (home, content) = self.schemas.group(group).ok_or_else(|| {
                 Refusal::new(&document.file, NotFlatReason::UnknownType(group.clone()))
             })?;
-            self.fields(document, group, owner, fields, depth + 1)?;
+            self.fields(home, content, depth + 1)?;
+            self.groups.insert(group, true);
         }
         for attribute in &complex.attributes {
             let field = self
                 .attribute_field(document, attribute)
                 .map_err(|refusal| refusal.inside(&attribute.name))?;
-            fields.push(field);
+            self.fields.push(field);
         }
-        if fields.len() > FIELDS_MAX {
+        if self.fields.len() > FIELDS_MAX {
             return refuse(NotFlatReason::Width(FIELDS_MAX));
         }
         Ok(())
@@ -188,9 +244,9 @@ impl Schemas {
 
     /// Whether an element may be missing and has no content of its own but wildcards: there
     /// vendors put what the schema does not know.
-    fn is_extension_point(&self, document: &Document, element: &Declaration) -> bool {
+    fn is_extension_point(&mut self, document: &'a Document, element: &'a Declaration) -> bool {
         let target = match &element.content {
-            Content::Reference(name) => self.element(name),
+            Content::Reference(name) => self.schemas.element(name),
             _ => Some((document, element)),
         };
         let content = target.map(|(home, target)| self.complex(home, &target.content));
@@ -207,13 +263,14 @@ impl Schemas {
     }
 
     fn field(
-        &self,
-        document: &Document,
-        element: &Declaration,
+        &mut self,
+        document: &'a Document,
+        element: &'a Declaration,
         place: FieldPlace,
     ) -> Result<FlatField, Refusal> {
         let (home, target) = match &element.content {
             Content::Reference(name) => self
+                .schemas
                 .element(name)
                 .ok_or_else(|| Refusal::new(&document.file, NotFlatReason::UnknownElement))?,
             _ => (document, element),
@@ -225,8 +282,9 @@ impl Schemas {
             return Err(Refusal::new(&home.file, NotFlatReason::Nested));
         }
         let resolved = self.simple(home, &target.content, 0)?;
+        self.spend(home, element.notes.bytes() + target.notes.bytes())?;
         let notes = element.notes.clone().or(&target.notes);
-        let mut field = resolved.field(target.name.clone(), place, &notes);
+        let mut field = self.made(home, resolved, &target.name, place, &notes)?;
         if place == FieldPlace::Element {
             field.optional = element.optional;
             field.repeated = element.repeated;
@@ -235,12 +293,12 @@ impl Schemas {
     }
 
     fn attribute_field(
-        &self,
-        document: &Document,
-        attribute: &Attribute,
+        &mut self,
+        document: &'a Document,
+        attribute: &'a Attribute,
     ) -> Result<FlatField, Refusal> {
         let target = match &attribute.content {
-            Content::Reference(name) => self.attribute(name),
+            Content::Reference(name) => self.schemas.attribute(name),
             _ => Some(attribute),
         };
         let resolved = match target {
@@ -248,22 +306,34 @@ impl Schemas {
             // Attributes of other specifications, such as xml:lang, hold text.
             None => Resolved::of(XsdType::AnySimpleType),
         };
-        let mut field = resolved.field(
-            attribute.name.clone(),
-            FieldPlace::Attribute,
-            &attribute.notes,
-        );
+        let (name, place) = (&attribute.name, FieldPlace::Attribute);
+        let mut field = self.made(document, resolved, name, place, &attribute.notes)?;
         field.optional = !attribute.required;
         Ok(field)
     }
 
+    /// The field of a simple type.
+    fn made(
+        &mut self,
+        document: &Document,
+        resolved: Resolved,
+        name: &Name,
+        place: FieldPlace,
+        declared: &Notes,
+    ) -> Result<FlatField, Refusal> {
+        let bytes = size_of::<FlatField>() + name.local.len();
+        self.spend(document, bytes + declared.bytes() + resolved.notes.bytes())?;
+        Ok(resolved.field(name.clone(), place, declared))
+    }
+
     /// Follows a simple type to the built-in one.
     fn simple(
-        &self,
-        document: &Document,
-        content: &Content,
+        &mut self,
+        document: &'a Document,
+        content: &'a Content,
         depth: usize,
     ) -> Result<Resolved, Refusal> {
+        self.spend(document, 0)?;
         let refuse = |reason| Err(Refusal::new(&document.file, reason));
         if depth == DERIVATION_MAX {
             return refuse(NotFlatReason::Depth(depth));
@@ -277,7 +347,7 @@ impl Schemas {
                     (None, _) => refuse(NotFlatReason::UnknownType(name.clone())),
                 };
             }
-            Content::Named(name) => match self.definition(name) {
+            Content::Named(name) => match self.schemas.definition(name) {
                 Some(found) => found,
                 None => return refuse(NotFlatReason::UnknownType(name.clone())),
             },
@@ -291,14 +361,18 @@ impl Schemas {
             Definition::Simple(Simple::Restriction(base, values), notes) => {
                 let mut resolved = self.simple(document, base, depth + 1)?;
                 if !values.is_empty() {
+                    let bytes = values.iter().map(|value| size_of::<String>() + value.len());
+                    self.spend(document, bytes.sum())?;
                     resolved.enumeration.clone_from(values);
                 }
+                self.spend(document, notes.bytes() + resolved.notes.bytes())?;
                 resolved.notes = notes.clone().or(&resolved.notes);
                 Ok(resolved)
             }
             Definition::Simple(Simple::List(item), notes) => {
                 let mut resolved = self.simple(document, item, depth + 1)?;
                 resolved.list = true;
+                self.spend(document, notes.bytes() + resolved.notes.bytes())?;
                 resolved.notes = notes.clone().or(&resolved.notes);
                 Ok(resolved)
             }
@@ -344,6 +418,14 @@ impl Resolved {
 }
 
 impl Notes {
+    /// Bytes of a copy.
+    fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let references = self.model_reference.iter();
+        let references = references.map(|reference| size_of::<String>() + reference.len());
+        text(&self.doc) + text(&self.unit) + text(&self.sample_period) + references.sum::<usize>()
+    }
+
     /// What `self` does not say, `other` does.
     fn or(self, other: &Self) -> Self {
         let model_reference = match self.model_reference.is_empty() {

@@ -14,11 +14,13 @@ mod flatten;
 mod generate;
 mod parse;
 mod time;
+mod work;
 
 pub use flat::{FieldPlace, FlatField, FlatType, NotFlat, NotFlatReason, ValueFamily, XsdType};
 pub use generate::to_schema;
 pub use parse::{SchemaError, SchemaReference, Schemas};
 pub use time::{format_date_time, format_duration, parse_date_time, parse_duration};
+pub use work::Work;
 
 /// The namespace of XML Schema.
 pub const NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema";

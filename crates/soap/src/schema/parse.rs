@@ -1,12 +1,17 @@
 //! Schema documents, read once into declarations with resolved names.
 
-use chappe_xml::{Element, Name};
+use std::cmp::Ordering;
+
+use chappe_xml::{Element, Name, Namespace};
 
 use super::{ANNOTATIONS, NAMESPACE, SAWSDL};
 use crate::scope::Scoped;
 
 /// Schema documents in one set. Default 256: the set of an SDC provider has 8.
 const DOCUMENTS_MAX: usize = 256;
+/// Bytes of a target namespace, which is in all names of the document. Default 1,024, as the XML
+/// reader has it.
+const NAMESPACE_BYTES_MAX: usize = 1_024;
 /// Declarations and definitions nested in each other. The XML reader's limit is the outer one.
 const NESTING_MAX: usize = 32;
 
@@ -17,9 +22,12 @@ pub enum SchemaError {
     /// The root element is another.
     #[error("{0} is no XML Schema")]
     NotSchema(Name),
-    /// The set is full.
-    #[error("more than {DOCUMENTS_MAX} schema documents")]
+    /// The set is full, or wants more.
+    #[error("more than {DOCUMENTS_MAX} schema documents, or imports and includes")]
     TooMany,
+    /// The target namespace is longer than the limit.
+    #[error("the target namespace has more than {NAMESPACE_BYTES_MAX} bytes")]
+    LongNamespace,
 }
 
 /// A schema document that another one wants.
@@ -35,7 +43,7 @@ pub struct SchemaReference {
 ///
 /// ```
 /// use chappe_soap::schema::Schemas;
-/// use chappe_xml::{Element, Name};
+/// use chappe_xml::{Element, Name, Namespace};
 /// let document = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:t="urn:t"
 ///     targetNamespace="urn:t" elementFormDefault="qualified">
 ///   <xs:element name="Report"><xs:complexType><xs:sequence>
@@ -56,7 +64,8 @@ pub struct Schemas {
 #[derive(Debug, Clone)]
 pub(super) struct Document {
     pub(super) file: String,
-    target_namespace: String,
+    target_namespace: Namespace,
+    // Each in the order of names, so that a name is found without trying all.
     elements: Vec<Declaration>,
     attributes: Vec<Attribute>,
     /// Attribute groups, as types without elements.
@@ -138,7 +147,7 @@ pub(super) struct Notes {
 
 /// What a document says once for all its declarations.
 struct Defaults<'a> {
-    target_namespace: &'a str,
+    target_namespace: &'a Namespace,
     qualified_elements: bool,
     qualified_attributes: bool,
 }
@@ -161,14 +170,18 @@ impl Schemas {
         }
         let scope = Scoped::root(root);
         let target_namespace = scope.attribute("targetNamespace").unwrap_or_default();
+        if target_namespace.len() > NAMESPACE_BYTES_MAX {
+            return Err(SchemaError::LongNamespace);
+        }
+        let target_namespace = Namespace::from(target_namespace.to_owned());
         let defaults = Defaults {
-            target_namespace,
+            target_namespace: &target_namespace,
             qualified_elements: scope.attribute("elementFormDefault") == Some("qualified"),
             qualified_attributes: scope.attribute("attributeFormDefault") == Some("qualified"),
         };
         let mut document = Document {
             file: file.to_owned(),
-            target_namespace: target_namespace.to_owned(),
+            target_namespace: target_namespace.clone(),
             elements: Vec::new(),
             attributes: Vec::new(),
             groups: Vec::new(),
@@ -178,6 +191,11 @@ impl Schemas {
         for child in root.elements() {
             document.take(&scope.child(child), &defaults);
         }
+        let references = self.documents.iter().map(|known| known.references.len());
+        if references.sum::<usize>() + document.references.len() > DOCUMENTS_MAX {
+            return Err(SchemaError::TooMany);
+        }
+        document.sort();
         self.documents.push(document);
         Ok(())
     }
@@ -195,7 +213,7 @@ impl Schemas {
             let location = reference.location.as_deref().unwrap_or_default();
             let there = self.documents.iter().any(|document| match include {
                 true => document.file.ends_with(location),
-                false => document.target_namespace == reference.namespace,
+                false => document.target_namespace == *reference.namespace,
             });
             if !there && !missing.contains(reference) {
                 missing.push(reference.clone());
@@ -215,49 +233,52 @@ impl Schemas {
 
     pub(super) fn element(&self, name: &Name) -> Option<(&Document, &Declaration)> {
         self.documents.iter().find_map(|document| {
-            let found = document
-                .elements
-                .iter()
-                .find(|element| element.name == *name);
+            let found = find(&document.elements, |element| element.name.cmp(name));
             found.map(|element| (document, element))
         })
     }
 
     pub(super) fn attribute(&self, name: &Name) -> Option<&Attribute> {
-        let attributes = self
-            .documents
-            .iter()
-            .flat_map(|document| &document.attributes);
-        attributes
-            .into_iter()
-            .find(|attribute| attribute.name == *name)
+        let mut documents = self.documents.iter();
+        documents.find_map(|document| find(&document.attributes, |known| known.name.cmp(name)))
     }
 
     pub(super) fn group(&self, name: &Name) -> Option<(&Document, &Complex)> {
-        self.documents.iter().find_map(|document| {
-            let own = document.target_namespace == *name.namespace;
-            let mut groups = document.groups.iter().filter(|_| own);
-            let found = groups.find(|(local, _)| *local == name.local);
+        self.of_namespace(name).find_map(|document| {
+            let found = find(&document.groups, |(local, _)| (**local).cmp(&*name.local));
             found.map(|(_, group)| (document, group))
         })
     }
 
     pub(super) fn definition(&self, name: &Name) -> Option<(&Document, &Definition)> {
-        let of_namespace = self
-            .documents
-            .iter()
-            .filter(|document| document.target_namespace == *name.namespace);
-        of_namespace.into_iter().find_map(|document| {
-            let found = document
-                .types
-                .iter()
-                .find(|(local, _)| *local == name.local);
+        self.of_namespace(name).find_map(|document| {
+            let found = find(&document.types, |(local, _)| (**local).cmp(&*name.local));
             found.map(|(_, definition)| (document, definition))
         })
     }
+
+    fn of_namespace(&self, name: &Name) -> impl Iterator<Item = &Document> {
+        let documents = self.documents.iter();
+        documents.filter(|document| document.target_namespace == name.namespace)
+    }
+}
+
+/// The first of several equal entries in a sorted list.
+fn find<T>(sorted: &[T], compare: impl Fn(&T) -> Ordering) -> Option<&T> {
+    let index = sorted.partition_point(|entry| compare(entry).is_lt());
+    sorted.get(index).filter(|entry| compare(entry).is_eq())
 }
 
 impl Document {
+    fn sort(&mut self) {
+        self.elements
+            .sort_by(|one, other| one.name.cmp(&other.name));
+        self.attributes
+            .sort_by(|one, other| one.name.cmp(&other.name));
+        self.groups.sort_by(|one, other| one.0.cmp(&other.0));
+        self.types.sort_by(|one, other| one.0.cmp(&other.0));
+    }
+
     fn take(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>) {
         let name = scope.attribute("name").map(str::to_owned);
         match (&*scope.element.name.local, name) {
@@ -274,7 +295,7 @@ impl Document {
             (kind @ ("import" | "include"), _) => {
                 let namespace = match kind {
                     "import" => scope.attribute("namespace").unwrap_or_default(),
-                    _ => defaults.target_namespace,
+                    _ => &**defaults.target_namespace,
                 };
                 let reference = SchemaReference {
                     namespace: namespace.to_owned(),
@@ -331,12 +352,11 @@ fn declaration(
     let (name, content) = match scope.qname("ref") {
         Some(reference) => (reference.clone(), Content::Reference(reference)),
         None => {
-            let namespace = if qualified {
-                defaults.target_namespace
-            } else {
-                ""
+            let namespace = match qualified {
+                true => defaults.target_namespace,
+                false => &Namespace::NONE,
             };
-            let name = Name::owned(namespace, scope.attribute("name")?);
+            let name = Name::inside(namespace, scope.attribute("name")?);
             (name, element_content(scope, defaults, nesting))
         }
     };
@@ -384,12 +404,11 @@ fn attribute(scope: &Scoped<'_>, defaults: &Defaults<'_>, global: bool) -> Optio
     let (name, content) = match scope.qname("ref") {
         Some(reference) => (reference.clone(), Content::Reference(reference)),
         None => {
-            let namespace = if qualified {
-                defaults.target_namespace
-            } else {
-                ""
+            let namespace = match qualified {
+                true => defaults.target_namespace,
+                false => &Namespace::NONE,
             };
-            let name = Name::owned(namespace, scope.attribute("name")?);
+            let name = Name::inside(namespace, scope.attribute("name")?);
             let content = match element_content(scope, defaults, 0) {
                 // An attribute without type holds any simple one.
                 Content::Anything => Content::Named(Name::new(NAMESPACE, "anySimpleType")),

@@ -192,7 +192,7 @@ impl Service {
         });
         Wsdl {
             name: Some(self.name.clone()),
-            target_namespace: self.target_namespace.clone(),
+            target_namespace: self.target_namespace.clone().into(),
             imports: Vec::new(),
             schemas: self.schemas.clone(),
             messages,

@@ -41,7 +41,7 @@ impl Wsdl {
         if let Some(name) = &self.name {
             root = with(root, "name", name.clone());
         }
-        root = with(root, "targetNamespace", self.target_namespace.clone());
+        root = with(root, "targetNamespace", &*self.target_namespace);
         root = root.with_children(self.imports.iter().map(|import| {
             let element = with(wsdl("import"), "namespace", import.namespace.clone());
             match &import.location {

@@ -12,7 +12,9 @@ mod describe;
 mod generate;
 mod parse;
 
-use chappe_xml::{Element, Name};
+use std::collections::HashMap;
+
+use chappe_xml::{Element, Name, Namespace};
 
 pub use describe::{Service, ServiceOperation};
 pub use parse::WsdlError;
@@ -36,7 +38,7 @@ pub struct Wsdl {
     /// The name of the document, if it has one.
     pub name: Option<String>,
     /// The namespace of its messages, port types, bindings and services.
-    pub target_namespace: String,
+    pub target_namespace: Namespace,
     /// Other documents it needs; whoever reads it fetches them.
     pub imports: Vec<Import>,
     /// The schemas in it, each with the declarations that were in scope around it.
@@ -198,16 +200,29 @@ impl Wsdl {
         })
     }
 
-    /// The events: actions with the elements that their messages carry.
-    pub fn events(&self) -> impl Iterator<Item = (&str, Option<&Name>)> {
+    /// The events: operations with the actions and elements of their first messages.
+    pub fn event_operations(&self) -> impl Iterator<Item = (&Operation, &str, Option<&Name>)> {
+        // Of messages of the same name the first counts.
+        let messages = self.messages.iter().rev();
+        let elements: HashMap<_, _> = messages
+            .map(|message| (&message.name, message.parts.first()))
+            .collect();
         self.operations()
-            .filter_map(|(_, operation)| match operation.kind {
+            .filter_map(move |(_, operation)| match operation.kind {
                 OperationKind::Notification | OperationKind::SolicitResponse => {
                     let output = operation.output.as_ref()?;
-                    Some((output.action.as_str(), self.element(output)))
+                    let part = elements.get(&output.message).copied().flatten();
+                    let element = part.and_then(|part| part.element.as_ref());
+                    Some((operation, output.action.as_str(), element))
                 }
                 OperationKind::OneWay | OperationKind::RequestResponse => None,
             })
+    }
+
+    /// The events: actions with the elements that their messages carry.
+    pub fn events(&self) -> impl Iterator<Item = (&str, Option<&Name>)> {
+        let events = self.event_operations();
+        events.map(|(_, action, element)| (action, element))
     }
 
     /// The operation whose first message has this action.
@@ -226,13 +241,37 @@ impl Wsdl {
 
     /// Takes port types, messages, bindings, services, schemas and imports of a document that this
     /// one imports.
-    pub fn merge(&mut self, other: Self) {
+    ///
+    /// # Errors
+    /// When both together have more components than one document may have; then nothing is taken.
+    pub fn merge(&mut self, other: Self) -> Result<(), WsdlError> {
+        if self.components() + other.components() > parse::COMPONENTS_MAX {
+            return Err(WsdlError::TooMany);
+        }
         self.imports.extend(other.imports);
         self.schemas.extend(other.schemas);
         self.messages.extend(other.messages);
         self.port_types.extend(other.port_types);
         self.bindings.extend(other.bindings);
         self.services.extend(other.services);
+        Ok(())
+    }
+
+    fn components(&self) -> usize {
+        let parts = self.messages.iter().map(|message| message.parts.len());
+        let operations = self.port_types.iter().map(|known| known.operations.len());
+        let bound = self.bindings.iter().map(|known| known.operations.len());
+        let ports = self.services.iter().map(|known| known.ports.len());
+        let inner: usize = parts.chain(operations).chain(bound).chain(ports).sum();
+        let outer = [
+            self.imports.len(),
+            self.schemas.len(),
+            self.messages.len(),
+            self.port_types.len(),
+            self.bindings.len(),
+            self.services.len(),
+        ];
+        inner + outer.iter().sum::<usize>()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading WSDL documents.
 
-use chappe_xml::{Element, Name};
+use chappe_xml::{Element, Name, Namespace};
 
 use super::{
     ADDRESSING_METADATA, Binding, EVENTING, Import, Message, NAMESPACE, Operation, OperationKind,
@@ -16,8 +16,16 @@ const ACTIONS: [&str; 4] = [
     "http://www.w3.org/2005/08/addressing",
     "http://schemas.xmlsoap.org/ws/2004/08/addressing",
 ];
-/// Components of a document. Default 10,000: an SDC provider has about 200.
-const COMPONENTS_MAX: usize = 10_000;
+/// Components of a document with those that it imports. Default 2,000: an SDC provider has about 200.
+pub(super) const COMPONENTS_MAX: usize = 2_000;
+/// Schemas in a document, each of which gets a copy of the declarations around it. Default 64: an SDC
+/// provider has 8.
+const SCHEMAS_MAX: usize = 64;
+/// Bytes of a target namespace, which is in all names and in many actions. Default 1,024, as the XML
+/// reader has it.
+const NAMESPACE_BYTES_MAX: usize = 1_024;
+/// Bytes of the name of a component, which is part of many actions. Default 256.
+const NAME_BYTES_MAX: usize = 256;
 
 /// A document that is no usable WSDL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +48,16 @@ pub enum WsdlError {
         what: &'static str,
     },
     /// More components than the limit.
-    #[error("the document has more than {COMPONENTS_MAX} components")]
+    #[error("the document has more than {COMPONENTS_MAX} components, or {SCHEMAS_MAX} schemas")]
     TooMany,
+    /// A target namespace or a name of a component beyond the limit.
+    #[error("a name has {bytes} bytes, the limit is {bound}")]
+    LongName {
+        /// Its length.
+        bytes: usize,
+        /// The most it may have.
+        bound: usize,
+    },
 }
 
 fn is(element: &Element, local: &str) -> bool {
@@ -58,8 +74,16 @@ fn incomplete(scope: &Scoped<'_>, what: &'static str) -> WsdlError {
 
 fn name(scope: &Scoped<'_>) -> Result<String, WsdlError> {
     let name = scope.attribute("name").filter(|name| !name.is_empty());
-    name.map(str::to_owned)
-        .ok_or_else(|| incomplete(scope, "a name"))
+    let name = name.ok_or_else(|| incomplete(scope, "a name"))?;
+    short(name, NAME_BYTES_MAX).map(str::to_owned)
+}
+
+fn short(name: &str, bound: usize) -> Result<&str, WsdlError> {
+    let bytes = name.len();
+    match bytes <= bound {
+        true => Ok(name),
+        false => Err(WsdlError::LongName { bytes, bound }),
+    }
 }
 
 fn qname(scope: &Scoped<'_>, attribute: &'static str) -> Result<Name, WsdlError> {
@@ -90,12 +114,11 @@ impl Wsdl {
             return Err(WsdlError::TooMany);
         }
         let scope = Scoped::root(root);
+        let target_namespace = scope.attribute("targetNamespace").unwrap_or_default();
+        let target_namespace = short(target_namespace, NAMESPACE_BYTES_MAX)?;
         let mut wsdl = Self {
             name: scope.attribute("name").map(str::to_owned),
-            target_namespace: scope
-                .attribute("targetNamespace")
-                .unwrap_or_default()
-                .to_owned(),
+            target_namespace: Namespace::from(target_namespace.to_owned()),
             ..Self::default()
         };
         for child in root.elements() {
@@ -107,11 +130,13 @@ impl Wsdl {
                     location: inner.attribute("location").map(str::to_owned),
                 }),
                 "types" => {
-                    let schemas = child.elements();
-                    let schemas =
-                        schemas.filter(|schema| schema.name.is(crate::schema::NAMESPACE, "schema"));
-                    wsdl.schemas
-                        .extend(schemas.map(|schema| inner.child(schema).detached()));
+                    let schema = Name::new(crate::schema::NAMESPACE, "schema");
+                    for schema in child.children_named(&schema) {
+                        if wsdl.schemas.len() == SCHEMAS_MAX {
+                            return Err(WsdlError::TooMany);
+                        }
+                        wsdl.schemas.push(inner.child(schema).detached());
+                    }
                 }
                 "message" => wsdl.messages.push(wsdl.message(&inner)?),
                 "portType" => wsdl.port_types.push(wsdl.port_type(&inner)?),
@@ -124,7 +149,7 @@ impl Wsdl {
     }
 
     fn own(&self, local: String) -> Name {
-        Name::owned(self.target_namespace.clone(), local)
+        Name::inside(&self.target_namespace, local)
     }
 
     fn message(&self, scope: &Scoped<'_>) -> Result<Message, WsdlError> {
@@ -179,17 +204,18 @@ impl Wsdl {
                 .find_map(|namespace| child.attribute(&Name::new(namespace, "Action")))
                 .map(str::trim)
                 .filter(|action| !action.is_empty());
-            let name = inner.attribute("name").map(str::to_owned);
+            let name = inner.attribute("name");
+            let name = name.map(|name| short(name, NAME_BYTES_MAX)).transpose()?;
             let action = given.map_or_else(
                 || {
-                    let last = default_name(&operation, kind, child, name.as_deref());
+                    let last = default_name(&operation, kind, child, name);
                     default_action(&self.target_namespace, port_type, &last)
                 },
                 str::to_owned,
             );
             Ok::<_, WsdlError>(OperationMessage {
                 message: qname(&inner, "message")?,
-                name,
+                name: name.map(str::to_owned),
                 action,
             })
         };
@@ -239,7 +265,8 @@ impl Wsdl {
                 .elements()
                 .find(|known| known.name.local == "operation");
             let action = extension.and_then(|known| known.attribute(&Name::local("soapAction")));
-            Ok((name(&inner)?, action.unwrap_or_default().to_owned()))
+            let action = action.unwrap_or_default().trim();
+            Ok((name(&inner)?, action.to_owned()))
         });
         Ok(Binding {
             name: self.own(name(scope)?),

@@ -1,0 +1,44 @@
+//! What must hold of the readers of WSDL and schema documents for any bytes.
+
+use chappe_soap::schema::{Schemas, Work};
+use chappe_soap::wsdl::Wsdl;
+use chappe_xml::{Element, Name};
+
+use crate::bounds::Bound;
+
+/// The flat types may take 16 MiB, [`Work`]'s limit, twice while they grow. An element of a
+/// document is held as element and as declaration: 100 bytes for each byte, and as many again.
+pub const BOUND: Bound = Bound::memory(32 << 20, 200);
+
+/// No panic; all events and global elements become fields, or say why not, within the work.
+///
+/// # Panics
+/// When that does not hold.
+pub fn check(data: &[u8]) {
+    let Ok(root) = Element::parse(data) else {
+        return;
+    };
+    let mut schemas = Schemas::default();
+    let mut work = Work::default();
+    match Wsdl::from_element(&root) {
+        Ok(wsdl) => {
+            for schema in &wsdl.schemas {
+                let _ = schemas.add("document", schema);
+            }
+            for (_, action, element) in wsdl.event_operations() {
+                assert!(wsdl.operation_of(action).is_some(), "{action} is unknown");
+                let flat = element.map(|element| schemas.flat_within(element, &mut work));
+                drop(flat);
+            }
+            let _ = wsdl.to_element().to_text();
+        }
+        Err(_) => drop(schemas.add("document", &root)),
+    }
+    let _ = schemas.missing();
+    let names: Vec<Name> = schemas.elements().cloned().collect();
+    let flat: Vec<_> = names
+        .iter()
+        .map(|name| schemas.flat_within(name, &mut work))
+        .collect();
+    drop(flat);
+}
