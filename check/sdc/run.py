@@ -2,7 +2,8 @@
 
 1. A provider starts beside `chappe serve`: within two seconds its metrics and its waveform are streams,
    with units and meaning in the registry, with no configuration but the interface.
-2. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
+2. `chappe call` gets states of that provider, whose WSDL gives actions as `soapAction` alone.
+3. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
 """
 
 import datetime
@@ -57,7 +58,26 @@ def provider_becomes_streams(cable: Cable, chappe: str) -> None:
     device = [d for d in json.loads(cable.get("A", f"{api}/devices"))["devices"] if d["state"] == "usable"]
     expect(len(device) == 1 and device[0]["serial_number"] == "SN-42", "the device says who it is")
     expect(node.stop() == 0, "the node drains and ends with 0")
+    operations_are_called(cable, chappe, "SDC monitor")
     provider.stop()
+
+
+def operations_are_called(cable: Cable, chappe: str, device: str) -> None:
+    def call(operation: str, *flags: str) -> dict:
+        called = cable.run("A", chappe, "call", device, operation, "--interface", "a0", "--json", *flags)
+        if called.returncode:
+            raise CheckFailed(f"{operation} of {device}: {called.stderr.strip()}")
+        return json.loads(called.stdout)
+
+    message = "http://standards.ieee.org/downloads/11073/11073-10207-2017/message"
+    body = f"<m:GetMdState xmlns:m='{message}'><m:HandleRef>heart_rate</m:HandleRef></m:GetMdState>"
+    for flags, count in [([], None), (["--body", body], 1)]:
+        answer = call("GetMdState", *flags)
+        states = [s for c in answer["children"] for s in c["children"]]
+        expect(answer["name"] == f"{{{message}}}GetMdStateResponse" and states
+               and (count is None or len(states) == count), f"GetMdState of the provider gives {len(states)} states")
+    answer = call("GetMdDescription")
+    expect(answer["name"].endswith("GetMdDescriptionResponse"), "GetMdDescription is answered too")
 
 
 def consumer_uses_our_device(cable: Cable, chappe: str) -> None:

@@ -76,8 +76,9 @@ fn a_document_is_understood() {
         ]
     );
     assert_eq!(
-        wsdl.operation_of("urn:clock:Clock:Set").unwrap().1.name,
-        "Set"
+        wsdl.operation_of("urn:set").unwrap().1.name,
+        "Set",
+        "the SOAP action of its binding"
     );
     assert_eq!(wsdl.bindings[0].protocol, Protocol::Soap12);
     assert_eq!(
@@ -101,8 +102,15 @@ fn schemas_keep_the_prefixes_around_them() {
 
 #[test]
 fn written_documents_are_read_back() {
-    let parsed = Wsdl::parse(CLOCK.as_bytes()).unwrap();
+    let mut parsed = Wsdl::parse(CLOCK.as_bytes()).unwrap();
     let again = Wsdl::parse(parsed.to_text().as_bytes()).unwrap();
+    // All actions are written.
+    for operation in &mut parsed.port_types[0].operations {
+        let messages = operation.input.iter_mut().chain(&mut operation.output);
+        for message in messages.chain(&mut operation.faults) {
+            message.has_explicit_action = true;
+        }
+    }
     assert_eq!(again.port_types, parsed.port_types);
     assert_eq!(again.messages, parsed.messages);
     assert_eq!(again.bindings, parsed.bindings);
@@ -238,4 +246,97 @@ proptest! {
             let _ = schemas.flat(&name);
         }
     }
+}
+
+/// Operations of an SDC device's shape: a request and an event, in the forms that devices use.
+fn medical(port_type: &str, binding: &str) -> String {
+    format!(
+        r#"<w:definitions xmlns:w="http://schemas.xmlsoap.org/wsdl/" xmlns:t="urn:glue"
+    xmlns:s12="http://schemas.xmlsoap.org/wsdl/soap12/"
+    xmlns:s11="http://schemas.xmlsoap.org/wsdl/soap/"
+    xmlns:wsam="http://www.w3.org/2007/05/addressing/metadata"
+    xmlns:wsaw="http://www.w3.org/2006/05/addressing/wsdl" targetNamespace="urn:glue">
+  <w:portType name="GetService">{port_type}</w:portType>{binding}</w:definitions>"#
+    )
+}
+
+fn action_of_state(document: &str) -> String {
+    let wsdl = Wsdl::parse(document.as_bytes()).unwrap();
+    let (_, operation) = wsdl.operations().next().unwrap();
+    operation.input.as_ref().unwrap().action.clone()
+}
+
+/// Goal: the action of a request is that which the device knows (WS-Addressing 1.0 metadata, sections
+/// 4.4.1 and 4.4.4).
+#[test]
+fn an_action_is_explicit_or_of_the_binding_or_the_default() {
+    const PLAIN: &str = r#"<w:operation name="GetMdState"><w:input message="t:GetMdState"/>
+        <w:output message="t:GetMdStateResponse"/></w:operation>"#;
+    let bound = |extension: &str| {
+        format!(
+            r#"<w:binding name="B" type="t:GetService"><w:operation name="GetMdState">{extension}
+            <w:input/><w:output/></w:operation></w:binding>"#
+        )
+    };
+    let explicit = |attribute: &str| PLAIN.replace("<w:input ", &format!("<w:input {attribute} "));
+    let soap12 = bound(r#"<s12:operation soapAction="urn:soap12"/>"#);
+    let soap11 = bound(r#"<s11:operation soapAction="urn:soap11"/>"#);
+    let default = "urn:glue:GetService:GetMdStateRequest";
+    for (port_type, binding, action) in [
+        (
+            explicit(r#"wsam:Action="urn:wsam""#),
+            soap12.clone(),
+            "urn:wsam",
+        ),
+        (
+            explicit(r#"wsaw:Action="urn:wsaw""#),
+            soap12.clone(),
+            "urn:wsaw",
+        ),
+        (explicit(r#"wsam:Action=" ""#), soap12.clone(), "urn:soap12"),
+        (PLAIN.to_owned(), soap12.clone(), "urn:soap12"),
+        (PLAIN.to_owned(), soap11.clone(), "urn:soap11"),
+        (PLAIN.to_owned(), soap11 + &soap12, "urn:soap12"),
+        (
+            PLAIN.to_owned(),
+            bound(r#"<s12:operation soapAction=""/>"#),
+            default,
+        ),
+        (PLAIN.to_owned(), bound("<s12:operation/>"), default),
+        (
+            PLAIN.to_owned(),
+            soap12.replace("t:GetService", "t:Other"),
+            default,
+        ),
+        (PLAIN.to_owned(), String::new(), default),
+    ] {
+        let document = medical(&port_type, &binding);
+        assert_eq!(action_of_state(&document), action, "{document}");
+    }
+}
+
+#[test]
+fn a_binding_in_another_document_gives_the_action() {
+    let port_type = r#"<w:operation name="GetMdState"><w:input message="t:M"/></w:operation>"#;
+    let binding = r#"<w:binding name="B" type="t:GetService"><w:operation name="GetMdState">
+        <s12:operation soapAction="urn:state"/></w:operation></w:binding>"#;
+    let document = |port_type: &str, binding: &str| {
+        Wsdl::parse(medical(port_type, binding).as_bytes()).unwrap()
+    };
+    let mut wsdl = document("", binding);
+    wsdl.merge(document(port_type, "")).unwrap();
+    assert_eq!(wsdl.operation_of("urn:state").unwrap().1.name, "GetMdState");
+}
+
+/// SOAP actions belong to requests: an event keeps the action under which it is subscribed.
+#[test]
+fn an_event_has_no_action_of_the_binding() {
+    let event = r#"<w:operation name="Report"><w:output message="t:M"/></w:operation>"#;
+    let binding = r#"<w:binding name="B" type="t:GetService"><w:operation name="Report">
+        <s12:operation soapAction="urn:report"/></w:operation></w:binding>"#;
+    let wsdl = Wsdl::parse(medical(event, binding).as_bytes()).unwrap();
+    assert_eq!(
+        wsdl.events().next().unwrap().0,
+        "urn:glue:GetService:Report"
+    );
 }

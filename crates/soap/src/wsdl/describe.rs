@@ -165,6 +165,7 @@ impl Service {
                     name: None,
                     message: name,
                     action,
+                    has_explicit_action: true,
                 })
             };
             operations.push(Operation {

@@ -130,8 +130,11 @@ pub struct OperationMessage {
     pub name: Option<String>,
     /// The message.
     pub message: Name,
-    /// The action: as given, else by the default pattern.
+    /// The action: as given with the message, else of an input that of its binding, else by the
+    /// default pattern.
     pub action: String,
+    /// Whether the action is given with the message.
+    pub has_explicit_action: bool,
 }
 
 /// How a port type goes on the wire.
@@ -254,6 +257,7 @@ impl Wsdl {
         self.port_types.extend(other.port_types);
         self.bindings.extend(other.bindings);
         self.services.extend(other.services);
+        self.take_soap_actions();
         Ok(())
     }
 
@@ -272,6 +276,39 @@ impl Wsdl {
             self.services.len(),
         ];
         inner + outer.iter().sum::<usize>()
+    }
+
+    /// Gives requests without an action of their own the `soapAction` of their binding, if it is not
+    /// empty (WS-Addressing 1.0 metadata, section 4.4.1). A binding may stand in another document
+    /// than its port type, hence this follows each merge. SOAP 1.2 goes before other protocols.
+    fn take_soap_actions(&mut self) {
+        let mut bindings: Vec<&Binding> = self.bindings.iter().collect();
+        bindings.sort_by_key(|binding| binding.protocol != Protocol::Soap12);
+        let mut actions: HashMap<(&Name, &str), &str> = HashMap::new();
+        for binding in bindings {
+            for (operation, action) in &binding.operations {
+                if !action.is_empty() {
+                    let key = (&binding.port_type, operation.as_str());
+                    actions.entry(key).or_insert(action);
+                }
+            }
+        }
+        for port_type in &mut self.port_types {
+            for operation in &mut port_type.operations {
+                let asks = matches!(
+                    operation.kind,
+                    OperationKind::OneWay | OperationKind::RequestResponse
+                );
+                let found = actions.get(&(&port_type.name, operation.name.as_str()));
+                if let (Some(input), Some(action)) = (&mut operation.input, found)
+                    && asks
+                    && !input.has_explicit_action
+                {
+                    input.action.clear();
+                    input.action.push_str(action);
+                }
+            }
+        }
     }
 }
 

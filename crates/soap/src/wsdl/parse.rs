@@ -145,6 +145,7 @@ impl Wsdl {
                 _ => {}
             }
         }
+        wsdl.take_soap_actions();
         Ok(wsdl)
     }
 
@@ -217,6 +218,7 @@ impl Wsdl {
                 message: qname(&inner, "message")?,
                 name: name.map(str::to_owned),
                 action,
+                has_explicit_action: given.is_some(),
             })
         };
         let one = |local| {
