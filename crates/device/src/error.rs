@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use chappe_identity::Refusal;
 use chappe_transport::Hop;
@@ -47,6 +48,12 @@ pub enum Error {
     /// Something was found that is no device of the profile.
     #[error("it does not claim to be a DPWS device, and gives no metadata: {0}")]
     NotDpws(Box<Error>),
+    /// A document of the device was not parsed to its end.
+    #[error(transparent)]
+    Parser(#[from] chappe_transport::ParserEnded),
+    /// The device did not describe itself in time.
+    #[error("the device has not described itself within {} s", .0.as_secs_f64())]
+    Slow(Duration),
     /// A subscription was refused or lost.
     #[error("the subscription failed: {0}")]
     Subscription(String),
@@ -70,6 +77,8 @@ impl Error {
             Self::Http(error) => error.reason(),
             Self::Answer { .. } => "unusable answer",
             Self::NotDpws(_) => "no DPWS device",
+            Self::Parser(_) => "parser ended",
+            Self::Slow(_) => "description too slow",
             Self::Subscription(_) => "subscription failed",
             Self::Misuse(_) => "misuse",
             Self::Closed => "closed",
@@ -91,6 +100,7 @@ impl Error {
             Self::NoAddress => Some("the device answers no Resolve: restart it".into()),
             Self::Refused { refusal, .. } => refusal.hint(),
             Self::Http(error) => error.hint(),
+            Self::Slow(_) => Some("see whether the device answers its WSDL and schemas".into()),
             Self::NotDpws(_) => Some("cameras and others speak discovery alone".into()),
             _ => None,
         }

@@ -11,13 +11,11 @@ use chappe_dpws::metadata::{
     Deviation, GetMetadata, Hosted, Metadata, WsdlSection, get_metadata, transfer_get,
 };
 use chappe_identity::{Contact, Refusal};
-use chappe_soap::schema::Schemas;
-use chappe_soap::wsdl::Wsdl;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_transport::Hop;
-use chappe_xml::{Element, Limits};
 
-use super::{Description, DeviceClient, Document, Found, HostedService, Note, Shared};
+use super::documents::{Documents, Kind, NOTES_MAX};
+use super::{Description, DeviceClient, Found, HostedService, Note, Shared};
 use crate::Error;
 
 /// Transport addresses of one device that are tried.
@@ -35,7 +33,9 @@ impl DeviceClient {
     /// When none of its addresses may be contacted, or answers. The reason is noted as a drop too.
     pub async fn describe(&self, found: &Found) -> Result<Description, Error> {
         let shared = &self.shared;
-        let described = describe(shared, found).await;
+        let deadline = shared.options.description_deadline;
+        let described = tokio::time::timeout(deadline, describe(shared, found)).await;
+        let described = described.unwrap_or(Err(Error::Slow(deadline)));
         match &described {
             Ok(description) => {
                 if let Some(entry) = shared.table().get_mut(&found.endpoint) {
@@ -88,7 +88,7 @@ async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> 
     let mut services = Vec::new();
     for hosted in relationship.hosted.iter().take(SERVICES_MAX) {
         if let Some((endpoint, contact)) = reader.reachable(hosted) {
-            let service = reader.service(hosted, endpoint, contact, dialect).await;
+            let service = reader.service(hosted, endpoint, contact, dialect).await?;
             services.push(service);
         }
     }
@@ -105,7 +105,10 @@ async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> 
             types
         },
         services,
-        notes: reader.notes,
+        notes: {
+            reader.notes.truncate(NOTES_MAX);
+            reader.notes
+        },
     })
 }
 
@@ -238,161 +241,133 @@ impl Reader<'_> {
         endpoint: EndpointReference,
         contact: Contact,
         dialect: Dialect,
-    ) -> HostedService {
-        let mut service = HostedService {
+    ) -> Result<HostedService, Error> {
+        let mut documents = Documents {
+            bytes_left: self.bytes_left,
+            ..Documents::default()
+        };
+        let request = get_metadata(
+            dialect.addressing(),
+            &endpoint,
+            &GetMetadata::default(),
+            self.shared.message_id(),
+        );
+        match ask(self.shared, &contact, &request, "GetMetadata").await {
+            Ok((metadata, _, deviations)) => {
+                self.notes.extend(deviations.iter().map(odd));
+                let base = contact.to_string();
+                for section in metadata.wsdl {
+                    documents = self.section(hosted, documents, &base, section).await?;
+                }
+                documents = self.imports(hosted, documents).await?;
+            }
+            Err(error) => {
+                let detail = format!("{}: {error}", hosted.service_id);
+                self.note("service tells no metadata", detail, error.hint());
+            }
+        }
+        self.bytes_left = documents.bytes_left;
+        self.notes.append(&mut documents.notes);
+        let service = HostedService {
             id: hosted.service_id.clone(),
             types: hosted.types.clone(),
             endpoint,
             contact,
             dialect,
-            wsdl: Wsdl::default(),
-            schemas: Schemas::default(),
-            documents: Vec::new(),
+            wsdl: documents.wsdl,
+            schemas: documents.schemas,
+            documents: documents.read,
         };
-        let request = get_metadata(
-            dialect.addressing(),
-            &service.endpoint,
-            &GetMetadata::default(),
-            self.shared.message_id(),
-        );
-        match ask(self.shared, &service.contact, &request, "GetMetadata").await {
-            Ok((metadata, _, deviations)) => {
-                self.notes.extend(deviations.iter().map(odd));
-                for section in metadata.wsdl {
-                    self.section(&mut service, section).await;
-                }
-                self.imports(&mut service).await;
-            }
-            Err(error) => {
-                let detail = format!("{}: {error}", service.id);
-                self.note("service tells no metadata", detail, error.hint());
-            }
-        }
         if service.documents.is_empty() {
             let hint = "its events are kept as XML; path rules can make fields of them";
             let detail = service.id.clone();
             self.note("service without WSDL", detail, Some(hint.to_owned()));
         }
-        service
+        Ok(service)
     }
 
-    async fn section(&mut self, service: &mut HostedService, section: WsdlSection) {
+    async fn section(
+        &mut self,
+        hosted: &Hosted,
+        mut documents: Documents,
+        base: &str,
+        section: WsdlSection,
+    ) -> Result<Documents, Error> {
         match section {
             WsdlSection::Inline(element) => {
-                let location = service.contact.to_string();
-                let text = element.to_text();
-                self.wsdl(service, &location, &element, text);
+                let location = base.to_owned();
+                let parsed = self.shared.http.parsers().run(move || {
+                    documents.inline(&location, &element);
+                    documents
+                });
+                Ok(parsed.await?)
             }
             WsdlSection::Location(location) => {
-                let base = service.contact.to_string();
-                if let Some((location, element, text)) = self.fetch(&base, &location).await {
-                    self.wsdl(service, &location, &element, text);
-                }
+                self.fetch(Kind::Wsdl, documents, base, &location).await
             }
             WsdlSection::Reference(reference) => {
-                let detail = format!("{} at {}", service.id, reference.address);
-                self.note("WSDL by reference is not read", detail, None);
+                let detail = format!("{} at {}", hosted.service_id, reference.address);
+                documents.note("WSDL by reference is not read", detail, None);
+                Ok(documents)
             }
-        }
-    }
-
-    /// Takes a WSDL document with the schemas in it.
-    fn wsdl(&mut self, service: &mut HostedService, location: &str, root: &Element, text: String) {
-        match Wsdl::from_element(root) {
-            Ok(wsdl) => {
-                for schema in &wsdl.schemas {
-                    self.schema(service, location, schema);
-                }
-                if service.documents.is_empty() {
-                    service.wsdl = wsdl;
-                } else {
-                    service.wsdl.merge(wsdl);
-                }
-                let location = location.to_owned();
-                service.documents.push(Document { location, text });
-            }
-            Err(error) => self.note("unusable WSDL", format!("{location}: {error}"), None),
-        }
-    }
-
-    fn schema(&mut self, service: &mut HostedService, location: &str, root: &Element) {
-        if let Err(error) = service.schemas.add(location, root) {
-            self.note("unusable schema", format!("{location}: {error}"), None);
         }
     }
 
     /// Follows what WSDL and schemas import, each location once.
-    async fn imports(&mut self, service: &mut HostedService) {
-        let base = match service.documents.first() {
+    async fn imports(
+        &mut self,
+        hosted: &Hosted,
+        mut documents: Documents,
+    ) -> Result<Documents, Error> {
+        let base = match documents.read.first() {
             Some(document) => document.location.clone(),
-            None => return,
+            None => return Ok(documents),
         };
         let mut asked: Vec<String> = Vec::new();
         while asked.len() < DOCUMENTS_MAX {
-            let wsdl = service.wsdl.imports.iter();
-            let wsdl = wsdl.filter_map(|import| Some((true, import.location.clone()?)));
-            let schemas = service.schemas.missing().into_iter();
-            let schemas = schemas.filter_map(|reference| Some((false, reference.location?)));
-            let next = wsdl
-                .chain(schemas)
-                .find(|(_, location)| !asked.contains(location));
-            let Some((is_wsdl, location)) = next else {
-                return;
+            let Some((kind, location)) = documents.next_import(&asked) else {
+                return Ok(documents);
             };
             asked.push(location.clone());
-            let Some((at, element, text)) = self.fetch(&base, &location).await else {
-                continue;
-            };
-            if is_wsdl {
-                self.wsdl(service, &at, &element, text);
-            } else {
-                self.schema(service, &at, &element);
-                service.documents.push(Document { location: at, text });
-            }
+            documents = self.fetch(kind, documents, &base, &location).await?;
         }
-        let detail = format!("{} has more than {DOCUMENTS_MAX}", service.id);
-        self.note("too many documents", detail, None);
+        let detail = format!("{} has more than {DOCUMENTS_MAX}", hosted.service_id);
+        documents.note("too many documents", detail, None);
+        Ok(documents)
     }
 
-    /// Gets a document, if it may be got and is XML.
-    async fn fetch(&mut self, base: &str, location: &str) -> Option<(String, Element, String)> {
+    /// Gets a document, if it may be got, and takes it.
+    async fn fetch(
+        &mut self,
+        kind: Kind,
+        mut documents: Documents,
+        base: &str,
+        location: &str,
+    ) -> Result<Documents, Error> {
         let location = join(base, location);
         let reason = "document not read";
         let contact = match self.shared.options.policy.check(&location, self.device) {
             Ok(contact) => contact,
             Err(refusal) => {
-                let detail = format!("{location}: {refusal}");
-                self.note(reason, detail, refusal.hint());
-                return None;
+                let hint = refusal.hint();
+                documents.note(reason, format!("{location}: {refusal}"), hint.as_deref());
+                return Ok(documents);
             }
         };
         let answer = match self.shared.http.get(&contact).await {
             Ok(answer) => answer,
             Err(error) => {
-                self.note(reason, format!("{location}: {error}"), error.hint());
-                return None;
+                let hint = error.hint();
+                documents.note(reason, format!("{location}: {error}"), hint.as_deref());
+                return Ok(documents);
             }
         };
-        let Some(left) = self.bytes_left.checked_sub(answer.body.len()) else {
-            let hint = Some("raise the limit of description bytes".to_owned());
-            self.note("description too large", location, hint);
-            return None;
-        };
-        self.bytes_left = left;
-        let limits = Limits {
-            bytes: self.shared.options.http.body_bytes,
-            ..Limits::default()
-        };
-        match Element::parse_within(&answer.body, limits) {
-            Ok(element) => {
-                let text = String::from_utf8_lossy(&answer.body).into_owned();
-                Some((location, element, text))
-            }
-            Err(error) => {
-                self.note(reason, format!("{location}: {error}"), None);
-                None
-            }
-        }
+        let bytes = self.shared.options.http.body_bytes;
+        let parsed = self.shared.http.parsers().run(move || {
+            documents.text(kind, &location, &answer.body, bytes);
+            documents
+        });
+        Ok(parsed.await?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a device says of itself, read and understood.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chappe_dpws::Dialect;
 use chappe_dpws::metadata::{ThisDevice, ThisModel, localized};
@@ -67,7 +67,7 @@ pub struct HostedService {
     pub contact: Contact,
     /// How it speaks.
     pub dialect: Dialect,
-    /// Its WSDL with what that imports; empty when there is none.
+    /// Its WSDL with what that imports, without the schemas in it; empty when there is none.
     pub wsdl: Wsdl,
     /// Its schemas with what they import.
     pub schemas: Schemas,
@@ -79,13 +79,12 @@ impl HostedService {
     /// The actions of its events, as its WSDL has them.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
-        let mut actions: Vec<String> = Vec::new();
-        for (action, _) in self.wsdl.events() {
-            if !actions.iter().any(|known| known == action) {
-                actions.push(action.to_owned());
-            }
-        }
-        actions
+        let mut known = HashSet::new();
+        let events = self.wsdl.events().map(|(action, _)| action);
+        events
+            .filter(|action| known.insert(*action))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The elements that events of each action carry.

@@ -3,6 +3,7 @@
 mod describe;
 mod description;
 mod discovery;
+mod documents;
 mod found;
 mod learning;
 mod liveness;
@@ -54,8 +55,13 @@ pub struct ClientOptions {
     pub http: ClientLimits,
     /// Bounds of the server that receives notifications.
     pub notifications: ServerLimits,
-    /// Bytes of all WSDL and schema documents of one device. Default 16 MiB.
+    /// Bytes of all WSDL and schema documents of one device, inline or fetched, as
+    /// [`Element::expanded_bytes`] counts them. Default 64 MiB: an SDC provider whose services each
+    /// import all schemas takes about 20 MiB.
     pub description_bytes: usize,
+    /// Time in which a device must have described itself, to its last document. Default 60 s: an SDC
+    /// provider takes one.
+    pub description_deadline: Duration,
     /// Time between two searches of its own; `None` for none. Default 60 s: Hellos get lost.
     pub probe_period: Option<Duration>,
     /// Time between two looks whether a described device still listens; `None` for none.
@@ -78,7 +84,8 @@ impl Default for ClientOptions {
             policy: AddressPolicy::default(),
             http: ClientLimits::default(),
             notifications: ServerLimits::default(),
-            description_bytes: 16 << 20,
+            description_bytes: 64 << 20,
+            description_deadline: Duration::from_secs(60),
             probe_period: Some(Duration::from_secs(60)),
             liveness_period: Some(Duration::from_secs(3)),
             interfaces_period: Duration::from_secs(10),

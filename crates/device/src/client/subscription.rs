@@ -400,9 +400,12 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
         return response(&Reply::NOT_FOUND);
     };
     let limits = limits_for(&shared.options.http);
-    let envelope = match Envelope::parse_within(&request.body, limits) {
-        Ok(envelope) => envelope,
-        Err(error) => {
+    let (body, bytes) = (request.body.clone(), request.body.len());
+    let parsing = move || Envelope::parse_within(&body, limits);
+    let envelope = match shared.http.parsers().run_if_large(bytes, parsing).await {
+        Ok(Ok(envelope)) => envelope,
+        Err(_) => return response(&Reply::UNAVAILABLE),
+        Ok(Err(error)) => {
             let (peer, detail) = (request.peer.ip(), error.to_string());
             let reason = "notification is no message";
             shared.drops.record(Hop::Event, reason, peer, detail, None);

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use super::body::{self, BodyError};
 use super::{Answer, ClientLimits, Error};
-use crate::tls;
+use crate::{Parsers, tls};
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -33,6 +33,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     limits: ClientLimits,
     tls: Option<tls::Client>,
+    parsers: Parsers,
     idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
 }
 
@@ -46,6 +47,7 @@ impl Client {
         Self(Arc::new(Inner {
             limits,
             tls: None,
+            parsers: Parsers::default(),
             idle: Mutex::default(),
         }))
     }
@@ -57,6 +59,7 @@ impl Client {
         Self(Arc::new(Inner {
             limits,
             tls: Some(tls),
+            parsers: Parsers::default(),
             idle: Mutex::default(),
         }))
     }
@@ -65,6 +68,12 @@ impl Client {
     #[must_use]
     pub fn limits(&self) -> &ClientLimits {
         &self.0.limits
+    }
+
+    /// The threads on which large answers are parsed.
+    #[must_use]
+    pub fn parsers(&self) -> &Parsers {
+        &self.0.parsers
     }
 
     /// Gets a document.

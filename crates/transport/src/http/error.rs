@@ -78,6 +78,9 @@ pub enum Error {
         /// Why not.
         source: chappe_soap::Error,
     },
+    /// The answer was not parsed to its end: the program ends.
+    #[error("the answer of {0} was not parsed to its end")]
+    Parser(SocketAddr),
     /// The request cannot be written as HTTP.
     #[error("not expressible as an HTTP request: {0}")]
     Request(#[from] hyper::http::Error),
@@ -104,6 +107,7 @@ impl Error {
             Self::Status { .. } => "HTTP error",
             Self::Fault { .. } => "fault",
             Self::Soap { .. } => "no SOAP message",
+            Self::Parser(_) => "parser ended",
             Self::Request(_) => "request not expressible",
         }
     }

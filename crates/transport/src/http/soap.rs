@@ -1,5 +1,7 @@
 //! SOAP over the client (SOAP 1.2 part 2, section 7; RFC 3902 for the media type).
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use chappe_identity::Contact;
 use chappe_soap::Envelope;
@@ -43,7 +45,11 @@ impl Client {
     ) -> Result<Option<Envelope>, Error> {
         let action = &envelope.addressing.action;
         let answer = self.post_text(contact, action, envelope.to_text()).await?;
-        read_answer(contact, &answer, self.limits().body_bytes)
+        let (peer, bound) = (contact.address, self.limits().body_bytes);
+        let bytes = answer.body.len();
+        let read = move || read_answer(peer, &answer, bound);
+        let read = self.parsers().run_if_large(bytes, read).await;
+        read.unwrap_or(Err(Error::Parser(peer)))
     }
 
     /// Sends the text of a message of this action; the answer is not looked into.
@@ -73,12 +79,7 @@ fn content_type(action: &str) -> HeaderValue {
     }
 }
 
-fn read_answer(
-    contact: &Contact,
-    answer: &Answer,
-    bytes: usize,
-) -> Result<Option<Envelope>, Error> {
-    let peer = contact.address;
+fn read_answer(peer: SocketAddr, answer: &Answer, bytes: usize) -> Result<Option<Envelope>, Error> {
     let status = answer.status;
     if answer.body.is_empty() {
         return match status {

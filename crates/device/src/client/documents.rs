@@ -1,0 +1,136 @@
+//! The documents of a service: WSDL, schemas, and what they import.
+//!
+//! They are a stranger's, and may be megabytes. Everything here takes time that grows with their
+//! bytes, which are limited, and is called on the threads of
+//! [`Parsers`](chappe_transport::Parsers) alone.
+
+use chappe_soap::schema::Schemas;
+use chappe_soap::wsdl::Wsdl;
+use chappe_xml::{Element, Limits, Reason};
+
+use super::{Document, Note};
+
+/// Notes of one description. Default 100: more help nobody.
+pub(super) const NOTES_MAX: usize = 100;
+
+/// Documents of one service, read so far.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    pub(super) wsdl: Wsdl,
+    pub(super) schemas: Schemas,
+    pub(super) read: Vec<Document>,
+    /// What is wrong with them.
+    pub(super) notes: Vec<Note>,
+    /// Of [`ClientOptions::description_bytes`](super::ClientOptions::description_bytes).
+    pub(super) bytes_left: usize,
+}
+
+/// The kind of an imported document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Wsdl,
+    Schema,
+}
+
+impl Documents {
+    pub(super) fn note(&mut self, reason: &'static str, detail: String, hint: Option<&str>) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(Note {
+                reason,
+                detail,
+                hint: hint.map(str::to_owned),
+            });
+        }
+    }
+
+    fn too_large(&mut self, location: &str) {
+        let hint = "raise the limit of description bytes";
+        self.note("description too large", location.to_owned(), Some(hint));
+    }
+
+    /// Takes a WSDL that stands in the metadata.
+    pub(super) fn inline(&mut self, location: &str, root: &Element) {
+        match self.bytes_left.checked_sub(root.expanded_bytes()) {
+            Some(left) => {
+                self.bytes_left = left;
+                self.wsdl(location, root, root.to_text());
+            }
+            None => self.too_large(location),
+        }
+    }
+
+    /// Takes the text of a document of at most so many bytes.
+    pub(super) fn text(&mut self, kind: Kind, location: &str, text: &[u8], bytes: usize) {
+        let limits = Limits {
+            bytes,
+            expanded_bytes: self.bytes_left.min(Limits::default().expanded_bytes),
+            ..Limits::default()
+        };
+        let root = match Element::parse_within(text, limits) {
+            Ok(root) => root,
+            Err(error) if is_expanded(&error.reason) => return self.too_large(location),
+            Err(error) => {
+                return self.note("document not read", format!("{location}: {error}"), None);
+            }
+        };
+        self.bytes_left = self.bytes_left.saturating_sub(root.expanded_bytes());
+        let text = String::from_utf8_lossy(text).into_owned();
+        match kind {
+            Kind::Wsdl => self.wsdl(location, &root, text),
+            Kind::Schema => {
+                self.schema(location, &root);
+                let location = location.to_owned();
+                self.read.push(Document { location, text });
+            }
+        }
+    }
+
+    /// Takes a WSDL document with the schemas in it.
+    fn wsdl(&mut self, location: &str, root: &Element, text: String) {
+        let wsdl = Wsdl::from_element(root).and_then(|mut wsdl| {
+            let schemas = std::mem::take(&mut wsdl.schemas);
+            if self.read.is_empty() {
+                self.wsdl = wsdl;
+            } else {
+                self.wsdl.merge(wsdl)?;
+            }
+            Ok(schemas)
+        });
+        match wsdl {
+            Ok(schemas) => {
+                for schema in &schemas {
+                    self.schema(location, schema);
+                }
+                let location = location.to_owned();
+                self.read.push(Document { location, text });
+            }
+            Err(error) => self.note("unusable WSDL", format!("{location}: {error}"), None),
+        }
+    }
+
+    fn schema(&mut self, location: &str, root: &Element) {
+        if let Err(error) = self.schemas.add(location, root) {
+            self.note("unusable schema", format!("{location}: {error}"), None);
+        }
+    }
+
+    /// The next document that WSDL and schemas import, and that was not asked for.
+    pub(super) fn next_import(&self, asked: &[String]) -> Option<(Kind, String)> {
+        let wsdl = self.wsdl.imports.iter();
+        let wsdl = wsdl.filter_map(|import| Some((Kind::Wsdl, import.location.clone()?)));
+        let schemas = self.schemas.missing().into_iter();
+        let schemas = schemas.filter_map(|reference| Some((Kind::Schema, reference.location?)));
+        wsdl.chain(schemas)
+            .find(|(_, location)| !asked.contains(location))
+    }
+}
+
+fn is_expanded(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Limit {
+            limit: "expanded_bytes",
+            ..
+        }
+    )
+}
