@@ -13,9 +13,11 @@ pub mod dpws;
 pub mod flat;
 pub mod links;
 mod mapping;
+mod offers;
 mod plan;
 pub mod rules;
 pub mod sdc;
 
 pub use mapping::{Mapped, Mapping, Offer, Trouble};
+pub use offers::Offers;
 pub use plan::{Plan, plan};

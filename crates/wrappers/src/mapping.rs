@@ -26,6 +26,12 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// Whether it is only that the device has not answered for the first time.
+    #[must_use]
+    pub fn is_first_answer(&self) -> bool {
+        matches!(self.reason, "subscription_asked" | "sdc_not_read")
+    }
+
     pub(crate) fn new(reason: &'static str, detail: impl Into<String>) -> Self {
         Self {
             reason,

@@ -21,19 +21,16 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
     let session = Session::start_with(&flags.network, tree)?;
     let description = session.device(device).await?;
     let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
-    let offers = attachment.offers().to_vec();
-    output::progress(format_args!(
-        "{} has {} streams",
-        description.name(),
-        offers.len()
-    ));
     let mut left = flags.count.unwrap_or(u64::MAX);
     let told = TreeNote(&session, flags.tree);
     while let Some(yields) = attachment.next().await {
         for one in yields {
             match one {
-                Yield::Element(offer, element) => {
-                    print(&offers[offer], &element, json);
+                Yield::Element(offer, element) | Yield::Current(offer, element) => {
+                    let Some(offer) = attachment.offers().get(offer) else {
+                        continue;
+                    };
+                    print(offer, &element, json);
                     left -= 1;
                     if left == 0 {
                         drop(told);
@@ -52,6 +49,11 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                         output::note(format_args!("hint: {hint}"));
                     }
                 }
+                Yield::OffersChanged => output::progress(format_args!(
+                    "{} has {} streams",
+                    description.name(),
+                    attachment.offers().len()
+                )),
                 _ => {}
             }
         }

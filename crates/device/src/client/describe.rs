@@ -264,6 +264,9 @@ impl Reader<'_> {
             Err(error) => {
                 let detail = format!("{}: {error}", hosted.service_id);
                 self.note("service tells no metadata", detail, error.hint());
+                if !is_final(&error) {
+                    documents.unread = self.notes.last().cloned();
+                }
             }
         }
         self.bytes_left = documents.bytes_left;
@@ -277,6 +280,7 @@ impl Reader<'_> {
             wsdl: documents.wsdl,
             schemas: documents.schemas,
             documents: documents.read,
+            unread: documents.unread,
         };
         if service.documents.is_empty() {
             let hint = "its events are kept as XML; path rules can make fields of them";
@@ -359,6 +363,7 @@ impl Reader<'_> {
             Err(error) => {
                 let hint = error.hint();
                 documents.note(reason, format!("{location}: {error}"), hint.as_deref());
+                documents.unread_if_wsdl(kind);
                 return Ok(documents);
             }
         };
@@ -368,6 +373,19 @@ impl Reader<'_> {
             documents
         });
         Ok(parsed.await?)
+    }
+}
+
+/// Whether a service has said that it has no metadata, so that asking again is of no use.
+fn is_final(error: &Error) -> bool {
+    use chappe_transport::http::Error as Http;
+    match error {
+        Error::Http(Http::Fault { fault, .. }) => {
+            let subcode = fault.subcode.as_ref();
+            subcode.is_some_and(|code| &*code.local == "ActionNotSupported")
+        }
+        Error::Http(Http::Status { status, .. }) => matches!(status.as_u16(), 404 | 405 | 501),
+        _ => false,
     }
 }
 

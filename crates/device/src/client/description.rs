@@ -73,9 +73,27 @@ pub struct HostedService {
     pub schemas: Schemas,
     /// The documents as they were read.
     pub documents: Vec<Document>,
+    /// Why its metadata or its WSDL could not be read, when another attempt may succeed.
+    pub unread: Option<Note>,
 }
 
 impl HostedService {
+    /// What is needed to call it by action, without the documents.
+    #[must_use]
+    pub fn without_documents(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            types: self.types.clone(),
+            endpoint: self.endpoint.clone(),
+            contact: self.contact.clone(),
+            dialect: self.dialect,
+            wsdl: Wsdl::default(),
+            schemas: Schemas::default(),
+            documents: Vec::new(),
+            unread: None,
+        }
+    }
+
     /// The actions of its events, as its WSDL has them.
     #[must_use]
     pub fn events(&self) -> Vec<String> {

@@ -21,6 +21,8 @@ pub(super) struct Documents {
     pub(super) read: Vec<Document>,
     /// What is wrong with them.
     pub(super) notes: Vec<Note>,
+    /// Why the metadata or a WSDL could not be read, when another attempt may succeed.
+    pub(super) unread: Option<Note>,
     /// Of [`ClientOptions::description_bytes`](super::ClientOptions::description_bytes).
     pub(super) bytes_left: usize,
 }
@@ -40,6 +42,13 @@ impl Documents {
                 detail,
                 hint: hint.map(str::to_owned),
             });
+        }
+    }
+
+    /// Another attempt may succeed for the document that the last note is about.
+    pub(super) fn unread_if_wsdl(&mut self, kind: Kind) {
+        if kind == Kind::Wsdl {
+            self.unread = self.notes.last().cloned();
         }
     }
 
@@ -70,7 +79,8 @@ impl Documents {
             Ok(root) => root,
             Err(error) if is_expanded(&error.reason) => return self.too_large(location),
             Err(error) => {
-                return self.note("document not read", format!("{location}: {error}"), None);
+                self.note("document not read", format!("{location}: {error}"), None);
+                return self.unread_if_wsdl(kind);
             }
         };
         self.bytes_left = self.bytes_left.saturating_sub(root.expanded_bytes());

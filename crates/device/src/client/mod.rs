@@ -296,16 +296,15 @@ impl DeviceClient {
         action: &str,
         body: Element,
     ) -> Result<Option<Element>, Error> {
-        let request = self
-            .shared
-            .request(service.dialect, &service.endpoint, action)
-            .with_body(body);
-        let answer = self.shared.http.post_soap(&service.contact, &request).await;
-        let answer = answer.map_err(Error::from).inspect_err(|error| {
-            self.shared
-                .note(Hop::Call, &service.contact.address.ip().to_string(), error);
-        })?;
-        Ok(answer.and_then(|answer| answer.body.into_iter().next()))
+        self.caller().call(service, action, body).await
+    }
+
+    /// What calls services, apart from the client.
+    #[must_use]
+    pub fn caller(&self) -> Caller {
+        Caller {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Unsubscribes, and ends all that runs; answered when it has ended.
@@ -321,6 +320,42 @@ impl DeviceClient {
         sinks.close().await;
         self.tasks.shutdown().await;
         self.shared.http.close_idle();
+    }
+}
+
+/// Calls services of devices by their action. Clones share it.
+#[derive(Clone)]
+pub struct Caller {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caller").finish_non_exhaustive()
+    }
+}
+
+impl Caller {
+    /// As [`DeviceClient::call`].
+    ///
+    /// # Errors
+    /// Those of [`DeviceClient::call`].
+    pub async fn call(
+        &self,
+        service: &HostedService,
+        action: &str,
+        body: Element,
+    ) -> Result<Option<Element>, Error> {
+        let request = self
+            .shared
+            .request(service.dialect, &service.endpoint, action)
+            .with_body(body);
+        let answer = self.shared.http.post_soap(&service.contact, &request).await;
+        let answer = answer.map_err(Error::from).inspect_err(|error| {
+            self.shared
+                .note(Hop::Call, &service.contact.address.ip().to_string(), error);
+        })?;
+        Ok(answer.and_then(|answer| answer.body.into_iter().next()))
     }
 }
 

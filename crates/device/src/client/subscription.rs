@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use chappe_dpws::Dialect;
@@ -37,8 +38,13 @@ const UNSUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// The device granted it: at first, again after an end, or when it was renewed or found to stand.
+    /// The device granted it, at first or again after an end: earlier events may have been missed.
     Subscribed {
+        /// For how long; it is renewed in time.
+        granted: Duration,
+    },
+    /// It was renewed, or was found to stand after trouble.
+    Renewed {
         /// For how long; it is renewed in time.
         granted: Duration,
     },
@@ -66,7 +72,7 @@ pub struct Notification {
     pub received_at: SystemTime,
 }
 
-/// A subscription; it ends when this is dropped.
+/// A subscription; it ends when this is closed or dropped.
 ///
 /// A device is not answered while as many deliveries as permitted wait here.
 pub struct Subscription {
@@ -94,28 +100,46 @@ impl Subscription {
         Some(delivery)
     }
 
+    /// As [`Subscription::next`], for one who polls several.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let delivery = ready!(self.receiver.poll_recv(context));
+        if matches!(delivery, Some(Delivery::Notification(_))) {
+            self.room.add_permits(1);
+        }
+        Poll::Ready(delivery)
+    }
+
     /// Asks the device whether it still knows the subscription: it was seen to restart.
     pub async fn doubt(&self) {
         self.sink
             .command(SinkCommand::Doubt { key: self.key })
             .await;
     }
-}
 
-impl Drop for Subscription {
-    fn drop(&mut self) {
+    /// Unsubscribes. Events that the device was told are received are still handed out, then `None`;
+    /// later ones are refused.
+    pub fn close(&mut self) {
         let command = SinkCommand::Unsubscribe { key: self.key };
         // When the queue is full, the lease ends it: nothing is renewed without a receiver.
         let _ = self.sink.inputs.try_send(Some(Input::Command(command)));
         let mut state = self.sink.state();
-        state.receivers.remove(&self.key);
-        // Nobody waits for room any more.
+        if state.receivers.remove(&self.key).is_none() {
+            // Closed before.
+            return;
+        }
+        // A device whose event waits for room is told that it is not received.
         self.room.close();
         state.hosts.remove(&self.key);
         // The last events of a tree find nobody.
         if let Some(tree) = state.trees.remove(&self.key) {
             tree.leave(&self.sink, self.key);
         }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -263,6 +287,7 @@ impl Sinks {
             sink: Arc::downgrade(&sink),
             shared: Arc::downgrade(shared),
             room: None,
+            is_unread: false,
             requests: JoinSet::new(),
         };
         let running = tokio::spawn(run(machine, receive, taker));
@@ -423,6 +448,8 @@ struct Taker {
     shared: Weak<Shared>,
     /// Of the notification that was just handed out; its answer comes next.
     room: Option<Arc<Semaphore>>,
+    /// The notification whose answer comes next has no reader any more.
+    is_unread: bool,
     requests: JoinSet<()>,
 }
 
@@ -453,6 +480,10 @@ impl Take<EventSink> for Taker {
             }
             Output::Transmit(SinkTransmit::Reply { token, reply }) => {
                 let room = self.room.take();
+                let reply = match std::mem::take(&mut self.is_unread) {
+                    true => Reply::UNAVAILABLE,
+                    false => reply,
+                };
                 if let Some(posted) = sink.state().posted.remove(&token.0) {
                     // Whoever posted may have gone.
                     let _ = posted.send((reply, room));
@@ -484,9 +515,8 @@ impl Taker {
     fn event(&mut self, sink: &Arc<Sink>, shared: &Shared, event: SinkEvent) {
         let mut posted = true;
         let (key, delivery) = match event {
-            SinkEvent::Subscribed { key, granted } | SinkEvent::Renewed { key, granted } => {
-                (key, Delivery::Subscribed { granted })
-            }
+            SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
+            SinkEvent::Renewed { key, granted } => (key, Delivery::Renewed { granted }),
             SinkEvent::Ended { key, why } => {
                 let tree = sink.state().trees.get(&key).map(Arc::clone);
                 if let Some(tree) = tree {
@@ -527,11 +557,22 @@ impl Taker {
             _ => return,
         };
         let state = sink.state();
-        if let Some((sender, room)) = state.receivers.get(&key) {
-            if posted && matches!(delivery, Delivery::Notification(_)) {
-                self.room = Some(Arc::clone(room));
+        let is_posted = posted && matches!(delivery, Delivery::Notification(_));
+        match state.receivers.get(&key) {
+            Some((sender, room)) => {
+                if is_posted {
+                    self.room = Some(Arc::clone(room));
+                }
+                let _ = sender.send(delivery);
             }
-            let _ = sender.send(delivery);
+            None if is_posted => {
+                self.is_unread = true;
+                let reason = "notification after the end";
+                shared
+                    .drops
+                    .record(Hop::Event, reason, "", String::new(), None);
+            }
+            None => {}
         }
     }
 }

@@ -94,9 +94,14 @@ async fn append(
 
 /// Counts elements that will never be stored.
 pub(crate) fn lost(app: &App, entry: &Entry, count: u64, reason: &'static str, detail: &str) {
-    let stream = app.metrics.stream_label(&entry.name, &app.config.limits);
+    lost_of(app, &entry.name, count, reason, detail);
+}
+
+/// As [`lost`], of a stream that there may not be.
+pub(crate) fn lost_of(app: &App, name: &str, count: u64, reason: &'static str, detail: &str) {
+    let stream = app.metrics.stream_label(name, &app.config.limits);
     let labels = LostLabels { stream, reason };
     app.metrics.lost.get_or_create(&labels).inc_by(count);
     app.drops
-        .record(Hop::Element, reason, &entry.name, detail.to_owned(), None);
+        .record(Hop::Element, reason, name, detail.to_owned(), None);
 }

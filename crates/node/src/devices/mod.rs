@@ -5,9 +5,10 @@
 //! it did not answer.
 
 mod entities;
+mod follow;
 mod intake;
 mod key;
-mod streams;
+mod offered;
 mod table;
 mod task;
 
@@ -43,6 +44,19 @@ const ORDERS_MAX: usize = 16;
 struct Followed {
     orders: mpsc::Sender<Order>,
     task: JoinHandle<()>,
+}
+
+impl Followed {
+    /// Lets the task store what the device was told is received; one that takes too long is cut.
+    async fn end(self) {
+        let Self { orders, mut task } = self;
+        drop(orders);
+        if tokio::time::timeout(DRAIN, &mut task).await.is_err() {
+            task.abort();
+            // It has ended, or failed.
+            let _ = task.await;
+        }
+    }
 }
 
 /// Finds and follows devices until the node ends.
@@ -130,9 +144,7 @@ async fn follow_all(app: &App, client: DeviceClient) {
             },
             Seen::Gone { endpoint, reason } => {
                 if let Some(one) = followed.remove(&endpoint) {
-                    // It may be waiting for an answer that does not come.
-                    one.task.abort();
-                    let _ = one.task.await;
+                    one.end().await;
                 }
                 task::leave(app, &key_of(&endpoint), &reason).await;
             }
@@ -192,7 +204,7 @@ async fn arrived(
     }
     let (orders, receiver) = mpsc::channel(ORDERS_MAX);
     let endpoint = found.endpoint.clone();
-    let task = tokio::spawn(task::follow(app.clone(), client.clone(), found, receiver));
+    let task = tokio::spawn(follow::follow(app.clone(), client.clone(), found, receiver));
     followed.insert(endpoint, Followed { orders, task });
 }
 

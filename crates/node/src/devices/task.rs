@@ -1,29 +1,23 @@
-//! One device: described, registered, its events stored, until it leaves.
+//! What is done for one device: shown, its elements stored, registered, removed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
-use chappe_device::DeviceClient;
-use chappe_device::client::{Description, Found};
+use chappe_device::client::Found;
 use chappe_stream::StreamElement;
 use chappe_transport::Hop;
-use chappe_wrappers::dpws::{Attachment, Yield};
+use chappe_wrappers::dpws::Yield;
 use chappe_wrappers::rules::Rules;
-use chappe_wrappers::{Offer, Trouble};
-use tokio::sync::mpsc;
+use chappe_wrappers::{Offers, Trouble};
 
+use super::entities;
 use super::intake;
-use super::streams;
-use super::table::{Device, DeviceState};
-use super::{entities, key_of};
+use super::offered::Streams;
+use super::table::DeviceState;
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 use crate::register;
 use crate::shared::App;
 
-/// First and longest pause between two attempts to describe a device.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Yields taken together before they are stored.
 const BATCH_MAX: usize = 512;
 
@@ -36,66 +30,8 @@ pub(super) enum Order {
     Doubt,
 }
 
-/// Why the work with one description ended.
-enum Ended {
-    /// The device has to be described anew.
-    Anew,
-    /// The node, or the device, is at its end.
-    Stop,
-}
-
-/// Follows one device until `orders` is closed.
-pub(super) async fn follow(
-    app: App,
-    client: Arc<DeviceClient>,
-    mut found: Found,
-    mut orders: mpsc::Receiver<Order>,
-) {
-    let key = key_of(&found.endpoint);
-    let mut pause = RETRY.0;
-    loop {
-        announce(&app, &key, &found);
-        // Boxed, so that a device that only waits holds no memory for what it does not do.
-        let described = tokio::select! {
-            described = Box::pin(client.describe(&found)) => described,
-            order = orders.recv() => match order {
-                Some(Order::Changed(newer)) => { found = *newer; continue }
-                Some(Order::Doubt) => continue,
-                None => return,
-            },
-        };
-        match described {
-            Ok(description) => {
-                pause = RETRY.0;
-                let ended = use_device(&app, &client, &key, &description, &mut orders, &mut found);
-                if matches!(Box::pin(ended).await, Ended::Stop) {
-                    return;
-                }
-            }
-            Err(error) => {
-                let (reason, hint) = (error.to_string(), error.hint());
-                let before = app.devices.get(&key).and_then(|device| device.reason);
-                if before.as_ref() != Some(&reason) {
-                    let text = format!("cannot be described: {reason}");
-                    app.notices.tell(NoticeKind::Device, &key, text);
-                }
-                trouble(&app, &key, reason, hint);
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    order = orders.recv() => match order {
-                        Some(Order::Changed(newer)) => found = *newer,
-                        Some(Order::Doubt) => {}
-                        None => return,
-                    },
-                }
-                pause = (pause * 2).min(RETRY.1);
-            }
-        }
-    }
-}
-
 /// Shows what discovery says.
-fn announce(app: &App, key: &str, found: &Found) {
+pub(super) fn announce(app: &App, key: &str, found: &Found) {
     app.devices.update(key, |device| {
         device.endpoint.clone_from(&found.endpoint);
         if device.name.is_empty() {
@@ -116,7 +52,7 @@ fn announce(app: &App, key: &str, found: &Found) {
     });
 }
 
-fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
+pub(super) fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
     app.devices.update(key, |device| {
         device.state = DeviceState::Attention;
         device.reason = Some(reason);
@@ -125,7 +61,7 @@ fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
 }
 
 /// The path rules as their files are now; wrong files are told and left out.
-async fn rules(app: &App) -> Rules {
+pub(super) async fn rules(app: &App) -> Rules {
     let directory = app.config.rules_directory.clone();
     let read = tokio::task::spawn_blocking(move || Rules::read(&directory)).await;
     let Ok((rules, wrong)) = read else {
@@ -144,121 +80,74 @@ async fn rules(app: &App) -> Rules {
     rules
 }
 
-/// Registers a described device, subscribes to it and stores what it yields.
-async fn use_device(
-    app: &App,
-    client: &DeviceClient,
-    key: &str,
-    description: &Description,
-    orders: &mut mpsc::Receiver<Order>,
-    found: &mut Found,
-) -> Ended {
-    for note in &description.notes {
-        app.drops.record(
-            Hop::Metadata,
-            note.reason,
-            key,
-            note.detail.clone(),
-            note.hint.clone(),
-        );
-    }
-    app.devices
-        .update(key, |device| entities::describe(device, description));
-    let rules = rules(app).await;
-    let mut attachment = Attachment::new(client, description, &rules).await;
-    let streams = streams::open(app, key, description, attachment.offers()).await;
-    register(app, key, &streams, attachment.offers()).await;
-    let count = match streams.len() {
-        1 => "1 stream".to_owned(),
-        other => format!("{other} streams"),
-    };
-    let mut told = false;
-    let mut usable = || {
-        app.devices.update(key, |device| {
-            device.state = DeviceState::Usable;
-            (device.reason, device.hint) = (None, None);
-        });
-        if !std::mem::replace(&mut told, true) {
-            let text = format!("{}: usable, {count}", description.name());
-            app.notices.tell(NoticeKind::Device, key, text);
-        }
-    };
-    if attachment.is_subscribed() {
-        usable();
-    } else {
-        app.devices.update(key, |device| {
-            if device.state != DeviceState::Usable {
-                device.reason = Some("its events are being subscribed".to_owned());
-            }
-        });
-    }
-    let mut silent = false;
-    loop {
-        tokio::select! {
-            order = orders.recv() => match order {
-                None => return Ended::Stop,
-                Some(Order::Doubt) => attachment.doubt().await,
-                Some(Order::Changed(newer)) => {
-                    *found = *newer;
-                    return Ended::Anew;
-                }
-            },
-            yields = attachment.next(), if !silent => match yields {
-                Some(yields) => {
-                    let granted = yields.contains(&Yield::Subscribed);
-                    if take(app, key, &streams, yields).await {
-                        return Ended::Anew;
-                    }
-                    if granted && attachment.is_subscribed() {
-                        usable();
-                    }
-                }
-                // Nothing to wait for: it stays as it is until discovery says otherwise.
-                None => silent = true,
-            },
-        }
-    }
-}
-
-/// Stores elements and notes troubles; says whether the device has to be described anew.
-async fn take(
+/// Stores elements and notes troubles.
+pub(super) async fn take(
     app: &App,
     key: &str,
-    streams: &BTreeMap<usize, Arc<Entry>>,
+    streams: &mut Streams,
+    offers: &Offers,
     yields: Vec<Yield>,
-) -> bool {
-    let mut anew = false;
+) {
     let mut batches: BTreeMap<usize, Vec<StreamElement>> = BTreeMap::new();
     for (count, yielded) in yields.into_iter().enumerate() {
         match yielded {
             Yield::Element(offer, element) => batches.entry(offer).or_default().push(element),
+            Yield::Current(offer, element) => {
+                let found = offers.get(offer);
+                let known = match found {
+                    Some(found) => streams.stream(app, key, offer, found).await.ok(),
+                    None => None,
+                };
+                if !known.is_some_and(|entry| is_newest(&entry, &element)) {
+                    batches.entry(offer).or_default().push(element);
+                }
+            }
             Yield::Trouble(trouble) => note(app, key, &trouble),
-            Yield::DescriptionChanged => anew = true,
             _ => {}
         }
         if count % BATCH_MAX == BATCH_MAX - 1 {
-            flush(app, streams, std::mem::take(&mut batches)).await;
+            flush(app, key, streams, offers, std::mem::take(&mut batches)).await;
         }
     }
-    flush(app, streams, batches).await;
-    anew
+    flush(app, key, streams, offers, batches).await;
+}
+
+/// Whether an element that was read is the newest one stored: it was read before, in an earlier run.
+fn is_newest(entry: &Entry, element: &StreamElement) -> bool {
+    let same = |stored: &StreamElement| {
+        (stored.source_time, &stored.values, stored.quality)
+            == (element.source_time, &element.values, element.quality)
+    };
+    let newest = entry.log.newest(1).unwrap_or_default();
+    newest.last().is_some_and(same)
 }
 
 async fn flush(
     app: &App,
-    streams: &BTreeMap<usize, Arc<Entry>>,
+    key: &str,
+    streams: &mut Streams,
+    offers: &Offers,
     batches: BTreeMap<usize, Vec<StreamElement>>,
 ) {
-    let known = batches
-        .into_iter()
-        .filter_map(|(offer, elements)| Some((streams.get(&offer)?.clone(), elements)));
-    intake::store(app, known.collect()).await;
+    let mut known = Vec::with_capacity(batches.len());
+    for (number, elements) in batches {
+        let count = elements.len() as u64;
+        let Some(offer) = offers.get(number) else {
+            intake::lost_of(app, key, count, "no stream", "its offer is forgotten");
+            continue;
+        };
+        match streams.stream(app, key, number, offer).await {
+            Ok(entry) => known.push((entry, elements)),
+            Err((name, reason)) => intake::lost_of(app, &name, count, "no stream", &reason),
+        }
+    }
+    intake::store(app, known).await;
 }
 
 fn note(app: &App, key: &str, trouble: &Trouble) {
     let of_subscription = matches!(
         trouble.reason,
-        "subscription_ended" | "subscription_trouble" | "not_subscribed"
+        "subscription_ended" | "subscription_trouble" | "not_subscribed" | "sdc_reports_missed"
     );
     let hop = if of_subscription {
         Hop::Event
@@ -267,32 +156,31 @@ fn note(app: &App, key: &str, trouble: &Trouble) {
     };
     let hint = trouble.hint.as_ref().map(ToString::to_string);
     let first = app.drops.total(hop, trouble.reason) == 0;
-    app.drops.record(
-        hop,
-        trouble.reason,
-        key,
-        trouble.detail.clone(),
-        hint.clone(),
-    );
+    app.drops
+        .record(hop, trouble.reason, key, trouble.detail.clone(), hint);
     if first {
         let text = format!("{}: {}", trouble.reason, trouble.detail);
         app.notices.tell(NoticeKind::Drop, key, text);
     }
-    if of_subscription {
-        self::trouble(app, key, trouble.detail.clone(), hint);
-    }
 }
 
-async fn register(app: &App, key: &str, streams: &BTreeMap<usize, Arc<Entry>>, offers: &[Offer]) {
-    let names: Vec<String> = streams.values().map(|entry| entry.name.clone()).collect();
-    let mut shown = Device::default();
-    app.devices.update(key, |device| {
-        device.streams = names;
-        shown = device.clone();
-    });
+/// Registers a device with its services and streams; `registered` streams that it no longer has are
+/// removed.
+pub(super) async fn register(
+    app: &App,
+    key: &str,
+    streams: &Streams,
+    offers: &Offers,
+    registered: &mut Vec<String>,
+) {
+    let Some(shown) = app.devices.get(key) else {
+        return;
+    };
+    let before = std::mem::replace(registered, shown.streams.clone());
+    let vanished = before.iter().filter(|name| !shown.streams.contains(name));
+    register::remove(app, vanished.map(|name| catalogue::key(name)).collect()).await;
     let mut all = entities::of_device(&shown);
-    for (index, entry) in streams {
-        let offer = &offers[*index];
+    for (offer, entry) in streams.live(offers) {
         let text = offer.description.as_deref();
         let mut entity = entities::of_stream(&entry.name, &offer.schema, key, text);
         entity.types.clone_from(&shown.types);

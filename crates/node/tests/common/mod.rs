@@ -4,6 +4,7 @@
 
 pub(crate) mod devices;
 pub(crate) mod linked;
+pub(crate) mod medical;
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};

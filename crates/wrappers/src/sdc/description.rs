@@ -4,17 +4,14 @@ use chappe_soap::schema::parse_duration;
 use chappe_stream::{Field, FieldType, StreamSchema};
 use chappe_xml::{Element, Name};
 
-use super::{PARTICIPANT, units};
+use super::{MESSAGE, PARTICIPANT, units};
 use crate::mapping::{Offer, Trouble, column_name};
 
-/// Metrics of one device that become streams. Reason: each costs a stream, an entity and a chart;
-/// the largest anaesthesia workstations describe a few hundred.
-pub(crate) const METRICS_MAX: usize = 512;
-
+pub(super) const HANDLE: Name = Name::local("Handle");
 const XSI_TYPE: Name = Name::new("http://www.w3.org/2001/XMLSchema-instance", "type");
 
 /// A metric descriptor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// Its handle, unique within the device.
     pub handle: String,
@@ -29,7 +26,7 @@ pub struct Metric {
 }
 
 /// What kind of values a metric has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// A number.
     Numeric,
@@ -40,81 +37,128 @@ pub enum Kind {
         /// Nanoseconds from one sample to the next.
         period_ns: u64,
     },
+    /// An array of samples of one instant, evenly spaced over a range of something else than time.
+    Distribution {
+        /// The unit of the range as a UCUM code; where the code is unknown, its URI.
+        unit: Option<String>,
+        /// Where the first sample lies.
+        lower: f64,
+        /// Where the last sample lies.
+        upper: f64,
+    },
 }
 
 impl Metric {
-    /// The stream of this metric: one field, named by the handle.
+    /// The stream of this metric: a field named by the handle, and for a distribution its range.
     pub(super) fn offer(&self) -> Offer {
+        let name = column_name(&self.handle);
         let field_type = match self.kind {
             Kind::Numeric => FieldType::Double,
             Kind::Text => FieldType::Text,
-            Kind::Waveform { .. } => FieldType::Samples,
+            Kind::Waveform { .. } | Kind::Distribution { .. } => FieldType::Samples,
         };
-        let field = Field {
-            name: column_name(&self.handle),
+        let mut fields = vec![Field {
+            name: name.clone(),
             field_type,
             unit: self.unit.clone(),
             observed_property: self.observed_property.clone(),
             description: self.description.clone(),
-        };
+        }];
+        if let Kind::Distribution { unit, .. } = &self.kind {
+            let (lower, upper) = ("where its first sample lies", "where its last sample lies");
+            for (end, text) in [("lower", lower), ("upper", upper)] {
+                let base: String = name.chars().take(64 - "_lower".len()).collect();
+                fields.push(Field {
+                    name: format!("{base}_{end}"),
+                    field_type: FieldType::Double,
+                    unit: unit.clone(),
+                    observed_property: None,
+                    description: Some(text.to_owned()),
+                });
+            }
+        }
         Offer {
-            name: column_name(&self.handle),
-            schema: StreamSchema {
-                fields: vec![field],
-                key: None,
-            },
+            name,
+            schema: StreamSchema { fields, key: None },
             description: self.description.clone(),
         }
     }
+
+    /// Whether states of `other` mean the same as those of this metric.
+    pub(super) fn means_the_same(&self, other: &Self) -> bool {
+        let without_text = |metric: &Self| Self {
+            description: None,
+            ..metric.clone()
+        };
+        without_text(self) == without_text(other)
+    }
 }
 
-/// The metrics below `answer`, and those left out with the reason.
-pub(super) fn metrics(answer: &Element) -> Result<(Vec<Metric>, Vec<Trouble>), Trouble> {
-    let mut found = Vec::new();
-    let mut left_out = Vec::new();
-    collect(answer, &mut |element| match metric(element) {
-        Ok(metric)
-            if found
-                .iter()
-                .any(|other: &Metric| other.handle == metric.handle) =>
-        {
-            left_out.push(Trouble::new("sdc_handle_repeats", metric.handle));
-        }
-        Ok(_) if found.len() == METRICS_MAX => {
-            let detail = format!("more than {METRICS_MAX} metrics");
-            left_out.push(Trouble::new("sdc_metrics_limit", detail));
-        }
-        Ok(metric) => found.push(metric),
-        Err(trouble) => left_out.push(trouble),
-    });
-    if found.is_empty() {
-        let trouble = Trouble::new("sdc_no_metrics", "the description holds no usable metric");
-        return Err(trouble.hint("check that the provider publishes an MdDescription with metrics"));
-    }
-    Ok((found, left_out))
+/// What a description, or a part of it, holds.
+#[derive(Debug, Default)]
+pub(super) struct Described {
+    /// The metrics in their order.
+    pub(super) metrics: Vec<Metric>,
+    /// Handles of metrics that become no stream.
+    pub(super) left_out: Vec<String>,
+    /// Why they do not.
+    pub(super) troubles: Vec<Trouble>,
+    /// The handle of each descriptor, and that of the one which contains it.
+    pub(super) parents: Vec<(String, String)>,
 }
 
-fn collect(element: &Element, take: &mut impl FnMut(&Element)) {
-    if element.name.is(PARTICIPANT, "Metric") {
-        take(element);
-        return;
+impl Described {
+    /// Takes a descriptor that `parent` contains, with all descriptors in it.
+    pub(super) fn take(&mut self, element: &Element, parent: Option<&str>) {
+        let handle = element.attribute(&HANDLE);
+        if let (Some(handle), Some(parent)) = (handle, parent) {
+            self.parents.push((handle.to_owned(), parent.to_owned()));
+        }
+        if is_metric(element) {
+            return self.metric(element);
+        }
+        for child in element.elements() {
+            self.take(child, handle.or(parent));
+        }
     }
-    for child in element.elements() {
-        collect(child, take);
+
+    fn metric(&mut self, element: &Element) {
+        match metric(element) {
+            Ok(metric) => self.metrics.push(metric),
+            Err(trouble) => {
+                let handle = element.attribute(&HANDLE);
+                self.left_out.extend(handle.map(str::to_owned));
+                self.troubles.push(trouble);
+            }
+        }
     }
+}
+
+/// Whether a descriptor is that of a metric: by its element, or by its type in a report.
+fn is_metric(element: &Element) -> bool {
+    let is_descriptor = element.name.is(MESSAGE, "Descriptor");
+    element.name.is(PARTICIPANT, "Metric")
+        || is_descriptor && descriptor_type(element).ends_with("MetricDescriptor")
+}
+
+/// The local part of a descriptor's type. Prefixes vary, the local part is unique in BICEPS.
+fn descriptor_type(element: &Element) -> &str {
+    let name = element.attribute(&XSI_TYPE).unwrap_or_default();
+    name.rsplit(':').next().unwrap_or_default()
 }
 
 fn metric(element: &Element) -> Result<Metric, Trouble> {
     let attribute = |local| element.attribute(&Name::local(local));
-    let Some(handle) = attribute("Handle").filter(|handle| !handle.is_empty()) else {
+    let Some(handle) = element
+        .attribute(&HANDLE)
+        .filter(|handle| !handle.is_empty())
+    else {
         return Err(Trouble::new(
             "sdc_no_handle",
             "a metric descriptor without handle",
         ));
     };
-    // Descriptors name their type by a QName; prefixes vary, the local part is unique in BICEPS.
-    let kind = element.attribute(&XSI_TYPE).unwrap_or_default();
-    let kind = match kind.rsplit(':').next().unwrap_or_default() {
+    let kind = match descriptor_type(element) {
         "NumericMetricDescriptor" => Kind::Numeric,
         "StringMetricDescriptor" | "EnumStringMetricDescriptor" => Kind::Text,
         "RealTimeSampleArrayMetricDescriptor" => {
@@ -127,6 +171,7 @@ fn metric(element: &Element) -> Result<Metric, Trouble> {
             };
             Kind::Waveform { period_ns }
         }
+        "DistributionSampleArrayMetricDescriptor" => distribution(element, handle)?,
         other => {
             return Err(Trouble::new(
                 "sdc_metric_kind",
@@ -149,6 +194,22 @@ fn metric(element: &Element) -> Result<Metric, Trouble> {
         observed_property: coded,
         unit,
         description,
+    })
+}
+
+fn distribution(element: &Element, handle: &str) -> Result<Kind, Trouble> {
+    let child = |local| element.child(&Name::new(PARTICIPANT, local));
+    let range = child("DistributionRange");
+    let end = |local| {
+        let text = range.and_then(|range| range.attribute(&Name::local(local)));
+        let value = text.and_then(|text| chappe_xml::Value::from(text).double().ok());
+        let value = value.filter(|value| value.is_finite());
+        value.ok_or_else(|| Trouble::new("sdc_no_distribution_range", handle))
+    };
+    Ok(Kind::Distribution {
+        unit: child("DomainUnit").map(unit),
+        lower: end("Lower")?,
+        upper: end("Upper")?,
     })
 }
 

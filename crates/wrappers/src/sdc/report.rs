@@ -39,14 +39,19 @@ pub(super) fn state(
     let wrong = |error: chappe_xml::ValueError| {
         Trouble::new("sdc_value", format!("{}: {error}", metric.handle))
     };
-    let mapped = match metric.kind {
+    let mapped = match &metric.kind {
         Kind::Numeric => match attribute("Value") {
             Some(text) => Value::Double(chappe_xml::Value::from(text).double().map_err(wrong)?),
             None => Value::Null,
         },
         Kind::Text => attribute("Value").map_or(Value::Null, |text| Value::Text(text.to_owned())),
         Kind::Waveform { period_ns } => match attribute("Samples") {
-            Some(text) => Value::Samples(mapping::samples(text, time, period_ns).map_err(wrong)?),
+            Some(text) => Value::Samples(mapping::samples(text, time, *period_ns).map_err(wrong)?),
+            None => Value::Null,
+        },
+        Kind::Distribution { .. } => match attribute("Samples") {
+            // All of one instant.
+            Some(text) => Value::Samples(mapping::samples(text, time, 0).map_err(wrong)?),
             None => Value::Null,
         },
     };
@@ -57,12 +62,22 @@ pub(super) fn state(
     if mapped == Value::Null && quality == Quality::Good {
         return Ok(None);
     }
-    Ok(Some(mapping::element(
-        time,
-        received,
-        quality,
-        vec![mapped],
-    )))
+    let mut values = vec![mapped];
+    if let Kind::Distribution { lower, upper, .. } = metric.kind {
+        values.extend([lower, upper].map(Value::Double));
+    }
+    Ok(Some(mapping::element(time, received, quality, values)))
+}
+
+/// The version of a state; `None`: it does not say.
+pub(super) fn state_version(state: &Element) -> Option<u64> {
+    number(state, "StateVersion")
+}
+
+/// A counter in an attribute.
+pub(super) fn number(element: &Element, local: &'static str) -> Option<u64> {
+    let text = element.attribute(&Name::local(local))?;
+    text.trim().parse().ok()
 }
 
 /// Milliseconds since 1970 (11073-10207, Timestamp).

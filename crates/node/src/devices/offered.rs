@@ -1,0 +1,189 @@
+//! The streams of a device, opened as its offers change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chappe_stream::name_part;
+use chappe_transport::Hop;
+use chappe_wrappers::{Offer, Offers, Trouble};
+
+use crate::catalogue::{CatalogueError, Entry, Making};
+use crate::shared::{App, take_turns};
+
+/// Streams of one device; reason: a stranger's description must not fill the catalogue.
+const STREAMS_MAX: usize = 1_000;
+
+/// The streams of one device, by the numbers of its offers.
+#[derive(Default)]
+pub(super) struct Streams {
+    /// What their names begin with.
+    base: String,
+    /// What they begin with when another device has the same name.
+    own: String,
+    slots: BTreeMap<usize, Slot>,
+    /// Which offer a stream has its schema of.
+    current: BTreeMap<String, usize>,
+    missing: Option<Trouble>,
+}
+
+/// What became of one offer.
+enum Slot {
+    Open(Arc<Entry>),
+    /// There is no stream of this name, for this reason.
+    Missing {
+        name: String,
+        reason: String,
+    },
+}
+
+impl Streams {
+    /// The device is called so now. Streams that it has keep their names.
+    pub(super) fn name(&mut self, key: &str, device: &str) {
+        self.base = name_part(device);
+        // A device that shares its name with another is told from it by its endpoint.
+        let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
+        let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
+        self.own = format!("{}-{tail}", self.base);
+    }
+
+    /// Opens the streams of all offers, and forgets those of offers that are no more. All definitions
+    /// are queued before the first is awaited, so that a device of a thousand metrics costs few syncs.
+    pub(super) async fn open_all(&mut self, app: &App, key: &str, offers: &Offers) {
+        self.slots
+            .retain(|number, slot| offers.get(*number).is_some() && matches!(slot, Slot::Open(_)));
+        let slots = &self.slots;
+        self.current.retain(|_, number| slots.contains_key(number));
+        self.missing = None;
+        let mut queued = Vec::new();
+        for (index, (number, offer)) in offers.iter().enumerate() {
+            if self.known(number).is_none() {
+                queued.push((number, self.begin(app, key, number, offer).await));
+            }
+            take_turns(index).await;
+        }
+        let mut count = 0;
+        for (index, (number, begun)) in queued.into_iter().enumerate() {
+            if let Err((name, reason)) = self.finish(number, begun).await {
+                count += 1;
+                let detail = format!("{name}: {reason}");
+                app.drops
+                    .record(Hop::Element, "no stream", key, detail.clone(), None);
+                self.missing.get_or_insert(Trouble {
+                    reason: "no stream",
+                    detail,
+                    hint: None,
+                });
+            }
+            take_turns(index).await;
+        }
+        if let Some(missing) = self.missing.as_mut().filter(|_| count > 1) {
+            let others = format!(" ({} other streams are missing, too)", count - 1);
+            missing.detail.push_str(&others);
+        }
+    }
+
+    /// Why elements of some offer are lost, if they are.
+    pub(super) fn missing(&self) -> Option<&Trouble> {
+        self.missing.as_ref()
+    }
+
+    /// The open streams of the offers that the device has now.
+    pub(super) fn live<'a>(
+        &'a self,
+        offers: &'a Offers,
+    ) -> impl Iterator<Item = (&'a Offer, &'a Arc<Entry>)> {
+        offers
+            .iter()
+            .filter_map(|(number, offer)| match self.slots.get(&number)? {
+                Slot::Open(entry) => Some((offer, entry)),
+                Slot::Missing { .. } => None,
+            })
+    }
+
+    /// The stream of an offer, with its schema; else the name that it would have, and why it has none.
+    pub(super) async fn stream(
+        &mut self,
+        app: &App,
+        key: &str,
+        number: usize,
+        offer: &Offer,
+    ) -> Result<Arc<Entry>, (String, String)> {
+        if let Some(known) = self.known(number) {
+            return known;
+        }
+        let begun = self.begin(app, key, number, offer).await;
+        self.finish(number, begun).await
+    }
+
+    /// What became of an offer, unless its stream has the schema of another one.
+    fn known(&self, number: usize) -> Option<Result<Arc<Entry>, (String, String)>> {
+        match self.slots.get(&number)? {
+            Slot::Open(entry) => {
+                let is_current = self.current.get(&entry.name) == Some(&number);
+                is_current.then(|| Ok(entry.clone()))
+            }
+            Slot::Missing { name, reason } => Some(Err((name.clone(), reason.clone()))),
+        }
+    }
+
+    /// Queues the definition of an offer's stream.
+    async fn begin<'a>(
+        &mut self,
+        app: &'a App,
+        key: &str,
+        number: usize,
+        offer: &Offer,
+    ) -> Begun<'a> {
+        let begin = |name: String| async move {
+            let begun = app.catalogue.begin(&name, &offer.schema, key, None).await;
+            (name, begun)
+        };
+        let part = name_part(&offer.name);
+        let name = match self.slots.get(&number) {
+            Some(Slot::Open(entry)) => entry.name.clone(),
+            _ => format!("{}.{part}", self.base),
+        };
+        if self.current.len() >= STREAMS_MAX && !self.current.contains_key(&name) {
+            let reason = format!("a device has at most {STREAMS_MAX} streams");
+            return (name, Err(reason));
+        }
+        let (name, begun) = match begin(name).await {
+            (_, Err(CatalogueError::Taken { .. })) => {
+                self.base.clone_from(&self.own);
+                begin(format!("{}.{part}", self.base)).await
+            }
+            begun => begun,
+        };
+        if begun.is_ok() {
+            self.current.insert(name.clone(), number);
+        }
+        (name, begun.map_err(|error| error.to_string()))
+    }
+
+    /// Waits until the stream can be used.
+    async fn finish(
+        &mut self,
+        number: usize,
+        (name, begun): Begun<'_>,
+    ) -> Result<Arc<Entry>, (String, String)> {
+        let made = match begun {
+            Ok(making) => making.made().await.map_err(|error| error.to_string()),
+            Err(reason) => Err(reason),
+        };
+        let slot = match &made {
+            Ok(entry) => Slot::Open(entry.clone()),
+            Err(reason) => {
+                self.current.retain(|_, current| *current != number);
+                Slot::Missing {
+                    name: name.clone(),
+                    reason: reason.clone(),
+                }
+            }
+        };
+        self.slots.insert(number, slot);
+        made.map_err(|reason| (name, reason))
+    }
+}
+
+/// The name of a stream, and its definition on the way or why there is none.
+type Begun<'a> = (String, Result<Making<'a>, String>);
