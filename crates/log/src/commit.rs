@@ -124,6 +124,11 @@ impl Draft {
         (HEADER_BYTES + body) as u64 * self.copies()
     }
 
+    /// Whether it sets a stream's cursor, and does nothing else.
+    pub(crate) fn sets_cursor(&self) -> bool {
+        self.kind == Kind::Trim && self.first == 0
+    }
+
     /// Whether it may make room on the disk, so that it may be written before what is queued.
     pub(crate) fn makes_room(&self) -> bool {
         self.kind == Kind::Trim && self.first > 0

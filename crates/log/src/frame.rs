@@ -263,20 +263,15 @@ impl Bookmark {
         Some(Bookmark { number, cursor })
     }
 
-    /// Of records: that of the last one.
+    /// Of records: that of the last one that names one.
     pub(crate) fn of_records(
         header: &Header,
         body: &[u8],
         cursor_of: Option<CursorOf>,
     ) -> Option<Bookmark> {
         let cursor_of = cursor_of?;
-        let mut last = None;
-        each_record(header, body, |_, _, payload| {
-            last = Some(payload);
-            true
-        })?;
+        let cursor = newest_cursor(header.count, body, cursor_of)?;
         let number = header.next() - 1;
-        let cursor = cursor_of(last?)?;
         Some(Bookmark { number, cursor })
     }
 
@@ -288,6 +283,16 @@ impl Bookmark {
             *known = Some(newer);
         }
     }
+}
+
+/// The cursor that the last of so many records names, of those that name one.
+pub(crate) fn newest_cursor(count: u32, body: &[u8], cursor_of: CursorOf) -> Option<Cursor> {
+    let mut newest = None;
+    each_of(1, count, body, |_, _, payload| {
+        newest = cursor_of(payload).or(newest);
+        true
+    })?;
+    newest
 }
 
 /// The body of a trim mark.

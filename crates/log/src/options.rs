@@ -80,8 +80,7 @@ pub struct Options {
     pub retain_bytes: Option<u64>,
     /// Most records a follower hands out at once. Default 1,024.
     pub follow_records: usize,
-    /// How records name their stream's cursor; only the last record of a batch is asked. Default
-    /// `None`: none does.
+    /// How records name their stream's cursor. Default `None`: none does.
     pub cursor_of: Option<CursorOf>,
 }
 

@@ -41,6 +41,9 @@ impl Pending {
 impl Drop for Pending {
     /// Nobody waits for ever, whatever happened to the commit thread.
     fn drop(&mut self) {
+        if self.draft.sets_cursor() {
+            self.core.cursors.fetch_sub(1, Ordering::Relaxed);
+        }
         if self.ack.result().is_none() {
             self.ack.resolve(Err(Error::Failed {
                 reason: "the commit thread ended".to_owned(),

@@ -5,7 +5,9 @@ use crate::batch::Batch;
 use crate::commit::Draft;
 use crate::define::Defining;
 use crate::eager::{Eager, EagerFollower};
-use crate::frame::{Body, Bookmark, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, record};
+use crate::frame::{
+    Body, Bookmark, Definition, Kind, MAX_SEQUENCE, RECORD_BYTES, newest_cursor, record,
+};
 use crate::index::{FrameRef, Index, Plan};
 use crate::queue::{Pending, Queue};
 use crate::read::{Got, Take};
@@ -78,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) assigned: AtomicU64,
     /// Records that were refused because there was no room for them.
     pub(crate) refused: AtomicU64,
+    /// Cursors that were set and are on their way to the disk.
+    pub(crate) cursors: AtomicU64,
     view: Mutex<View>,
 }
 
@@ -93,6 +97,7 @@ impl Core {
             epoch: definition.epochs.last().map_or(0, |(epoch, _)| *epoch),
             assigned: AtomicU64::new(index.next() - 1),
             refused: AtomicU64::new(0),
+            cursors: AtomicU64::new(0),
             view: Mutex::new(View {
                 definition,
                 coming: None,
@@ -271,10 +276,12 @@ impl Stream {
         self.append_body(terms, Body::of_batch(batch), cursor)
     }
 
-    /// The cursor that the last record of a batch names.
+    /// The cursor that the last record of a batch names, of those that name one.
     fn cursor_in(&self, batch: &Batch) -> Option<Cursor> {
         let cursor_of = self.owner.shared.options.cursor_of?;
+        // Nearly always it is the very last, or none does.
         cursor_of(&batch.bytes[batch.last_at..])
+            .or_else(|| newest_cursor(batch.count, &batch.bytes, cursor_of))
     }
 
     fn append_body(
@@ -492,6 +499,7 @@ impl Stream {
         let number = self.assigned();
         let mut draft = Draft::trim(self.core.id, self.core.epoch, 0, Level::Power);
         draft.bookmark = Some(Bookmark { number, cursor });
+        self.core.cursors.fetch_add(1, Ordering::Relaxed);
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
@@ -503,6 +511,11 @@ impl Stream {
             ack,
             driven: self.owner.driven(),
         })
+    }
+
+    /// Whether nothing of it is on its way to the disk: neither records nor a cursor.
+    pub fn is_settled(&self) -> bool {
+        self.core.cursors.load(Ordering::Relaxed) == 0 && self.last() >= self.assigned()
     }
 
     fn check_taken_back(&self, queue: &Queue, taken_back: u64) -> Result<(), Error> {

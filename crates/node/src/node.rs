@@ -73,6 +73,7 @@ impl Node {
         let log = Options {
             retain_bytes: size_limit.bytes,
             commit_pause: pause,
+            cursor_of: Some(chappe_stream::origin_cursor),
             ..log_options(&config)
         };
         let (store, recovery) = open_log(&log_directory(&directory), log)?;

@@ -43,7 +43,7 @@ pub use sensor::{
 };
 pub use store::{
     Hole, Intake, IntakeError, Opening, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, Scan,
-    StoreError, StreamFollower, StreamLog, StreamStore,
+    StoreError, StreamFollower, StreamLog, StreamStore, origin_cursor,
 };
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker, ready};
 
-pub use exchange::{Intake, IntakeError, RawFollower, RawRecords};
+pub use exchange::{Intake, IntakeError, RawFollower, RawRecords, origin_cursor};
 pub use opening::Opening;
 pub use repair::Hole;
 pub use scan::Scan;
@@ -343,7 +343,21 @@ impl StreamLog {
     /// # Errors
     /// The first element that does not fit the schema, or what the log says; then none is queued.
     pub fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
-        self.append_if(None, elements)
+        self.append_by(elements, |batch| self.stream.append(batch))
+    }
+
+    /// As [`StreamLog::append`], behind what the same caller queued before, as in [`Intake::append`].
+    ///
+    /// # Errors
+    /// [`chappe_log::Error::TakenBack`]; those of [`StreamLog::append`].
+    pub fn append_behind(
+        &self,
+        taken_back: u64,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
+        self.append_by(elements, |batch| {
+            self.stream.append_behind(taken_back, batch)
+        })
     }
 
     /// As [`StreamLog::append`], for elements derived from what [`StreamLog::follow_eagerly`] handed
@@ -356,13 +370,15 @@ impl StreamLog {
         taken_back: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
-        self.append_if(Some(taken_back), elements)
+        self.append_by(elements, |batch| {
+            self.stream.append_derived(taken_back, batch)
+        })
     }
 
-    fn append_if(
+    fn append_by(
         &self,
-        taken_back: Option<u64>,
         elements: &[StreamElement],
+        append: impl FnOnce(Batch) -> Result<Appended, chappe_log::Error>,
     ) -> Result<Appended, StoreError> {
         let metadata = self.snapshot();
         let version = metadata.current_version();
@@ -375,11 +391,7 @@ impl StreamLog {
             let write = |bytes: &mut Vec<u8>| write_element(element, version, bytes);
             batch.push_with(element.source_time.0, write)?;
         }
-        let appended = match taken_back {
-            None => self.stream.append(batch)?,
-            Some(taken_back) => self.stream.append_derived(taken_back, batch)?,
-        };
-        Ok(self.queued(appended, &metadata))
+        Ok(self.queued(append(batch)?, &metadata))
     }
 
     /// Lets go of what a queued batch makes too much.

@@ -11,9 +11,16 @@ fn text(seed: u64, number: i64) -> String {
     format!("element {seed} {number:03}")
 }
 
+fn options() -> Options {
+    Options {
+        cursor_of: Some(origin_cursor),
+        ..Options::default()
+    }
+}
+
 /// Opens the stream and puts so many elements behind what is there.
 fn grow(disk: &SimDisk, seed: u64, elements: i64) -> (StreamStore, StreamLog) {
-    let (store, _) = Store::open(Box::new(disk.clone()), Options::default(), seed).expect("opens");
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), seed).expect("opens");
     let schema = StreamSchema {
         fields: vec![Field {
             name: "text".into(),
@@ -77,7 +84,7 @@ fn a_hole_over_an_epoch_without_elements_has_two_parts() {
 /// Sends what the copy does not have, of the origin's newest epoch, up to a number.
 fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
     let intake = copy.intake(&origin.schema()).expect("fits");
-    let have = copy.newest_origin().expect("reads");
+    let have = copy.newest_origin();
     let next = have.map(|it| (it.epoch, it.sequence + 1));
     let begin = origin.log().epochs().last().expect("one").1;
     let next = match next {
@@ -88,7 +95,7 @@ fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
     for number in next..=last {
         let raw = origin.read_raw(number, 1, usize::MAX).expect("reads");
         let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
-        let appended = intake.append(raw.first, raw.schema_version, records);
+        let appended = intake.append(0, raw.first, raw.schema_version, records);
         appended.expect("queued").wait().expect("stored");
     }
 }

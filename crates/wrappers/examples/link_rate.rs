@@ -95,7 +95,11 @@ fn node(path: Option<&Path>, seed: u64, config: LinksConfig) -> (Links, Arc<Host
         }
         None => Box::new(MemoryDisk::new()),
     };
-    let (store, _) = Store::open(disk, Options::default(), seed).expect("opens");
+    let options = Options {
+        cursor_of: Some(chappe_stream::origin_cursor),
+        ..Options::default()
+    };
+    let (store, _) = Store::open(disk, options, seed).expect("opens");
     let store = StreamStore::new(store);
     let host = Arc::new(Host {
         store: store.clone(),

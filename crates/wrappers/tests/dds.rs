@@ -13,6 +13,7 @@ use std::time::Duration;
 use chappe_log::{Level, MemoryDisk, Options, Store};
 use chappe_stream::{
     Field, FieldType, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp, Value,
+    origin_cursor,
 };
 use chappe_wrappers::dds::{DdsConfig, Topics, TopicsHost, TopicsStatus};
 use tokio::sync::watch;
@@ -31,7 +32,11 @@ struct Node {
 impl Node {
     fn new(key: &'static str) -> Arc<Self> {
         let disk = Box::new(MemoryDisk::new());
-        let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
+        let options = Options {
+            cursor_of: Some(origin_cursor),
+            ..Options::default()
+        };
+        let (store, _) = Store::open(disk, options, 1).unwrap();
         Arc::new(Self {
             store: StreamStore::new(store),
             key,

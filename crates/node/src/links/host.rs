@@ -6,7 +6,7 @@ use chappe_identity::AddressPolicy;
 use chappe_log::Level;
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary};
-use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+use chappe_stream::{StoreError, StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
 use chappe_wrappers::links::http::KeptSubscription;
 use chappe_wrappers::links::{
@@ -182,7 +182,10 @@ fn made(
 ) -> Result<Arc<Entry>, HostError> {
     let refused = |error: CatalogueError| HostError {
         text: error.to_string(),
-        transient: false,
+        transient: matches!(
+            error,
+            CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. }))
+        ),
     };
     match app.catalogue.create_blocking(name, schema, source, level) {
         Err(CatalogueError::Taken { owner, .. }) if is_orphan(app, &owner) => app

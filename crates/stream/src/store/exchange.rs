@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use chappe_log::{Appended, Batch, Follower, Record};
+use chappe_log::{Appended, Batch, Cursor, Follower, Record, Trimmed};
 
 use super::{Metadata, StoreError, StreamLog, decode_record};
 use crate::codec::{RecordHead, validate_body};
@@ -20,9 +20,6 @@ const HEAD_BYTES: usize = 24;
 /// Bytes of a record of the usual size, for which there is room from the beginning.
 const RECORD_BYTES_USUAL: usize = 96;
 
-/// How many records are looked through for one with an origin.
-const LOOK_BACK: [usize; 3] = [1, 1024, 65_536];
-
 /// Consecutive records of one epoch, all in the shape of one version of the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawRecords {
@@ -35,26 +32,25 @@ pub struct RawRecords {
 }
 
 impl StreamLog {
-    /// Where the newest element that came over a link stands at the node that it came from: where the
-    /// link goes on. None when there is none among the newest 65,536.
+    /// How far the node that the elements come from was read: where the newest of them stands there, or
+    /// what [`StreamLog::set_origin`] said since. Neither retention nor the log's size limit takes it.
+    /// The log must have been opened with [`origin_cursor`].
+    #[must_use]
+    pub fn newest_origin(&self) -> Option<Position> {
+        let both = u128::from_be_bytes(self.stream.cursor()?);
+        Some(Position {
+            epoch: Epoch((both >> 64) as u64),
+            sequence: both as u64,
+        })
+    }
+
+    /// Remembers how far the origin was read, when there is no element to say so. `taken_back` as in
+    /// [`Intake::append`].
     ///
     /// # Errors
-    /// What the log says; a record that does not decode.
-    pub fn newest_origin(&self) -> Result<Option<Position>, StoreError> {
-        // Nearly always it is the very newest.
-        for count in LOOK_BACK {
-            let newest = self.stream.newest(count)?;
-            for record in newest.iter().rev() {
-                let (head, _) = RecordHead::decode(&record.payload)?;
-                if head.origin.is_some() {
-                    return Ok(head.origin);
-                }
-            }
-            if newest.len() < count {
-                break;
-            }
-        }
-        Ok(None)
+    /// What the log says.
+    pub fn set_origin(&self, taken_back: u64, at: Position) -> Result<Trimmed, StoreError> {
+        Ok(self.stream.set_cursor(taken_back, cursor(at))?)
     }
 
     /// Consecutive records from number `from` on (0: from the first kept), for sending: at most
@@ -264,13 +260,16 @@ impl Intake {
     }
 
     /// Queues consecutive records whose first one stands at `origin` at the sender. Storing them and
-    /// remembering how far the sender was read is one: each record carries its origin.
+    /// remembering how far the sender was read is one: each record carries its origin. `taken_back` is
+    /// what [`chappe_log::Store::taken_back`] said before the first append of the caller: behind a batch
+    /// that the log refused later, none is queued.
     ///
     /// # Errors
     /// The first record that does not fit ([`StoreError::Intake`]), or what the log says; then none
     /// is queued.
     pub fn append<T: AsRef<[u8]>>(
         &self,
+        taken_back: u64,
         origin: Position,
         sent_version: u32,
         records: impl ExactSizeIterator<Item = (Timestamp, T)>,
@@ -284,7 +283,7 @@ impl Intake {
                 .push_with(time.0, write)
                 .map_err(|error| IntakeError { index, error })?;
         }
-        let appended = self.log.stream.append(batch)?;
+        let appended = self.log.stream.append_behind(taken_back, batch)?;
         Ok(self.log.queued(appended, &self.metadata))
     }
 }
@@ -313,6 +312,18 @@ impl Intake {
         }
         self.log.fill(here, batch)
     }
+}
+
+/// The cursor of a stream of elements: where the element stands at the node that it came from. For
+/// [`chappe_log::Options::cursor_of`].
+#[must_use]
+pub fn origin_cursor(record: &[u8]) -> Option<Cursor> {
+    let (head, _) = RecordHead::decode(record).ok()?;
+    head.origin.map(cursor)
+}
+
+fn cursor(at: Position) -> Cursor {
+    (u128::from(at.epoch.0) << 64 | u128::from(at.sequence)).to_be_bytes()
 }
 
 /// A record of a head and a body.

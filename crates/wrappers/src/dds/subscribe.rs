@@ -76,7 +76,7 @@ impl<'a> Reading<'a> {
         let level = subscription.level.map(Into::into);
         let log = shared.host.open(&subscription.stream, of.schema(), level)?;
         settled(&log).await?;
-        let have = log.newest_origin().map_err(|error| error.to_string())?;
+        let have = log.newest_origin();
         let topic = subscription.dds_topic();
         let topic = topic.map_err(|error| error.to_string())?;
         let about = stored_topic(&topic.name);

@@ -56,7 +56,11 @@ pub enum LinkError {
 impl LinkError {
     /// Whether it is about one stream, and the link's others may go on.
     pub(crate) fn is_of_stream(&self) -> bool {
-        matches!(self, Self::Fed { .. } | Self::Host(_))
+        match self {
+            Self::Fed { .. } => true,
+            Self::Host(error) => !error.transient,
+            _ => false,
+        }
     }
 
     /// As it is told, with what can be done.

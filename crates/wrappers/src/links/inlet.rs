@@ -41,8 +41,11 @@ pub(crate) struct Inlet {
     claim: Claim,
     log: Option<StreamLog>,
     versions: VecDeque<Version>,
-    /// The newest element that is stored, or on its way to the log.
+    /// The newest element that is stored, lost or on its way to the log.
     have: Option<Position>,
+    /// Behind a batch that the log refused after it was queued, it takes no other: see
+    /// [`Intake::append`].
+    taken_back: u64,
 }
 
 /// One version of the origin's schema.
@@ -95,10 +98,23 @@ pub(crate) enum InletError {
     Link(LinkError),
 }
 
+impl InletError {
+    /// Whether the log refused what it had queued: then it is to be found out how far the origin was
+    /// read.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        use chappe_log::Error::{Full, TakenBack};
+        let Self::Link(LinkError::Store(StoreError::Log(error))) = self else {
+            return false;
+        };
+        matches!(error, Full { .. } | TakenBack { .. })
+    }
+}
+
 impl From<LinkError> for InletError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })) => Self::Busy,
+            LinkError::Host(error) if error.transient => Self::Busy,
             other => Self::Link(other),
         }
     }
@@ -135,23 +151,7 @@ impl Inlet {
         link.shared.host.may_feed(&link.config.name, &local)?;
         let claim = Claim::new(link, &local).await?;
         let log = link.shared.store.existing(&local)?;
-        if let Some(log) = &log {
-            settled(log.log(), &local).await?;
-        }
-        if let Some(letters) = link.letters.log() {
-            settled(letters, "dead letters").await?;
-        }
-        link.letters.count_stored()?;
-        let stored = log.as_ref().map_or(Ok(None), StreamLog::newest_origin)?;
-        let letter = link.letters.newest_origin(&local)?;
-        let have = match (stored, letter) {
-            (Some(stored), Some(letter)) if stored.epoch == letter.epoch => {
-                Some(stored.max(letter))
-            }
-            (None, letter) => letter,
-            (stored, _) => stored,
-        };
-        let inlet = Self {
+        let mut inlet = Self {
             link: link.clone(),
             live: link.stream(name),
             arrivals: None,
@@ -160,10 +160,60 @@ impl Inlet {
             claim,
             log,
             versions: VecDeque::new(),
-            have,
+            have: None,
+            taken_back: 0,
         };
-        inlet.count(|stream| stream.status.stored = have);
+        inlet.resume().await?;
         Ok(inlet)
+    }
+
+    /// Finds out how far the origin was read: at the beginning, and when the log has refused what was
+    /// queued.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) async fn resume(&mut self) -> Result<(), LinkError> {
+        self.taken_back = self.link.shared.store.store().taken_back();
+        self.wait_until_settled().await?;
+        let letters = &self.link.letters;
+        letters.count_stored()?;
+        let stored = self.log.as_ref().and_then(StreamLog::newest_origin);
+        // Of a stream that is not there yet; and an older program remembered all positions there.
+        let letter = letters.newest_origin(&self.local)?;
+        self.have = match (stored, letter) {
+            (Some(stored), Some(letter)) if stored.epoch == letter.epoch => {
+                Some(stored.max(letter))
+            }
+            (None, letter) => letter,
+            (stored, _) => stored,
+        };
+        self.count(|stream| stream.status.stored = self.have);
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way to the log.
+    async fn wait_until_settled(&self) -> Result<(), LinkError> {
+        if let Some(log) = &self.log {
+            settled(log.log(), &self.local).await?;
+        }
+        if let Some(log) = self.link.letters.log() {
+            settled(log, "dead letters").await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything up to [`Inlet::have`] is stored, also what was queued for a caller who is
+    /// gone.
+    ///
+    /// # Errors
+    /// The log has refused some of it.
+    pub(crate) async fn all_stored(&self) -> Result<(), InletError> {
+        self.wait_until_settled().await?;
+        if self.link.shared.store.store().taken_back() == self.taken_back {
+            return Ok(());
+        }
+        let stream = self.local.clone();
+        Err(StoreError::Log(chappe_log::Error::TakenBack { stream }).into())
     }
 
     /// Its name at the origin.
@@ -171,7 +221,7 @@ impl Inlet {
         &self.name
     }
 
-    /// The newest element that is stored or on its way.
+    /// The newest element that is stored, lost or on its way.
     pub(crate) fn have(&self) -> Option<Position> {
         self.have
     }
@@ -191,12 +241,12 @@ impl Inlet {
     /// The origin says what its elements look like from here on.
     ///
     /// # Errors
-    /// The node gives no such stream, or what the log says.
+    /// See [`InletError`]; after [`InletError::Busy`] the same may be said again.
     pub(crate) fn structure(
         &mut self,
         version: u32,
         schema: &StreamSchema,
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), InletError> {
         let at_origin = SchemaRef {
             id: SchemaId::of(schema),
             version,
@@ -208,8 +258,13 @@ impl Inlet {
         let link = &self.link;
         let level = link.config.level.map(Into::into);
         let host = &link.shared.host;
-        let opened = host.open(&link.config.name, &self.local, schema, level)?;
+        let opened = host.open(&link.config.name, &self.local, schema, level);
+        let opened = opened.map_err(LinkError::Host)?;
         let intake = opened.log.intake(schema)?;
+        // Where a stream is begun was remembered among the letters before it was there.
+        if let Some(have) = self.have.filter(|_| opened.log.newest_origin().is_none()) {
+            drop(opened.log.set_origin(self.taken_back, have)?);
+        }
         self.log = Some(opened.log);
         self.arrivals = Some(opened.arrivals);
         self.versions
@@ -253,7 +308,8 @@ impl Inlet {
         let mut rest = records.as_slice();
         while !rest.is_empty() {
             let intake = self.intake(version)?;
-            let outcome = intake.append(first, version, rest.iter().copied());
+            let taken_back = self.taken_back;
+            let outcome = intake.append(taken_back, first, version, rest.iter().copied());
             let good = match outcome {
                 Ok(appended) => {
                     self.queued(first, rest, appended, pending);
@@ -261,8 +317,8 @@ impl Inlet {
                 }
                 Err(StoreError::Intake(IntakeError { index, error })) => {
                     if index > 0 {
-                        let appended =
-                            intake.append(first, version, rest[..index].iter().copied())?;
+                        let good = rest[..index].iter().copied();
+                        let appended = intake.append(taken_back, first, version, good)?;
                         self.queued(first, &rest[..index], appended, pending);
                     }
                     let sequence = first.sequence + index as u64;
@@ -309,14 +365,18 @@ impl Inlet {
                     repeated += 1;
                     continue;
                 }
+                Some(have) if origin.sequence == have.sequence + 1 => {}
                 // Numbers go on from one epoch to the next, unless the origin went back.
                 Some(have) if origin.sequence > have.sequence => {
-                    let passed = origin.sequence - have.sequence - 1;
-                    if passed > 0 {
-                        self.lost(LossReason::Skipped, passed);
-                    }
+                    self.flush(&log, &mut batch, pending)?;
+                    let sequence = have.sequence + 1;
+                    let from = Position { sequence, ..origin };
+                    self.told_lost(from, origin.sequence, LossReason::Skipped)?;
                 }
-                Some(have) => self.rollback(have, None, origin),
+                Some(have) => {
+                    self.flush(&log, &mut batch, pending)?;
+                    self.rollback(have, None, origin)?;
+                }
                 None => {}
             }
             if let Some(names) = names {
@@ -384,8 +444,17 @@ impl Inlet {
     /// What the log says.
     pub(crate) fn begin(&mut self, at: Position) -> Result<(), InletError> {
         if self.have.is_none() {
-            drop(self.link.letters.put_began(&self.local, at)?);
+            self.remember(at)?;
             self.have = Some(at);
+        }
+        Ok(())
+    }
+
+    /// Queues that the origin was read up to here, behind all that is on its way to the log.
+    fn remember(&self, at: Position) -> Result<(), InletError> {
+        match &self.log {
+            Some(log) => drop(log.set_origin(self.taken_back, at)?),
+            None => drop(self.link.letters.put_began(&self.local, at)?),
         }
         Ok(())
     }
@@ -402,7 +471,7 @@ impl Inlet {
         else {
             return Ok(());
         };
-        let appended = log.append(batch)?;
+        let appended = log.append_behind(self.taken_back, batch)?;
         self.note(last, newest, batch.len() as u64);
         pending.push_back(Pending::Stored(last, appended));
         batch.clear();
@@ -467,6 +536,8 @@ impl Inlet {
             record,
         })?;
         self.have = Some(at);
+        // The letter says so too, as long as it is kept; if there is no room for this it must do.
+        let _ = self.remember(at);
         self.count(|stream| {
             let refused = &mut stream.status.counts.refused;
             *refused.entry(shown.as_str().to_owned()).or_default() += 1;
@@ -528,7 +599,7 @@ impl Inlet {
     }
 
     /// So many elements will never come.
-    pub(crate) fn lost(&self, reason: LossReason, elements: u64) {
+    fn lost(&self, reason: LossReason, elements: u64) {
         let link = self.link.config.name.clone();
         self.count(|stream| {
             let lost = &mut stream.status.counts.lost;
@@ -545,8 +616,17 @@ impl Inlet {
         });
     }
 
-    /// The origin says that the numbers up to `next` of this epoch never come.
-    pub(crate) fn told_lost(&mut self, from: Position, next: u64, reason: LossReason) {
+    /// The numbers up to `next` of this epoch never come. They are counted when it is certain that they
+    /// are passed over only once, whatever ends before the next element.
+    ///
+    /// # Errors
+    /// See [`InletError`]; then nothing is counted, and the same may be said again.
+    pub(crate) fn told_lost(
+        &mut self,
+        from: Position,
+        next: u64,
+        reason: LossReason,
+    ) -> Result<(), InletError> {
         let behind = match self.have {
             Some(have) if have.epoch == from.epoch => from.sequence.max(have.sequence + 1),
             _ => from.sequence,
@@ -556,21 +636,32 @@ impl Inlet {
                 sequence: behind,
                 ..from
             };
+            let sequence = next - 1;
+            let last = Position { sequence, ..from };
+            self.remember(last)?;
+            self.have = Some(last);
             let first = self.claim.told_lost(at, next);
             if next > first {
                 self.lost(reason, next - first);
             }
-            let sequence = next - 1;
-            let at = Position { sequence, ..from };
-            self.have = Some(at);
-            // Told and counted once, also if the connection ends before the next element. A log that
-            // does not take it says so at the next element.
-            drop(self.link.letters.put_began(&self.local, at));
         }
+        Ok(())
     }
 
     /// The origin went back behind what is here, and goes on at `next`.
-    pub(crate) fn rollback(&mut self, have: Position, kept: Option<Position>, next: Position) {
+    ///
+    /// # Errors
+    /// See [`InletError`]; then nothing is told, and the same may be said again.
+    pub(crate) fn rollback(
+        &mut self,
+        have: Position,
+        kept: Option<Position>,
+        next: Position,
+    ) -> Result<(), InletError> {
+        let sequence = next.sequence.saturating_sub(1);
+        let before = Position { sequence, ..next };
+        self.remember(before)?;
+        self.have = Some(before);
         self.count(|stream| stream.status.counts.rollbacks += 1);
         self.link.shared.host.notice(LinkNotice::Rollback {
             link: self.link.config.name.clone(),
@@ -579,8 +670,7 @@ impl Inlet {
             kept: kept.map(|kept| kept.to_string()),
             next: next.to_string(),
         });
-        let sequence = next.sequence.saturating_sub(1);
-        self.have = Some(Position { sequence, ..next });
+        Ok(())
     }
 
     /// Elements up to this one are stored at their level.
@@ -618,9 +708,8 @@ impl Inlet {
 /// Waits until what was given to the log before is stored, or never will be: the newest element says
 /// where the link goes on only then.
 async fn settled(log: &chappe_log::Stream, name: &str) -> Result<(), LinkError> {
-    let assigned = log.assigned();
     for _ in 0..SETTLE_LOOKS {
-        if log.last() >= assigned {
+        if log.is_settled() {
             return Ok(());
         }
         tokio::time::sleep(SETTLE_PAUSE).await;

@@ -85,7 +85,7 @@ async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
                 .existing("ward.a")
                 .expect("reads")
                 .expect("there");
-            log.newest_origin().expect("reads")
+            log.newest_origin()
         };
         let before = newest();
         while newest() == before {

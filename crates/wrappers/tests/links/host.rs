@@ -66,6 +66,10 @@ impl Node {
 
     /// A node whose log has these options.
     pub(crate) fn with(options: Options, disk: SimDisk, seed: u64, config: LinksConfig) -> Self {
+        let options = Options {
+            cursor_of: Some(origin_cursor),
+            ..options
+        };
         let (store, _) = Store::open(Box::new(disk.clone()), options, seed).expect("opens");
         let store = StreamStore::new(store);
         let host = Arc::new(Host {

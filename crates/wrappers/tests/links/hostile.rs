@@ -16,12 +16,12 @@ use chappe_wrappers::links::*;
 use crate::host::{Node, PATIENCE, assert_same, link};
 
 /// A peer by hand.
-struct Peer {
+pub(crate) struct Peer {
     connection: MemoryConnection,
 }
 
 impl Peer {
-    fn new(connection: MemoryConnection) -> Self {
+    pub(crate) fn new(connection: MemoryConnection) -> Self {
         Self { connection }
     }
 
@@ -31,14 +31,14 @@ impl Peer {
         let _ = poll_fn(|context| self.connection.poll_flush(context)).await;
     }
 
-    async fn say(&mut self, message: Message<'_>) {
+    pub(crate) async fn say(&mut self, message: Message<'_>) {
         let mut writer = FrameWriter::default();
         writer.push(&message);
         self.send(writer.finish().expect("a message")).await;
     }
 
     /// Reads until a message is what is looked for.
-    async fn hear<T>(&mut self, mut is: impl FnMut(&Message<'_>) -> Option<T>) -> T {
+    pub(crate) async fn hear<T>(&mut self, mut is: impl FnMut(&Message<'_>) -> Option<T>) -> T {
         let heard = async {
             loop {
                 let frame = poll_fn(|context| self.connection.poll_receive(context)).await;
@@ -155,7 +155,10 @@ async fn an_acknowledgement_from_the_future_is_refused_and_counted() {
 }
 
 /// Dials an origin by hand once, or a real one.
-struct By(tokio::sync::Mutex<Vec<MemoryConnection>>, Option<Links>);
+pub(crate) struct By(
+    pub(crate) tokio::sync::Mutex<Vec<MemoryConnection>>,
+    pub(crate) Option<Links>,
+);
 
 impl Dialler for By {
     type Connection = MemoryConnection;

@@ -4,8 +4,10 @@
 
 mod best_effort;
 mod feeding;
+mod full_queue;
 mod host;
 mod hostile;
 mod http;
 mod server;
 mod session;
+mod trimmed_copy;

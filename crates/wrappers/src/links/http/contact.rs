@@ -187,39 +187,50 @@ pub(super) fn stream_of(document: &Document) -> Option<&str> {
     }
 }
 
+/// Gives the log the same again while its queue is full.
+async fn patiently(mut give: impl FnMut() -> Result<(), InletError>) -> Result<(), InletError> {
+    for _ in 0..BUSY_TRIES {
+        match give() {
+            Err(InletError::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
+            other => return other,
+        }
+    }
+    give()
+}
+
 /// Does what a document says; returns when its elements are stored. What does not fit becomes a dead
 /// letter.
 pub(crate) async fn apply(inlet: &mut Inlet, document: Document) -> Result<(), InletError> {
+    let applied = apply_once(inlet, document).await;
+    if applied.as_ref().is_err_and(InletError::is_taken_back) {
+        inlet.resume().await?;
+    }
+    applied
+}
+
+async fn apply_once(inlet: &mut Inlet, document: Document) -> Result<(), InletError> {
     match document {
         Document::Structure(structure) => {
-            Ok(inlet.structure(structure.version, &structure.schema)?)
+            patiently(|| inlet.structure(structure.version, &structure.schema)).await
         }
         Document::Elements(elements) => {
             let schema = inlet.schema(elements.schema).cloned();
             let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
             let (last, arrivals) = (elements.last, shaped(elements, &schema));
             let mut pending = VecDeque::new();
-            let mut tries = 0;
-            loop {
-                match inlet.take_elements(&schema, arrivals.clone(), &mut pending) {
-                    Ok(()) => break,
-                    Err(InletError::Busy) if tries < BUSY_TRIES => {
-                        tries += 1;
-                        tokio::time::sleep(BUSY_PAUSE).await;
-                    }
-                    Err(error) => {
-                        // What was taken before is stored all the same.
-                        let _ = settle(inlet, pending).await;
-                        return Err(error);
-                    }
-                }
-            }
+            let take = || inlet.take_elements(&schema, arrivals.clone(), &mut pending);
+            let taken = patiently(take).await;
             let newest = inlet.have().map(|have| have.sequence);
             let behind = last
                 .zip(newest)
                 .map(|(last, newest)| last.saturating_sub(newest));
             inlet.count(|stream| stream.status.lag_elements = behind.unwrap_or(0));
-            settle(inlet, pending).await
+            if pending.is_empty() {
+                // They were queued for a request that nobody waits for any more.
+                return inlet.all_stored().await.and(taken);
+            }
+            // What was taken before an error is stored all the same.
+            settle(inlet, pending).await.and(taken)
         }
         Document::Lost(lost) => {
             let sequence = lost.from;
@@ -227,17 +238,16 @@ pub(crate) async fn apply(inlet: &mut Inlet, document: Document) -> Result<(), I
                 epoch: lost.epoch,
                 sequence,
             };
-            inlet.told_lost(from, lost.next, lost.reason);
-            Ok(())
+            patiently(|| inlet.told_lost(from, lost.next, lost.reason)).await
         }
         Document::Rollback(rollback) => {
-            if let Some(have) = inlet.have() {
-                inlet.rollback(have, rollback.kept, rollback.next);
-            }
-            Ok(())
+            let Some(have) = inlet.have() else {
+                return Ok(());
+            };
+            patiently(|| inlet.rollback(have, rollback.kept, rollback.next)).await
         }
         Document::Alive(after) => match after {
-            Some(after) => inlet.begin(after),
+            Some(after) => patiently(|| inlet.begin(after)).await,
             None => Ok(()),
         },
     }

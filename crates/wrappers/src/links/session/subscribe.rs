@@ -33,6 +33,9 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// Steps that wait for room in the log's queue before no more is read from the connection; reason: only
+/// elements are bounded by credit.
+const WAITING_MAX: usize = 4_096;
 /// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
 /// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
 const STORED_PAUSE: Duration = Duration::from_millis(250);
@@ -74,7 +77,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         pending: VecDeque::new(),
         stored_look: None,
         caught_up: Instant::now(),
-        busy: VecDeque::new(),
+        waiting: VecDeque::new(),
         events: VecDeque::new(),
         commands: VecDeque::new(),
         asked: 0,
@@ -105,8 +108,8 @@ struct Subscriber<C: FrameConnection> {
     stored_look: Option<Instant>,
     /// Until then the disk itself wakes the session.
     caught_up: Instant,
-    /// What the log's queue had no room for, and all that came after it.
-    busy: VecDeque<Waiting>,
+    /// What the log's queue had no room for, and all that came after it, in order.
+    waiting: VecDeque<(Channel, Step)>,
     events: VecDeque<ReceiverEvent>,
     commands: VecDeque<ReceiverCommand>,
     /// Damaged places that were asked for so far.
@@ -115,12 +118,28 @@ struct Subscriber<C: FrameConnection> {
     ended: Option<Result<(), ConnectionError>>,
 }
 
-/// Records that wait for room in the log's queue.
-struct Waiting {
-    channel: Channel,
-    first: Position,
-    version: u32,
-    records: Records,
+/// What the origin says of one stream. Each step changes how far it was read, or how what follows is
+/// stored: none may overtake another of the same channel.
+enum Step {
+    /// What is to be read from its end on begins behind this position, whatever happens next.
+    Begin(Position),
+    /// What the elements look like from here on.
+    Schema(chappe_flow::Schema),
+    Store {
+        first: Position,
+        version: u32,
+        records: Records,
+    },
+    Lost {
+        from: Position,
+        next: u64,
+        reason: LossReason,
+    },
+    Rollback {
+        have: Position,
+        kept: Option<Position>,
+        next: Position,
+    },
 }
 
 impl<C: FrameConnection> Subscriber<C> {
@@ -138,12 +157,13 @@ impl<C: FrameConnection> Subscriber<C> {
             let deadline = self.receiver.deadline().map(|at| self.clock.at(at));
             let next = repair.next.min(status.next).min(directory.next);
             alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
-            if !self.busy.is_empty() {
+            if !self.waiting.is_empty() {
                 alarm.at_latest(Instant::now() + BUSY_PAUSE);
             }
             if let Some(look) = self.stored_look {
                 alarm.at_latest(look);
             }
+            let reads = self.waiting.len() < WAITING_MAX;
             let wakes = self.pending.len() >= STORED_WAKES || self.caught_up > Instant::now();
             let pending = &mut self.pending;
             let stored = std::future::poll_fn(|context| match pending.front_mut() {
@@ -157,7 +177,7 @@ impl<C: FrameConnection> Subscriber<C> {
             let mut rung = false;
             tokio::select! {
                 biased;
-                frame = self.wire.receive() => frames.push(frame?),
+                frame = self.wire.receive(), if reads => frames.push(frame?),
                 () = stored => {}
                 () = alarm.rings() => rung = true,
             }
@@ -166,9 +186,7 @@ impl<C: FrameConnection> Subscriber<C> {
                 if deadline.is_some_and(|deadline| deadline <= now) {
                     self.give(Input::Timeout);
                 }
-                if !self.busy.is_empty() {
-                    self.give_again();
-                }
+                self.take_waiting();
                 if directory.is_due(now) {
                     self.look_at_directory();
                 }
@@ -179,7 +197,9 @@ impl<C: FrameConnection> Subscriber<C> {
                     self.tell_status();
                 }
             }
-            self.wire.receive_ready(&mut frames)?;
+            if reads {
+                self.wire.receive_ready(&mut frames)?;
+            }
             for frame in frames.drain(..) {
                 match frame {
                     LinkFrame::Session(frame) => {
@@ -323,22 +343,11 @@ impl<C: FrameConnection> Subscriber<C> {
         match event {
             ReceiverEvent::Session(SessionEvent::Welcomed { .. }) => self.link.connected(),
             ReceiverEvent::Accepted { channel, grant } => {
-                // What was to be read from its end on begins there, whatever happens next.
-                let begun =
-                    self.channels
-                        .get_mut(&channel)
-                        .map(|inlet| match inlet.begins_at_end() {
-                            true => {
-                                inlet.begin(position(grant.epoch, grant.next.saturating_sub(1)))
-                            }
-                            false => Ok(()),
-                        });
-                if let Some(Err(error)) = begun {
-                    return self.end(error.to_string(), None);
-                }
-                self.schema(channel, &grant.schema);
+                let before = position(grant.epoch, grant.next.saturating_sub(1));
+                self.take(channel, Step::Begin(before));
+                self.take(channel, Step::Schema(grant.schema));
             }
-            ReceiverEvent::Schema { channel, schema } => self.schema(channel, &schema),
+            ReceiverEvent::Schema { channel, schema } => self.take(channel, Step::Schema(schema)),
             ReceiverEvent::Refused {
                 channel,
                 reason,
@@ -362,16 +371,12 @@ impl<C: FrameConnection> Subscriber<C> {
                 if behind > 0 {
                     self.caught_up = Instant::now() + CATCHING_UP;
                 }
-                let waiting = Waiting {
-                    channel,
+                let step = Step::Store {
                     first: position(epoch, first),
                     version: schema_version,
                     records,
                 };
-                match self.busy.is_empty() {
-                    true => self.store(waiting),
-                    false => self.busy.push_back(waiting),
-                }
+                self.take(channel, step);
             }
             ReceiverEvent::Lost {
                 channel,
@@ -380,9 +385,12 @@ impl<C: FrameConnection> Subscriber<C> {
                 next,
                 reason,
             } => {
-                if let Some(inlet) = self.channels.get_mut(&channel) {
-                    inlet.told_lost(position(epoch, from), next, loss(reason));
-                }
+                let step = Step::Lost {
+                    from: position(epoch, from),
+                    next,
+                    reason: loss(reason),
+                };
+                self.take(channel, step);
             }
             ReceiverEvent::Rollback {
                 channel,
@@ -390,10 +398,13 @@ impl<C: FrameConnection> Subscriber<C> {
                 kept,
                 next,
             } => {
-                if let Some(inlet) = self.channels.get_mut(&channel) {
-                    let of = |it: chappe_flow::Position| position(it.epoch, it.sequence);
-                    inlet.rollback(of(have), kept.map(of), of(next));
-                }
+                let of = |it: chappe_flow::Position| position(it.epoch, it.sequence);
+                let step = Step::Rollback {
+                    have: of(have),
+                    kept: kept.map(of),
+                    next: of(next),
+                };
+                self.take(channel, step);
             }
             ReceiverEvent::Session(SessionEvent::Fetch {
                 request,
@@ -425,10 +436,64 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    /// The origin says what a stream's elements look like from here on.
-    fn schema(&mut self, channel: Channel, said: &chappe_flow::Schema) {
+    /// Does a step, or lets it wait behind those that wait for room in the log's queue.
+    fn take(&mut self, channel: Channel, step: Step) {
+        self.waiting.push_back((channel, step));
+        if self.waiting.len() == 1 {
+            self.take_waiting();
+        }
+    }
+
+    /// Does the steps that wait, in order, until the log's queue is full.
+    fn take_waiting(&mut self) {
+        while let Some((channel, step)) = self.waiting.pop_front() {
+            match self.do_step(channel, &step) {
+                Ok(()) => {}
+                Err(InletError::Busy) => return self.waiting.push_front((channel, step)),
+                Err(error) => {
+                    let hint = match &error {
+                        InletError::Link(error) => LinkError::hint(error),
+                        _ => None,
+                    };
+                    return self.end(error.to_string(), hint);
+                }
+            }
+        }
+    }
+
+    fn do_step(&mut self, channel: Channel, step: &Step) -> Result<(), InletError> {
         let Some(inlet) = self.channels.get_mut(&channel) else {
-            return;
+            return Ok(());
+        };
+        match step {
+            Step::Begin(before) if inlet.begins_at_end() => inlet.begin(*before),
+            Step::Begin(_) => Ok(()),
+            Step::Schema(schema) => self.schema(channel, schema),
+            Step::Store {
+                first,
+                version,
+                records,
+            } => {
+                let records = records.iter().map(|it| (it.time, it.payload));
+                let mut pending = VecDeque::new();
+                let outcome = inlet.take_records(*first, *version, records, &mut pending);
+                self.pending
+                    .extend(pending.into_iter().map(|it| (channel, it)));
+                outcome
+            }
+            Step::Lost { from, next, reason } => inlet.told_lost(*from, *next, *reason),
+            Step::Rollback { have, kept, next } => inlet.rollback(*have, *kept, *next),
+        }
+    }
+
+    /// The origin says what a stream's elements look like from here on. A stream that cannot be stored
+    /// so is left.
+    ///
+    /// # Errors
+    /// The log's queue is full.
+    fn schema(&mut self, channel: Channel, said: &chappe_flow::Schema) -> Result<(), InletError> {
+        let Some(inlet) = self.channels.get_mut(&channel) else {
+            return Ok(());
         };
         let schema = match said.bytes.is_empty() {
             true => inlet
@@ -437,58 +502,23 @@ impl<C: FrameConnection> Subscriber<C> {
             false => serde_json::from_slice::<StreamSchema>(&said.bytes)
                 .map_err(|error| format!("the schema is none: {error}")),
         };
-        let outcome = schema.and_then(|schema| {
-            let id = serialization::SchemaId::of(&schema);
-            match id.0 == said.id.0 {
-                true => inlet
-                    .structure(said.version, &schema)
-                    .map_err(|error| error.to_string()),
-                false => Err(format!("the schema is {id}, another than the origin says")),
-            }
-        });
-        if let Err(text) = outcome {
-            inlet.refused(&text);
-            self.channels.remove(&channel);
-            self.command(ReceiverCommand::Unsubscribe {
-                channel,
-                reason: RefusalReason::Schema,
-                text,
-            });
-        }
-    }
-
-    fn store(&mut self, waiting: Waiting) {
-        let Some(inlet) = self.channels.get_mut(&waiting.channel) else {
-            return;
+        let refused = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
+            Ok((id, schema)) if id.0 == said.id.0 => match inlet.structure(said.version, &schema) {
+                Ok(()) => return Ok(()),
+                Err(InletError::Busy) => return Err(InletError::Busy),
+                Err(error) => error.to_string(),
+            },
+            Ok((id, _)) => format!("the schema is {id}, another than the origin says"),
+            Err(text) => text,
         };
-        let records = waiting.records.iter().map(|it| (it.time, it.payload));
-        let mut pending = VecDeque::new();
-        let outcome = inlet.take_records(waiting.first, waiting.version, records, &mut pending);
-        let channel = waiting.channel;
-        self.pending
-            .extend(pending.into_iter().map(|it| (channel, it)));
-        match outcome {
-            Ok(()) => {}
-            Err(InletError::Busy) => self.busy.push_front(waiting),
-            Err(error @ (InletError::UnknownSchema(_) | InletError::Misfit(_))) => {
-                self.end(error.to_string(), None);
-            }
-            Err(InletError::Link(error)) => {
-                let hint = LinkError::hint(&error);
-                self.end(error.to_string(), hint);
-            }
-        }
-    }
-
-    /// Gives the log once more what it had no room for.
-    fn give_again(&mut self) {
-        while let Some(waiting) = self.busy.pop_front() {
-            let before = self.busy.len();
-            self.store(waiting);
-            if self.busy.len() > before || self.ended.is_some() {
-                return;
-            }
-        }
+        inlet.refused(&refused);
+        self.channels.remove(&channel);
+        self.command(ReceiverCommand::Unsubscribe {
+            channel,
+            reason: RefusalReason::Schema,
+            text: refused,
+        });
+        Ok(())
     }
 
     /// Tells the machine what has reached the disk.

@@ -373,7 +373,7 @@ impl Receiving {
     }
 
     /// Asks the origin's directory what the elements of a stream look like.
-    async fn ask_schema(&mut self, name: &str) -> Result<(), LinkError> {
+    async fn ask_schema(&mut self, name: &str) -> Result<(), InletError> {
         let structures = self
             .directory
             .ask(&Selection::Exact(name.to_owned()))
