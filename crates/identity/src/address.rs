@@ -228,6 +228,9 @@ pub enum Refusal {
     /// The credential service of a cloud.
     #[error("{0} is a cloud's metadata service")]
     MetadataService(IpAddr),
+    /// Our own host, which no allowed prefix names.
+    #[error("{0} is this host itself, and in no allowed prefix")]
+    LoopbackUnnamed(IpAddr),
     /// Our own host, named by somebody who is not on it.
     #[error("{host} is this host itself, but the message came from {source_address}")]
     Loopback {
@@ -268,6 +271,11 @@ impl Refusal {
             Self::NotLiteral(_) => {
                 Some("names are never resolved: let the device announce its IP address".to_owned())
             }
+            Self::LoopbackUnnamed(host) => Some(format!(
+                "if a program on this host may be called there, name it: contact = [\"{host}\"] under \
+                 [exchange]; if clients come through a proxy on this host, name that in \
+                 http.trusted_proxies first"
+            )),
             Self::Loopback { .. } => Some(
                 "the device announces its own loopback address: bind it to its network address"
                     .to_owned(),
@@ -295,6 +303,7 @@ impl Refusal {
 pub struct AddressPolicy {
     allowed: Vec<Prefix>,
     subnets: Vec<Prefix>,
+    loopback_by_prefix: bool,
 }
 
 impl AddressPolicy {
@@ -309,6 +318,14 @@ impl AddressPolicy {
     #[must_use]
     pub fn allow_within(mut self, subnet: Prefix) -> Self {
         self.subnets.push(subnet);
+        self
+    }
+
+    /// Allows loopback only in allowed prefixes, also for a sender on this host: where senders may come
+    /// through a proxy, being on this host says nothing.
+    #[must_use]
+    pub fn loopback_by_prefix(mut self) -> Self {
+        self.loopback_by_prefix = true;
         self
     }
 
@@ -345,10 +362,12 @@ impl AddressPolicy {
                 source_address,
             });
         }
+        let named = self.allowed.iter().any(|prefix| prefix.contains(host));
+        if host.is_loopback() && self.loopback_by_prefix && !named {
+            return Err(Refusal::LoopbackUnnamed(host));
+        }
         let within = |subnet: &Prefix| subnet.contains(host) && subnet.contains(source);
-        let allowed = host == source
-            || self.allowed.iter().any(|prefix| prefix.contains(host))
-            || self.subnets.iter().any(within);
+        let allowed = host == source || named || self.subnets.iter().any(within);
         if allowed {
             return Ok(());
         }
@@ -407,6 +426,25 @@ mod tests {
             assert_eq!(contact.address, address.parse().unwrap(), "{uri}");
             assert_eq!(contact.path, path, "{uri}");
         }
+    }
+
+    #[test]
+    fn loopback_can_need_a_prefix() {
+        let strict = AddressPolicy::default().loopback_by_prefix();
+        let refused = check(&strict, "http://127.0.0.1:9/", "127.0.0.1:1").unwrap_err();
+        assert!(matches!(refused, Refusal::LoopbackUnnamed(_)), "{refused}");
+        assert!(
+            refused
+                .hint()
+                .unwrap()
+                .contains("contact = [\"127.0.0.1\"]")
+        );
+        check(&strict, "http://192.0.2.7:9/", "192.0.2.7:1").unwrap();
+        let named = strict.allow("127.0.0.0/8".parse().unwrap());
+        check(&named, "http://127.0.0.1:9/", "127.0.0.1:1").unwrap();
+        // A prefix lets nobody else name it.
+        let far = check(&named, "http://127.0.0.1:9/", "192.0.2.7:1").unwrap_err();
+        assert!(matches!(far, Refusal::Loopback { .. }), "{far}");
     }
 
     #[test]

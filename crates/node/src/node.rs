@@ -100,6 +100,7 @@ impl Node {
             started_at: clock::now(),
             address,
             tls,
+            trusted_proxies: config.http.proxies().collect(),
             token,
             disk: Box::new(disk),
             store,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use chappe_device::DeviceClient;
-use chappe_identity::{CurveSecret, Key, TokenHash};
+use chappe_identity::{CurveSecret, Key, Prefix, TokenHash};
 use chappe_log::{Disk, Health, Store};
 use chappe_registry::Registry;
 use chappe_stream::Timestamp;
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) address: SocketAddr,
     /// TLS of its HTTP, if it is spoken.
     pub(crate) tls: Option<tls::Server>,
+    /// The proxies whose word on their clients counts.
+    pub(crate) trusted_proxies: Vec<Prefix>,
     /// What recognizes its token.
     pub(crate) token: TokenHash,
     /// The disk of its log, for its free space.

@@ -142,6 +142,20 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
             "other machines",
             "read = \"token\"",
         ),
+        (
+            "[http]\nlisten = \"0.0.0.0:8470\"\n[access]\nread = \"token\"",
+            2,
+            "http.listen",
+            "clear text",
+            "self_signed = true",
+        ),
+        (
+            "[http]\ntrusted_proxies = [\"proxy\"]",
+            2,
+            "http.trusted_proxies.0",
+            "prefix",
+            "10.1.0.0/16",
+        ),
     ];
     for (text, line, key, what, hint) in table {
         let error = load(&file(text)).expect_err(text);
@@ -152,6 +166,51 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
         let said = problem.hint.as_deref().unwrap_or("");
         assert!(said.contains(hint), "{text}: {said}");
         assert!(error.to_string().starts_with("/etc/chappe/node.toml"));
+    }
+}
+
+#[test]
+fn a_listener_beyond_loopback_needs_tls_and_the_token_or_says_that_it_is_open() {
+    for more in [
+        "[access]\nread = \"token\"\n[http.tls]\nself_signed = true",
+        "[access]\ninsecure = true",
+        "[access]\nread = \"token\"\ninsecure = true",
+    ] {
+        let text = format!("[http]\nlisten = \"0.0.0.0:8470\"\n{more}");
+        load(&file(&text)).expect(more);
+    }
+}
+
+#[test]
+fn what_works_and_is_open_behind_a_proxy_is_warned_of() {
+    let table = [
+        ("[http]\nhosts = [\"node.example\"]", "http.hosts"),
+        (
+            "[exchange]\ncontact = [\"127.0.0.0/8\"]",
+            "exchange.contact",
+        ),
+        (
+            "[http]\ntrusted_proxies = [\"0.0.0.0/0\"]",
+            "http.trusted_proxies",
+        ),
+        (
+            "[http]\ntrusted_proxies = [\"::/0\"]",
+            "http.trusted_proxies",
+        ),
+    ];
+    for (text, key) in table {
+        let warnings = load(&file(text)).unwrap().warnings();
+        assert_eq!(warnings.len(), 1, "{text}");
+        assert_eq!(warnings[0].key.as_deref(), Some(key), "{text}");
+        assert_eq!(
+            (warnings[0].line, warnings[0].hint.is_some()),
+            (Some(2), true)
+        );
+    }
+    let named = "[http]\nhosts = [\"node.example\"]\ntrusted_proxies = [\"127.0.0.1\"]\n\
+                 [exchange]\ncontact = [\"127.0.0.1\"]";
+    for quiet in ["", named] {
+        assert!(load(&file(quiet)).unwrap().warnings().is_empty(), "{quiet}");
     }
 }
 

@@ -377,6 +377,78 @@ fn only_named_keys_read_with_curve() {
 }
 
 #[test]
+fn a_push_over_tls_goes_to_the_certificate_of_the_subscription() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Its REST interface speaks TLS, so the streams are read in the process.
+    let came = async |node: &Node, count: usize| {
+        let elements = stored(node, "ward.bed1", |elements| elements.len() >= count).await;
+        let found: Vec<_> = elements.into_iter().map(|element| element.values).collect();
+        let wanted = (0..count as u32).map(|number| vec![Value::Double(f64::from(number))]);
+        assert_eq!(found, wanted.collect::<Vec<_>>());
+    };
+    block(async {
+        let mut at_origin = origin_config(there.path());
+        at_origin.http.tls.self_signed = true;
+        at_origin.access.read = chappe_node::config::Read::Token;
+        let origin = Node::start(at_origin.clone()).await.unwrap();
+        produce(&origin, "ward.bed1", 0..20).await;
+        let token = origin.new_token().unwrap().to_owned();
+        let fingerprint = origin.fingerprint().unwrap();
+        let link = json!({ "name": "origin", "kind": "http_push", "streams": ["ward.*"],
+            "address": origin.url(), "fingerprint": fingerprint, "token": token });
+        let mut at_subscriber = subscriber_config(here.path());
+        at_subscriber.http.tls.self_signed = true;
+        at_subscriber.links = vec![serde_json::from_value(link).unwrap()];
+        let subscriber = Node::start(at_subscriber.clone()).await.unwrap();
+        came(&subscriber, 20).await;
+        produce(&origin, "ward.bed1", 20..40).await;
+        came(&subscriber, 40).await;
+        // Another certificate at the contact point gets nothing.
+        let contact_point = format!(
+            "{}/api/v1/exchange/contact-points/origin/0",
+            subscriber.url()
+        );
+        let tls = chappe_transport::tls::Client::with_fingerprint(fingerprint.parse().unwrap());
+        let client = chappe_transport::http::Client::with_tls(Default::default(), tls);
+        let url = format!("{}/api/v1/exchange/subscriptions", origin.url());
+        let place = chappe_identity::Contact::parse(&url, 0).unwrap();
+        let ask = |fingerprint: Json| {
+            let mut headers = axum::http::HeaderMap::new();
+            let bearer = format!("Bearer {token}").parse().unwrap();
+            headers.insert("authorization", bearer);
+            let body = json!({ "stream": "ward.bed1", "contact_point": contact_point,
+                "fingerprint": fingerprint });
+            let (client, place) = (client.clone(), place.clone());
+            async move {
+                let body = body.to_string().into();
+                let answer = client.request(&place, axum::http::Method::POST, headers, body);
+                let answer = answer.await.unwrap();
+                let problem: Json = serde_json::from_slice(&answer.body).unwrap();
+                (answer.status.as_u16(), problem["detail"].to_string())
+            }
+        };
+        let (status, says) = ask(json!("ab".repeat(32))).await;
+        assert!(
+            status == 422 && says.contains("fingerprint"),
+            "{status} {says}"
+        );
+        let (status, says) = ask(Json::Null).await;
+        assert!(
+            status == 400 && says.contains("fingerprint"),
+            "{status} {says}"
+        );
+        // The subscription outlives a restart of the origin with its fingerprint.
+        fix(&mut at_origin, &origin);
+        origin.shutdown().await.unwrap();
+        let origin = Node::start(at_origin).await.unwrap();
+        produce(&origin, "ward.bed1", 40..60).await;
+        came(&subscriber, 60).await;
+        subscriber.shutdown().await.unwrap();
+        origin.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn a_pull_over_tls_trusts_one_fingerprint_and_needs_the_token() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     block(async {

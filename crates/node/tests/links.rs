@@ -11,7 +11,7 @@ use chappe_node::config::Config;
 use chappe_stream::{
     Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
-use common::{Answer, config, get, own_address, send};
+use common::{Answer, config, get, own_address, raw, send};
 use serde_json::{Value as Json, json};
 
 fn block<T>(future: impl Future<Output = T>) -> T {
@@ -25,6 +25,30 @@ fn nowhere() -> String {
 
 fn link(name: &str) -> Json {
     json!({ "name": name, "kind": "http_pull", "address": nowhere(), "streams": ["a.*"] })
+}
+
+/// Stores a stream of one element.
+async fn store_one(node: &Node, name: &str) {
+    let schema = StreamSchema {
+        fields: vec![Field {
+            name: "temperature".into(),
+            field_type: FieldType::Double,
+            unit: Some("Cel".into()),
+            observed_property: None,
+            description: None,
+        }],
+        ..StreamSchema::default()
+    };
+    let element = StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(1),
+        receive_time: Timestamp(1),
+        key: None,
+        values: vec![Value::Double(21.5)],
+        quality: Quality::Good,
+        origin: None,
+    };
+    node.store(name, &schema, &[element]).await.unwrap();
 }
 
 struct Operated {
@@ -207,30 +231,10 @@ async fn fields_registered(node: &Node) -> BTreeSet<[String; 4]> {
 fn the_directory_tells_each_stream_with_its_structure() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
-    let field = |name: &str| Field {
-        name: name.into(),
-        field_type: FieldType::Double,
-        unit: Some("Cel".into()),
-        observed_property: None,
-        description: None,
-    };
     block(async {
         let node = Node::start(config).await.unwrap();
         for name in ["ward.bed1", "ward.bed2", "hall"] {
-            let schema = StreamSchema {
-                fields: vec![field("temperature")],
-                ..StreamSchema::default()
-            };
-            let element = StreamElement {
-                position: Position::default(),
-                source_time: Timestamp(1),
-                receive_time: Timestamp(1),
-                key: None,
-                values: vec![Value::Double(21.5)],
-                quality: Quality::Good,
-                origin: None,
-            };
-            node.store(name, &schema, &[element]).await.unwrap();
+            store_one(&node, name).await;
         }
         let all = get(&node, "/api/v1/directory?streams=ward.*").await.json();
         let names: Vec<_> = all["streams"]
@@ -248,6 +252,78 @@ fn the_directory_tells_each_stream_with_its_structure() {
         let told = get(&node, "/api/v1/directory?streams=*").await.json();
         assert_eq!(fields_told(&told), fields_registered(&node).await);
         assert_eq!(fields_told(&told).len(), 3);
+        node.shutdown().await.unwrap();
+    });
+}
+
+/// Contact points on this host: refused unless they are named, and never for a client that a
+/// trusted proxy says is elsewhere.
+#[test]
+fn a_proxy_opens_no_port_of_this_host() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let inside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = inside.local_addr().unwrap().port();
+        let body =
+            json!({ "stream": "ward.a", "contact_point": format!("http://127.0.0.1:{port}/") });
+        let body = body.to_string();
+        let subscribe = async |node: &Node, more: &str| {
+            let request = format!(
+                "POST /api/v1/exchange/subscriptions HTTP/1.1\r\nHost: {}\r\n{more}\
+                 Content-Length: {}\r\n\r\n",
+                node.address(),
+                body.len()
+            );
+            let answer = raw(node.address(), &request, body.as_bytes()).await;
+            (answer.status, answer.body)
+        };
+        let start = async |proxies: &[&str], contact: &[&str]| {
+            let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            let mut config = config(directory.path());
+            config.http.trusted_proxies = list(proxies);
+            config.exchange.contact = list(contact);
+            let node = Node::start(config).await.unwrap();
+            store_one(&node, "ward.a").await;
+            node
+        };
+        let node = start(&[], &[]).await;
+        let (status, says) = subscribe(&node, "").await;
+        assert_eq!(status, 403, "{says}");
+        for word in ["exchange", "contact = ", "http.trusted_proxies"] {
+            assert!(says.contains(word), "{says}");
+        }
+        node.shutdown().await.unwrap();
+
+        let node = start(&["127.0.0.0/8"], &["127.0.0.0/8"]).await;
+        for forwarded in [
+            "Forwarded: for=192.0.2.7\r\n",
+            "X-Forwarded-For: 127.0.0.1, 192.0.2.7\r\n",
+        ] {
+            let (status, says) = subscribe(&node, forwarded).await;
+            assert!(
+                status == 403 && says.contains("192.0.2.7"),
+                "{status} {says}"
+            );
+        }
+        let both = "Forwarded: for=127.0.0.1\r\nX-Forwarded-For: 192.0.2.7\r\n";
+        let (status, says) = subscribe(&node, both).await;
+        assert!(
+            status == 400 && says.contains("different clients"),
+            "{status} {says}"
+        );
+        let drops = get(&node, "/api/v1/drops").await.body;
+        assert!(
+            drops.contains("192.0.2.7") && drops.contains("forwarded"),
+            "{drops}"
+        );
+        // A subscriber on this host that is named is called.
+        let asking = async { subscribe(&node, "Forwarded: for=127.0.0.1\r\n").await };
+        let called = async {
+            let (stream, _) = inside.accept().await.unwrap();
+            drop(stream);
+        };
+        let ((status, says), ()) = tokio::join!(asking, called);
+        assert_eq!(status, 422, "{says}");
         node.shutdown().await.unwrap();
     });
 }

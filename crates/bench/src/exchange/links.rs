@@ -39,7 +39,7 @@ pub(crate) fn listen(config: &mut Config, role: &Role) {
     match role.kind {
         Kind::ZeromqReliable => config.exchange.listen = at(SESSION_PORT),
         // A contact point is another address of the loopback than its subscription comes from.
-        Kind::HttpPush => config.discovery.contact = vec!["127.0.77.0/24".to_owned()],
+        Kind::HttpPush => config.exchange.contact = vec!["127.0.77.0/24".to_owned()],
         Kind::ZeromqBestEffortXml | Kind::ZeromqBestEffortPostcard => {
             config.exchange.publish = at(PUBLISH_PORT);
             config.exchange.directory = at(DIRECTORY_PORT);

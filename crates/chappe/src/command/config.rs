@@ -55,10 +55,17 @@ fn check(file: &Path, json: bool) -> Outcome {
     let loaded = load(Some(file), Vec::new())?;
     let checked = chappe_node::check(&loaded.config).map_err(failure)?;
     let limit = chappe_node::SizeLimit::of(&loaded.config)?;
+    let warnings: Vec<String> = loaded.warnings().iter().map(ToString::to_string).collect();
+    for warning in &warnings {
+        output::note(format_args!("warning: {warning}"));
+    }
     if json {
         output::json(&json!({
-            "valid": true, "file": file, "virtual_sensors": checked.sensors,
+            "valid": true,
+            "file": file,
+            "virtual_sensors": checked.sensors,
             "log_max_bytes": limit.bytes,
+            "warnings": warnings,
         }));
     } else {
         let sensors = checked.sensors.len();

@@ -1,7 +1,9 @@
 //! What no single key shows: keys that do not go together, and what is open without being meant to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use chappe_identity::Prefix;
 use chappe_wrappers::links::LinkError;
 
 use super::error::Problem;
@@ -43,19 +45,69 @@ fn at(settings: &[Setting], key: &str, what: String, hint: &str) -> Problem {
     }
 }
 
-/// Refuses to listen beyond loopback while everyone may read.
+/// Refuses to listen beyond loopback while everyone may read, or the token goes in clear text.
 fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
-    let open = config.access.read == Read::Open && !config.access.insecure;
-    if config.http.listen.ip().is_loopback() || !open {
+    let listen = config.http.listen;
+    if listen.ip().is_loopback() || config.access.insecure {
         return None;
     }
-    let what = format!(
-        "{} can be reached from other machines, and access.read is \"open\"",
-        config.http.listen
-    );
-    let hint = "add `read = \"token\"` under [access] in node.toml, or start with --set \
-                access.read=token; to let everyone read, set access.insecure=true in the same way";
+    let (what, hint) = if config.access.read == Read::Open {
+        (
+            format!("{listen} can be reached from other machines, and access.read is \"open\""),
+            "add `read = \"token\"` under [access] in node.toml, or start with --set \
+             access.read=token, with TLS ([http.tls]); to let everyone read, set \
+             access.insecure=true in the same way",
+        )
+    } else if !config.http.tls.enabled() {
+        (
+            format!(
+                "{listen} can be reached from other machines, and the token goes there in clear text"
+            ),
+            "set `self_signed = true` under [http.tls], or a certificate and its key; if something \
+             else encrypts the way there, set access.insecure = true",
+        )
+    } else {
+        return None;
+    };
     Some(at(settings, "http.listen", what, hint))
+}
+
+/// All that works, but is most likely not what was meant.
+pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let http = &config.http;
+    let names_loopback = config.exchange.contacts().any(|prefix| {
+        prefix.contains(Ipv4Addr::LOCALHOST.into()) || prefix.contains(Ipv6Addr::LOCALHOST.into())
+    });
+    if http.listen.ip().is_loopback() && http.trusted_proxies.is_empty() {
+        let hint = "name the proxy: trusted_proxies = [\"127.0.0.1\"] under [http]";
+        if !http.hosts.is_empty() {
+            let what = "clients that come through a proxy on this host count as this host itself";
+            found.push(at(settings, "http.hosts", what.to_owned(), hint));
+        }
+        if names_loopback {
+            let what =
+                "clients that come through a proxy on this host can have any port of it called";
+            found.push(at(settings, "exchange.contact", what.to_owned(), hint));
+        }
+    }
+    let all: [[IpAddr; 2]; 2] = [
+        [Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()],
+        [
+            Ipv6Addr::UNSPECIFIED.into(),
+            Ipv6Addr::from([0xff; 16]).into(),
+        ],
+    ];
+    let everybody = |prefix: Prefix| {
+        let mut all = all.iter();
+        all.any(|ends| ends.iter().all(|address| prefix.contains(*address)))
+    };
+    if http.proxies().any(everybody) {
+        let what = "a client at an address of it can claim to be any other";
+        let hint = "name the addresses of the proxies alone";
+        found.push(at(settings, "http.trusted_proxies", what.to_owned(), hint));
+    }
+    found
 }
 
 /// A certificate comes from files or is made, and files come in pairs.

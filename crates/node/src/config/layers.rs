@@ -97,6 +97,14 @@ pub struct Loaded {
     pub settings: Vec<Setting>,
 }
 
+impl Loaded {
+    /// All that works, but is most likely not what was meant.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Problem> {
+        super::contradictions::warnings(&self.config, &self.settings)
+    }
+}
+
 /// Loads a configuration.
 ///
 /// # Errors

@@ -20,6 +20,7 @@ mod schema;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chappe_identity::Prefix;
 #[cfg(feature = "dds")]
 use chappe_wrappers::dds::DdsConfig;
 use chappe_wrappers::links::LinkConfig;
@@ -82,12 +83,17 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
     /// Address and port to listen on; port 0 takes a free one, which is printed. An address other
-    /// than loopback needs `access.read = "token"` or `access.insecure = true`.
+    /// than loopback needs `access.read = "token"` and `[http.tls]`, or `access.insecure = true`.
     #[schemars(extend("format" = "socket-address"))]
     pub listen: SocketAddr,
     /// Further host names by which clients reach this node. A request that names another host is
     /// refused, so that a foreign page cannot reach the node through its visitor's browser.
     pub hosts: Vec<String>,
+    /// Proxies before this node, as prefixes (`127.0.0.1`, `10.1.0.0/16`). A request that comes from one
+    /// is from the client that its `Forwarded` (RFC 7239) or `X-Forwarded-For` names, which the proxy
+    /// has to write; without this the proxy is taken for the client.
+    #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
+    pub trusted_proxies: Vec<String>,
     /// Connections served at once; for one more, the one that has waited longest for a request
     /// gives way. Half of them at most are endless answers to other nodes (links of `http_pull`); one more is refused
     /// with status 503.
@@ -120,6 +126,14 @@ pub struct HttpTls {
     pub self_signed: bool,
 }
 
+impl Http {
+    /// The networks of `trusted_proxies`.
+    pub(crate) fn proxies(&self) -> impl Iterator<Item = Prefix> {
+        let prefixes = self.trusted_proxies.iter();
+        prefixes.filter_map(|prefix| prefix.parse().ok())
+    }
+}
+
 impl HttpTls {
     /// Whether TLS is spoken.
     #[must_use]
@@ -135,7 +149,8 @@ pub struct Access {
     /// Reading is open to whoever reaches the address, or needs the token that changing always
     /// needs.
     pub read: Read,
-    /// Listen beyond loopback although reading is open.
+    /// Listen beyond loopback although reading is open or TLS is off, so that the token and what is
+    /// read can be seen on the way; and push to `http://` contact points beyond loopback.
     pub insecure: bool,
 }
 
@@ -257,6 +272,11 @@ pub struct Exchange {
     /// on loopback too.
     #[schemars(extend("items" = {"type": "string", "format": "curve-key"}))]
     pub allowed_keys: Vec<String>,
+    /// Networks in which contact points of subscriptions by `http_push` may be, besides the
+    /// subscriber's own address and `discovery.contact`, as prefixes. A contact point on this host
+    /// itself has to be named, too: `127.0.0.0/8`, `::1`.
+    #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
+    pub contact: Vec<String>,
     /// Speak without CURVE beyond loopback: whoever reaches the addresses reads every stream, and
     /// whoever is on the way reads along.
     pub insecure: bool,
@@ -322,6 +342,7 @@ impl Default for Http {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
             hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             max_connections: 256,
             max_live_clients: 64,
             max_body_bytes: 1 << 20,
@@ -377,6 +398,7 @@ impl Default for Exchange {
             publish: String::new(),
             directory: String::new(),
             allowed_keys: Vec::new(),
+            contact: Vec::new(),
             insecure: false,
             max_links: 256,
             max_sessions: 1_024,
@@ -397,6 +419,11 @@ impl Exchange {
         named
             .into_iter()
             .filter_map(|(key, text)| Some((key, text.parse().ok()?)))
+    }
+
+    /// The networks of `contact`.
+    pub(crate) fn contacts(&self) -> impl Iterator<Item = Prefix> {
+        self.contact.iter().filter_map(|prefix| prefix.parse().ok())
     }
 
     /// Whether CURVE is spoken at this address.

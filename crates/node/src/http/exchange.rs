@@ -141,8 +141,11 @@ pub(super) async fn pull(
 pub(crate) struct NewSubscription {
     /// The stream.
     stream: String,
-    /// Where its elements are to be sent: an http address with a literal IP host.
+    /// Where its elements are to be sent: an https or http address with a literal IP host; http
+    /// beyond loopback only where the origin allows clear text.
     contact_point: String,
+    /// The SHA-256 of the certificate at an https contact point, in hexadecimal digits.
+    fingerprint: Option<String>,
     /// The newest element that the subscriber has, `EPOCH:N`.
     after: Option<String>,
     /// Without a position: `first` or `new`.

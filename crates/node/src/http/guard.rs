@@ -19,6 +19,7 @@ use chappe_identity::{Principal, Token};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use super::client_address::{self, Contradiction};
 use super::problem::Problem;
 use crate::config::Read;
 use crate::shared::App;
@@ -34,10 +35,15 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
+    let client = client(&app, &request);
+    if let Ok(Some(client)) = &client {
+        let client = ConnectInfo(*client);
+        request.extensions_mut().insert(client);
+    }
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map_or_else(String::new, |ConnectInfo(peer)| peer.ip().to_string());
     let path = request.uri().path().to_owned();
-    let mut response = match admit(&app, &request) {
+    let mut response = match client.and_then(|_| admit(&app, &request)) {
         Ok(principal) => {
             request.extensions_mut().insert(principal);
             next.run(request).await
@@ -57,6 +63,20 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
 }
 
 type Refused = (&'static str, Problem);
+
+/// Where a request comes from, behind proxies that are trusted.
+fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refused> {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let Some(ConnectInfo(peer)) = peer else {
+        return Ok(None);
+    };
+    let client = client_address::client(*peer, request.headers(), &app.trusted_proxies);
+    client.map(Some).map_err(|Contradiction| {
+        let detail = "Forwarded and X-Forwarded-For name different clients";
+        let hint = "let the proxy remove the header that it does not write itself";
+        ("forwarded", Problem::bad_request(detail).hint(hint))
+    })
+}
 
 fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
     let headers = request.headers();

@@ -1,6 +1,7 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
 mod bodies;
+mod client_address;
 mod console;
 mod dds;
 mod devices;

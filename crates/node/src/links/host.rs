@@ -143,16 +143,29 @@ impl LinkHost for Host {
 
     fn address_policy(&self) -> AddressPolicy {
         let app = self.node.upgrade();
-        app.map_or_else(AddressPolicy::default, |app| {
-            crate::devices::policy(&app.config.discovery)
-        })
+        let policy = app.map_or_else(AddressPolicy::default, |app| {
+            let prefixes = app.config.exchange.contacts();
+            let policy = crate::devices::policy(&app.config.discovery);
+            prefixes.fold(policy, AddressPolicy::allow)
+        });
+        policy.loopback_by_prefix()
     }
 
     fn contact_base(&self) -> Option<String> {
-        // An origin can only come to an address that is one, and trusts no certificate of ours.
+        // An origin can only come to an address that is one.
         let app = self.node.upgrade()?;
-        let reachable = app.tls.is_none() && !app.address.ip().is_unspecified();
+        let reachable = !app.address.ip().is_unspecified();
         reachable.then(|| app.url())
+    }
+
+    fn contact_fingerprint(&self) -> Option<String> {
+        let app = self.node.upgrade()?;
+        app.tls.as_ref().map(|tls| tls.fingerprint().to_string())
+    }
+
+    fn may_push_in_clear(&self) -> bool {
+        let app = self.node.upgrade();
+        app.is_some_and(|app| app.config.access.insecure)
     }
 
     fn keep_subscriptions(&self, subscriptions: &[KeptSubscription]) {

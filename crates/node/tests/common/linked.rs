@@ -58,7 +58,7 @@ pub(crate) fn origin_config(directory: &Path) -> Config {
     let mut config = config(directory);
     config.name = "origin".into();
     // The subscriber calls from another address than that of its contact point.
-    config.discovery.contact = vec!["127.0.0.0/8".into()];
+    config.exchange.contact = vec!["127.0.0.0/8".into()];
     config.http.listen = (address, 0).into();
     config.exchange.listen = format!("{address}:0");
     config.exchange.publish = format!("{address}:0");

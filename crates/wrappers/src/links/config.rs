@@ -67,8 +67,10 @@ pub struct LinkConfig {
     /// beyond loopback for the ZeroMQ kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_key: Option<String>,
-    /// The address at which the origin reaches this node, for `http_push`: `http://HOST:PORT`.
-    /// Default: where this node listens.
+    /// The address at which the origin reaches this node, for `http_push`: `https://HOST:PORT` with
+    /// this node's TLS (`[http.tls]`), whose certificate the origin is told to trust, or
+    /// `http://HOST:PORT`, beyond loopback with `insecure`. HOST is an IP address. Default: where
+    /// this node listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
     /// The token that the origin asks of readers, for the HTTP kinds.
@@ -325,6 +327,11 @@ impl LinkConfig {
         {
             return wrong("directory", why);
         }
+        if let Some(contact) = self.contact.as_deref()
+            && let Err(why) = check_address(contact, &["http://", "https://"])
+        {
+            return wrong("contact", why);
+        }
         if self.kind == LinkKind::ZeromqBestEffort && self.directory.is_none() {
             return wrong(
                 "directory",
@@ -342,15 +349,10 @@ impl LinkConfig {
 }
 
 impl LinkConfig {
-    /// Whether the origin is this machine.
-    fn is_loopback(&self) -> bool {
-        let rest = self.address.split_once("://").map_or("", |(_, rest)| rest);
-        let authority = rest.split('/').next().unwrap_or_default();
-        let host = match authority.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => authority.split(':').next().unwrap_or_default(),
-        };
-        host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    /// Whether elements would come to a contact point of this address in plain text beyond this
+    /// machine, which needs `insecure`.
+    pub(crate) fn is_in_clear(&self, contact: &str) -> bool {
+        !self.insecure && contact.starts_with("http://") && !is_loopback(contact)
     }
 
     fn check_secrets(&self) -> Result<(), LinkError> {
@@ -362,11 +364,21 @@ impl LinkConfig {
             return wrong("token_file", "give this or token, not both");
         }
         let has_token = self.token.is_some() || self.token_file.is_some();
-        let open = !self.insecure && !self.is_loopback();
+        let open = !self.insecure && !is_loopback(&self.address);
         let certified = self.fingerprint.is_some() || self.authorities.is_some();
         match self.kind.is_http() {
             true if self.address.starts_with("https://") && !certified => {
                 wrong("fingerprint", "https needs this, or authorities")
+            }
+            true if self
+                .contact
+                .as_deref()
+                .is_some_and(|it| self.is_in_clear(it)) =>
+            {
+                wrong(
+                    "contact",
+                    "elements would come in plain text: use https, or say insecure = true",
+                )
             }
             true if open && has_token && self.address.starts_with("http://") => wrong(
                 "token",
@@ -379,6 +391,17 @@ impl LinkConfig {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether an address of a scheme, a host and a port is this machine's own.
+fn is_loopback(address: &str) -> bool {
+    let rest = address.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// How often `prefix` stands in `name`, both by their parts.
@@ -481,7 +504,7 @@ mod tests {
     fn what_is_wrong_is_told_by_its_key() {
         assert!(link().check().is_ok());
         type Change = fn(&mut LinkConfig);
-        let cases: [(&str, Change); 17] = [
+        let cases: [(&str, Change); 19] = [
             ("server_key", |link| {
                 link.address = "tcp://192.0.2.1:1".into()
             }),
@@ -497,6 +520,17 @@ mod tests {
                 link.kind = LinkKind::HttpPull;
                 link.address = "http://192.0.2.1".into();
                 link.token = Some("t".into());
+            }),
+            ("contact", |link| {
+                link.kind = LinkKind::HttpPush;
+                link.address = "https://192.0.2.1".into();
+                link.fingerprint = Some("f".into());
+                link.contact = Some("http://192.0.2.2:80".into());
+            }),
+            ("contact", |link| {
+                link.kind = LinkKind::HttpPush;
+                link.address = "http://127.0.0.1".into();
+                link.contact = Some("192.0.2.2".into());
             }),
             ("name", |link| link.name = "a.b".into()),
             ("address", |link| link.address = "http://127.0.0.1".into()),

@@ -95,6 +95,10 @@ impl LinkError {
                  it as --server-key"
                     .to_owned(),
             ),
+            Self::Config { key: "contact", .. } => Some(
+                "`self_signed = true` under [http.tls] of this node, and contact = \"https://ADDRESS:PORT\""
+                    .to_owned(),
+            ),
             Self::StillDead { .. } => {
                 Some("remove the cause that is named, or discard the letter".to_owned())
             }

@@ -53,9 +53,22 @@ pub trait LinkHost: Send + Sync + 'static {
     /// The policy on addresses that strangers give.
     fn address_policy(&self) -> AddressPolicy;
 
-    /// Where origins reach this node over HTTP, for contact points: `http://ADDRESS:PORT`.
+    /// Where origins reach this node over HTTP, for contact points: `http://ADDRESS:PORT`, or
+    /// `https://ADDRESS:PORT` where it speaks TLS.
     fn contact_base(&self) -> Option<String> {
         None
+    }
+
+    /// The fingerprint of the certificate with which this node speaks TLS: origins that push to it
+    /// trust that certificate.
+    fn contact_fingerprint(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether elements may be pushed to `http://` contact points beyond loopback, where they can be
+    /// read on the way.
+    fn may_push_in_clear(&self) -> bool {
+        false
     }
 
     /// Keeps the subscriptions by contact point that others have here over a restart, after which

@@ -147,6 +147,7 @@ async fn strangers_contact_points_get_nothing() {
     let request = |stream: &str, contact_point: String| SubscriptionRequest {
         stream: stream.into(),
         contact_point,
+        fingerprint: None,
         after: None,
         start: LinkStart::First,
         serialization: Serialization::Xml,
@@ -164,6 +165,12 @@ async fn strangers_contact_points_get_nothing() {
             &reader,
             "contact point refused",
         ),
+        // Its own address, but in clear text.
+        (
+            request("a", "http://192.0.2.9:80/".into()),
+            &far,
+            "contact point refused",
+        ),
         (
             request("a", "ftp://127.0.0.1/".into()),
             &reader,
@@ -176,7 +183,12 @@ async fn strangers_contact_points_get_nothing() {
         assert_eq!(refusal.expect_err("refused").reason, reason);
     }
     assert!(origin.links.peers().is_empty());
-    assert_eq!(origin.drops().len(), 4);
+    assert_eq!(origin.drops().len(), 5);
+    assert!(
+        origin.drops()[3].contains("clear text"),
+        "{:?}",
+        origin.drops()
+    );
 }
 
 #[tokio::test]
@@ -218,6 +230,7 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
     let request = SubscriptionRequest {
         stream: "a".into(),
         contact_point: format!("http://{address}/here"),
+        fingerprint: None,
         after: None,
         start: LinkStart::First,
         serialization: Serialization::Xml,
@@ -306,6 +319,7 @@ async fn a_full_queue_loses_no_dead_letter() {
     let request = SubscriptionRequest {
         stream: "a".into(),
         contact_point: format!("http://{address}/here"),
+        fingerprint: None,
         after: None,
         start: LinkStart::First,
         serialization: Serialization::Xml,
@@ -368,6 +382,7 @@ async fn subscriptions_by_contact_point_outlive_the_origin() {
     let request = SubscriptionRequest {
         stream: "a".into(),
         contact_point: format!("http://{address}/here"),
+        fingerprint: None,
         after: None,
         start: LinkStart::New,
         serialization: Serialization::Xml,
@@ -429,6 +444,7 @@ async fn a_stranger_cannot_be_restored_as_a_contact_point() {
         secret: "1".into(),
         stream: stream.into(),
         contact_point: contact_point.into(),
+        fingerprint: None,
         reader: "127.0.0.1:9".parse().expect("an address"),
         after: log.position_of(0),
         serialization: Serialization::Xml,

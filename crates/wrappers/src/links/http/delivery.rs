@@ -7,12 +7,12 @@ use bytes::Bytes;
 use chappe_flow::ReconnectCommand;
 use chappe_identity::Contact;
 use chappe_stream::{Position, StoreError, StreamSchema};
-use chappe_transport::http::Client;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
 
 use super::SENT_AGAIN;
 use super::outflow::Outflow;
+use super::push::Destination;
 use crate::links::dead_letters::{DeadLetters, Letter, Reason, Refused, fit, record_of};
 use crate::links::dial::Again;
 use crate::links::handle::{Links, Shared};
@@ -35,7 +35,7 @@ pub(super) struct Push {
     pub(super) id: String,
     pub(super) outflow: Outflow,
     pub(super) serialization: Serialization,
-    pub(super) contact: Contact,
+    pub(super) destination: Destination,
     pub(super) place: Place,
 }
 
@@ -151,7 +151,7 @@ impl Push {
                 }
                 Outcome::Gone => return false,
                 Outcome::Later(why) => {
-                    tracing::debug!(contact = %self.contact.address, why, "to be sent again");
+                    tracing::debug!(contact = %self.destination.contact.address, why, "to be sent again");
                     self.place.peer.again(count);
                     again.wait(ReconnectCommand::Failed).await;
                 }
@@ -160,14 +160,7 @@ impl Push {
     }
 
     async fn send(&self, bytes: Bytes) -> Outcome {
-        let client = &self.shared.pushes.client;
-        put(
-            client,
-            &self.contact,
-            self.serialization.media_type(),
-            bytes,
-        )
-        .await
+        put(&self.destination, self.serialization.media_type(), bytes).await
     }
 
     /// Keeps refused elements as dead letters of pushing; returns when they are stored. While the log
@@ -192,13 +185,13 @@ impl Push {
                 origin: Some(element.position),
                 reason,
                 // Not the path, in which the secret stands.
-                text: format!("refused by {}: {why}", self.contact.address),
+                text: format!("refused by {}: {why}", self.destination.contact.address),
                 received: self.shared.host.now(),
                 source_time: element.source_time,
                 schema: schema.clone(),
                 record: record_of(element),
             };
-            let contact = self.contact.to_string();
+            let contact = self.destination.contact.to_string();
             let refused = Refused { letter, contact };
             loop {
                 let error = match self.store_letter(refused.clone()).await {
@@ -208,7 +201,10 @@ impl Push {
                 match Unstored::of(&error) {
                     Unstored::Stopped => return false,
                     Unstored::Never => {
-                        let (peer, detail) = (self.contact.address.to_string(), error.to_string());
+                        let (peer, detail) = (
+                            self.destination.contact.address.to_string(),
+                            error.to_string(),
+                        );
                         let host = &self.shared.host;
                         host.dropped("dead letter too large", &peer, detail, None);
                         break;
@@ -281,13 +277,14 @@ impl Links {
         let still = |why: String| LinkError::StillDead { number, why };
         let was = Contact::parse(&contact, 0).map_err(|error| still(error.to_string()))?;
         shared.pushes.expire();
-        let live = shared.pushes.contact(&letter.stream, &was);
-        let (contact, serialization) = live.ok_or_else(|| {
+        let live = shared.pushes.destination(&letter.stream, &was);
+        let (destination, serialization) = live.ok_or_else(|| {
             let (stream, address) = (&letter.stream, was.address);
             still(format!("nobody at {address} is subscribed to {stream:?}"))
         })?;
+        let address = destination.contact.address;
         let reader = Reader {
-            address: Some(contact.address),
+            address: Some(address),
             key: None,
         };
         let log = shared.host.stream(&letter.stream, &reader);
@@ -314,21 +311,17 @@ impl Links {
             let bytes = encode(serialization, document, &schema);
             bytes.map_err(|error| still(error.to_string()))
         };
-        let client = &shared.pushes.client;
         let media_type = serialization.media_type();
         // Known already, most likely; but nobody knows that here.
-        put(client, &contact, media_type, encoded(&structure)?).await;
+        put(&destination, media_type, encoded(&structure)?).await;
         let media_type = format!("{media_type}{SENT_AGAIN}");
-        match put(client, &contact, &media_type, encoded(&document)?).await {
+        match put(&destination, &media_type, encoded(&document)?).await {
             Outcome::Stored => letters.sent_again(number).await,
             Outcome::Refused(_, why) | Outcome::Later(why) => {
-                Err(still(format!("{} says: {why}", contact.address)))
+                Err(still(format!("{address} says: {why}")))
             }
-            Outcome::UnknownSchema => Err(still(format!(
-                "{} does not know the schema",
-                contact.address
-            ))),
-            Outcome::Gone => Err(still(format!("{} wants nothing any more", contact.address))),
+            Outcome::UnknownSchema => Err(still(format!("{address} does not know the schema"))),
+            Outcome::Gone => Err(still(format!("{address} wants nothing any more"))),
         }
     }
 }
@@ -343,7 +336,8 @@ fn encode(
     Ok(bytes.into())
 }
 
-async fn put(client: &Client, contact: &Contact, media_type: &str, bytes: Bytes) -> Outcome {
+async fn put(destination: &Destination, media_type: &str, bytes: Bytes) -> Outcome {
+    let Destination { contact, client } = destination;
     let mut headers = HeaderMap::new();
     if let Ok(media_type) = HeaderValue::from_str(media_type) {
         headers.insert(CONTENT_TYPE, media_type);

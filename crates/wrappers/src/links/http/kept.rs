@@ -31,6 +31,9 @@ pub struct KeptSubscription {
     pub stream: String,
     /// Where its elements go.
     pub contact_point: String,
+    /// The fingerprint of the certificate there.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
     /// Who asked for it.
     pub reader: SocketAddr,
     /// Everything up to here is there.
@@ -61,6 +64,7 @@ impl Links {
         let request = SubscriptionRequest {
             stream: kept.stream,
             contact_point: kept.contact_point,
+            fingerprint: kept.fingerprint,
             after: Some(kept.after.to_string()),
             start: LinkStart::First,
             serialization: kept.serialization,

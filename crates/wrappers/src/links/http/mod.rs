@@ -15,7 +15,8 @@
 //!
 //! **Push**: the subscriber says where it wants elements (its contact point). A contact point is a
 //! stranger's word: the address policy judges it, and it has to give back a token before the first
-//! element goes there. Elements go one after another; a status of 2xx says *stored*, another one of
+//! element goes there. One of `https` comes with the fingerprint of its certificate, which is the only
+//! one trusted there. Elements go one after another; a status of 2xx says *stored*, another one of
 //! 4xx makes the element a dead letter of the origin, and anything else is tried again. A
 //! subscription lives as long as it is renewed, which needs the secret that its subscriber was given.
 //!
@@ -63,8 +64,11 @@ pub(crate) const SENT_AGAIN: &str = "; sent-again=1";
 pub struct SubscriptionRequest {
     /// The stream.
     pub stream: String,
-    /// Where its elements are to be sent: an `http` address with a literal IP host.
+    /// Where its elements are to be sent: an `https` or `http` address with a literal IP host.
     pub contact_point: String,
+    /// The SHA-256 of the certificate at an `https` contact point, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
     /// The newest element that the subscriber has; with it, `start` is not looked at.
     #[serde(default)]
     pub after: Option<String>,

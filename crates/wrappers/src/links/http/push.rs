@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use chappe_identity::Contact;
+use chappe_identity::{Contact, Scheme};
 use chappe_stream::{Position, StreamLog};
 use chappe_transport::http::{Client, ClientLimits};
+use chappe_transport::tls::{self, Fingerprint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use tokio::sync::Notify;
@@ -24,7 +25,8 @@ use crate::links::{HttpRefusal, LinkHost, LinkKind, Reader, Serialization};
 
 /// The subscriptions that others have here.
 pub(crate) struct Pushes {
-    pub(super) client: Client,
+    /// Calls contact points of `http`; one of `https` has a client that trusts its certificate.
+    client: Client,
     subscriptions: Mutex<BTreeMap<String, Subscription>>,
     /// Something is to be kept.
     pub(super) news: Notify,
@@ -37,24 +39,35 @@ struct Subscription {
     expires: Instant,
     task: AbortHandle,
     kept: KeptSubscription,
-    contact: Contact,
+    destination: Destination,
+}
+
+/// A contact point, and the client that calls it.
+#[derive(Clone)]
+pub(super) struct Destination {
+    pub(super) contact: Contact,
+    pub(super) client: Client,
 }
 
 /// A subscription that may be made.
 pub(super) struct Wanted {
     log: StreamLog,
     after: Option<Position>,
-    contact: Contact,
+    destination: Destination,
     place: Place,
+}
+
+fn limits() -> ClientLimits {
+    ClientLimits {
+        body_bytes: 64 << 10,
+        ..ClientLimits::default()
+    }
 }
 
 impl Default for Pushes {
     fn default() -> Self {
         Self {
-            client: Client::new(ClientLimits {
-                body_bytes: 64 << 10,
-                ..ClientLimits::default()
-            }),
+            client: Client::new(limits()),
             subscriptions: Mutex::default(),
             news: Notify::new(),
             keeper: OnceLock::new(),
@@ -121,15 +134,19 @@ impl Pushes {
 
     /// The contact point of this address that wants elements of a stream, and how; if there are
     /// several, the one of this path.
-    pub(super) fn contact(&self, stream: &str, was: &Contact) -> Option<(Contact, Serialization)> {
+    pub(super) fn destination(
+        &self,
+        stream: &str,
+        was: &Contact,
+    ) -> Option<(Destination, Serialization)> {
         let subscriptions = self.lock();
         let mut fits: Vec<&Subscription> = subscriptions
             .values()
-            .filter(|it| it.kept.stream == stream && it.contact.address == was.address)
+            .filter(|it| it.kept.stream == stream && it.destination.contact.address == was.address)
             .collect();
-        fits.sort_by_key(|it| it.contact.path != was.path);
+        fits.sort_by_key(|it| it.destination.contact.path != was.path);
         let found = fits.first()?;
-        Some((found.contact.clone(), found.kept.serialization))
+        Some((found.destination.clone(), found.kept.serialization))
     }
 }
 
@@ -147,7 +164,7 @@ impl Links {
     ) -> Result<SubscriptionAnswer, HttpRefusal> {
         let wanted = self.wanted(request, reader)?;
         let source = reader.address.ok_or_else(no_address)?;
-        self.confirm(&wanted.contact).await?;
+        self.confirm(&wanted.destination).await?;
         let host = &self.shared().host;
         let id = format!("{:016x}{:016x}", host.random(), host.random());
         let secret = new_secret(&**host);
@@ -174,7 +191,7 @@ impl Links {
             Ok(after) => after,
             Err(error) => return Err(HttpRefusal::new(400, "no position", format!("{error}"))),
         };
-        let contact = self.check_contact(request, reader)?;
+        let destination = self.destination(request, reader)?;
         if shared.pushes.lock().len() >= shared.config.subscriptions {
             let text = "there are as many subscriptions as allowed";
             return Err(HttpRefusal::new(503, "too many readers", text));
@@ -188,7 +205,7 @@ impl Links {
         Ok(Wanted {
             log,
             after,
-            contact,
+            destination,
             place,
         })
     }
@@ -210,17 +227,18 @@ impl Links {
             secret,
             stream: request.stream.clone(),
             contact_point: request.contact_point.clone(),
+            fingerprint: request.fingerprint.clone(),
             reader,
             after,
             serialization: request.serialization,
         };
-        let contact = wanted.contact.clone();
+        let destination = wanted.destination;
         let push = Push {
             shared: shared.clone(),
             id: id.clone(),
             outflow,
             serialization: request.serialization,
-            contact: wanted.contact,
+            destination: destination.clone(),
             place: wanted.place,
         };
         // It is there before its task looks for it.
@@ -231,7 +249,7 @@ impl Links {
             expires,
             task,
             kept,
-            contact,
+            destination,
         };
         subscriptions.insert(id, subscription);
         drop(subscriptions);
@@ -303,34 +321,48 @@ impl Links {
         })
     }
 
-    fn check_contact(
+    /// The contact point of a request, if it may be contacted.
+    fn destination(
         &self,
         request: &SubscriptionRequest,
         reader: &Reader,
-    ) -> Result<Contact, HttpRefusal> {
-        let shared = self.shared();
+    ) -> Result<Destination, HttpRefusal> {
+        let host = &self.shared().host;
         let source = reader.address.ok_or_else(no_address)?;
-        let policy = shared.host.address_policy();
-        policy
-            .check(&request.contact_point, source)
-            .map_err(|refusal| {
-                let (text, hint) = (refusal.to_string(), refusal.hint());
-                let host = &shared.host;
-                host.dropped(
-                    "contact point refused",
-                    &reader.label(),
-                    text.clone(),
-                    hint.clone(),
-                );
-                HttpRefusal {
-                    hint,
-                    ..HttpRefusal::new(403, "contact point refused", text)
-                }
-            })
+        let refuse = |status, text: String, hint: Option<String>| {
+            let reason = "contact point refused";
+            host.dropped(reason, &reader.label(), text.clone(), hint.clone());
+            HttpRefusal {
+                hint,
+                ..HttpRefusal::new(status, reason, text)
+            }
+        };
+        let policy = host.address_policy();
+        let contact = policy.check(&request.contact_point, source);
+        let contact = contact.map_err(|error| refuse(403, error.to_string(), error.hint()))?;
+        if contact.scheme == Scheme::Http {
+            if !contact.address.ip().is_loopback() && !host.may_push_in_clear() {
+                let text = format!("elements would go to {} in clear text", contact.address);
+                let hint = "give a contact point of https with the fingerprint of its certificate; \
+                            or access.insecure = true at the origin";
+                return Err(refuse(403, text, Some(hint.to_owned())));
+            }
+            let client = self.shared().pushes.client.clone();
+            return Ok(Destination { contact, client });
+        }
+        let fingerprint = request.fingerprint.as_deref().unwrap_or_default();
+        let fingerprint: Fingerprint = fingerprint.parse().map_err(|error| {
+            let hint = "`fingerprint` is the SHA-256 of the certificate at an https contact point";
+            refuse(400, format!("fingerprint: {error}"), Some(hint.to_owned()))
+        })?;
+        let tls = tls::Client::with_fingerprint(fingerprint);
+        let client = Client::with_tls(limits(), tls);
+        Ok(Destination { contact, client })
     }
 
     /// Asks the contact point whether it wants this: it gives back a token that only it was told.
-    async fn confirm(&self, contact: &Contact) -> Result<(), HttpRefusal> {
+    async fn confirm(&self, destination: &Destination) -> Result<(), HttpRefusal> {
+        let Destination { contact, client } = destination;
         let shared = self.shared();
         let token = format!("{:016x}{:016x}", shared.host.random(), shared.host.random());
         let asked = Confirmation {
@@ -340,7 +372,6 @@ impl Links {
         let mut headers = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         headers.insert(CONTENT_TYPE, json);
-        let client = &shared.pushes.client;
         let answer = client
             .request(contact, Method::POST, headers, body.into())
             .await;

@@ -291,6 +291,10 @@ pub(crate) async fn push_link(link: Arc<Link>) {
         let hint = "set the link's contact to http://ADDRESS:PORT of this node";
         return link.disconnected(why.to_owned(), Some(hint.to_owned()));
     };
+    let fingerprint = link.shared.host.contact_fingerprint();
+    if let Some((why, hint)) = unusable(&link, &base, fingerprint.as_deref()) {
+        return link.disconnected(why.to_owned(), Some(hint.to_owned()));
+    }
     let mut subscriptions: BTreeMap<String, Made> = BTreeMap::new();
     let mut again = Again::new(link.shared.host.random());
     again.wait(ReconnectCommand::Start).await;
@@ -339,6 +343,23 @@ pub(crate) async fn push_link(link: Arc<Link>) {
     }
 }
 
+/// Why elements cannot come to a contact point at `base`, with what helps.
+fn unusable(
+    link: &Link,
+    base: &str,
+    fingerprint: Option<&str>,
+) -> Option<(&'static str, &'static str)> {
+    if link.config.is_in_clear(base) {
+        let why = "elements would come to this node in plain text";
+        let hint = "speak TLS here ([http.tls]), or say insecure = true of the link";
+        return Some((why, hint));
+    }
+    let served = !base.starts_with("https://") || fingerprint.is_some();
+    let why = "the link's contact is an https address, and this node speaks no TLS";
+    let hint = "set self_signed = true under [http.tls], or a certificate and its key";
+    (!served).then_some((why, hint))
+}
+
 /// Sees to it that the subscription to a stream lives.
 async fn keep(
     link: &Arc<Link>,
@@ -380,6 +401,11 @@ async fn keep(
     };
     let request = SubscriptionRequest {
         stream: name.to_owned(),
+        fingerprint: link
+            .shared
+            .host
+            .contact_fingerprint()
+            .filter(|_| base.starts_with("https://")),
         contact_point: format!(
             "{}{}",
             base.trim_end_matches('/'),
