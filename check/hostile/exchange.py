@@ -90,6 +90,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
             self.say(200, X="a" * 200_000)
         elif kind == "wrong":
             self.say(200, b'{"confirmed": 1}')
+        elif kind == "blank":
+            self.say(200, b"\n" * 60_000 + b"<alive/>\n")
         elif kind == "status":
             self.wfile.write(b"HTTP/9.9 99999 \xff\r\n\r\n")
         else:
@@ -101,10 +103,12 @@ class Answers(http.server.BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         # A renewal is refused: the link subscribes anew, and begins its receiving end anew.
-        self.say(404)
+        self.say(204 if self.path == "/confirms" else 404)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/confirms":
+            return self.say(200, json.dumps({"confirmed": json.loads(body)["confirm"]}).encode())
         if self.path != SUBSCRIPTIONS:
             return self.hostile(self.path.rpartition("/")[2])
         self.say(201, json.dumps({"id": "a1", "secret": "b2", "lease_s": 3, "after": None}).encode())
@@ -356,8 +360,8 @@ def origins(exchange: Exchange, origin: Origin) -> None:
     expect(max(origin.taken) <= ANSWER_MAX, "each is cut off")
 
 
-def check(rest: Rest, stream: str) -> None:
-    exchange, origin = Exchange(rest, stream), Origin(rest.cable.names["A"])
+def check(exchange: Exchange) -> None:
+    rest, stream, origin = exchange.rest, exchange.stream, Origin(exchange.namespace)
     pid = rest.process.process.pid
     until(10, "elements of its own", lambda: exchange.last(stream) > 20)
     memory, first = resident_bytes(pid), exchange.last(stream)

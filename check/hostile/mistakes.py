@@ -115,6 +115,9 @@ def directories(chappe: str, work: pathlib.Path) -> None:
         (exposed / name).chmod(0o644)
         wrong(f"{name} that others can read", [*NOBODY, *serve(exposed)], name)
         (exposed / name).chmod(0o600)
+    exposed.chmod(0o755)
+    wrong("data directory that others can read", [*NOBODY, *serve(exposed)], "0755")
+    exposed.chmod(0o700)
     for name, damaged in (("key.pem", "no key"), ("token", "no token")):
         whole = (exposed / name).read_bytes()
         (exposed / name).write_text(damaged)

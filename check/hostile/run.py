@@ -1,12 +1,13 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest exchange mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest exchange links mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
 4. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
-5. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+5. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
+6. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 
 Standard library only; as root. Each part judges figures and prints them.
 """
@@ -25,12 +26,14 @@ import device as device_part  # noqa: E402
 import discovery  # noqa: E402
 import exchange  # noqa: E402
 import forged  # noqa: E402
+import links  # noqa: E402
 import mistakes  # noqa: E402
 import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "device", "rest", "exchange", "mistakes"]
+PARTS = ["discovery", "forged", "device", "rest", "exchange", "links", "mistakes"]
+ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
 
@@ -59,14 +62,20 @@ def start_device(cable: Cable, chappe: str, end: str, name: str, period_ms: int 
     return process, process.wait_event("ready", 20)
 
 
-def start_node(cable: Cable, chappe: str, name: str) -> tuple[Process, dict, pathlib.Path]:
+def start_node(cable: Cable, chappe: str, name: str, more: str = "") -> tuple[Process, dict, pathlib.Path]:
     folder = cable.work / name
     (folder / "sensors").mkdir(parents=True)
     (folder / "node.toml").write_text(
         f'name = "{name}"\ndata_directory = "{folder}/data"\nsensors_directory = "{folder}/sensors"\n'
-        '[http]\nlisten = "127.0.0.1:0"\n[discovery]\ninterfaces = ["a0"]\n')
+        f'[discovery]\ninterfaces = ["a0"]\n[http]\nlisten = "127.0.0.1:0"\n{more}')
     process = cable.start("A", name, chappe, "serve", str(folder / "node.toml"), "--json")
     return process, process.wait_event("ready", 20), folder
+
+
+def under_attack(cable: Cable, node: Process, told: dict, endpoint: str) -> exchange.Exchange:
+    """A node's exchange, with the first stream of the device that it found."""
+    bound = until(20, "the device bound", lambda: forged.device_of(cable, told["address"], endpoint))
+    return exchange.Exchange(rest_part.Rest(cable, node, told["address"], told["token"]), bound["streams"][0])
 
 
 def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
@@ -76,7 +85,9 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
         start = time.monotonic()
         processes = []
         if part != "device":
-            node, told, folder = start_node(cable, chappe, f"node-{part}")
+            # Contact points on this host are tried out by the part "exchange".
+            more = ON_THIS_HOST if part == "exchange" else ""
+            node, told, folder = start_node(cable, chappe, f"node-{part}", more)
             processes.append(node)
         if part == "discovery":
             device, ready = start_device(cable, chappe, "A", "device-flooded")
@@ -97,9 +108,13 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
         if part == "exchange":
             device, ready = start_device(cable, chappe, "B", "device-read")
             processes.append(device)
-            under = rest_part.Rest(cable, node, told["address"], told["token"])
-            bound = until(20, "the device bound", lambda: forged.device_of(cable, told["address"], ready["endpoint"]))
-            exchange.check(under, bound["streams"][0])
+            exchange.check(under_attack(cable, node, told, ready["endpoint"]))
+        if part == "links":
+            device, ready = start_device(cable, chappe, "B", "device-linked")
+            other, other_told, _ = start_node(
+                cable, chappe, "node-proxied", 'trusted_proxies = ["127.0.0.1"]\n' + ON_THIS_HOST)
+            processes += [device, other]
+            links.check(*(under_attack(cable, *one, ready["endpoint"]) for one in ((node, told), (other, other_told))))
         if part == "mistakes":
             mistakes.check(cable, chappe, told["address"])
         for process in processes:

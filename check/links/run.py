@@ -37,6 +37,7 @@ HTTP_PORTS, ZEROMQ_PORT = (18470, 18471), 22022
 EXCHANGE = f"""
 [exchange]
 listen = "127.0.0.1:{ZEROMQ_PORT}"
+contact = ["127.0.0.0/8"]
 """
 LINK = """
 [[links]]
