@@ -15,6 +15,7 @@ const { EventParser } = await from('events.js');
 const format = await from('format.js');
 const drawing = await from('link-layout.js');
 const topics = await from('topic-words.js');
+const answers = await from('answer-words.js');
 
 function random(seed) {
   let state = seed;
@@ -227,4 +228,16 @@ test('the page of topics asks for a look when a reader is silent, does not fit, 
   assert.equal(topics.needsLook(topicsOf('running', { ...well, mismatches: 1 })), true);
   assert.equal(topics.named(topicsOf('running', well)), 3);
   assert.equal(topics.named({ participant: null, publications: [], subscriptions: [] }), null);
+});
+
+test('an answer to SQL says what it lacks', () => {
+  const whole = { stream: 'a', elements: 5, kept: 5, complete: true, damaged: 0 };
+  assert.deepEqual(answers.lacks({ read: [whole], rows: [[1]], truncated: false }), []);
+  assert.deepEqual(answers.lacks({ read: [], rows: [], truncated: false }), []);
+  const cut = { ...whole, elements: 100000, kept: 150000, complete: false, damaged: 3 };
+  assert.deepEqual(answers.lacks({ read: [whole, cut], rows: [[1], [2]], truncated: true }), [
+    'Only the newest 100,000 of 150,000 elements of a were read.',
+    'Up to 3 damaged elements of a are missing.',
+    'More than these 2 rows exist.',
+  ]);
 });

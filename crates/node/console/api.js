@@ -103,11 +103,9 @@ export function change(method, url, body) {
   });
 }
 
-/** Asks a SPARQL query by the protocol: short ones in the address, long ones as a body. */
+/** Asks a SPARQL query; by POST, with which every browser names the page that asks. */
 export function sparql(text) {
   const accept = 'application/sparql-results+json';
-  if (text.length < 2000)
-    return send(query(`${BASE}/sparql`, { query: text }), { headers: { accept } });
   return send(`${BASE}/sparql`, {
     method: 'POST',
     headers: { accept, 'content-type': 'application/sparql-query' },
@@ -115,12 +113,12 @@ export function sparql(text) {
   });
 }
 
-/** Asks an SQL query over the stored streams. */
-export function sql(text, limit) {
+/** Asks an SQL query over the stored streams; a partial answer, where one is allowed, says so. */
+export function sql(text, limit, partial) {
   return send(`${BASE}/streams/query`, {
     method: 'POST',
     headers: { accept: 'application/json', 'content-type': 'application/json' },
-    body: JSON.stringify({ sql: text, limit }),
+    body: JSON.stringify({ sql: text, limit, partial }),
   });
 }
 

@@ -14,6 +14,7 @@ macro_rules! assets {
 
 /// Path under `/`, media type, bytes. `index.html` answers `/` as well.
 pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
+    ("answer-words.js", JS),
     ("api.js", JS),
     ("buffer.js", JS),
     ("chart.js", JS),

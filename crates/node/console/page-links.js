@@ -384,6 +384,9 @@ function openOne(root, name) {
               ]),
               'stack letters',
             ),
+            found.length < kept
+              ? h('p', { class: 'foot' }, `the first ${count(found.length)} are shown`)
+              : null,
           ],
     );
   }

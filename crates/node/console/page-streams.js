@@ -1,6 +1,7 @@
 // Streams: all of them with rate, age and their last stretch; one of them with live charts; and SQL
 // over what is stored.
 
+import { lacks } from './answer-words.js';
 import * as api from './api.js';
 import { Chart } from './chart.js';
 import { facts, h, keyed, problem, replace, setAttribute, setText, table } from './dom.js';
@@ -437,6 +438,8 @@ function openSql(root, given) {
     onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter' && ask(),
   });
   box.value = given ?? first();
+  // The example asks for the newest elements; whoever writes a question decides.
+  const partial = h('input', { type: 'checkbox', checked: given === null });
   const took = h('span', { class: 'stamp', role: 'status' });
   const answer = h('div');
   replace(
@@ -454,6 +457,7 @@ function openSql(root, given) {
       { class: 'bar' },
       h('button', { class: 'main', type: 'button', onclick: ask }, 'Run'),
       h('small', null, 'Ctrl+Enter'),
+      h('label', null, partial, ' allow an answer from the newest elements only'),
       took,
     ),
     answer,
@@ -463,12 +467,14 @@ function openSql(root, given) {
     const start = performance.now();
     setText(took, 'running …');
     try {
-      const { columns, rows, truncated } = await api.sql(box.value, SQL_ROWS);
+      const body = await api.sql(box.value, SQL_ROWS, partial.checked);
+      const { columns, rows } = body;
       const ms = Math.round(performance.now() - start);
-      const more = truncated ? ', more were cut off' : '';
-      setText(took, `${count(rows.length)} rows${more} in ${ms} ms`);
+      setText(took, `${count(rows.length)} rows in ${ms} ms`);
+      const missing = lacks(body);
       replace(
         answer,
+        missing.length ? h('p', { class: 'partial', role: 'status' }, missing.join(' ')) : null,
         table(
           'Rows',
           columns,
@@ -480,8 +486,10 @@ function openSql(root, given) {
       replace(answer, problem(error));
     }
   }
-  let touched = Boolean(given);
-  if (touched || box.value !== 'select 1') ask();
+  // A query in the address may come from another site: only the reader starts it.
+  let touched = given !== null;
+  if (touched) setText(took, 'from the address, not run yet');
+  else if (box.value !== 'select 1') ask();
   box.addEventListener('input', () => {
     touched = true;
   });
