@@ -160,7 +160,7 @@ class Check:
         pair = self.pair()
         data = pair.subscriber.folder / "data"
         data.mkdir(parents=True)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(data)]).returncode:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=0700", "tmpfs", str(data)]).returncode:
             print("   -- a file system of its own cannot be mounted here: the full disk is left out")
             return pair.end()
         try:

@@ -205,7 +205,7 @@ def full_disk(chappe: str, work: pathlib.Path) -> None:
     data = Data(chappe, work / "full")
     folder = data.folder / "data"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(folder)]).returncode:
         print("   -- a file system of its own cannot be mounted here: the full disk is left out")
         return
     try:
