@@ -260,8 +260,9 @@ class Check:
                 for name, epoch in epochs.items()))
             judged = 0
             for name, before in had.items():
-                now = [one for one in node.elements(name) if one["epoch"] == epochs[name]]
+                # The origin is read last: it has everything that the subscriber got.
                 got = pair.subscriber.elements(name)
+                now = [one for one in node.elements(name) if one["epoch"] == epochs[name]]
                 last = pairs.place(got[-1])[1]
                 now = [one for one in now if one["number"] <= last]
                 kept = {(one["epoch"], one["number"]) for one in before}
