@@ -54,12 +54,12 @@ fn a_device_replaces_nothing_by_calling_itself_like_it() {
             .as_array()
             .unwrap()
             .iter()
-            .cloned()
             .filter(|one| {
                 one["triples"]
                     .to_string()
                     .contains(honest.host().endpoint())
             })
+            .cloned()
             .collect();
 
         let as_stream = stranger(&stream_key, "127.0.13.2");
