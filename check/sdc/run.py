@@ -4,15 +4,19 @@
    with units and meaning in the registry, with no configuration but the interface.
 2. `chappe call` gets states of that provider, whose WSDL gives actions as `soapAction` alone.
 3. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
+4. A provider changes its description while it publishes, for 40 s or as many as SDC_SECONDS says: every
+   state that it sent is stored once.
 """
 
 import datetime
 import json
+import os
 import pathlib
 import sys
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import changes  # noqa: E402
 from network import Cable, CheckFailed, expect, main, until  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -96,6 +100,7 @@ def consumer_uses_our_device(cable: Cable, chappe: str) -> None:
 def check(cable: Cable, chappe: str) -> None:
     provider_becomes_streams(cable, chappe)
     consumer_uses_our_device(cable, chappe)
+    changes.check(cable, chappe, float(os.environ.get("SDC_SECONDS", "40")))
 
 
 if __name__ == "__main__":
