@@ -16,8 +16,9 @@ const ACTIONS: [&str; 4] = [
     "http://www.w3.org/2005/08/addressing",
     "http://schemas.xmlsoap.org/ws/2004/08/addressing",
 ];
-/// Components of a document with those that it imports. Default 2,000: an SDC provider has about 200.
-pub(super) const COMPONENTS_MAX: usize = 2_000;
+/// Components of a document with those that it imports. Default 5,000: an SDC provider has about 200, and
+/// a device of 1,000 events, each a message with its part and an operation of port type and binding, 4,000.
+pub(super) const COMPONENTS_MAX: usize = 5_000;
 /// Schemas in a document, each of which gets a copy of the declarations around it. Default 64: an SDC
 /// provider has 8.
 const SCHEMAS_MAX: usize = 64;
