@@ -1,13 +1,15 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest exchange links mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest reading exchange
+                                                           links mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
-4. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
-5. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
-6. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+4. reading:   partial answers, memory of one question, questions that another site's page starts.
+5. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
+6. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
+7. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 
 Standard library only; as root. Each part judges figures and prints them.
 """
@@ -28,11 +30,12 @@ import exchange  # noqa: E402
 import forged  # noqa: E402
 import links  # noqa: E402
 import mistakes  # noqa: E402
+import reading  # noqa: E402
 import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "device", "rest", "exchange", "links", "mistakes"]
+PARTS = ["discovery", "forged", "device", "rest", "reading", "exchange", "links", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -105,6 +108,10 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
                               device_part.Target(cable, quiet, quiet_ready))
         if part == "rest":
             rest_part.check(cable, rest_part.Rest(cable, node, told["address"], told["token"]), folder)
+        if part == "reading":
+            device, ready = start_device(cable, chappe, "B", "device-measured")
+            under = rest_part.Rest(cable, node, told["address"], told["token"])
+            reading.check(cable, chappe, under, device)
         if part == "exchange":
             device, ready = start_device(cable, chappe, "B", "device-read")
             processes.append(device)

@@ -1,0 +1,181 @@
+"""Readers of streams: no answer is partly true in silence, none costs more memory than its bound, and no page
+of another site starts a query. Two virtual sensors make more elements than one query reads, and large ones."""
+
+import datetime
+import http.client
+import json
+import pathlib
+import subprocess
+import threading
+from typing import Callable
+
+from network import Cable, Process, expect, until
+from rest import Rest, problem
+from wire import measured
+
+TEXT_BYTES = 20_000
+LARGE = 6_000
+MANY = 110_000
+SQL_ELEMENTS = 100_000  # HistoryLimits::elements
+# HistoryLimits::bytes is 64 MiB, which SQLite holds, with its pages and the answer.
+SQL_MAX = 128 << 20
+PAGE_MAX = 48 << 20
+DIGITS = "(values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9))"
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0"
+
+
+def sensor(alias: str, tables: int, columns: str, more: str, fields: str) -> bytes:
+    digits = "".join(f", {DIGITS} d{n}" for n in range(tables))
+    return (f'name = "{alias}"\n[[source]]\nalias = "body"\n'
+            'query = { observed_property = "http://qudt.org/vocab/quantitykind/Temperature" }\n'
+            f'[output]\nstream = "hostile.{alias}"\nlevel = "memory"\n'
+            f"sql = \"select {columns} from body{digits} {more}\"\n{fields}").encode()
+
+
+FIELD = '[[output.field]]\nname = "{}"\ntype = "{}"\n'
+SENSORS = {
+    "many": sensor("many", 4, "1 as n", "limit 5000", FIELD.format("n", "integer")),
+    "large": sensor("large", 3, f"1 as n, printf('%.*c', {TEXT_BYTES}, 'x') as t", "limit 150",
+                    FIELD.format("n", "integer") + FIELD.format("t", "text")),
+}
+
+
+def asked(rest: Rest, method: str, path: str, body: dict | None = None, **headers: str) -> tuple[int, dict, bytes]:
+    """As Web.ask, for answers that come in chunks."""
+    with rest.web.connect(600) as socket:
+        connection = http.client.HTTPConnection(rest.host, int(rest.port))
+        connection.sock = socket
+        text = json.dumps(body) if body is not None else None
+        connection.request(method, path, text, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        fields = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, fields, answer.read()
+
+
+def sql(rest: Rest, text: str, **more) -> tuple[int, dict, bytes]:
+    return asked(rest, "POST", "/api/v1/streams/query", {"sql": text, **more})
+
+
+def peak(rest: Rest, work: Callable[[], object]) -> tuple[object, int]:
+    """What the work gives, and by how much the node's resident memory rose above what it was."""
+    folder = pathlib.Path(f"/proc/{rest.process.process.pid}")
+
+    def line(name: str) -> int:
+        lines = folder.joinpath("status").read_text().splitlines()
+        return next(int(one.split()[1]) * 1024 for one in lines if one.startswith(name))
+
+    folder.joinpath("clear_refs").write_text("5")
+    before = line("VmRSS:")
+    result = work()
+    return result, line("VmHWM:") - before
+
+
+def filled(rest: Rest, device: Process) -> dict[str, int]:
+    """Makes the streams, ends the device, and says how many elements each has."""
+    for name, text in SENSORS.items():
+        answer = rest.web.ask("PUT", f"/api/v1/virtual-sensors/{name}", text, Authorization=f"Bearer {rest.token}")
+        expect(answer[0] in (200, 201, 204), f"the virtual sensor {name} is taken ({answer[0]} {answer[2][:300]})")
+
+    def counts() -> dict[str, int]:
+        streams = json.loads(rest.web.ask("GET", "/api/v1/streams")[2])["streams"]
+        return {one["name"]: one["last"] for one in streams}
+
+    def enough() -> bool:
+        now = counts()
+        return now.get("hostile.many", 0) >= MANY and now.get("hostile.large", 0) >= LARGE
+
+    until(120, "enough elements", enough)
+    device.stop()
+    settled = {}
+
+    def quiet() -> bool:
+        nonlocal settled
+        before, settled = settled, counts()
+        return before == settled
+    until(60, "the streams are quiet", quiet)
+    return settled
+
+
+def whole(rest: Rest, cable: Cable, chappe: str, counts: dict[str, int]) -> None:
+    text = 'select count(*), sum(n) from "hostile.many"'
+    kept = counts["hostile.many"]
+    answer = sql(rest, text)
+    problem(f"count(*) over {kept} elements", answer, 400)
+    told = json.loads(answer[2])
+    expect("hostile.many" in told["detail"] and "--partial" in told["hint"], f"it names stream and remedy: {told['detail']}")
+    status, headers, body = sql(rest, text, partial=True)
+    answer = json.loads(body)
+    marked = headers.get("chappe-partial") == "elements" and answer["partial"] and not answer["read"][0]["complete"]
+    expect(status == 200 and marked and answer["rows"] == [[SQL_ELEMENTS] * 2], "a partial answer is marked")
+    first = asked(rest, "GET", "/api/v1/streams/hostile.many/elements?after=0:0&limit=1")
+    begin = json.loads(first[2])["elements"][0]["source_time"]
+    after = datetime.datetime.fromisoformat(begin[:26].rstrip("Z") + "+00:00") + datetime.timedelta(milliseconds=1)
+    status, headers, body = sql(rest, text, to=after.isoformat())
+    rows = json.loads(body)["rows"]
+    expect(status == 200 and rows[0][0] in range(5_000, SQL_ELEMENTS) and "chappe-partial" not in headers,
+           f"an older time is read whole: {rows[0][0]} elements")
+    for flags, code in (([], 2), (["--partial"], 0), (["--partial", "--json"], 0)):
+        command = cable.command("A", chappe, "query", *flags, "--node", f"http://{rest.host}:{rest.port}", text)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        expect(ended.returncode == code and "hostile.many" in ended.stderr,
+               f"chappe query {' '.join(flags)} ends with {code} and says: {ended.stderr.strip()[:90]}")
+
+
+def memory(rest: Rest, counts: dict[str, int]) -> None:
+    """Each question alone, then as many at once as may run."""
+    large = counts["hostile.large"]
+
+    def page(which: str) -> None:
+        status, _, body = asked(rest, "GET", f"/api/v1/streams/hostile.large/elements?{which}")
+        expect(status == 200 and body.count(b'"number":') == min(large, 10_000), f"{which} gives all, {len(body) >> 20} MiB")
+
+    def live() -> None:
+        with rest.web.connect(600) as connection:
+            request = "GET /api/v1/live?streams=hostile.large&after=hostile.large@0:0 HTTP/1.1\r\n"
+            connection.sendall(f"{request}Host: {rest.host}:{rest.port}\r\n\r\n".encode())
+            left = LARGE // 2 * TEXT_BYTES
+            while left > 0:
+                left -= len(connection.recv(1 << 20))
+
+    texts = 'select count(*), sum(length(t)) from "hostile.large"'
+
+    def together() -> None:
+        threads = [threading.Thread(target=sql, args=(rest, texts), kwargs={"partial": True}) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    for name, work, bound in (
+            ("newest=10000", lambda: page("newest=10000"), PAGE_MAX),
+            ("after=0:0", lambda: page("after=0:0&limit=10000"), PAGE_MAX),
+            ("live data", live, PAGE_MAX),
+            ("SQL over numbers", lambda: sql(rest, 'select count(*), max(n) from "hostile.large"'), SQL_MAX),
+            ("SQL over texts", lambda: sql(rest, texts), SQL_MAX),
+            ("the newest texts", lambda: sql(rest, texts, partial=True), SQL_MAX),
+            ("four at once", together, 4 * SQL_MAX)):
+        _, grown = peak(rest, work)
+        measured(f"resident memory for {name} of {large} elements of {TEXT_BYTES} bytes", f"{grown >> 10} KiB")
+        expect(grown < bound, f"that is below {bound >> 20} MiB")
+    rest.alive()
+
+
+def another_site(rest: Rest) -> None:
+    query = "/api/v1/sparql?query=ASK%20%7B%20%3Fs%20%3Fp%20%3Fo%20%7D"
+    for target in (query, "/api/v1/streams/hostile.large/elements?newest=10000", "/api/v1/live", "/metrics"):
+        for site in ("cross-site", "same-site"):
+            for mode in ("navigate", "no-cors", "cors"):
+                answer = rest.web.ask("GET", target, User_Agent=BROWSER, Sec_Fetch_Site=site, Sec_Fetch_Mode=mode)
+                problem(f"{site} {mode} to {target}", answer, 403)
+    problem("a browser that names no site", rest.web.ask("GET", query, User_Agent=BROWSER), 403)
+    page = rest.web.ask("GET", "/", User_Agent=BROWSER, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")
+    typed = rest.web.ask("GET", query, User_Agent=BROWSER, Sec_Fetch_Site="none", Sec_Fetch_Mode="navigate")
+    program = rest.web.ask("GET", query)
+    expect([page[0], typed[0], program[0]] == [200] * 3, "another site opens the console, and nothing else of the node")
+
+
+def check(cable: Cable, chappe: str, rest: Rest, device: Process) -> None:
+    counts = filled(rest, device)
+    whole(rest, cable, chappe, counts)
+    memory(rest, counts)
+    another_site(rest)
