@@ -26,16 +26,16 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// A bound on memory with the time that any input may take. The time is fifty times that of the
-    /// slowest honest input without optimization: it is to find work that grows with the square
-    /// of the input, or worse, not slow code.
+    /// A bound on memory with the time that any input may take: thirty times that of the slowest seed
+    /// without optimization, 60 ms. It finds work that grows with the square of the input, or faster,
+    /// not slow code.
     #[must_use]
     pub const fn memory(bytes: usize, bytes_each: usize) -> Self {
         Self {
             bytes,
             bytes_each,
             time: Duration::from_secs(2),
-            time_each: Duration::from_micros(50),
+            time_each: Duration::from_micros(10),
         }
     }
 
@@ -103,7 +103,10 @@ fn count(bytes: isize) {
     let held = HELD.get() + bytes;
     HELD.set(held);
     PEAK.set(PEAK.get().max(held));
-    CALLS.set(CALLS.get() + usize::from(bytes > 0));
+}
+
+fn count_call() {
+    CALLS.set(CALLS.get() + 1);
 }
 
 struct Counting;
@@ -111,6 +114,7 @@ struct Counting;
 // SAFETY: all is done by the system's allocator, whose contract is the same.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count_call();
         count(layout.size().cast_signed());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
@@ -123,6 +127,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count_call();
         count(size.cast_signed() - layout.size().cast_signed());
         // SAFETY: as the caller promises.
         unsafe { System.realloc(pointer, layout, size) }

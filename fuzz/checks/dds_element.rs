@@ -3,6 +3,11 @@
 use chappe_dds::{Bytes, ElementType, Endian, Octets, Payload, Stored};
 use chappe_stream::{Field, FieldType, StreamSchema};
 
+use crate::bounds::Bound;
+
+/// An element and its copy, with a vector's spare room for each value.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 const TYPES: [FieldType; 6] = [
     FieldType::Boolean,
     FieldType::Integer,
@@ -20,6 +25,10 @@ const TYPES: [FieldType; 6] = [
 /// # Panics
 /// When that does not hold.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let [choice, rest @ ..] = data else {
         return;
     };

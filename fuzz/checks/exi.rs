@@ -6,6 +6,12 @@ use chappe_exi::{
     Alignment, Decoder, Encoder, HeaderOptions, Limits, Options, Preserve, Schema, XsdSource, text,
 };
 
+use crate::bounds::Bound;
+
+/// The tables, blocks and grammars of [`limits`], in three decoders and two encoders; a schema document is
+/// held as tree and as grammar, eight times when it includes itself.
+const BOUND: Bound = Bound::memory(8 << 20, 1_000);
+
 /// Has every datatype and every kind of grammar.
 const XSD: &[u8] = br###"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="u:a" xmlns="u:a">
   <xs:element name="a"><xs:complexType mixed="true"><xs:sequence>
@@ -66,6 +72,12 @@ fn schema(which: u8) -> Arc<Schema> {
 /// # Panics
 /// When that does not hold.
 pub fn decoder(data: &[u8], alignment: Alignment, compression: bool) {
+    BOUND.hold(data.len(), || {
+        decoder_unbounded(data, alignment, compression)
+    });
+}
+
+fn decoder_unbounded(data: &[u8], alignment: Alignment, compression: bool) {
     let [which, preserve, choice, rest @ ..] = data else {
         return;
     };
@@ -144,6 +156,10 @@ fn read(schema: &Arc<Schema>, stream: &[u8], options: &Options) -> Option<(Strin
 /// # Panics
 /// When that does not hold.
 pub fn xsd(data: &[u8]) {
+    BOUND.hold(data.len(), || xsd_unbounded(data));
+}
+
+fn xsd_unbounded(data: &[u8]) {
     let source = |name: &str| XsdSource {
         name: name.into(),
         document: data.to_vec(),

@@ -19,6 +19,11 @@ use chappe_flow::{
 };
 use chappe_machine::{Input, Instant, Invariant, Output, drain};
 
+use crate::bounds::Bound;
+
+/// Two machines with their windows.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 /// Steps of one program.
 const STEPS_MAX: usize = 400;
 
@@ -479,6 +484,10 @@ fn receiver_answer(
 /// # Panics
 /// When that does not hold.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let Some((which, rest)) = data.split_first() else {
         return;
     };

@@ -18,6 +18,11 @@ use chappe_kad::{
 };
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
+use crate::bounds::Bound;
+
+/// Two machines with their tables.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 /// Steps of one program.
 const STEPS_MAX: usize = 300;
 /// Hostile keys.
@@ -192,6 +197,10 @@ fn body(choices: &mut Choices<'_>, by: &NodeKey) -> Body {
 
 /// Plays a program.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let mut choices = Choices(data);
     let mut world = World::new();
     for _ in 0..STEPS_MAX {
@@ -297,6 +306,10 @@ fn command(world: &mut World, choices: &mut Choices<'_>) {
 
 /// Reads bytes as a packet and as an announcement: what is read is written the same.
 pub fn check_forms(data: &[u8]) {
+    BOUND.hold(data.len(), || check_forms_unbounded(data));
+}
+
+fn check_forms_unbounded(data: &[u8]) {
     if let Ok((packet, _, tag)) = Packet::read(data) {
         let mut again = Vec::new();
         packet.write(&mut again);

@@ -4,11 +4,20 @@ use chappe_stream::StreamSchema;
 use chappe_wrappers::links::Serialization;
 use chappe_wrappers::links::serialization::{Document, Elements};
 
+use crate::bounds::Bound;
+
+/// A tree of 70 bytes for a byte at most, the elements made of it, and both once more.
+const BOUND: Bound = Bound::memory(1 << 20, 300);
+
 /// No panic; what is read and can be written is read again as the same.
 ///
 /// # Panics
 /// When that does not hold.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     for serialization in [
         Serialization::Xml,
         Serialization::Postcard,

@@ -4,8 +4,17 @@
 
 use chappe_notification_tree::{Event, Membership, TrustedNetwork};
 
+use crate::bounds::Bound;
+
+/// The list, the list inside an event, and their copies.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 /// Reads bytes as both.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     if let Ok(list) = Membership::decode(data, &[0; 32], &mut TrustedNetwork) {
         let list = list.expect("whatever is signed");
         assert!(

@@ -6,6 +6,11 @@ use std::sync::OnceLock;
 use chappe_log::{Level, Options, Position, Store};
 use chappe_sim::SimDisk;
 
+use crate::bounds::Bound;
+
+/// A log of a few records with its segment in memory.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 const STREAMS: [&str; 2] = ["a", "b"];
 
 fn options() -> Options {
@@ -107,6 +112,10 @@ fn records(store: &Store) -> Records {
 /// # Panics
 /// When that does not hold.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let (files, written) = healthy();
     let disk = SimDisk::new(9);
     for (name, bytes) in damaged(files, data) {

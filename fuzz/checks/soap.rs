@@ -3,11 +3,21 @@
 use chappe_soap::Envelope;
 use chappe_xml::Limits;
 
+use crate::bounds::Bound;
+
+/// A tree of 70 bytes for a byte at most, three times; each of 64 blocks of Header and Body gets a copy of
+/// the 64 declarations around it.
+const BOUND: Bound = Bound::memory(2 << 20, 250);
+
 /// No panic; what is read keeps its addressing, headers, body and fault when written.
 ///
 /// # Panics
 /// When that does not hold.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let Ok(read) = Envelope::parse_within(data, Limits::datagram()) else {
         return;
     };

@@ -16,6 +16,11 @@ use chappe_notification_tree::{
     Tree, TrustedNetwork, Window,
 };
 
+use crate::bounds::Bound;
+
+/// A machine with its history.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 /// Steps of one program.
 const STEPS_MAX: usize = 100;
 /// Outputs of one step beyond which it is endless: 16 parts of one event, each to all sinks, or 16
@@ -155,6 +160,10 @@ impl Peer {
 
 /// Runs a program.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let mut choices = Choices(data);
     let mut now = Instant::ZERO;
     let (mut source, mut sink) = (Peer::new(1_000), Peer::new(7));

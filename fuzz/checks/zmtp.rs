@@ -7,6 +7,11 @@ use chappe_zmtp::{
     public_key,
 };
 
+use crate::bounds::Bound;
+
+/// A connection with its buffers.
+const BOUND: Bound = Bound::memory(1 << 20, 200);
+
 /// Small, so that limits are reached.
 fn limits() -> Limits {
     Limits {
@@ -28,6 +33,10 @@ fn limits() -> Limits {
 /// # Panics
 /// When that does not hold.
 pub fn check(data: &[u8]) {
+    BOUND.hold(data.len(), || check_unbounded(data));
+}
+
+fn check_unbounded(data: &[u8]) {
     let [choice, piece, rest @ ..] = data else {
         return;
     };

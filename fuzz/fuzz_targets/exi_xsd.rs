@@ -3,6 +3,8 @@
 #![no_main]
 #![allow(dead_code, reason = "one check of several")]
 
+#[path = "../checks/bounds.rs"]
+mod bounds;
 #[path = "../checks/exi.rs"]
 mod exi;
 

@@ -2,6 +2,8 @@
 
 #![no_main]
 
+#[path = "../checks/bounds.rs"]
+mod bounds;
 #[path = "../checks/list.rs"]
 mod list;
 

@@ -2,6 +2,9 @@
 //! Method: replays `fuzz/corpus/dds_element` and byte-by-byte changes of it through the target's check,
 //! and properties over arbitrary bytes.
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/dds_element.rs"]
 #[allow(
     unreachable_pub,

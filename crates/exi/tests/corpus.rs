@@ -3,6 +3,9 @@
 
 use chappe_exi::Alignment;
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
 #[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;

@@ -4,6 +4,9 @@
 //! Method: every file of `fuzz/corpus/kad`, and bytes from a seed, go through the functions that the
 //! fuzz target calls.
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/kad.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;

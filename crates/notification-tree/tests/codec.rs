@@ -1,6 +1,9 @@
 //! Goal: what is encoded is decoded again, in one form only, and no bytes make a decoder panic.
 //! Method: properties over generated messages and over bytes; the fuzz target's programs at random.
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/tree.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;

@@ -5,18 +5,20 @@
 //! Method: an allocator that counts in front of the system's; only what the machine does is counted,
 //! not the test's own network.
 
-mod unsafe_counting;
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bounds::allocations;
 use chappe_identity::Key;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
     Choice, Command, Config, Contact, Event, Happened, Keys, Membership, Plan, Tree, Window,
 };
-use unsafe_counting::allocations;
 
 const TOPIC: u64 = 5;
 /// Sinks; the first is head of half of them.

@@ -77,7 +77,7 @@ fn circles_end() {
         "<s:element name='E' ref='E'/>",
         "<s:include schemaLocation='t.xsd'/><s:import namespace='urn:t' schemaLocation='t.xsd'/>",
     ] {
-        check::BOUND.hold(body.len(), || check::check(xsd(body).as_bytes()));
+        check::check(xsd(body).as_bytes());
     }
 }
 
@@ -104,7 +104,7 @@ fn a_long_text_is_not_copied_into_each_field() {
             reason(&document),
             None | Some(NotFlatReason::Work)
         ));
-        check::BOUND.hold(document.len(), || check::check(document.as_bytes()));
+        check::check(document.as_bytes());
     }
 }
 

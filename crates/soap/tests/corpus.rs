@@ -1,15 +1,27 @@
 //! Goal: what fuzzing has found stays mended, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: every file of `fuzz/corpus/soap` goes through the function that the fuzz target calls.
+//! Method: every file of `fuzz/corpus/soap` and `fuzz/corpus/wsdl` goes through the function that the fuzz
+//! target calls.
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/soap.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 #[path = "../../../fuzz/checks/corpus.rs"]
 #[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
+#[path = "../../../fuzz/checks/wsdl.rs"]
+#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
+mod wsdl;
+
+#[test]
+fn the_corpus_of_descriptions_passes() {
+    corpus::replay("wsdl", 8, wsdl::check);
+}
 
 #[test]
 fn the_corpus_passes() {
-    corpus::replay("soap", 1, check::check);
+    corpus::replay("soap", 5, check::check);
 }

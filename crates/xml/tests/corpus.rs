@@ -2,6 +2,9 @@
 //!
 //! Method: every file of `fuzz/corpus/xml` goes through the function that the fuzz target calls.
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/xml.rs"]
 #[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
@@ -11,5 +14,5 @@ mod corpus;
 
 #[test]
 fn the_corpus_passes() {
-    corpus::replay("xml", 1, check::check);
+    corpus::replay("xml", 9, check::check);
 }

@@ -2,6 +2,9 @@
 //! Method: replays `fuzz/corpus/zmtp` and byte-by-byte changes of it through the target's check, and
 //! properties over arbitrary bytes.
 
+#[path = "../../../fuzz/checks/bounds.rs"]
+#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
+mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
 #[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
