@@ -2,6 +2,8 @@
 
     python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest reading exchange
                                                            links mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device documents rest exchange
+                                                           mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
@@ -10,6 +12,9 @@
 5. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
 6. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
 7. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
+5. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
+6. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 
 Standard library only; as root. Each part judges figures and prints them.
 """
@@ -26,6 +31,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import device as device_part  # noqa: E402
 import discovery  # noqa: E402
+import documents  # noqa: E402
 import exchange  # noqa: E402
 import forged  # noqa: E402
 import links  # noqa: E402
@@ -37,6 +43,7 @@ from wire import measured  # noqa: E402
 
 PARTS = ["discovery", "forged", "device", "rest", "reading", "exchange", "links", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
+PARTS = ["discovery", "forged", "device", "documents", "rest", "exchange", "mistakes"]
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
 
@@ -106,6 +113,10 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             processes += [device, quiet]
             device_part.check(cable, device_part.Target(cable, device, ready),
                               device_part.Target(cable, quiet, quiet_ready))
+        if part == "documents":
+            device, ready = start_device(cable, chappe, "A", "device-documents")
+            processes.append(device)
+            documents.check(cable, device_part.Target(cable, device, ready), node, told["address"])
         if part == "rest":
             rest_part.check(cable, rest_part.Rest(cable, node, told["address"], told["token"]), folder)
         if part == "reading":
