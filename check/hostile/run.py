@@ -1,20 +1,16 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device rest reading exchange
-                                                           links mistakes
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device documents rest exchange
-                                                           mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device documents rest reading
+                                                           exchange links mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
-4. reading:   partial answers, memory of one question, questions that another site's page starts.
-5. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
-6. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
-7. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
-5. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
-6. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+5. reading:   partial answers, memory of one question, questions that another site's page starts.
+6. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
+7. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
+8. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 
 Standard library only; as root. Each part judges figures and prints them.
 """
@@ -41,9 +37,8 @@ import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "device", "rest", "reading", "exchange", "links", "mistakes"]
+PARTS = ["discovery", "forged", "device", "documents", "rest", "reading", "exchange", "links", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
-PARTS = ["discovery", "forged", "device", "documents", "rest", "exchange", "mistakes"]
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
 
