@@ -32,6 +32,22 @@ NODE_FILES = {
     "depth": "a = " + "[" * 20_000,
 }
 
+LINK = '[[links]]\nname = "ward"\nkind = "{}"\naddress = "{}"\nstreams = ["*"]\n'
+# Each with a part of its error or hint.
+IN_THE_CLEAR = {
+    "a token in clear text": ("[http]\nlisten = '0.0.0.0:0'\n[access]\nread = 'token'", "clear text"),
+    "everybody reads over TLS": ("[http]\nlisten = '0.0.0.0:0'\n[http.tls]\nself_signed = true", "access.read"),
+    "a link's token in clear text": (LINK.format("http_pull", "http://10.77.0.2:1") + "token_file = 'x'", "plain text"),
+    "elements that come in clear text": (
+        LINK.format("http_push", "http://127.0.0.1:1") + "contact = 'http://10.77.0.1:1'", "plain text"),
+    "a link beyond this host without a key": (LINK.format("zeromq", "tcp://10.77.0.2:1"), "server_key"),
+    "an exchange for every key": ("[exchange]\nlisten = '0.0.0.0:0'", "allowed_keys"),
+    "an exchange for every key by access.insecure": (
+        "[access]\ninsecure = true\n[exchange]\nlisten = '0.0.0.0:0'", "allowed_keys"),
+    "a token in a file that others can read": (
+        LINK.format("http_pull", "http://127.0.0.1:1") + "token = 'x'", "chmod 600"),
+}
+
 DEVICE_FILES = {
     "not TOML": "= nothing",
     "nothing": "",
@@ -87,6 +103,17 @@ def files(chappe: str, work: pathlib.Path) -> None:
     none_unclear(f"{len(NODE_FILES) + len(DEVICE_FILES) + 4} wrong files end with code 2, an error and a hint")
 
 
+def in_the_clear(chappe: str, work: pathlib.Path) -> None:
+    for number, (what, (text, words)) in enumerate(IN_THE_CLEAR.items()):
+        path = work / f"clear-{number}.toml"
+        path.write_text(text)
+        for verb in (["serve"], ["config", "check"]):
+            wrong(f"{' '.join(verb)}: {what}", [chappe, *verb, str(path)], words, cwd=work)
+    for address in ("0.0.0.0:0", "[::]:0", "10.77.0.1:0"):
+        wrong(f"a demonstration for everybody at {address}", [chappe, "demo", "--run-for", "1s", "--listen", address], "127.0.0.1")
+    none_unclear(f"{len(IN_THE_CLEAR)} files and a demonstration that would speak in the clear are refused")
+
+
 def directories(chappe: str, work: pathlib.Path) -> None:
     locked = work / "locked"
     locked.mkdir(mode=0o700)
@@ -115,6 +142,10 @@ def directories(chappe: str, work: pathlib.Path) -> None:
         (exposed / name).chmod(0o644)
         wrong(f"{name} that others can read", [*NOBODY, *serve(exposed)], name)
         (exposed / name).chmod(0o600)
+    for name in ("http.pem", "links.json", "subscriptions.json"):
+        (exposed / name).write_text("[]")
+        wrong(f"{name} that others can read", serve(exposed), name)
+        (exposed / name).unlink()
     exposed.chmod(0o755)
     wrong("data directory that others can read", [*NOBODY, *serve(exposed)], "0755")
     exposed.chmod(0o700)
@@ -148,6 +179,7 @@ def check(cable: Cable, chappe: str, address: str) -> None:
     work.mkdir()
     start = time.monotonic()
     files(chappe, work)
+    in_the_clear(chappe, work)
     directories(chappe, work)
     ports(cable, chappe, address, work)
     measured("mistakes tried in", f"{time.monotonic() - start:.1f} s")

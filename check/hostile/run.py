@@ -1,7 +1,7 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
     python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device documents rest reading
-                                                           exchange links mistakes
+                                                           exchange links clear mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
@@ -10,7 +10,8 @@
 5. reading:   partial answers, memory of one question, questions that another site's page starts.
 6. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
 7. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
-8. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+8. clear:     elements that would leave in clear text, and CURVE keys that nobody named.
+9. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
 
 Standard library only; as root. Each part judges figures and prints them.
 """
@@ -25,6 +26,7 @@ import time
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+import clear  # noqa: E402
 import device as device_part  # noqa: E402
 import discovery  # noqa: E402
 import documents  # noqa: E402
@@ -37,7 +39,7 @@ import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "device", "documents", "rest", "reading", "exchange", "links", "mistakes"]
+PARTS = ["discovery", "forged", "device", "documents", "rest", "reading", "exchange", "links", "clear", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -91,7 +93,7 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
         processes = []
         if part != "device":
             # Contact points on this host are tried out by the part "exchange".
-            more = ON_THIS_HOST if part == "exchange" else ""
+            more = {"exchange": ON_THIS_HOST, "clear": clear.CONTACTS}.get(part, "")
             node, told, folder = start_node(cable, chappe, f"node-{part}", more)
             processes.append(node)
         if part == "discovery":
@@ -128,6 +130,15 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
                 cable, chappe, "node-proxied", 'trusted_proxies = ["127.0.0.1"]\n' + ON_THIS_HOST)
             processes += [device, other]
             links.check(*(under_attack(cable, *one, ready["endpoint"]) for one in ((node, told), (other, other_told))))
+        if part == "clear":
+            device, ready = start_device(cable, chappe, "B", "device-read-in-clear")
+            friend, friend_told, _ = start_node(cable, chappe, "node-friend")
+            named = clear.curve_key(friend_told["address"], cable)
+            origin, origin_told, _ = start_node(cable, chappe, "node-origin", clear.origin_config(named))
+            processes += [device, friend, origin]
+            nodes = ((origin, origin_told), (friend, friend_told), (node, told))
+            attacked, *readers = (under_attack(cable, *one, ready["endpoint"]) for one in nodes)
+            clear.check(attacked, origin_told["exchange"]["sessions"], *readers)
         if part == "mistakes":
             mistakes.check(cable, chappe, told["address"])
         for process in processes:

@@ -120,7 +120,7 @@ pub(crate) enum Command {
 /// Flags of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Address of the console; port 0 takes a free one.
+    /// Address of the console, on loopback; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:8470", value_name = "ADDRESS:PORT")]
     pub listen: String,
     /// Keep the data here instead of in a temporary directory that is removed at the end.

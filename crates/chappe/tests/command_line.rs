@@ -1,6 +1,7 @@
 //! Goal: the program says what it can do, ends with the right code, and names the remedy.
 //! Method: the built program is run as a user would run it, without a network.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -63,8 +64,41 @@ fn wrong_use_ends_with_2() {
 }
 
 #[test]
+fn a_file_with_a_token_is_its_owners_alone() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("node.toml");
+    let link = "[[links]]\nname = \"ward\"\nkind = \"http_pull\"\naddress = \"http://127.0.0.1:9\"\n\
+                streams = [\"*\"]\n";
+    let checked = |text: &str, mode: u32| {
+        std::fs::write(&path, text).expect("the file is written");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&path, permissions).expect("the mode is set");
+        chappe(&["config", "check", path.to_str().expect("the path is text")])
+    };
+    let with_token = format!("{link}token = \"s3cret\"\n");
+    for mode in [0o644, 0o640, 0o602] {
+        let refused = checked(&with_token, mode);
+        let text = err(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{mode:o}: {text}");
+        assert!(text.contains("hint: ") && text.contains("token_file"), "{text}");
+    }
+    assert_eq!(checked(link, 0o644).status.code(), Some(0));
+    assert_eq!(checked(&with_token, 0o600).status.code(), Some(0));
+    for format in [&["--json"][..], &[]] {
+        let path = path.to_str().expect("the path is text");
+        let shown = chappe(&[&["config", "show", path], format].concat());
+        assert!(!out(&shown).contains("s3cret"), "{}", out(&shown));
+        assert!(out(&shown).contains("ward"), "{}", out(&shown));
+    }
+}
+
+#[test]
 fn errors_come_with_a_hint() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
+        (
+            &["demo", "--listen", "0.0.0.0:0", "--run-for", "1s"],
+            "127.0.0.1",
+        ),
         (
             &["query", "--node", "http://127.0.0.1:9", "select 1"],
             "chappe serve",

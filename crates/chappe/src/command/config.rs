@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use chappe_node::config::{self, Flag, Layers, Loaded};
+use chappe_node::config::{self, Flag, Layers, Loaded, Origin};
+use chappe_transport::key_file;
 use serde_json::json;
 
 use crate::cli::{Config, SchemaOf};
@@ -36,12 +37,31 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
     let environment = std::env::vars()
         .filter(|(name, _)| name.starts_with("CHAPPE_"))
         .collect();
-    config::load(&Layers {
+    let loaded = config::load(&Layers {
         file,
         environment,
         flags,
     })
-    .map_err(failure)
+    .map_err(failure)?;
+    check_mode(&loaded)?;
+    Ok(loaded)
+}
+
+/// Refuses a file with a link's token that other users can read, as every file with a secret.
+fn check_mode(loaded: &Loaded) -> Outcome {
+    let with_token = loaded.config.links.iter().find(|link| link.token.is_some());
+    let setting = loaded.settings.iter().find(|it| it.key == "links");
+    let (Some(link), Some(Origin::File(path, _))) = (with_token, setting.map(|it| &it.origin)) else {
+        return Ok(());
+    };
+    key_file::open_private(path).map(drop).map_err(|error| {
+        Failure::from(error).hint(format!(
+            "it has the token of link {0:?}: chmod 600 {1}, or write the token to a file of its own and \
+             name that in {1}: token_file = \"FILE\"",
+            link.name,
+            path.display()
+        ))
+    })
 }
 
 /// Every problem on a line of its own, with its hint.

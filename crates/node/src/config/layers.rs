@@ -74,7 +74,7 @@ impl fmt::Display for Origin {
 pub struct Setting {
     /// The key, in full.
     pub key: String,
-    /// Its value.
+    /// Its value; tokens of links are left out.
     pub value: Value,
     /// Where it comes from.
     pub origin: Origin,
@@ -270,7 +270,7 @@ impl Merge {
             insert(&mut root, &key.path, value.clone());
             settings.push(Setting {
                 key: key.path.clone(),
-                value,
+                value: without_tokens(value),
                 origin,
             });
         }
@@ -296,6 +296,16 @@ impl Merge {
             problems: self.problems,
         })
     }
+}
+
+/// Settings are printed and logged, tokens are not.
+fn without_tokens(mut value: Value) -> Value {
+    for item in value.as_array_mut().into_iter().flatten() {
+        if let Some(token) = item.get_mut("token") {
+            *token = Value::from("(hidden)");
+        }
+    }
+    value
 }
 
 /// A list as the file has it.

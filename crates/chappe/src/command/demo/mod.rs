@@ -90,6 +90,12 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
         Failure::new(format!("--listen {listen} is no address with a port"))
             .hint("write it as 127.0.0.1:8470, or with port 0 for a free one")
     })?;
+    if !config.http.listen.ip().is_loopback() {
+        return Err(Failure::new(format!(
+            "--listen {listen} can be reached from other machines, and the demonstration lets everyone read"
+        ))
+        .hint("use 127.0.0.1, or run a node with a token and TLS: chappe config sample > node.toml"));
+    }
     Ok(config)
 }
 
