@@ -58,6 +58,7 @@ ORIGIN = """keep_elements = {keeps}
 listen = "127.0.0.1:{port}"
 publish = "127.0.0.1:{publish}"
 directory = "127.0.0.1:{directory}"
+contact = ["127.0.0.0/8"]
 """
 SUBSCRIBER = "keep_age_s = {keeps}\n"
 LINK = """

@@ -469,30 +469,21 @@ impl StreamLog {
     /// Follows from number `from` on (0: from the first kept).
     #[must_use]
     pub fn follow(&self, from: u64) -> StreamFollower {
-        StreamFollower {
-            following: Following::Safe(self.stream.follow(from)),
-            log: self.clone(),
-        }
+        self.follower(Following::Safe(self.stream.follow(from)))
     }
 
     /// As [`StreamLog::follow`], with batches of about `max_bytes` as stored instead of 8 MiB, for a
     /// reader of which there may be many.
     #[must_use]
     pub fn follow_within(&self, from: u64, max_bytes: usize) -> StreamFollower {
-        StreamFollower {
-            following: Following::Safe(self.stream.follow(from).within(max_bytes)),
-            log: self.clone(),
-        }
+        self.follower(Following::Safe(self.stream.follow(from).within(max_bytes)))
     }
 
     /// Follows from number `from` on (0: from the first kept), without waiting until elements have
     /// reached their level; what is derived from them is stored by [`StreamLog::append_derived`].
     #[must_use]
     pub fn follow_eagerly(&self, from: u64) -> StreamFollower {
-        StreamFollower {
-            following: Following::Eager(self.stream.follow_eagerly(from)),
-            log: self.clone(),
-        }
+        self.follower(Following::Eager(self.stream.follow_eagerly(from)))
     }
 
     fn snapshot(&self) -> Arc<Metadata> {
@@ -528,11 +519,15 @@ impl StreamLog {
     }
 
     fn decode(&self, records: Vec<Record>) -> Result<Vec<StreamElement>, StoreError> {
-        let metadata = self.snapshot();
-        let element = |record: Record| {
-            decode_record(&metadata, record.position, record.time, &record.payload)
-        };
-        records.into_iter().map(element).collect()
+        decode_all(&self.snapshot(), records)
+    }
+
+    fn follower(&self, following: Following) -> StreamFollower {
+        StreamFollower {
+            following,
+            metadata: self.snapshot(),
+            log: self.clone(),
+        }
     }
 }
 
@@ -540,6 +535,8 @@ impl StreamLog {
 pub struct StreamFollower {
     following: Following,
     log: StreamLog,
+    /// As it was when the newest batch was decoded.
+    metadata: Arc<Metadata>,
 }
 
 enum Following {
@@ -558,13 +555,13 @@ impl StreamFollower {
     ) -> Poll<Result<Vec<StreamElement>, StoreError>> {
         let follower = match &mut self.following {
             Following::Safe(follower) => {
-                let records = ready!(follower.poll_next(context));
-                let records = records.map_err(StoreError::Log);
-                return Poll::Ready(records.and_then(|records| self.log.decode(records)));
+                let records = ready!(follower.poll_next(context))?;
+                return Poll::Ready(self.decode(records));
             }
             Following::Eager(follower) => follower,
         };
         let metadata = self.log.snapshot();
+        self.metadata.clone_from(&metadata);
         let mut elements = Ok(Vec::new());
         let mut take = |position, time, payload: &[u8]| {
             if let Ok(so_far) = &mut elements {
@@ -593,13 +590,31 @@ impl StreamFollower {
     pub fn try_next(&mut self) -> Result<Option<Vec<StreamElement>>, StoreError> {
         if let Following::Safe(follower) = &mut self.following {
             let records = follower.try_next()?;
-            return records.map(|records| self.log.decode(records)).transpose();
+            return records.map(|records| self.decode(records)).transpose();
         }
         let mut nobody = Context::from_waker(Waker::noop());
         match self.poll_next(&mut nobody) {
             Poll::Ready(elements) => elements.map(Some),
             Poll::Pending => Ok(None),
         }
+    }
+
+    fn decode(&mut self, records: Vec<Record>) -> Result<Vec<StreamElement>, StoreError> {
+        self.metadata = self.log.snapshot();
+        decode_all(&self.metadata, records)
+    }
+
+    /// The schema whose shape the elements of the newest batch have. The stream may have another one
+    /// by the time they are used.
+    #[must_use]
+    pub fn schema(&self) -> &StreamSchema {
+        self.metadata.current()
+    }
+
+    /// The version of [`StreamFollower::schema`].
+    #[must_use]
+    pub fn schema_version(&self) -> u32 {
+        self.metadata.current_version()
     }
 
     /// The number that it will hand out next.
@@ -721,6 +736,11 @@ impl StreamSchema {
         let fields = self.fields.iter().map(project);
         fields.map(|value| value.unwrap_or(Value::Null)).collect()
     }
+}
+
+fn decode_all(metadata: &Metadata, records: Vec<Record>) -> Result<Vec<StreamElement>, StoreError> {
+    let element = |it: Record| decode_record(metadata, it.position, it.time, &it.payload);
+    records.into_iter().map(element).collect()
 }
 
 fn decode_record(

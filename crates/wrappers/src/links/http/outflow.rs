@@ -4,7 +4,7 @@ use chappe_log::Error;
 use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamLog};
 
 use crate::links::serialization::{
-    Document, Elements, Lost, Rollback, SchemaId, SchemaRef, Structure,
+    Document, Elements, Lost, Rollback, SchemaId, SchemaRef, Structure, count_for_document,
 };
 use crate::links::{LinkStart, LossReason};
 
@@ -83,12 +83,12 @@ impl Outflow {
         self.told = None;
     }
 
-    /// Its structure, as it is now.
+    /// Its structure, as the elements that were read last have it: the stream may have another one since.
     pub(super) fn structure(&self) -> Document {
         Document::Structure(Structure {
             stream: self.log.name().to_owned(),
-            version: self.log.schema_version(),
-            schema: self.log.schema(),
+            version: self.follower.schema_version(),
+            schema: self.follower.schema().clone(),
         })
     }
 
@@ -121,25 +121,15 @@ impl Outflow {
                 Err(error) => return Err(error),
             }
         }
-        let mut elements: Vec<StreamElement> = self.waiting.by_ref().take(most.max(1)).collect();
+        let count = count_for_document(self.waiting.as_slice(), most);
+        let mut elements: Vec<StreamElement> = self.waiting.by_ref().take(count).collect();
         for element in &mut elements {
             element.origin = None;
         }
-        let schema = self.log.schema();
+        let schema = self.follower.schema().clone();
         let id = SchemaId::of(&schema);
-        let version = self.log.schema_version();
+        let version = self.follower.schema_version();
         let schema_ref = SchemaRef { id, version };
-        if elements
-            .iter()
-            .any(|element| schema.check(element).is_err())
-        {
-            // The schema changed between the reading and now: read anew, by the new one.
-            if let Some(first) = elements.first() {
-                self.follower = self.log.follow(first.position.sequence);
-            }
-            self.waiting = Vec::new().into_iter();
-            return Box::pin(self.next(most)).await;
-        }
         let structure = (self.told != Some(schema_ref)).then(|| self.structure());
         let newest = elements.last().map_or(0, |it| it.position.sequence);
         let last = (self.behind(newest) > 0).then(|| self.log.log().last());
@@ -161,7 +151,7 @@ impl Outflow {
         Outgoing {
             structure: None,
             document,
-            schema: self.log.schema(),
+            schema: self.follower.schema().clone(),
         }
     }
 }

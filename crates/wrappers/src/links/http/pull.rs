@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chappe_stream::StoreError;
+use chappe_stream::{Position, StoreError, StreamSchema};
 
 use super::PullRequest;
 use super::outflow::Outflow;
 use crate::links::handle::{Links, Shared};
 use crate::links::peers::Place;
-use crate::links::serialization::Document;
-use crate::links::{HttpRefusal, LinkKind, LinkStart, Reader, Serialization};
+use crate::links::serialization::{Document, Elements, Lost};
+use crate::links::{HttpRefusal, LinkKind, LinkStart, LossReason, Reader, Serialization};
 
 /// Elements of one document at most; reason: small documents spread the work.
 const ELEMENTS_MAX: usize = 256;
@@ -73,7 +73,9 @@ impl PullBody {
             return Some(bytes.into());
         }
         match tokio::time::timeout(keep_alive, self.outflow.next(ELEMENTS_MAX)).await {
-            Err(_) => self.encode(&Document::Alive(None), &Default::default(), &mut bytes),
+            Err(_) => {
+                self.encode(&Document::Alive(None), &Default::default(), &mut bytes);
+            }
             Ok(Ok(outgoing)) => {
                 if let Some(structure) = &outgoing.structure {
                     self.encode(structure, &outgoing.schema, &mut bytes);
@@ -92,13 +94,14 @@ impl PullBody {
                         let mut rest = std::mem::take(&mut elements.elements).into_iter();
                         while rest.len() > 0 {
                             elements.elements = rest.by_ref().take(each).collect();
-                            let document = Document::Elements(elements.clone());
-                            self.encode(&document, &outgoing.schema, &mut bytes);
+                            self.encode_elements(&elements, &outgoing.schema, &mut bytes);
                         }
                         self.place.peer.add(count, 0, 0);
                         self.place.peer.behind(behind, 0);
                     }
-                    other => self.encode(&other, &outgoing.schema, &mut bytes),
+                    other => {
+                        self.encode(&other, &outgoing.schema, &mut bytes);
+                    }
                 }
             }
             Ok(Err(error)) => {
@@ -111,18 +114,40 @@ impl PullBody {
         Some(bytes.into())
     }
 
-    fn encode(
-        &self,
-        document: &Document,
-        schema: &chappe_stream::StreamSchema,
-        bytes: &mut Vec<u8>,
-    ) {
+    /// Elements that no document of this serialization takes are named as lost.
+    fn encode_elements(&self, elements: &Elements, schema: &StreamSchema, bytes: &mut Vec<u8>) {
+        if self.encode(&Document::Elements(elements.clone()), schema, bytes) {
+            return;
+        }
+        for element in &elements.elements {
+            let one = Document::Elements(Elements {
+                elements: vec![element.clone()],
+                ..elements.clone()
+            });
+            if elements.elements.len() > 1 && self.encode(&one, schema, bytes) {
+                continue;
+            }
+            let Position { epoch, sequence } = element.position;
+            let lost = Document::Lost(Lost {
+                stream: elements.stream.clone(),
+                epoch,
+                from: sequence,
+                next: sequence + 1,
+                reason: LossReason::TooLarge,
+            });
+            self.encode(&lost, schema, bytes);
+        }
+    }
+
+    /// Whether the document fits its serialization; if not, nothing of it is in `bytes`.
+    fn encode(&self, document: &Document, schema: &StreamSchema, bytes: &mut Vec<u8>) -> bool {
         let before = bytes.len();
-        if let Err(error) = self.serialization.encode(document, schema, bytes) {
-            // Too large for this form: named as lost by the number that is passed over.
+        let encoded = self.serialization.encode(document, schema, bytes);
+        if let Err(error) = &encoded {
             bytes.truncate(before);
             let host = &self.shared.host;
             host.dropped("too large to pull", "", error.to_string(), None);
         }
+        encoded.is_ok()
     }
 }

@@ -25,6 +25,10 @@ use super::{LossReason, Serialization};
 /// Largest document in bytes; reason: a reader holds one whole, and the largest element of a stream
 /// takes 2 MiB, a third more in XML.
 pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the elements of one document, as they are in memory; a larger element has a document of its
+/// own. 1 MiB: in postcard and MessagePack, whose documents hold several, they take less than
+/// [`DOCUMENT_BYTES_MAX`].
+const ELEMENTS_BYTES_MAX: usize = 1 << 20;
 /// Greatest number of an element in a document; reason: what comes behind it has a number too.
 pub const NUMBER_MAX: u64 = u64::MAX - 2;
 /// Most elements of a document; reason: what is acknowledged at once is sent again at once.
@@ -277,6 +281,17 @@ impl Serialization {
             other => other,
         }
     }
+}
+
+/// How many of these elements one document takes: at most `most`, and at least one.
+pub(crate) fn count_for_document(elements: &[StreamElement], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |element: &&StreamElement| {
+        bytes += element.size_bytes();
+        bytes <= ELEMENTS_BYTES_MAX
+    };
+    let count = elements.iter().take(most).take_while(fits).count();
+    count.clamp(1, elements.len().max(1))
 }
 
 impl Document {

@@ -19,7 +19,9 @@ use crate::links::handle::Links;
 use crate::links::http::apply;
 use crate::links::inlet::{self, Inlet, InletError};
 use crate::links::link::Link;
-use crate::links::serialization::{Document, Elements, SchemaId, SchemaRef, Structure};
+use crate::links::serialization::{
+    Document, Elements, SchemaId, SchemaRef, Structure, count_for_document,
+};
 use crate::links::session::ConnectionError;
 use crate::links::{LinkError, Reader, Selection, Serialization, directory};
 
@@ -90,8 +92,8 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: StreamFollo
             Err(StoreError::Log(chappe_log::Error::Gap { .. })) => continue,
             Err(_) => return,
         };
-        let schema = log.schema();
-        let (id, version) = (SchemaId::of(&schema), log.schema_version());
+        let (schema, version) = (follower.schema(), follower.schema_version());
+        let id = SchemaId::of(schema);
         for form in ALL {
             let topic = topic(log.name(), form);
             if !publisher.wants(&topic) {
@@ -102,7 +104,10 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: StreamFollo
             } else {
                 ELEMENTS_MAX
             };
-            for chunk in elements.chunks(each) {
+            let mut rest = elements.as_slice();
+            while !rest.is_empty() {
+                let (chunk, others) = rest.split_at(count_for_document(rest, each));
+                rest = others;
                 let mut chunk = chunk.to_vec();
                 chunk.iter_mut().for_each(|element| element.origin = None);
                 let document = Document::Elements(Elements {
@@ -113,9 +118,9 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: StreamFollo
                     last: None,
                 });
                 let mut bytes = Vec::new();
-                // What does not fit (the schema has just changed) is missed, as best effort may be;
-                // the receiver counts it.
-                if form.encode(&document, &schema, &mut bytes).is_ok() {
+                // An element that is too large for a document is missed, as best effort may be; the
+                // receiver counts it.
+                if form.encode(&document, schema, &mut bytes).is_ok() {
                     publisher.publish(topic.clone(), [Bytes::from(bytes)]);
                 }
             }
