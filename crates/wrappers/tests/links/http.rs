@@ -573,11 +573,33 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
     assert_eq!(gone, LinkError::NoLetter(letter.number));
 }
 
-/// A contact point of another program: plain HTTP by hand.
+/// A contact point of another program, which takes 2 the second time, and 3 once it may.
 async fn foreign_contact_point() -> (
     tokio::sync::mpsc::UnboundedReceiver<String>,
     std::net::SocketAddr,
     Arc<AtomicBool>,
+) {
+    let accepts = Arc::new(AtomicBool::new(false));
+    let (accepting, early) = (accepts.clone(), AtomicBool::new(true));
+    let (receiver, address) = contact_point_that(move |body| {
+        if body.contains(">3<") && !accepting.load(Ordering::Relaxed) {
+            "422 No"
+        } else if body.contains(">2<") && early.swap(false, Ordering::Relaxed) {
+            "503 Later"
+        } else {
+            "204 Stored"
+        }
+    })
+    .await;
+    (receiver, address, accepts)
+}
+
+/// A contact point of another program that confirms and gives these answers: plain HTTP by hand.
+async fn contact_point_that(
+    answers: impl Fn(&str) -> &'static str + Send + Sync + 'static,
+) -> (
+    tokio::sync::mpsc::UnboundedReceiver<String>,
+    std::net::SocketAddr,
 ) {
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -585,15 +607,10 @@ async fn foreign_contact_point() -> (
         .expect("listens");
     let address = listener.local_addr().expect("an address");
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-    // Whether it takes 3 too.
-    let accepts = Arc::new(AtomicBool::new(false));
-    let accepting = accepts.clone();
+    let answers = Arc::new(answers);
     tokio::spawn(async move {
-        // 2 comes too early once.
-        let early = Arc::new(AtomicBool::new(true));
         while let Ok((stream, _)) = listener.accept().await {
-            let (sender, early) = (sender.clone(), early.clone());
-            let accepting = accepting.clone();
+            let (sender, answers) = (sender.clone(), answers.clone());
             tokio::spawn(async move {
                 let mut stream = tokio::io::BufReader::new(stream);
                 loop {
@@ -615,12 +632,8 @@ async fn foreign_contact_point() -> (
                         let confirmed = body.replace("confirm", "confirmed");
                         let length = confirmed.len();
                         format!("200 OK\r\nContent-Length: {length}\r\n\r\n{confirmed}")
-                    } else if body.contains(">3<") && !accepting.load(Ordering::Relaxed) {
-                        "422 No\r\nContent-Length: 0\r\n\r\n".into()
-                    } else if body.contains(">2<") && early.swap(false, Ordering::Relaxed) {
-                        "503 Later\r\nContent-Length: 0\r\n\r\n".into()
                     } else {
-                        "204 Stored\r\n\r\n".into()
+                        format!("{}\r\nContent-Length: 0\r\n\r\n", answers(&body))
                     };
                     let _ = sender.send(body);
                     let answer = format!("HTTP/1.1 {answer}");
@@ -630,7 +643,61 @@ async fn foreign_contact_point() -> (
             });
         }
     });
-    (receiver, address, accepts)
+    (receiver, address)
+}
+
+/// A receiver that ends and begins again has forgotten the structure, and may need a while to take it.
+#[tokio::test]
+async fn a_contact_point_that_forgets_the_structure_again_and_again_misses_nothing() {
+    const SCRIPT: [(&str, &str); 8] = [
+        ("<structure", "204 Stored"),
+        ("<stream-element", "409 Unknown"),
+        ("<structure", "503 Later"),
+        ("<stream-element", "409 Unknown"),
+        ("<structure", "204 Stored"),
+        ("<stream-element", "503 Later"),
+        ("<stream-element", "409 Unknown"),
+        ("<structure", "204 Stored"),
+    ];
+    let origin = Node::new(1);
+    let log = origin.stream("a", 2);
+    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let (mut requests, address) = contact_point_that(move |body| {
+        let Some((begins, answer)) = SCRIPT.get(turn.load(Ordering::Relaxed)) else {
+            return "204 Stored";
+        };
+        // What is asked for again before its turn waits.
+        if !body.starts_with(begins) {
+            return "503 Later";
+        }
+        turn.fetch_add(1, Ordering::Relaxed);
+        answer
+    })
+    .await;
+    let request = SubscriptionRequest {
+        stream: "a".into(),
+        contact_point: format!("http://{address}/here"),
+        fingerprint: None,
+        after: None,
+        start: LinkStart::First,
+        serialization: Serialization::Xml,
+    };
+    let reader = Reader {
+        address: Some(address),
+        key: None,
+    };
+    origin
+        .links
+        .http_subscribe(&request, &reader)
+        .await
+        .expect("made");
+    let last = async { while !requests.recv().await.expect("there").contains(">1<") {} };
+    tokio::time::timeout(PATIENCE, last)
+        .await
+        .expect("the second element comes");
+    let letters = origin.links.dead_letters("http-push", 0, 9).expect("reads");
+    assert_eq!(letters, []);
+    drop(log);
 }
 
 #[tokio::test]

@@ -135,8 +135,16 @@ impl Push {
                 Outcome::UnknownSchema if !structure_sent => {
                     structure_sent = true;
                     let structure = self.outflow.structure();
-                    if let Ok(bytes) = encode(self.serialization, &structure, schema) {
-                        let _ = self.send(bytes).await;
+                    let Ok(bytes) = encode(self.serialization, &structure, schema) else {
+                        continue;
+                    };
+                    match self.send(bytes).await {
+                        Outcome::Gone => return false,
+                        Outcome::Later(why) => {
+                            structure_sent = false;
+                            self.wait(&why, 0, again).await;
+                        }
+                        _ => {}
                     }
                 }
                 Outcome::UnknownSchema => {
@@ -151,12 +159,19 @@ impl Push {
                 }
                 Outcome::Gone => return false,
                 Outcome::Later(why) => {
-                    tracing::debug!(contact = %self.destination.contact.address, why, "to be sent again");
-                    self.place.peer.again(count);
-                    again.wait(ReconnectCommand::Failed).await;
+                    // It may have forgotten the structure by then.
+                    structure_sent = false;
+                    self.wait(&why, count, again).await;
                 }
             }
         }
+    }
+
+    /// Waits before `count` elements, or the structure, are sent again.
+    async fn wait(&self, why: &str, count: u64, again: &mut Again) {
+        tracing::debug!(contact = %self.destination.contact.address, why, "to be sent again");
+        self.place.peer.again(count);
+        again.wait(ReconnectCommand::Failed).await;
     }
 
     async fn send(&self, bytes: Bytes) -> Outcome {
