@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::net::Ipv4Addr;
+
 use chappe_device::client::{Discovery, Found, Seen, Way};
 use chappe_device::{ClientOptions, DeviceHost, Selection};
 use chappe_dpws::Dialect;
@@ -109,7 +111,8 @@ async fn who_does_not_read_for_long_is_told_what_has_gone_meanwhile() {
         scopes: Vec::new(),
         xaddrs: Vec::new(),
         metadata_version: 1,
-        from: "0.0.0.0:0".parse().unwrap(),
+        // A host each: one host may not be so many devices.
+        from: (Ipv4Addr::from(0x0a00_0000 + number), 0).into(),
         way: Way::Kad,
     };
     client.learn(of(0)).await;

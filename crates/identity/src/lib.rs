@@ -3,7 +3,8 @@
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
 //! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is the
 //! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`Principal`] is who
-//! asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages.
+//! asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages; [`Shares`] divides a
+//! bounded table among the hosts that fill it.
 //!
 //! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
 //! are made from bytes the caller gives), certificates.
@@ -16,6 +17,7 @@ mod curve;
 mod error;
 mod key;
 mod principal;
+mod shares;
 mod token;
 mod z85;
 
@@ -25,6 +27,7 @@ pub use curve::{CURVE_KEY_BYTES, CurvePublic, CurveSecret};
 pub use error::Error;
 pub use key::{Key, PublicKey, SEED_BYTES, id_of};
 pub use principal::Principal;
+pub use shares::{Host, Quota, Room, Shares};
 pub use token::{Token, TokenHash};
 
 /// Bytes as lower-case hexadecimal digits.

@@ -107,7 +107,7 @@ impl Node {
             registry_store,
             registry,
             catalogue,
-            devices: Devices::new(config.discovery.max_devices as usize),
+            devices: Devices::new(&config.discovery),
             device_client: std::sync::OnceLock::new(),
             tree: config.discovery.tree.then(|| Arc::new(key)),
             sensors: crate::sensors::Sensors::default(),

@@ -97,3 +97,40 @@ fn a_device_replaces_nothing_by_calling_itself_like_it() {
         honest.stop().await;
     });
 }
+
+#[test]
+fn one_address_with_many_devices_keeps_no_device_of_another_out() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.discovery.enabled = true;
+        config.discovery.interfaces = vec!["lo".into()];
+        // What other tests of this host announce is seen too, and has addresses of its own.
+        config.discovery.max_devices = 20;
+        let node = Node::start(config).await.unwrap();
+        let mut many = Vec::new();
+        for _ in 0..24 {
+            let endpoint = format!("urn:example:{}", unique());
+            many.push(stranger(&endpoint, "127.0.13.66"));
+        }
+        let refused = |drops: &serde_json::Value| {
+            let mut drops = drops["drops"].as_array().unwrap().iter();
+            drops.any(|drop| drop["reason"] == "too many devices")
+        };
+        until(&node, "/api/v1/drops", refused).await;
+        let name = format!("alone-{}", unique());
+        let alone = device(directory.path(), &name, "urn:example:t", "127.0.13.67");
+        let shown = path("devices", alone.host().endpoint());
+        let usable = until(&node, &shown, |device| device["state"] == "usable").await;
+        let stream = usable["streams"][0].as_str().unwrap();
+        let stream = format!("/api/v1/streams/{stream}");
+        until(&node, &stream, |stream| stream["last"].as_u64() > Some(2)).await;
+        let list = get(&node, "/api/v1/devices").await.json();
+        assert_eq!(list["devices"].as_array().unwrap().len(), 20);
+        node.shutdown().await.unwrap();
+        alone.stop().await;
+        for one in many {
+            one.stop().await;
+        }
+    });
+}

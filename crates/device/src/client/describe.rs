@@ -38,10 +38,8 @@ impl DeviceClient {
         let described = described.unwrap_or(Err(Error::Slow(deadline)));
         match &described {
             Ok(description) => {
-                if let Some(entry) = shared.table().get_mut(&found.endpoint) {
-                    entry.contact = Some(description.contact.clone());
-                    entry.missed = 0;
-                }
+                let contact = &description.contact;
+                shared.table().described(&found.endpoint, contact);
                 let endpoint = found.endpoint.clone().into();
                 shared.order(Command::Confirm { endpoint }).await?;
             }

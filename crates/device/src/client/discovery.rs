@@ -1,6 +1,6 @@
 //! From the machine's events to what the application sees.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,11 +12,10 @@ use chappe_transport::Hop;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets};
 use tokio::sync::{broadcast, mpsc};
 
-use super::{Entry, Found, Search, Seen, Shared, liveness};
+use super::table::{Remembered, TABLE_MAX};
+use super::{Found, Search, Seen, Shared, liveness};
 use crate::Error;
 
-/// Devices remembered; as many as the machine below remembers.
-const TABLE_MAX: usize = 4_096;
 /// Devices of which it is remembered that a reader was told of them: what is beyond the table has left it.
 const KNOWN_MAX: usize = 2 * TABLE_MAX;
 
@@ -143,8 +142,9 @@ async fn take(shared: &Arc<Shared>, event: Event) {
             ..
         } => {
             let found = Found::new(&target, dialect, from);
-            insert(shared, &found);
-            shared.tell(Seen::Found(found));
+            if insert(shared, &found) {
+                shared.tell(Seen::Found(found));
+            }
         }
         Event::Changed {
             target,
@@ -153,8 +153,9 @@ async fn take(shared: &Arc<Shared>, event: Event) {
             ..
         } => {
             let found = Found::new(&target, dialect, from);
-            insert(shared, &found);
-            shared.tell(Seen::Changed(found));
+            if insert(shared, &found) {
+                shared.tell(Seen::Changed(found));
+            }
         }
         // What differs is asked for by the machine, and comes as a change.
         Event::Hello {
@@ -241,33 +242,41 @@ pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
         DropReason::OtherInterface => Some("add the interface to the configuration"),
         DropReason::ReplyElsewhere => Some("answers go only to who asks: mend the asker's ReplyTo"),
         DropReason::TableFull => Some("raise the limit of known devices"),
+        DropReason::SourceFull => Some("one host claims to be very many devices: find it"),
         DropReason::DiscoveryProxy => Some("proxies are not used: devices must answer themselves"),
         DropReason::Unrelated => Some("the answer came too late: search longer"),
         _ => None,
     }
 }
 
-pub(super) fn insert(shared: &Shared, found: &Found) {
-    remember(&mut shared.table(), found);
-}
-
-/// Remembers a device. In a full table one that was never described gives way, so that forged
-/// announcements neither grow it nor keep a real device out.
-fn remember(table: &mut HashMap<String, Entry>, found: &Found) {
-    let entry = Entry {
-        found: found.clone(),
-        contact: None,
-        missed: 0,
-    };
-    if !table.contains_key(&found.endpoint) && table.len() >= TABLE_MAX {
-        let mut entries = table.iter();
-        let stranger = entries.find(|(_, entry)| entry.contact.is_none());
-        let Some(endpoint) = stranger.map(|(endpoint, _)| endpoint.clone()) else {
-            return;
-        };
-        table.remove(&endpoint);
+/// Remembers a device; says whether it has a place.
+pub(super) fn insert(shared: &Arc<Shared>, found: &Found) -> bool {
+    let remembered = shared.table().remember(found);
+    let hop = Hop::Discovery;
+    match remembered {
+        Remembered::Yes => true,
+        Remembered::InsteadOf(endpoint) => {
+            let reason = "it made room for a device of another address".to_owned();
+            shared.drops.count(1, hop, "made room for another device");
+            shared.tell(Seen::Gone {
+                endpoint: endpoint.clone(),
+                reason,
+            });
+            let shared = Arc::clone(shared);
+            // Not here: the machine may be waiting for this task.
+            tokio::spawn(async move {
+                let endpoint = endpoint.into();
+                shared.order(Command::Forget { endpoint }).await
+            });
+            true
+        }
+        Remembered::No(reason, detail) => {
+            let hint = Some("one host claims to be very many devices: find it".to_owned());
+            let detail = format!("{}: {detail}", found.endpoint);
+            shared.drops.record(hop, reason, "", detail, hint);
+            false
+        }
     }
-    table.insert(found.endpoint.clone(), entry);
 }
 
 /// Searches again and again, since a Hello may be lost.
@@ -306,35 +315,5 @@ pub(super) async fn watch_interfaces(shared: Arc<Shared>) {
         if shared.probe_everything().await.is_err() {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn announcements_without_end_do_not_grow_the_table_nor_remove_a_described_device() {
-        let mut found = Found {
-            endpoint: "urn:real".to_owned(),
-            dialect: Dialect::V2009,
-            types: Vec::new(),
-            scopes: Vec::new(),
-            xaddrs: Vec::new(),
-            metadata_version: 1,
-            from: "192.0.2.7:3702".parse().unwrap(),
-            way: super::super::Way::Discovery,
-        };
-        let mut table = HashMap::new();
-        remember(&mut table, &found);
-        let contact = chappe_identity::Contact::parse("http://192.0.2.7/", 0).unwrap();
-        table.get_mut("urn:real").unwrap().contact = Some(contact);
-        for forged in 0..2 * TABLE_MAX {
-            found.endpoint = format!("urn:forged:{forged}");
-            remember(&mut table, &found);
-            assert!(table.contains_key(&found.endpoint));
-        }
-        assert_eq!(table.len(), TABLE_MAX);
-        assert!(table.contains_key("urn:real"));
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::Target;
+use chappe_identity::{Contact, Host};
 use chappe_transport::kad::Sighting;
 use chappe_xml::Name;
 
@@ -79,6 +80,21 @@ impl Found {
             from,
             way: Way::Discovery,
         }
+    }
+
+    /// The host that it counts for until it answers: the sender's, or the first that it names where
+    /// nobody vouches for any.
+    #[must_use]
+    pub fn host(&self) -> Host {
+        let from = self.from.ip();
+        let named = || {
+            let contact = Contact::parse(self.xaddrs.first()?, 0).ok()?;
+            Some(contact.address.ip())
+        };
+        Host::of(match from.is_unspecified() {
+            true => named().unwrap_or(from),
+            false => from,
+        })
     }
 
     /// Whether it says that it is a device of the profile.

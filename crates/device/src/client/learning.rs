@@ -1,18 +1,21 @@
 //! Devices that something else than WS-Discovery found, in the same list.
 
+use std::sync::Arc;
+
 use chappe_dpws::discovery::client::Command;
 
 use super::liveness::{Claim, Look, contact_of, forget, look_at};
 use super::{Found, Seen, Shared, Way, discovery};
 
-pub(super) async fn learn(shared: &Shared, found: Found) {
+pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
     let known = shared.table().get(&found.endpoint).map(|entry| {
         let described = entry.contact.is_some();
         (entry.found.clone(), described)
     });
     let Some((known, described)) = known else {
-        discovery::insert(shared, &found);
-        shared.tell(Seen::Found(found));
+        if discovery::insert(shared, &found) {
+            shared.tell(Seen::Found(found));
+        }
         return;
     };
     let newer = found.metadata_version > known.metadata_version;
@@ -45,8 +48,10 @@ pub(super) async fn learn(shared: &Shared, found: Found) {
     }
 }
 
-async fn changed(shared: &Shared, found: Found) {
-    discovery::insert(shared, &found);
+async fn changed(shared: &Arc<Shared>, found: Found) {
+    if !discovery::insert(shared, &found) {
+        return;
+    }
     // What WS-Discovery knows of it is old; when it is heard there again, it is new.
     let endpoint = found.endpoint.clone().into();
     let _ = shared.order(Command::Forget { endpoint }).await;

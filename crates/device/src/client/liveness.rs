@@ -158,10 +158,7 @@ pub(super) async fn confirm_move(shared: &Shared, target: Target, from: SocketAd
         .map(|entry| entry.found.dialect);
     let Some(dialect) = dialect else { return };
     let found = Found::new(&target, dialect, from);
-    if let Some(entry) = shared.table().get_mut(&endpoint) {
-        entry.found = found.clone();
-        entry.contact = None;
-    }
+    shared.table().moved(&found);
     if shared.order(Command::Accept { target, from }).await.is_ok() {
         shared.tell(Seen::Changed(found));
     }
@@ -211,20 +208,13 @@ async fn take(shared: &Shared, ended: Option<Result<(String, Look), tokio::task:
     let Some(Ok((endpoint, look))) = ended else {
         return;
     };
-    let missed = {
-        let mut table = shared.table();
-        let Some(entry) = table.get_mut(&endpoint) else {
-            return;
-        };
-        entry.missed = match look {
-            Look::Listens => 0,
-            Look::Refused => MISSED_MAX,
-            Look::Silent => entry.missed + 1,
-            Look::Unknown => entry.missed,
-        };
-        entry.missed
-    };
-    if missed >= MISSED_MAX {
+    let missed = shared.table().missed(&endpoint, |before| match look {
+        Look::Listens => 0,
+        Look::Refused => MISSED_MAX,
+        Look::Silent => before + 1,
+        Look::Unknown => before,
+    });
+    if missed.is_some_and(|missed| missed >= MISSED_MAX) {
         forget(shared, &endpoint, "listens no more").await;
     }
 }

@@ -8,9 +8,10 @@ mod found;
 mod learning;
 mod liveness;
 mod subscription;
+mod table;
 mod tree;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use std::time::Duration;
 use chappe_dpws::discovery as machine;
 use chappe_dpws::discovery::client::{Command, Config};
 use chappe_dpws::{Dialect, exchange};
-use chappe_identity::{AddressPolicy, Contact};
+use chappe_identity::AddressPolicy;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_transport::http::{Client, ClientLimits, ServerLimits};
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
@@ -35,6 +36,7 @@ pub use discovery::Discovery;
 pub(crate) use discovery::{drop_hint, is_ordinary_drop};
 pub use found::{Found, Seen, Way};
 pub use subscription::{Delivery, Notification, Subscription};
+use table::Table;
 pub use tree::{ClientTree, TreeCounts};
 
 /// Events of discovery that may wait for a slow reader, who then reads the table anew.
@@ -116,22 +118,13 @@ impl Default for Search {
     }
 }
 
-/// A device as the client knows it.
-struct Entry {
-    found: Found,
-    /// Where it was reached; `None` until it is described.
-    contact: Option<Contact>,
-    /// Looks in a row at which it did not answer.
-    missed: u32,
-}
-
 struct Shared {
     options: ClientOptions,
     http: Client,
     drops: Drops,
     orders: mpsc::Sender<Order<Command>>,
     seen: broadcast::Sender<Seen>,
-    table: Mutex<HashMap<String, Entry>>,
+    table: Mutex<Table>,
     /// Devices of which a claim is looked into.
     claims: Mutex<HashSet<String>>,
     random: Mutex<fastrand::Rng>,
@@ -367,7 +360,7 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    fn table(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         // Every change leaves the table whole.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

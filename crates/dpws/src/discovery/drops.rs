@@ -69,6 +69,8 @@ drop_reasons! {
     AddressRefused => "address_refused",
     /// The table is full of devices that are confirmed.
     TableFull => "table_full",
+    /// As many target services are remembered from that address as may be, all confirmed.
+    SourceFull => "source_full",
     /// The Hello of a discovery proxy: managed mode is not spoken.
     DiscoveryProxy => "discovery_proxy",
     /// A fault in answer to a question.

@@ -1,13 +1,23 @@
-//! Token buckets for source prefixes.
+//! Token buckets for source addresses inside those of their subnets.
+//!
+//! An address has a bucket of its own, so that one host that floods does not spend what its
+//! neighbours need; the subnet's bucket bounds what goes to addresses that are forged. A host that
+//! forges its neighbours' addresses can still spend all of it: datagrams prove no address.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use chappe_machine::Instant;
 
-/// Source prefixes with a bucket of their own. Reason: a /24 for each of four busy sites.
-const PREFIXES_MAX: usize = 1_024;
+/// How many addresses of a subnet may spend their whole rate at once. Reason: one that floods
+/// leaves three quarters to the others.
+const ADDRESSES_AT_ONCE: u32 = 4;
+/// Subnets with a bucket of their own. Reason: a /24 for each of four busy sites.
+const SUBNETS_MAX: usize = 1_024;
+/// Addresses with a bucket of their own; those beyond have their subnet's alone.
+const ADDRESSES_MAX: usize = 4_096;
 
 /// How often full buckets are looked for when there is no room, at most.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -16,11 +26,14 @@ const NANOS_PER_S: u64 = 1_000_000_000;
 
 /// What shares a bucket: the /24 or /64 of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Prefix(u128);
+struct Subnet(u128);
 
-impl Prefix {
+impl Subnet {
+    /// All addresses together.
+    const ALL: Self = Self(0);
+
     fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
+        match address {
             // The IPv4-mapped form keeps the families apart.
             IpAddr::V4(v4) => Self(u128::from(v4.to_ipv6_mapped()) >> 8 << 8),
             IpAddr::V6(v6) => Self(u128::from(v6) >> 64 << 64),
@@ -37,18 +50,20 @@ struct Bucket {
 
 /// Buckets of equal size; a token is one message.
 #[derive(Debug, Clone)]
-pub(crate) struct Buckets {
+struct Layer<K> {
     burst: u32,
     per_s: u32,
-    buckets: HashMap<Prefix, Bucket>,
+    most: usize,
+    buckets: HashMap<K, Bucket>,
     swept: Option<Instant>,
 }
 
-impl Buckets {
-    pub(crate) fn new(burst: u32, per_s: u32) -> Self {
+impl<K: Copy + Eq + Hash> Layer<K> {
+    fn new(burst: u32, per_s: u32, most: usize) -> Self {
         Self {
             burst,
             per_s,
+            most,
             buckets: HashMap::new(),
             swept: None,
         }
@@ -66,23 +81,21 @@ impl Buckets {
         bucket.level.saturating_add(gained).min(self.full())
     }
 
-    /// Takes a token for `source`; says whether there was one.
-    pub(crate) fn take(&mut self, now: Instant, source: IpAddr) -> bool {
-        let prefix = Prefix::of(source);
-        if !self.buckets.contains_key(&prefix) && !self.make_room(now) {
-            return false;
-        }
-        let bucket = self.buckets.get(&prefix).copied();
-        let level = bucket.map_or(self.full(), |bucket| self.level(&bucket, now));
-        let taken = level.checked_sub(NANOS_PER_S);
-        let level = taken.unwrap_or(level);
-        self.buckets.insert(prefix, Bucket { level, at: now });
-        taken.is_some()
+    /// What the bucket would hold after one message more; `None` when it has no token.
+    fn after(&self, now: Instant, key: K) -> Option<u64> {
+        let bucket = self.buckets.get(&key);
+        let level = bucket.map_or(self.full(), |bucket| self.level(bucket, now));
+        level.checked_sub(NANOS_PER_S)
     }
 
-    /// Forgets the buckets that have filled up again, when there are too many.
-    fn make_room(&mut self, now: Instant) -> bool {
-        if self.buckets.len() < PREFIXES_MAX {
+    fn set(&mut self, now: Instant, key: K, level: u64) {
+        self.buckets.insert(key, Bucket { level, at: now });
+    }
+
+    /// Whether there is room for the key's bucket; forgets those that have filled up again, when
+    /// there are too many.
+    fn has_room(&mut self, now: Instant, key: K) -> bool {
+        if self.buckets.len() < self.most || self.buckets.contains_key(&key) {
             return true;
         }
         let recently = self
@@ -97,13 +110,71 @@ impl Buckets {
             .into_iter()
             .filter(|(_, bucket)| self.level(bucket, now) < full);
         self.buckets = kept.collect();
-        self.buckets.len() < PREFIXES_MAX
+        self.buckets.len() < self.most
+    }
+}
+
+/// The buckets of addresses, and those that addresses share.
+#[derive(Debug, Clone)]
+pub(crate) struct Buckets {
+    own: Layer<IpAddr>,
+    shared: Layer<Subnet>,
+    by_subnet: bool,
+}
+
+impl Buckets {
+    /// An address has this rate, and a subnet that of four addresses.
+    pub(crate) fn of_subnets(burst: u32, per_s: u32) -> Self {
+        let [of_all, all_per_s] = [burst, per_s].map(|n| n.saturating_mul(ADDRESSES_AT_ONCE));
+        Self {
+            own: Layer::new(burst, per_s, ADDRESSES_MAX),
+            shared: Layer::new(of_all, all_per_s, SUBNETS_MAX),
+            by_subnet: true,
+        }
+    }
+
+    /// All addresses together have this rate, and one of them a quarter of it.
+    pub(crate) fn of_all(burst: u32, per_s: u32) -> Self {
+        let [own, own_per_s] = [burst, per_s].map(|n| n.div_ceil(ADDRESSES_AT_ONCE));
+        Self {
+            own: Layer::new(own, own_per_s, ADDRESSES_MAX),
+            shared: Layer::new(burst, per_s, 1),
+            by_subnet: false,
+        }
+    }
+
+    /// Takes a token for `source`; says whether there was one.
+    pub(crate) fn take(&mut self, now: Instant, source: IpAddr) -> bool {
+        let source = source.to_canonical();
+        let subnet = match self.by_subnet {
+            true => Subnet::of(source),
+            false => Subnet::ALL,
+        };
+        if !self.shared.has_room(now, subnet) {
+            return false;
+        }
+        let has_own = self.own.has_room(now, source);
+        let own = self.own.after(now, source);
+        // An address that has spent its own tokens takes none of its neighbours'.
+        let own = match own {
+            None if has_own => return false,
+            own => own.filter(|_| has_own),
+        };
+        let Some(shared) = self.shared.after(now, subnet) else {
+            return false;
+        };
+        self.shared.set(now, subnet, shared);
+        if let Some(own) = own {
+            self.own.set(now, source, own);
+        }
+        true
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        match self.buckets.len() {
-            0..=PREFIXES_MAX => Ok(()),
-            many => Err(format!("{many} buckets, at most {PREFIXES_MAX}")),
+        let (own, shared) = (self.own.buckets.len(), self.shared.buckets.len());
+        match own <= self.own.most && shared <= self.shared.most {
+            true => Ok(()),
+            false => Err(format!("{own} buckets of addresses, {shared} of subnets")),
         }
     }
 }
@@ -112,32 +183,53 @@ impl Buckets {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_prefix_shares_its_tokens_and_they_come_back() {
-        let mut buckets = Buckets::new(2, 1);
-        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let [a, b, c] = ["192.0.2.1", "192.0.2.200", "192.0.3.1"].map(|ip| ip.parse().expect(ip));
-        assert!(buckets.take(at(0), a));
-        assert!(buckets.take(at(0), b));
-        assert!(!buckets.take(at(0), a));
-        assert!(buckets.take(at(0), c));
-        assert!(!buckets.take(at(999), a));
-        assert!(buckets.take(at(1_000), b));
-        assert!(!buckets.take(at(1_000), b));
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
     }
 
     #[test]
-    fn many_prefixes_do_not_grow_the_table() {
-        let mut buckets = Buckets::new(2, 1);
+    fn an_address_has_its_tokens_and_a_subnet_those_of_four() {
+        let mut buckets = Buckets::of_subnets(2, 1);
+        let ip = |number: u8| IpAddr::from([192, 0, 2, number]);
+        let mut spend = |ms, source| {
+            let taken = (0..100).filter(|_| buckets.take(at(ms), source));
+            taken.count()
+        };
+        for number in 1..=4 {
+            assert_eq!(spend(0, ip(number)), 2);
+        }
+        assert_eq!(spend(0, ip(5)), 0, "four have spent the subnet's");
+        assert_eq!(spend(0, IpAddr::from([192, 0, 3, 1])), 2, "another subnet");
+        assert_eq!(spend(999, ip(1)), 0);
+        assert_eq!(spend(1_000, ip(1)), 1);
+        assert_eq!(spend(1_000, ip(5)), 2);
+    }
+
+    #[test]
+    fn one_address_spends_a_quarter_of_what_all_share() {
+        let mut buckets = Buckets::of_all(8, 4);
+        let mut spend = |source: &str| {
+            let source = source.parse().unwrap();
+            let taken = (0..100).filter(|_| buckets.take(at(0), source));
+            taken.count()
+        };
+        assert_eq!(spend("192.0.2.1"), 2);
+        for source in ["198.51.100.1", "2001:db8::1", "2001:db8::2"] {
+            assert_eq!(spend(source), 2);
+        }
+        assert_eq!(spend("203.0.113.1"), 0);
+    }
+
+    #[test]
+    fn many_addresses_do_not_grow_the_tables() {
+        let mut buckets = Buckets::of_subnets(2, 1);
         for n in 0..10_000_u32 {
-            let now = Instant::ZERO + Duration::from_millis(u64::from(n));
+            let now = at(u64::from(n) / 10);
             buckets.take(now, IpAddr::from((n << 8).to_be_bytes()));
+            buckets.take(now, IpAddr::from(n.to_be_bytes()));
             assert_eq!(buckets.check(), Ok(()));
         }
-        let later = Instant::ZERO + Duration::from_secs(100);
-        assert!(
-            buckets.take(later, IpAddr::from([203, 0, 113, 1])),
-            "room is made again"
-        );
+        let room = buckets.take(at(100_000), IpAddr::from([203, 0, 113, 1]));
+        assert!(room, "room is made again");
     }
 }

@@ -1,8 +1,9 @@
 //! What a client remembers of target services, within bounds.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use chappe_identity::{Host, Quota, Room, Shares};
 use chappe_xml::Str;
 
 use super::Target;
@@ -24,9 +25,8 @@ pub struct Known {
     pub from: SocketAddr,
     /// By which interface.
     pub interface: u32,
-    /// Whether the application has reached it; then it is never evicted.
+    /// Whether the application has reached it; then it gives way only when its host has most entries.
     pub confirmed: bool,
-    order: u64,
     bytes: usize,
     sequences: Vec<(IpAddr, AppSequence)>,
 }
@@ -40,7 +40,6 @@ impl Known {
             from,
             interface,
             confirmed: false,
-            order: 0,
             sequences: Vec::new(),
         }
     }
@@ -78,23 +77,21 @@ impl Known {
 
 /// Why a target service cannot be remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) enum Full {
+    /// All have an equal right to their places.
+    Table,
+    /// Its host has as many as a host may have.
+    Host,
+}
 
-/// The bounded table. Confirmed entries are never evicted; of the others, each source address has
-/// a share, and the source with the most gives way first.
+/// The bounded table: hosts share it, and the host with the most entries gives way first.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     entries: HashMap<Str, Known>,
-    /// Unconfirmed entries of each source, oldest first.
-    sources: HashMap<IpAddr, BTreeMap<u64, Str>>,
-    /// Sources by how many unconfirmed entries they have.
-    by_share: BTreeSet<(usize, IpAddr)>,
+    shares: Shares<Str>,
     bytes: usize,
-    orders: u64,
     evicted: u64,
-    capacity: usize,
     bytes_max: usize,
-    share: usize,
 }
 
 /// Bytes that a description occupies, roughly, with the table's own.
@@ -109,17 +106,13 @@ fn size(target: &Target) -> usize {
 }
 
 impl Table {
-    pub(super) fn new(capacity: usize, bytes_max: usize, share: usize) -> Self {
+    pub(super) fn new(quota: Quota, bytes_max: usize) -> Self {
         Self {
             entries: HashMap::new(),
-            sources: HashMap::new(),
-            by_share: BTreeSet::new(),
+            shares: Shares::new(quota),
             bytes: 0,
-            orders: 0,
             evicted: 0,
-            capacity,
             bytes_max,
-            share: share.max(1),
         }
     }
 
@@ -151,7 +144,7 @@ impl Table {
         self.evicted
     }
 
-    /// Adds or replaces an entry, evicting unconfirmed ones at need.
+    /// Adds or replaces an entry, evicting others at need.
     pub(super) fn insert(&mut self, mut known: Known) -> Result<(), Full> {
         let endpoint = known.target.endpoint.address.clone();
         let before = self.remove(&endpoint);
@@ -159,120 +152,68 @@ impl Table {
             known.sequences.clone_from(&before.sequences);
             known.confirmed |= before.confirmed;
         }
-        if !self.make_room(&known) {
+        if let Err(full) = self.make_room(&known) {
             // What is refused must not cost what was known: it fitted before.
             if let Some(before) = before {
                 self.put(endpoint, before);
             }
-            return Err(Full);
+            return Err(full);
         }
         self.put(endpoint, known);
         Ok(())
     }
 
-    /// Evicts unconfirmed entries until `known` fits; says whether it does.
-    fn make_room(&mut self, known: &Known) -> bool {
-        let source = known.from.ip();
-        if !known.confirmed && self.share_of(source) >= self.share {
-            self.evict_from(source);
+    /// Evicts entries until `known` fits.
+    fn make_room(&mut self, known: &Known) -> Result<(), Full> {
+        let host = Host::of(known.from.ip());
+        match self.shares.room(host) {
+            Room::Free => {}
+            Room::Of(other) => self.evict(&other),
+            Room::HostFull => return Err(Full::Host),
+            Room::TableFull => return Err(Full::Table),
         }
-        while self.entries.len() >= self.capacity || self.bytes + known.bytes > self.bytes_max {
-            let Some((_, greediest)) = self.by_share.last().copied() else {
-                return false;
-            };
-            self.evict_from(greediest);
+        while self.bytes + known.bytes > self.bytes_max {
+            let victim = self.shares.victim(host).ok_or(Full::Table)?;
+            self.evict(&victim);
         }
-        true
+        Ok(())
     }
 
-    fn put(&mut self, endpoint: Str, mut known: Known) {
-        self.orders += 1;
-        known.order = self.orders;
+    fn evict(&mut self, endpoint: &Str) {
+        self.remove(endpoint);
+        self.evicted += 1;
+    }
+
+    fn put(&mut self, endpoint: Str, known: Known) {
         self.bytes += known.bytes;
-        if !known.confirmed {
-            self.list(known.from.ip(), known.order, endpoint.clone());
-        }
+        let host = Host::of(known.from.ip());
+        self.shares.set(&endpoint, host, known.confirmed);
         self.entries.insert(endpoint, known);
     }
 
     pub(super) fn remove(&mut self, endpoint: &str) -> Option<Known> {
-        let known = self.entries.remove(endpoint)?;
+        let (endpoint, known) = self.entries.remove_entry(endpoint)?;
         self.bytes -= known.bytes;
-        if !known.confirmed {
-            self.unlist(known.from.ip(), known.order);
-        }
+        self.shares.forget(&endpoint);
         Some(known)
     }
 
-    pub(super) fn confirm(&mut self, endpoint: &str) -> bool {
-        let Some(known) = self.entries.get_mut(endpoint) else {
-            return false;
-        };
-        if !std::mem::replace(&mut known.confirmed, true) {
-            let (source, order) = (known.from.ip(), known.order);
-            self.unlist(source, order);
-        }
-        true
-    }
-
-    fn share_of(&self, source: IpAddr) -> usize {
-        self.sources.get(&source).map_or(0, BTreeMap::len)
-    }
-
-    fn evict_from(&mut self, source: IpAddr) {
-        let oldest = self
-            .sources
-            .get(&source)
-            .and_then(|entries| entries.values().next().cloned());
-        if let Some(endpoint) = oldest {
-            self.remove(&endpoint);
-            self.evicted += 1;
-        }
-    }
-
-    fn list(&mut self, source: IpAddr, order: u64, endpoint: Str) {
-        let entries = self.sources.entry(source).or_default();
-        self.by_share.remove(&(entries.len(), source));
-        entries.insert(order, endpoint);
-        self.by_share.insert((entries.len(), source));
-    }
-
-    fn unlist(&mut self, source: IpAddr, order: u64) {
-        let Some(entries) = self.sources.get_mut(&source) else {
-            return;
-        };
-        self.by_share.remove(&(entries.len(), source));
-        entries.remove(&order);
-        if entries.is_empty() {
-            self.sources.remove(&source);
-        } else {
-            self.by_share.insert((entries.len(), source));
+    pub(super) fn confirm(&mut self, endpoint: &Str) {
+        if let Some(known) = self.entries.get_mut(endpoint) {
+            known.confirmed = true;
+            self.shares.set(endpoint, Host::of(known.from.ip()), true);
         }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
         let bytes: usize = self.entries.values().map(|known| known.bytes).sum();
-        let listed: usize = self.sources.values().map(BTreeMap::len).sum();
-        let unconfirmed = self
-            .entries
-            .values()
-            .filter(|known| !known.confirmed)
-            .count();
-        if self.len() > self.capacity || bytes > self.bytes_max {
-            return Err(format!("{} target services of {bytes} bytes", self.len()));
-        }
-        if bytes != self.bytes || listed != unconfirmed || self.by_share.len() != self.sources.len()
-        {
+        let (len, listed) = (self.len(), self.shares.len());
+        if bytes != self.bytes || bytes > self.bytes_max || listed != len {
             return Err(format!(
-                "{listed} listed, {unconfirmed} unconfirmed, {bytes} bytes"
+                "{len} target services, {listed} listed, {bytes} bytes"
             ));
         }
-        match self.by_share.last() {
-            Some((share, source)) if *share > self.share => {
-                Err(format!("{share} target services from {source}"))
-            }
-            _ => Ok(()),
-        }
+        self.shares.check()
     }
 }
 
@@ -290,28 +231,43 @@ mod tests {
     }
 
     #[test]
-    fn the_greediest_source_gives_way_and_confirmed_entries_stay() {
-        let mut table = Table::new(4, 1 << 20, 3);
+    fn the_greediest_source_gives_way_and_what_is_refused_costs_nothing() {
+        let quota = Quota {
+            total: 4,
+            of_host: 4,
+            strangers_of_host: 3,
+        };
+        let mut table = Table::new(quota, 1 << 20);
         for name in ["a", "b", "c", "d"] {
             assert_eq!(table.insert(known(name, "192.0.2.1:1")), Ok(()));
             assert_eq!(table.check(), Ok(()));
         }
         assert!(table.get("a").is_none(), "beyond the source's share");
-        assert!(table.confirm("b"));
-        for name in ["e", "f", "g"] {
+        for name in ["b", "c", "d"] {
+            table.confirm(&name.into());
+        }
+        assert_eq!(table.insert(known("e", "192.0.2.1:1")), Ok(()));
+        table.confirm(&"e".into());
+        assert_eq!(table.insert(known("f", "192.0.2.1:1")), Err(Full::Host));
+        for name in ["g", "h"] {
             assert_eq!(table.insert(known(name, "192.0.2.2:1")), Ok(()));
+            table.confirm(&name.into());
             assert_eq!(table.check(), Ok(()));
         }
-        assert!(table.get("b").is_some());
-        for name in ["c", "d", "e", "f", "g"] {
-            table.confirm(name);
-        }
-        assert_eq!(table.check(), Ok(()));
-        assert_eq!(table.len(), 4);
-        assert_eq!(table.insert(known("h", "192.0.2.3:1")), Err(Full));
+        assert!(
+            table.get("b").is_some() && table.get("c").is_some(),
+            "two each"
+        );
+        assert_eq!(
+            table.insert(known("i", "192.0.2.3:1")),
+            Ok(()),
+            "one of three hosts"
+        );
+        assert_eq!((table.len(), table.evicted()), (4, 4));
+        table.confirm(&"i".into());
         let mut larger = known("b", "192.0.2.1:1");
         larger.bytes = 2 << 20;
-        assert_eq!(table.insert(larger), Err(Full));
+        assert_eq!(table.insert(larger), Err(Full::Table));
         assert!(
             table.get("b").is_some_and(|b| b.confirmed),
             "what was known stays"

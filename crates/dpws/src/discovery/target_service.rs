@@ -45,9 +45,11 @@ pub struct Config {
     pub multicast: Retransmission,
     /// How answers are repeated.
     pub unicast: Retransmission,
-    /// Answers to one source prefix (/24 or /64): how many at once. Default 40.
+    /// Answers to one address: how many at once; four times as many to its subnet (/24 or /64).
+    /// Default 40.
     pub answers_burst: u32,
-    /// Answers to one source prefix in a second, in the long run. Default 20.
+    /// Answers to one address in a second, in the long run; four times as many to its subnet.
+    /// Default 20.
     pub answers_per_s: u32,
     /// Message identifiers remembered to know repeats. Default 1,024: peers remember about 200.
     pub seen_capacity: usize,
@@ -195,7 +197,7 @@ impl TargetService {
         Self {
             state: State::Idle,
             books: Books::new(config.seen_capacity, random.u64(..)),
-            answers: Buckets::new(config.answers_burst, config.answers_per_s),
+            answers: Buckets::of_subnets(config.answers_burst, config.answers_per_s),
             message_number: 0,
             planned: BTreeMap::new(),
             plans: 0,
@@ -356,7 +358,10 @@ impl TargetService {
         }
         let (question, kind) = self.answer(&message, datagram.multicast)?;
         if !self.answers.take(now, from.ip()) {
-            let detail = format!("{} answers a second", self.config.answers_per_s);
+            let detail = format!(
+                "{} answers a second to an address",
+                self.config.answers_per_s
+            );
             return Err(Dropped::new(DropReason::RateLimited, detail));
         }
         if self.planned.len() + self.outbox.len() >= self.config.queue_capacity {

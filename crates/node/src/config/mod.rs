@@ -191,6 +191,11 @@ pub struct Discovery {
     /// Devices known at once; one more is dropped and counted.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices: u32,
+    /// Devices known at once of one address, or of one IPv6 network of 64 bits; one more is dropped and
+    /// counted. When `max_devices` are known, the newest device of the address with the most gives way to
+    /// one of another address.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_devices_per_address: u32,
 }
 
 /// How streams are stored.
@@ -371,6 +376,7 @@ impl Default for Discovery {
             tree: false,
             tree_criticality: 0,
             max_devices: 2_000,
+            max_devices_per_address: 1_000,
         }
     }
 }

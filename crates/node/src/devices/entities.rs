@@ -2,6 +2,7 @@
 
 use chappe_device::client::{Description, HostedService};
 use chappe_dpws::metadata::localized;
+use chappe_identity::Host;
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, Term, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary as v};
 use chappe_stream::StreamSchema;
@@ -25,6 +26,8 @@ pub(super) fn service_keys(device: &str, count: usize) -> Vec<String> {
 pub(super) fn describe(device: &mut Device, description: &Description) {
     let text = |texts| localized(texts, "en").map(str::to_owned);
     device.name = description.name().to_owned();
+    device.is_described = true;
+    device.host = Some(Host::of(description.contact.address.ip()));
     device.dialect = dialect_word(description.dialect).to_owned();
     if !description.types.is_empty() {
         device.types = description.types.iter().map(type_name).collect();

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use chappe_device::client::{ClientTree, Found, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
-use chappe_identity::{AddressPolicy, Prefix};
+use chappe_identity::{AddressPolicy, Prefix, Room};
 use chappe_transport::Hop;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -199,40 +199,61 @@ async fn arrived(
         return;
     }
     let key = key_of(&found.endpoint);
-    if !app.devices.update(&key, |_| {}) && !make_room(app, followed, &key) {
+    if !make_room(app, followed, &key, &found).await {
         return;
     }
+    // Before its task runs: the next one to come is judged by the whole table.
+    let host = found.host();
+    app.devices.update(&key, |device| device.host = Some(host));
     let (orders, receiver) = mpsc::channel(ORDERS_MAX);
     let endpoint = found.endpoint.clone();
     let task = tokio::spawn(follow::follow(app.clone(), client.clone(), found, receiver));
     followed.insert(endpoint, Followed { orders, task });
 }
 
-/// Makes room for `key` in a full table: the device that was announced first of those that never
-/// described themselves goes, so that forged announcements keep no real device out.
-fn make_room(app: &App, followed: &mut HashMap<String, Followed>, key: &str) -> bool {
-    let stranger = app.devices.remove_stranger();
-    if let Some(stranger) = &stranger {
-        // The key is the endpoint, unless that cannot be one.
-        let of_key = || {
-            let mut endpoints = followed.keys();
-            endpoints.find(|endpoint| key_of(endpoint) == *stranger)
-        };
-        let endpoint = match followed.contains_key(stranger) {
-            true => Some(stranger.clone()),
-            false => of_key().cloned(),
-        };
-        if let Some(one) = endpoint.and_then(|endpoint| followed.remove(&endpoint)) {
-            one.task.abort();
-        }
+/// Makes room for a device in the table; says whether it has a place there. In a full table the
+/// address with the most devices gives way, so that one host, whether it only announces devices or
+/// answers for them, keeps none of another host out.
+async fn make_room(
+    app: &App,
+    followed: &mut HashMap<String, Followed>,
+    key: &str,
+    found: &Found,
+) -> bool {
+    let discovery = &app.config.discovery;
+    let (most, of_address) = (discovery.max_devices, discovery.max_devices_per_address);
+    let all = ("too many devices", "discovery.max_devices", most);
+    let of_one = (
+        "too many devices of one address",
+        "discovery.max_devices_per_address",
+        of_address,
+    );
+    let (victim, (reason, limit, count)) = match app.devices.room(key, found.host()) {
+        Room::Free => return true,
+        Room::Of(victim) => (Some(victim), all),
+        Room::TableFull => (None, all),
+        Room::HostFull => (None, of_one),
+    };
+    if let Some(victim) = &victim {
+        displace(app, followed, victim).await;
     }
-    let made = stranger.is_some() && app.devices.update(key, |_| {});
-    let most = app.config.discovery.max_devices;
-    let dropped = stranger.as_deref().unwrap_or(key);
-    let detail = format!("{dropped}: there are {most} already");
-    let hint = Some("the limit is discovery.max_devices".to_owned());
+    let dropped = victim.as_deref().unwrap_or(key);
+    let detail = format!("{dropped}: there are {count} already");
+    let hint = Some(format!("the limit is {limit}"));
     // One entry for all of them: a flood must not push out the others.
-    app.drops
-        .record(Hop::Discovery, "too many devices", "", detail, hint);
-    made
+    app.drops.record(Hop::Discovery, reason, "", detail, hint);
+    victim.is_some()
+}
+
+/// Follows a device no longer, and forgets it.
+async fn displace(app: &App, followed: &mut HashMap<String, Followed>, key: &str) {
+    let endpoint = app.devices.get(key).map(|device| device.endpoint);
+    if let Some(one) = endpoint.and_then(|endpoint| followed.remove(&endpoint)) {
+        // It may be waiting for an answer that does not come.
+        one.task.abort();
+        let _ = one.task.await;
+    }
+    if let Some(device) = app.devices.remove(key) {
+        task::unregister(app, &device).await;
+    }
 }

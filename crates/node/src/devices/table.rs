@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chappe_device::client::Way;
+use chappe_identity::{Host, Quota, Room, Shares};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::clock;
+use crate::config::Discovery;
 
 /// A device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
@@ -49,6 +51,12 @@ pub(crate) struct Device {
     pub(crate) services: Vec<Service>,
     /// Names of its streams.
     pub(crate) streams: Vec<String>,
+    /// The host that it counts for in the quota of the table.
+    #[serde(skip)]
+    pub(super) host: Option<Host>,
+    /// Whether it has described itself; until then anybody may have made it up.
+    #[serde(skip)]
+    pub(super) is_described: bool,
 }
 
 impl Device {
@@ -98,25 +106,51 @@ impl DeviceState {
 #[derive(Debug)]
 pub(crate) struct Devices {
     devices_max: usize,
-    devices: Mutex<BTreeMap<String, Device>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    devices: BTreeMap<String, Device>,
+    /// Of those that are here.
+    shares: Shares<String>,
 }
 
 impl Devices {
-    /// A table with room for so many.
-    pub(crate) fn new(devices_max: usize) -> Self {
+    /// A table with room for as many as the configuration says.
+    pub(crate) fn new(discovery: &Discovery) -> Self {
+        let of_host = discovery.max_devices_per_address as usize;
+        let quota = Quota {
+            total: discovery.max_devices as usize,
+            of_host,
+            strangers_of_host: of_host,
+        };
         Self {
-            devices_max,
-            devices: Mutex::default(),
+            devices_max: quota.total,
+            table: Mutex::new(Table {
+                devices: BTreeMap::new(),
+                shares: Shares::new(quota),
+            }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Device>> {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a device of this host has a place, which one that is here has.
+    pub(super) fn room(&self, key: &str, host: Host) -> Room<String> {
+        let table = self.lock();
+        match table.devices.get(key) {
+            Some(device) if device.state != DeviceState::Gone => Room::Free,
+            _ => table.shares.room(host),
+        }
     }
 
     /// Changes a device, making it when it is new; false when there is no room for a new one.
     pub(crate) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) -> bool {
-        let mut devices = self.lock();
+        let mut table = self.lock();
+        let Table { devices, shares } = &mut *table;
         if !devices.contains_key(key) && devices.len() >= self.devices_max {
             let gone = devices
                 .values()
@@ -136,47 +170,50 @@ impl Devices {
         if device.state != DeviceState::Gone {
             device.last_seen = now;
         }
+        match device.host {
+            Some(host) if device.state != DeviceState::Gone => {
+                shares.set(&device.key, host, device.is_described);
+            }
+            _ => shares.forget(&device.key),
+        }
         true
     }
 
     /// Notes that a device that is here was found this way too.
     pub(crate) fn mark(&self, key: &str, way: Way) {
-        let mut devices = self.lock();
-        let here = devices.get_mut(key);
+        let mut table = self.lock();
+        let here = table.devices.get_mut(key);
         if let Some(device) = here.filter(|device| device.state != DeviceState::Gone) {
             device.found_by(way);
         }
     }
 
-    /// Removes the device that was seen first of those that never described themselves.
-    pub(crate) fn remove_stranger(&self) -> Option<String> {
-        let mut devices = self.lock();
-        let strangers = devices.values().filter(|device| {
-            device.state == DeviceState::Attention
-                && device.manufacturer.is_none()
-                && device.services.is_empty()
-        });
-        let first = strangers.min_by(|a, b| a.first_seen.cmp(&b.first_seen));
-        let key = first.map(|device| device.key.clone())?;
-        devices.remove(&key);
-        Some(key)
+    /// Removes a device.
+    pub(super) fn remove(&self, key: &str) -> Option<Device> {
+        let mut table = self.lock();
+        let (key, device) = table.devices.remove_entry(key)?;
+        table.shares.forget(&key);
+        Some(device)
     }
 
     /// One device.
     pub(crate) fn get(&self, key: &str) -> Option<Device> {
-        self.lock().get(key).cloned()
+        self.lock().devices.get(key).cloned()
     }
 
     /// All of them, by key.
     pub(crate) fn all(&self) -> Vec<Device> {
-        self.lock().values().cloned().collect()
+        self.lock().devices.values().cloned().collect()
     }
 
     /// How many there are in each state.
     pub(crate) fn counts(&self) -> [(&'static str, i64); 3] {
-        let devices = self.lock();
+        let table = self.lock();
         DeviceState::ALL.map(|(state, word)| {
-            let count = devices.values().filter(|device| device.state == state);
+            let count = table
+                .devices
+                .values()
+                .filter(|device| device.state == state);
             (word, i64::try_from(count.count()).unwrap_or(i64::MAX))
         })
     }
@@ -186,26 +223,80 @@ impl Devices {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_full_table_forgets_only_those_that_are_gone() {
-        let devices = Devices::new(2);
-        let usable = |device: &mut Device| device.state = DeviceState::Usable;
-        assert!(devices.update("urn:a", usable));
-        assert!(devices.update("urn:b", usable));
-        assert!(!devices.update("urn:c", usable));
-        assert!(devices.update("urn:a", |device| device.state = DeviceState::Gone));
-        assert!(devices.update("urn:c", usable));
-        assert!(devices.get("urn:a").is_none());
-        assert_eq!(devices.remove_stranger(), None);
-        devices.update("urn:b", |device| device.state = DeviceState::Gone);
-        for stranger in ["urn:d", "urn:e"] {
-            assert!(devices.update(stranger, |_| {}) || stranger == "urn:e");
+    fn devices(devices_max: u32, of_address: u32) -> Devices {
+        Devices::new(&Discovery {
+            max_devices: devices_max,
+            max_devices_per_address: of_address,
+            ..Discovery::default()
+        })
+    }
+
+    fn host(number: u8) -> Host {
+        Host::of([192, 0, 2, number].into())
+    }
+
+    fn come(devices: &Devices, key: &str, of: Host, is_described: bool) -> Room<String> {
+        let room = devices.room(key, of);
+        match &room {
+            Room::Free => {}
+            Room::Of(victim) => drop(devices.remove(victim)),
+            Room::TableFull | Room::HostFull => return room,
         }
-        assert_eq!(devices.remove_stranger().as_deref(), Some("urn:d"));
-        assert!(devices.update("urn:b", usable));
+        assert!(devices.update(key, |device| {
+            device.host = Some(of);
+            device.is_described = is_described;
+        }));
+        room
+    }
+
+    #[test]
+    fn a_full_table_forgets_those_that_are_gone_first() {
+        let devices = devices(2, 2);
+        assert_eq!(come(&devices, "urn:a", host(1), true), Room::Free);
+        assert_eq!(come(&devices, "urn:b", host(2), true), Room::Free);
+        assert_eq!(come(&devices, "urn:c", host(3), true), Room::TableFull);
+        devices.update("urn:a", |device| device.state = DeviceState::Gone);
+        assert_eq!(come(&devices, "urn:c", host(3), true), Room::Free);
+        assert!(devices.get("urn:a").is_none());
+        assert_eq!(
+            come(&devices, "urn:b", host(2), true),
+            Room::Free,
+            "it is here"
+        );
         assert_eq!(
             devices.counts(),
-            [("usable", 2), ("attention", 0), ("gone", 0)]
+            [("usable", 0), ("attention", 2), ("gone", 0)]
         );
+    }
+
+    #[test]
+    fn an_address_with_many_devices_keeps_no_other_out() {
+        for is_described in [false, true] {
+            let devices = devices(20, 19);
+            for number in 0..40 {
+                come(
+                    &devices,
+                    &format!("urn:many:{number}"),
+                    host(66),
+                    is_described,
+                );
+            }
+            for number in 0..19 {
+                let room = come(&devices, &format!("urn:real:{number}"), host(number), true);
+                assert!(
+                    number == 0 || matches!(room, Room::Of(_)),
+                    "{number}: {room:?}"
+                );
+                let more = format!("urn:many:more:{number}");
+                let refused = come(&devices, &more, host(66), true);
+                let own = matches!(&refused, Room::Of(key) if key.starts_with("urn:many"));
+                assert!(own || refused != Room::Free, "{refused:?}");
+            }
+            let all = devices.all();
+            let real = all
+                .iter()
+                .filter(|device| device.key.starts_with("urn:real"));
+            assert_eq!(real.count(), 19);
+        }
     }
 }

@@ -34,6 +34,7 @@ pub(super) enum Order {
 pub(super) fn announce(app: &App, key: &str, found: &Found) {
     app.devices.update(key, |device| {
         device.endpoint.clone_from(&found.endpoint);
+        device.host.get_or_insert(found.host());
         if device.name.is_empty() {
             device.name.clone_from(&found.endpoint);
         }
@@ -197,6 +198,7 @@ pub(super) async fn leave(app: &App, key: &str, reason: &str) {
     };
     app.devices.update(key, |device| {
         device.state = DeviceState::Gone;
+        (device.host, device.is_described) = (None, false);
         device.reason = Some(reason.to_owned());
         device.hint = None;
     });
@@ -205,9 +207,14 @@ pub(super) async fn leave(app: &App, key: &str, reason: &str) {
         key,
         format!("{}: gone, {reason}", device.name),
     );
+    unregister(app, &device).await;
+}
+
+/// Takes a device, its services and its streams out of the registry.
+pub(super) async fn unregister(app: &App, device: &Device) {
     let streams = device.streams.iter().map(|stream| catalogue::key(stream));
     let mut keys: Vec<String> = streams.collect();
-    keys.extend(entities::service_keys(key, device.services.len()));
-    keys.push(key.to_owned());
+    keys.extend(entities::service_keys(&device.key, device.services.len()));
+    keys.push(device.key.clone());
     register::remove(app, keys).await;
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use chappe_identity::Quota;
 use chappe_xml::{Name, Str};
 
 use super::super::{DropReason, Interface, Retransmission, Target};
@@ -47,18 +48,24 @@ pub struct Config {
     pub table_capacity: usize,
     /// Bytes of what target services say, in all. Default 16 MiB.
     pub table_bytes: usize,
+    /// Target services remembered from one source address (or /64 of IPv6), confirmed ones
+    /// included. Default 2,048: half the table. In a full table the source with the most gives way.
+    pub source_max: usize,
     /// Unconfirmed target services remembered from one source address. Default 256.
     pub source_share: usize,
     /// Probes and Resolves that may be open. Default 1,024.
     pub questions_capacity: usize,
-    /// Messages taken from one source prefix (/24 or /64) at once. Default 4,000.
+    /// Messages taken from one address at once; four times as many from its subnet (/24 or /64).
+    /// Default 4,000.
     pub messages_burst: u32,
-    /// Messages taken from one source prefix in a second, in the long run. Default 1,000.
+    /// Messages taken from one address in a second, in the long run; four times as many from its
+    /// subnet. Default 1,000.
     pub messages_per_s: u32,
     /// Resolves asked of its own accord, because a message has no address or contradicts what is
-    /// known: how many at once. Default 512.
+    /// known: how many at once, a quarter of them because of one address. Default 512.
     pub resolves_burst: u32,
-    /// Such Resolves in a second, in the long run. Default 50.
+    /// Such Resolves in a second, in the long run, a quarter of them because of one address.
+    /// Default 50.
     pub resolves_per_s: u32,
     /// Message identifiers remembered to know repeats. Default 8,192.
     pub seen_capacity: usize,
@@ -81,6 +88,7 @@ impl Config {
             resolve_timeout: Duration::from_secs(10),
             table_capacity: 4_096,
             table_bytes: 16 << 20,
+            source_max: 2_048,
             source_share: 256,
             questions_capacity: 1_024,
             messages_burst: 4_000,
@@ -90,6 +98,17 @@ impl Config {
             seen_capacity: 8_192,
             queue_capacity: 1_024,
             seed,
+        }
+    }
+}
+
+impl Config {
+    /// How many target services are remembered.
+    pub(super) fn quota(&self) -> Quota {
+        Quota {
+            total: self.table_capacity,
+            of_host: self.source_max.max(1),
+            strangers_of_host: self.source_share.max(1),
         }
     }
 }
@@ -127,7 +146,7 @@ pub enum Command {
         /// The address of the endpoint.
         endpoint: Str,
     },
-    /// The endpoint was reached where the table says: it is never evicted from now on.
+    /// The endpoint was reached where the table says: it is evicted only when its source has the most.
     Confirm {
         /// The address of the endpoint.
         endpoint: Str,

@@ -1,7 +1,7 @@
 //! What a client makes of the messages that arrive.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use chappe_machine::Instant;
 use chappe_soap::udp::DISCOVERY_PORT;
@@ -9,6 +9,7 @@ use chappe_xml::{Name, Str};
 
 use super::super::intake::{self, Dropped};
 use super::super::message::{AppSequence, Content, Message};
+use super::super::table::Full;
 use super::super::{DropReason, Inbound, Target};
 use super::{Client, Event, Known, Subject, Via};
 use crate::Dialect;
@@ -141,7 +142,7 @@ impl Client {
         let (dialect, interface) = (known.dialect, known.interface);
         let mut host = known.from;
         host.set_port(DISCOVERY_PORT);
-        self.may_resolve(origin.now)?;
+        self.may_resolve(origin)?;
         let to = self.groups(Some(interface));
         let unicast = Some((interface, host));
         self.resolve(
@@ -155,9 +156,9 @@ impl Client {
         Ok(())
     }
 
-    fn may_resolve(&mut self, now: Instant) -> Result<(), Dropped> {
-        // One bucket for all: what strangers say must not make this host shout.
-        if self.resolves.take(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
+    fn may_resolve(&mut self, origin: Origin<'_>) -> Result<(), Dropped> {
+        // All addresses share a rate: what strangers say must not make this host shout.
+        if self.resolves.take(origin.now, origin.from.ip()) {
             return Ok(());
         }
         let detail = format!("{} Resolves a second", self.config.resolves_per_s);
@@ -278,7 +279,7 @@ impl Client {
     fn meet(&mut self, origin: Origin<'_>, target: Target) -> Result<(), Dropped> {
         let target = self.permitted(origin, target)?;
         if target.xaddrs.is_empty() {
-            self.may_resolve(origin.now)?;
+            self.may_resolve(origin)?;
             let endpoint = target.endpoint.address.clone();
             let to = self.groups(Some(origin.interface));
             self.resolve(
@@ -305,9 +306,15 @@ impl Client {
     fn remember(&mut self, origin: Origin<'_>, target: Target) -> Result<(), Dropped> {
         let endpoint = target.endpoint.address.clone();
         let known = Known::new(target, origin.dialect, origin.from, origin.interface);
-        self.table.insert(known).map_err(|_| {
-            let detail = format!("{} confirmed target services", self.table.len());
-            Dropped::new(DropReason::TableFull, detail)
+        self.table.insert(known).map_err(|full| match full {
+            Full::Table => {
+                let detail = format!("{} confirmed target services", self.table.len());
+                Dropped::new(DropReason::TableFull, detail)
+            }
+            Full::Host => {
+                let detail = format!("{} target services of it", self.config.source_max);
+                Dropped::new(DropReason::SourceFull, detail)
+            }
         })?;
         if let Some(sequence) = origin.sequence {
             let ip = origin.from.ip();

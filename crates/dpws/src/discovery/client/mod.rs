@@ -102,13 +102,9 @@ impl Client {
             policy: Box::new(policy),
             books: Books::new(config.seen_capacity, random.u64(..)),
             refusals: Reports::default(),
-            messages: Buckets::new(config.messages_burst, config.messages_per_s),
-            resolves: Buckets::new(config.resolves_burst, config.resolves_per_s),
-            table: Table::new(
-                config.table_capacity,
-                config.table_bytes,
-                config.source_share,
-            ),
+            messages: Buckets::of_subnets(config.messages_burst, config.messages_per_s),
+            resolves: Buckets::of_all(config.resolves_burst, config.resolves_per_s),
+            table: Table::new(config.quota(), config.table_bytes),
             questions: BTreeMap::new(),
             by_message: HashMap::new(),
             ends: Timers::default(),
@@ -138,7 +134,7 @@ impl Client {
         self.books.received()
     }
 
-    /// How many unconfirmed target services were forgotten to make room.
+    /// How many target services were forgotten to make room.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.table.evicted()
@@ -456,6 +452,7 @@ impl Invariant for Client {
         self.books.check()?;
         self.table.check()?;
         self.messages.check()?;
+        self.resolves.check()?;
         let (questions, ends) = (self.questions.len(), self.ends.len());
         if questions > self.config.questions_capacity || questions != ends {
             return Err(format!("{questions} questions, {ends} ends"));
