@@ -1,10 +1,11 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged device documents rest reading
-                                                           exchange links clear mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd device documents rest
+                                                           reading exchange links clear mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
+   crowd:     one host against its neighbours: names of others, a full table, questions without end.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
 4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
 5. reading:   partial answers, memory of one question, questions that another site's page starts.
@@ -27,6 +28,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import clear  # noqa: E402
+import crowd  # noqa: E402
 import device as device_part  # noqa: E402
 import discovery  # noqa: E402
 import documents  # noqa: E402
@@ -39,7 +41,8 @@ import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "device", "documents", "rest", "reading", "exchange", "links", "clear", "mistakes"]
+PARTS = ["discovery", "forged", "crowd", "device", "documents", "rest", "reading", "exchange", "links", "clear",
+         "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -91,7 +94,7 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
         print(f"-- {part}", flush=True)
         start = time.monotonic()
         processes = []
-        if part != "device":
+        if part not in ("device", "crowd"):
             # Contact points on this host are tried out by the part "exchange".
             more = {"exchange": ON_THIS_HOST, "clear": clear.CONTACTS}.get(part, "")
             node, told, folder = start_node(cable, chappe, f"node-{part}", more)
@@ -104,6 +107,15 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             device, ready = start_device(cable, chappe, "B", "device-bound")
             processes.append(device)
             forged.check(cable, device, ready, node, told["address"])
+        if part == "crowd":
+            node, address = cable.node(chappe, "A", f"max_devices = {crowd.TABLE}")
+            device, ready = start_device(cable, chappe, "B", "device-first")
+            processes += [node, device]
+
+            def start_alone() -> tuple[Process, dict]:
+                processes.append((alone := start_device(cable, chappe, "A", "device-alone"))[0])
+                return alone
+            crowd.check(cable, address, ready, start_alone)
         if part == "device":
             device, ready = start_device(cable, chappe, "A", "device-attacked")
             quiet, quiet_ready = start_device(cable, chappe, "A", "device-quiet", 3_600_000)
