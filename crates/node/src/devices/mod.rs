@@ -203,8 +203,7 @@ async fn arrived(
         return;
     }
     // Before its task runs: the next one to come is judged by the whole table.
-    let host = found.host();
-    app.devices.update(&key, |device| device.host = Some(host));
+    task::announce(app, &key, &found);
     let (orders, receiver) = mpsc::channel(ORDERS_MAX);
     let endpoint = found.endpoint.clone();
     let task = tokio::spawn(follow::follow(app.clone(), client.clone(), found, receiver));
@@ -247,11 +246,15 @@ async fn make_room(
 
 /// Follows a device no longer, and forgets it.
 async fn displace(app: &App, followed: &mut HashMap<String, Followed>, key: &str) {
-    let endpoint = app.devices.get(key).map(|device| device.endpoint);
-    if let Some(one) = endpoint.and_then(|endpoint| followed.remove(&endpoint)) {
-        // It may be waiting for an answer that does not come.
-        one.task.abort();
-        let _ = one.task.await;
+    let Some(shown) = app.devices.get(key) else {
+        return;
+    };
+    if let Some(one) = followed.remove(&shown.endpoint) {
+        // A stranger has nothing to store, and may wait for an answer that does not come.
+        if !shown.is_described {
+            one.task.abort();
+        }
+        one.end().await;
     }
     if let Some(device) = app.devices.remove(key) {
         task::unregister(app, &device).await;

@@ -12,7 +12,7 @@ use chappe_wrappers::{Offers, Trouble};
 use super::entities;
 use super::intake;
 use super::offered::Streams;
-use super::table::DeviceState;
+use super::table::{Device, DeviceState};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 use crate::register;
