@@ -34,7 +34,8 @@
 //! 2. stores what each [`ReceiverEvent::Store`] hands out, in order, and says
 //!    [`ReceiverCommand::Stored`] when it has reached the level; only then is it acknowledged;
 //! 3. puts what it cannot store among its dead letters and says [`ReceiverCommand::Refused`];
-//! 4. tells [`ReceiverEvent::Lost`] and [`ReceiverEvent::Rollback`] loudly.
+//! 4. tells [`ReceiverEvent::Lost`] and [`ReceiverEvent::Rollback`] loudly;
+//! 5. keeps the order of the events of a channel when its log has no room for one ([`Parked`]).
 //!
 //! After [`SessionEvent::Failed`] and [`SessionEvent::Closed`] a machine takes no more
 //! input. What it still has to transmit is transmitted before.
@@ -64,6 +65,7 @@ mod config;
 mod error;
 pub mod message;
 pub mod pacer;
+mod parked;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]
@@ -88,6 +90,7 @@ pub use error::{Code, DeadLetterReason, Failure, Fault, LossReason, RefusalReaso
 pub use pacer::{
     Adaptive, FixedPeriod, FixedWindow, Flood, InFlight, Napa, Pace, Pacer, PacerState, PacerStatus,
 };
+pub use parked::{PARKED_MAX, Parked};
 pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent, ReceiverReceive};
 pub use reconnect::{Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent};
 pub use records::{Iter, Record, Records, RecordsBuilder};

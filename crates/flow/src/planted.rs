@@ -27,11 +27,13 @@ pub enum Defect {
     WaitsForEver,
     /// A peer that asks for damaged records is told that they are not here.
     KeepsRecords,
+    /// Lost numbers are passed over while elements before them wait for room in the log's queue.
+    LostOvertakes,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,
         Self::IgnoresEpoch,
@@ -42,6 +44,7 @@ impl Defect {
         Self::HandsOutTwice,
         Self::WaitsForEver,
         Self::KeepsRecords,
+        Self::LostOvertakes,
     ];
 }
 

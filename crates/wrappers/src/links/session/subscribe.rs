@@ -8,9 +8,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chappe_flow::{
-    Channel, Credit, DeadLetterReason, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
-    ReceiverReceive, Records, RefusalReason, SchemaId, SessionCommand, SessionEvent, Start,
-    Subscription,
+    Channel, Credit, DeadLetterReason, Parked, Receiver, ReceiverCommand, ReceiverConfig,
+    ReceiverEvent, ReceiverReceive, Records, RefusalReason, SchemaId, SessionCommand, SessionEvent,
+    Start, Subscription,
 };
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Epoch, Position, StreamSchema};
@@ -33,9 +33,6 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
-/// Steps that wait for room in the log's queue before no more is read from the connection; reason: only
-/// elements are bounded by credit.
-const WAITING_MAX: usize = 4_096;
 /// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
 /// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
 const STORED_PAUSE: Duration = Duration::from_millis(250);
@@ -77,7 +74,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         pending: VecDeque::new(),
         stored_look: None,
         caught_up: Instant::now(),
-        waiting: VecDeque::new(),
+        parked: Parked::default(),
         events: VecDeque::new(),
         commands: VecDeque::new(),
         asked: 0,
@@ -108,38 +105,14 @@ struct Subscriber<C: FrameConnection> {
     stored_look: Option<Instant>,
     /// Until then the disk itself wakes the session.
     caught_up: Instant,
-    /// What the log's queue had no room for, and all that came after it, in order.
-    waiting: VecDeque<(Channel, Step)>,
+    /// The event that the log's queue had no room for, and all storing events after it.
+    parked: Parked,
     events: VecDeque<ReceiverEvent>,
     commands: VecDeque<ReceiverCommand>,
     /// Damaged places that were asked for so far.
     asked: usize,
     bytes_told: u64,
     ended: Option<Result<(), ConnectionError>>,
-}
-
-/// What the origin says of one stream. Each step changes how far it was read, or how what follows is
-/// stored: none may overtake another of the same channel.
-enum Step {
-    /// What is to be read from its end on begins behind this position, whatever happens next.
-    Begin(Position),
-    /// What the elements look like from here on.
-    Schema(chappe_flow::Schema),
-    Store {
-        first: Position,
-        version: u32,
-        records: Records,
-    },
-    Lost {
-        from: Position,
-        next: u64,
-        reason: LossReason,
-    },
-    Rollback {
-        have: Position,
-        kept: Option<Position>,
-        next: Position,
-    },
 }
 
 impl<C: FrameConnection> Subscriber<C> {
@@ -157,13 +130,13 @@ impl<C: FrameConnection> Subscriber<C> {
             let deadline = self.receiver.deadline().map(|at| self.clock.at(at));
             let next = repair.next.min(status.next).min(directory.next);
             alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
-            if !self.waiting.is_empty() {
+            if !self.parked.is_empty() {
                 alarm.at_latest(Instant::now() + BUSY_PAUSE);
             }
             if let Some(look) = self.stored_look {
                 alarm.at_latest(look);
             }
-            let reads = self.waiting.len() < WAITING_MAX;
+            let reads = !self.parked.is_full();
             let wakes = self.pending.len() >= STORED_WAKES || self.caught_up > Instant::now();
             let pending = &mut self.pending;
             let stored = std::future::poll_fn(|context| match pending.front_mut() {
@@ -186,7 +159,7 @@ impl<C: FrameConnection> Subscriber<C> {
                 if deadline.is_some_and(|deadline| deadline <= now) {
                     self.give(Input::Timeout);
                 }
-                self.take_waiting();
+                self.take_parked();
                 if directory.is_due(now) {
                     self.look_at_directory();
                 }
@@ -342,12 +315,6 @@ impl<C: FrameConnection> Subscriber<C> {
     fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Session(SessionEvent::Welcomed { .. }) => self.link.connected(),
-            ReceiverEvent::Accepted { channel, grant } => {
-                let before = position(grant.epoch, grant.next.saturating_sub(1));
-                self.take(channel, Step::Begin(before));
-                self.take(channel, Step::Schema(grant.schema));
-            }
-            ReceiverEvent::Schema { channel, schema } => self.take(channel, Step::Schema(schema)),
             ReceiverEvent::Refused {
                 channel,
                 reason,
@@ -356,55 +323,6 @@ impl<C: FrameConnection> Subscriber<C> {
                 if let Some(inlet) = self.channels.remove(&channel) {
                     inlet.refused(&format!("{}: {text}", reason.name()));
                 }
-            }
-            ReceiverEvent::Store {
-                channel,
-                epoch,
-                first,
-                schema_version,
-                records,
-                behind,
-            } => {
-                if let Some(inlet) = self.channels.get(&channel) {
-                    inlet.count(|stream| stream.status.lag_elements = behind);
-                }
-                if behind > 0 {
-                    self.caught_up = Instant::now() + CATCHING_UP;
-                }
-                let step = Step::Store {
-                    first: position(epoch, first),
-                    version: schema_version,
-                    records,
-                };
-                self.take(channel, step);
-            }
-            ReceiverEvent::Lost {
-                channel,
-                epoch,
-                from,
-                next,
-                reason,
-            } => {
-                let step = Step::Lost {
-                    from: position(epoch, from),
-                    next,
-                    reason: loss(reason),
-                };
-                self.take(channel, step);
-            }
-            ReceiverEvent::Rollback {
-                channel,
-                have,
-                kept,
-                next,
-            } => {
-                let of = |it: chappe_flow::Position| position(it.epoch, it.sequence);
-                let step = Step::Rollback {
-                    have: of(have),
-                    kept: kept.map(of),
-                    next: of(next),
-                };
-                self.take(channel, step);
             }
             ReceiverEvent::Session(SessionEvent::Fetch {
                 request,
@@ -433,23 +351,38 @@ impl<C: FrameConnection> Subscriber<C> {
             }
             ReceiverEvent::Unsubscribed { .. }
             | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => {}
+            storing @ (ReceiverEvent::Accepted { .. }
+            | ReceiverEvent::Schema { .. }
+            | ReceiverEvent::Store { .. }
+            | ReceiverEvent::Lost { .. }
+            | ReceiverEvent::Rollback { .. }) => {
+                self.count_behind(&storing);
+                if self.parked.push(storing) {
+                    self.take_parked();
+                }
+            }
         }
     }
 
-    /// Does a step, or lets it wait behind those that wait for room in the log's queue.
-    fn take(&mut self, channel: Channel, step: Step) {
-        self.waiting.push_back((channel, step));
-        if self.waiting.len() == 1 {
-            self.take_waiting();
+    /// Counts the elements that are still at the origin.
+    fn count_behind(&mut self, event: &ReceiverEvent) {
+        let ReceiverEvent::Store { channel, behind, .. } = event else {
+            return;
+        };
+        if let Some(inlet) = self.channels.get(channel) {
+            inlet.count(|stream| stream.status.lag_elements = *behind);
+        }
+        if *behind > 0 {
+            self.caught_up = Instant::now() + CATCHING_UP;
         }
     }
 
-    /// Does the steps that wait, in order, until the log's queue is full.
-    fn take_waiting(&mut self) {
-        while let Some((channel, step)) = self.waiting.pop_front() {
-            match self.do_step(channel, &step) {
+    /// Handles the parked events, in order, until the log's queue is full.
+    fn take_parked(&mut self) {
+        while let Some(event) = self.parked.take() {
+            match self.store(&event) {
                 Ok(()) => {}
-                Err(InletError::Busy) => return self.waiting.push_front((channel, step)),
+                Err(InletError::Busy) => return self.parked.put_back(event),
                 Err(error) => {
                     let hint = match &error {
                         InletError::Link(error) => LinkError::hint(error),
@@ -461,29 +394,67 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    fn do_step(&mut self, channel: Channel, step: &Step) -> Result<(), InletError> {
+    /// Each of these events changes how far the origin was read, or how later elements are stored.
+    fn store(&mut self, event: &ReceiverEvent) -> Result<(), InletError> {
+        let of = |it: &chappe_flow::Position| position(it.epoch, it.sequence);
+        match event {
+            ReceiverEvent::Accepted { channel, grant } => {
+                let before = position(grant.epoch, grant.next.saturating_sub(1));
+                if let Some(inlet) = self.inlet(*channel).filter(|it| it.begins_at_end()) {
+                    inlet.begin(before)?;
+                }
+                self.schema(*channel, &grant.schema)
+            }
+            ReceiverEvent::Schema { channel, schema } => self.schema(*channel, schema),
+            ReceiverEvent::Store {
+                channel,
+                epoch,
+                first,
+                schema_version,
+                records,
+                ..
+            } => self.store_records(*channel, position(*epoch, *first), *schema_version, records),
+            ReceiverEvent::Lost {
+                channel,
+                epoch,
+                from,
+                next,
+                reason,
+            } => self.inlet(*channel).map_or(Ok(()), |inlet| {
+                inlet.told_lost(position(*epoch, *from), *next, loss(*reason))
+            }),
+            ReceiverEvent::Rollback {
+                channel,
+                have,
+                kept,
+                next,
+            } => self.inlet(*channel).map_or(Ok(()), |inlet| {
+                inlet.rollback(of(have), kept.as_ref().map(of), of(next))
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn inlet(&mut self, channel: Channel) -> Option<&mut Inlet> {
+        self.channels.get_mut(&channel)
+    }
+
+    fn store_records(
+        &mut self,
+        channel: Channel,
+        first: Position,
+        version: u32,
+        records: &Records,
+    ) -> Result<(), InletError> {
         let Some(inlet) = self.channels.get_mut(&channel) else {
             return Ok(());
         };
-        match step {
-            Step::Begin(before) if inlet.begins_at_end() => inlet.begin(*before),
-            Step::Begin(_) => Ok(()),
-            Step::Schema(schema) => self.schema(channel, schema),
-            Step::Store {
-                first,
-                version,
-                records,
-            } => {
-                let records = records.iter().map(|it| (it.time, it.payload));
-                let mut pending = VecDeque::new();
-                let outcome = inlet.take_records(*first, *version, records, &mut pending);
-                self.pending
-                    .extend(pending.into_iter().map(|it| (channel, it)));
-                outcome
-            }
-            Step::Lost { from, next, reason } => inlet.told_lost(*from, *next, *reason),
-            Step::Rollback { have, kept, next } => inlet.rollback(*have, *kept, *next),
-        }
+        let records = records.iter().map(|it| (it.time, it.payload));
+        let mut pending = VecDeque::new();
+        let outcome = inlet.take_records(first, version, records, &mut pending);
+        self.pending
+            .extend(pending.into_iter().map(|it| (channel, it)));
+        outcome
     }
 
     /// The origin says what a stream's elements look like from here on. A stream that cannot be stored
