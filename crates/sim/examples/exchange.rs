@@ -3,8 +3,9 @@
 //!
 //! `cargo run --release -p chappe-sim --example exchange -- [hours] [first seed] [threads]`
 //!
-//! A run that breaks a promise is played again in the end, and its last steps are printed. The last line
-//! says what there was; the exit code is 1 when a promise was broken.
+//! A run that breaks a promise is played again in the end, and its last steps are printed; then how often
+//! each fault took effect. The last line says what there was; the exit code is 1 when a promise was
+//! broken.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -72,6 +73,9 @@ fn main() -> ExitCode {
         for never in series.never() {
             println!("never happened: {never}");
         }
+    }
+    for (what, count) in series.sometimes.entries() {
+        println!("{count:>12} {what}");
     }
     println!("seeds from {first} on: {}", line(&series, began));
     ExitCode::from(u8::from(series.failures > 0))

@@ -63,6 +63,7 @@ fn of_flow(defect: InFlow) -> (Vec<Fault>, u64) {
         InFlow::HandsOutTwice => (vec![Fault::Reordering], 50),
         InFlow::WaitsForEver => (vec![Fault::PowerLoss, Fault::Partition], 100),
         InFlow::KeepsRecords => (vec![Fault::BitRot], 50),
+        InFlow::LostOvertakes => (vec![Fault::QueueFull, Fault::BitRot], 200),
     }
 }
 
@@ -98,7 +99,8 @@ fn every_planted_defect_is_found() {
         let (faults, within) = of_flow(defect);
         let hunt = Hunt {
             faults,
-            keep: None,
+            // Where much is let go of, much is named as lost.
+            keep: (defect == InFlow::LostOvertakes).then_some(20),
             within,
         };
         let plant = |on: bool| flow::plant(on.then_some(defect));

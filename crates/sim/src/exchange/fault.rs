@@ -39,11 +39,13 @@ pub enum Fault {
     VersionSkew,
     /// A disk takes seconds for a commit.
     SlowDisk,
+    /// The log's queue is full, or nearly, and takes nothing for a while.
+    QueueFull,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::Kill,
         Fault::PowerLoss,
         Fault::TornWrite,
@@ -61,6 +63,7 @@ impl Fault {
         Fault::OldState,
         Fault::VersionSkew,
         Fault::SlowDisk,
+        Fault::QueueFull,
     ];
 
     /// The name on the command line and in reports.
@@ -84,6 +87,7 @@ impl Fault {
             Fault::OldState => "old-state",
             Fault::VersionSkew => "version-skew",
             Fault::SlowDisk => "slow-disk",
+            Fault::QueueFull => "queue-full",
         }
     }
 
@@ -108,6 +112,7 @@ impl Fault {
             Fault::OldState => by.old_origin + by.old_subscriber,
             Fault::VersionSkew => by.version_refused + by.version_negotiated,
             Fault::SlowDisk => by.slow_disk,
+            Fault::QueueFull => by.queue_filled,
         }
     }
 
@@ -204,6 +209,20 @@ sometimes! {
     version_negotiated: "versions negotiated",
     /// A disk was slow.
     slow_disk: "disk slow",
+    /// A log's queue was filled.
+    queue_filled: "log's queue filled",
+    /// An origin's log had no room for new elements.
+    not_accepted: "no room for new elements",
+    /// A subscriber's log had no room for elements.
+    records_waited: "elements waited for room",
+    /// A subscriber's log had no room for the end of numbers that are lost.
+    lost_waited: "lost numbers waited for room",
+    /// A subscriber's log had no room for where a stream goes on after a rollback.
+    rollback_waited: "rollback waited for room",
+    /// A subscriber's log had no room for a schema.
+    schema_waited: "schema waited for room",
+    /// A log had no room for what was to be put back.
+    repair_refused: "no room for what was to be put back",
     /// Sessions that went on where an earlier one ended.
     resumed: "session resumed behind an element",
     /// A peer was given up after silence.

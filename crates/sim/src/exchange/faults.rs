@@ -28,6 +28,7 @@ pub(super) enum Later {
     HealPace(Node),
     HealStill(Node),
     HealDisk(Node),
+    HealQueue(Node),
     HealVersion(Node),
 }
 
@@ -78,6 +79,7 @@ impl Run {
                 disked.disk.set_capacity(u64::MAX);
                 disked.slow = Duration::ZERO;
             }
+            Later::HealQueue(node) => self.disked(node).held = false,
             Later::HealVersion(node) => self.set_versions(node, None),
         }
     }
@@ -91,6 +93,7 @@ impl Run {
                 Later::HealPace(*node),
                 Later::HealStill(*node),
                 Later::HealDisk(*node),
+                Later::HealQueue(*node),
                 Later::HealVersion(*node),
             ] {
                 self.later(Duration::ZERO, what);
@@ -180,6 +183,7 @@ impl Run {
                 self.world.sometimes.slow_disk += 1;
                 self.later(until, Later::HealDisk(node));
             }
+            Fault::QueueFull if self.running(node) => self.fill_queue(node, until),
             Fault::ClockStep => {
                 let nanos = (self.world.random.f64() * 40.2).exp().min(3.2e17);
                 let by = if self.world.random.bool() {
@@ -201,6 +205,20 @@ impl Run {
             }
             other => self.network_fault(other, node, until),
         }
+    }
+
+    /// A log's queue takes nothing for a while, or a mark and no elements.
+    fn fill_queue(&mut self, node: Node, until: Duration) {
+        let room = self.world.random.usize(..200);
+        match self.place(node) {
+            Ok(origin) => self.origins[origin]
+                .disked
+                .fill_queue(&mut self.world, room),
+            Err(subscriber) => self.subscribers[subscriber]
+                .disked
+                .fill_queue(&mut self.world, room),
+        }
+        self.later(until, Later::HealQueue(node));
     }
 
     fn network_fault(&mut self, fault: Fault, node: Node, until: Duration) {

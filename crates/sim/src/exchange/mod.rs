@@ -29,6 +29,7 @@ mod rot;
 mod run;
 mod series;
 mod store;
+mod storing;
 mod subscriber;
 mod world;
 

@@ -91,7 +91,7 @@ impl Origin {
             announced: 0,
         };
         Self {
-            disked: Disked::new(node, seed, world.plan.weak),
+            disked: Disked::new(node, seed, world.plan.weak, None),
             streams: (index * each..(index + 1) * each).map(stream).collect(),
             sessions: BTreeMap::new(),
             fillings: VecDeque::new(),
@@ -244,8 +244,13 @@ impl Origin {
             (time, record::payload(*content, bytes))
         });
         // A full queue refuses; what is refused was never accepted.
-        let Ok(appended) = stream.append(payloads.collect::<Vec<_>>()) else {
-            return false;
+        let appended = match stream.append(payloads.collect::<Vec<_>>()) {
+            Ok(appended) => appended,
+            Err(error) => {
+                let is_full = matches!(error, Error::QueueFull { .. });
+                world.sometimes.not_accepted += u64::from(is_full);
+                return false;
+            }
         };
         let first = At {
             epoch: appended.first.epoch,

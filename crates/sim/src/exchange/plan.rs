@@ -99,10 +99,11 @@ impl Plan {
             ..Link::default()
         };
         let keep_alive = Duration::from_secs(pick(random, &[5, 15, 30, 60]));
+        let frame_bytes = pick(random, &[4_096, 65_536]);
         let session = SessionConfig {
             keep_alive,
             dead_after: keep_alive * 4,
-            frame_bytes: pick(random, &[4_096, 65_536]),
+            frame_bytes,
             ..SessionConfig::default()
         };
         let sender = SenderConfig {
@@ -132,11 +133,15 @@ impl Plan {
             acknowledge_delay: pick(random, &[millis(5), millis(50), millis(1_000)]),
             ..ReceiverConfig::default()
         };
+        // A frame of records, and what a subscriber adds to each.
+        let batch_bytes = match frame_bytes {
+            4_096 => 16 * 1024,
+            _ => 128 * 1024,
+        };
         let log = Options {
             segment_bytes: pick(random, &[4_096, 8_192, 65_536]),
-            // A frame of records, and what a subscriber adds to each.
-            batch_bytes: 128 * 1024,
-            queue_bytes: 256 * 1024,
+            batch_bytes,
+            queue_bytes: 2 * batch_bytes,
             queue_full: QueueFull::Refuse,
             reserve_bytes: 512,
             full_polls: 3,

@@ -183,7 +183,8 @@ impl Origin {
             sequence: first.number,
         };
         // Another subscriber may have been faster.
-        let Ok(appended) = stream.fill(position, batch.collect::<Vec<_>>()) else {
+        let filled = stream.fill(position, batch.collect::<Vec<_>>());
+        let Some(appended) = queued(world, filled) else {
             return;
         };
         let elements = (first.number..)
@@ -294,7 +295,7 @@ impl Subscriber {
             batch.push((record.time, record::with_origin(at, record.payload)));
             elements.push((at, record::content(record.payload).unwrap_or(0)));
         }
-        if let Ok(appended) = stream.fill(here, batch) {
+        if let Some(appended) = queued(world, stream.fill(here, batch)) {
             self.fillings.push_back(Filling {
                 stream: number,
                 appended,
@@ -329,6 +330,13 @@ impl Subscriber {
             }
         }
     }
+}
+
+/// What was queued to be put back; what was refused is asked for again at the next look.
+fn queued(world: &mut World, filled: Result<Appended, Error>) -> Option<Appended> {
+    let is_full = matches!(filled, Err(Error::QueueFull { .. }));
+    world.sometimes.repair_refused += u64::from(is_full);
+    filled.ok()
 }
 
 /// The next filling that is done, for good or ill.

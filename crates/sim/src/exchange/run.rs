@@ -63,7 +63,7 @@ impl Run {
     }
 
     /// The origin or the subscriber of a node: origins come first, behind the driver.
-    fn place(&self, node: Node) -> Result<usize, usize> {
+    pub(super) fn place(&self, node: Node) -> Result<usize, usize> {
         let index = node.0 as usize - 1;
         if index < self.origins.len() {
             Ok(index)

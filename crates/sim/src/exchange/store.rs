@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use chappe_log::{Committed, EpochReason, Recovery, Store};
+use chappe_log::{Committed, CursorOf, EpochReason, Level, Recovery, Store, Stream};
 
+use super::Fault;
 use super::rot::{Rotted, flip_other};
 use super::world::{Timer, World};
 use crate::SimDisk;
@@ -13,6 +14,9 @@ use crate::network::Node;
 
 /// Bytes that are looked at for rot each time.
 const SCRUB_BYTES: u64 = 256 * 1024;
+
+/// How long a commit waits that is held back before it is tried again.
+const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +49,19 @@ pub(super) struct Disked {
     pub(super) rotten: BTreeSet<String>,
     /// Added to each commit.
     pub(super) slow: Duration,
+    /// The log's queue is full: nothing is committed.
+    pub(super) held: bool,
+    /// What fills the queue, in runs in which it is filled.
+    filler: Option<Stream>,
     committing: bool,
+    /// How records name the cursor of their stream.
+    cursor_of: Option<CursorOf>,
     /// A level that does not promise to survive the loss of power.
     weak: bool,
 }
 
 impl Disked {
-    pub(super) fn new(node: Node, seed: u64, weak: bool) -> Self {
+    pub(super) fn new(node: Node, seed: u64, weak: bool, cursor_of: Option<CursorOf>) -> Self {
         Self {
             node,
             disk: SimDisk::new(seed),
@@ -61,7 +71,10 @@ impl Disked {
             backup: None,
             rotten: BTreeSet::new(),
             slow: Duration::ZERO,
+            held: false,
+            filler: None,
             committing: false,
+            cursor_of,
             weak,
         }
     }
@@ -69,7 +82,8 @@ impl Disked {
     /// Opens the store; `None`: not now, try again later.
     pub(super) fn open(&mut self, world: &mut World) -> Option<(Store, Recovery)> {
         self.committing = false;
-        let options = world.plan.log.clone();
+        let mut options = world.plan.log.clone();
+        options.cursor_of = self.cursor_of;
         let opened = Store::open(Box::new(self.disk.clone()), options, world.random.u64(..));
         match opened {
             Ok((store, recovery)) => {
@@ -80,6 +94,13 @@ impl Disked {
                     *self.torn.entry(stream.clone()).or_default() += last - first + 1;
                 }
                 self.store = Some(store.clone());
+                if world.plan.faults.contains(&Fault::QueueFull) {
+                    self.filler = store.stream("filler", Level::Process, b"").ok();
+                    if self.filler.is_none() {
+                        self.after_failed_open(world);
+                        return None;
+                    }
+                }
                 Some((store, recovery))
             }
             Err(_) => {
@@ -89,8 +110,31 @@ impl Disked {
         }
     }
 
+    /// Fills the log's queue, but for some bytes at most, and holds commits back.
+    pub(super) fn fill_queue(&mut self, world: &mut World, room: usize) {
+        let Some(filler) = &self.filler else { return };
+        let mut bytes = world.plan.log.batch_bytes / 2;
+        while bytes > room {
+            if filler.append(vec![(0, vec![0; bytes])]).is_err() {
+                bytes /= 2;
+            }
+        }
+        self.held = true;
+        world.sometimes.queue_filled += 1;
+        self.commit_soon(world);
+    }
+
+    /// Removes what filled the queue.
+    fn empty_filler(&mut self, world: &mut World) {
+        let filler = self.filler.as_ref().filter(|it| it.last() >= it.first());
+        if filler.is_some_and(|filler| filler.trim(filler.last() + 1).is_ok()) {
+            self.commit_soon(world);
+        }
+    }
+
     /// What failed while opening is over, but for a full disk.
     pub(super) fn after_failed_open(&mut self, world: &mut World) {
+        self.filler = None;
         if let Some(store) = self.store.take() {
             store.abandon();
         }
@@ -120,8 +164,17 @@ impl Disked {
         let Some(store) = &self.store else {
             return Outcome::Failed;
         };
+        if self.held {
+            self.committing = true;
+            world.set_timer(self.node, HELD_PAUSE, Timer::Commit, 0);
+            return Outcome::Full;
+        }
         match store.commit() {
-            Ok(Committed::Nothing | Committed::Group) => Outcome::Done,
+            Ok(Committed::Nothing) => Outcome::Done,
+            Ok(Committed::Group) => {
+                self.empty_filler(world);
+                Outcome::Done
+            }
             Ok(Committed::Full { .. }) => {
                 world.sometimes.disk_full += 1;
                 self.committing = true;
@@ -146,6 +199,8 @@ impl Disked {
         if let Some(store) = self.store.take() {
             store.abandon();
         }
+        self.filler = None;
+        self.held = false;
         self.committing = false;
         match death {
             Death::Killed => {

@@ -3,57 +3,46 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use chappe_flow::{
-    Channel, EARLIER_MAX, LossReason, Position, Receiver, ReceiverCommand, ReceiverEvent,
+    Channel, EARLIER_MAX, Parked, Position, Receiver, ReceiverCommand, ReceiverEvent,
     ReceiverReceive, Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent, Records,
     SessionCommand, SessionEvent, Start, Subscription,
 };
-use chappe_log::{Appended, Level, Stream};
+use chappe_log::{Store, Stream};
 use chappe_machine::{Input, Instant, Machine, Output, drain};
 
 use super::origin::stream_name;
 use super::record;
 use super::repair::{Filling, counts};
 use super::rot::flip_frame;
-use super::store::{Death, Disked, Outcome, copied};
+use super::store::{Death, Disked, copied};
+use super::storing::{Pending, cursor_of, place_of};
 use super::world::{Frame, Line, Timer, World};
-use crate::judge::{Allows, At, Event, Reason};
+use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
-
-/// Handed out by a receiver, on its way to the disk.
-struct Pending {
-    stream: usize,
-    /// The session that wants to hear of it, and its channel.
-    serial: u32,
-    channel: Channel,
-    batch: Vec<(i64, Vec<u8>)>,
-    elements: Vec<(At, u64)>,
-    /// The last place that was handed out; nothing is to be stored if all of it repeats.
-    last: At,
-    /// `None`: to be appended (again).
-    appended: Option<Appended>,
-}
-
-impl Pending {
-    /// Whether it is done, for good or ill.
-    fn result(&self) -> Option<Result<(), chappe_log::Error>> {
-        if self.batch.is_empty() {
-            return Some(Ok(()));
-        }
-        self.appended.as_ref().and_then(Appended::try_result)
-    }
-}
 
 #[derive(Default)]
 pub(super) struct CopyOf {
     pub(super) stream: Option<Stream>,
-    /// The newest place stored.
-    newest: Option<At>,
-    /// The newest place stored or lost.
-    passed: Option<At>,
+    /// The newest place that is stored, lost or on its way to the log.
+    pub(super) have: Option<At>,
+    /// What [`chappe_log::Store::taken_back`] said when the session began.
+    pub(super) taken_back: u64,
     /// The newest place stored of each epoch, the newest last.
-    epochs: Vec<At>,
+    pub(super) epochs: Vec<At>,
     /// Places of what was stored in one batch.
     pub(super) batches: Vec<(At, At)>,
+}
+
+impl CopyOf {
+    /// How far the origin was read, safe from a power loss.
+    fn cursor(&self) -> Option<At> {
+        self.stream.as_ref()?.cursor().and_then(place_of)
+    }
+
+    /// Whether nothing is on its way to the disk.
+    pub(super) fn is_settled(&self) -> bool {
+        self.stream.as_ref().is_none_or(Stream::is_settled)
+    }
 }
 
 /// The link to one origin.
@@ -66,6 +55,8 @@ pub(super) struct Link {
 
 pub(super) struct Session {
     pub(super) line: Line<Receiver>,
+    /// The event that the log's queue had no room for, and all storing events after it.
+    pub(super) parked: Parked,
     open: bool,
     subscribed: bool,
     /// Damaged places that were asked for.
@@ -77,10 +68,12 @@ pub(super) struct Subscriber {
     pub(super) disked: Disked,
     pub(super) index: usize,
     pub(super) copies: Vec<CopyOf>,
-    pending: VecDeque<Pending>,
+    pub(super) pending: VecDeque<Pending>,
     pub(super) fillings: VecDeque<Filling>,
     /// Numbers that its sessions have counted as lost.
     lost_total: u64,
+    /// Of these, numbers that it passed over before, or that their sessions did not live to tell.
+    pub(super) lost_untold: u64,
     pub(super) links: Vec<Link>,
     by_connection: BTreeMap<Connection, usize>,
     /// The versions of the protocol that it speaks.
@@ -98,12 +91,13 @@ impl Subscriber {
         };
         let streams = world.plan.origins * world.plan.streams_each;
         Self {
-            disked: Disked::new(node, seed, false),
+            disked: Disked::new(node, seed, false, Some(cursor_of)),
             index,
             copies: (0..streams).map(|_| CopyOf::default()).collect(),
             pending: VecDeque::new(),
             fillings: VecDeque::new(),
             lost_total: 0,
+            lost_untold: 0,
             links: origins.iter().map(link).collect(),
             by_connection: BTreeMap::new(),
             versions: world.plan.receiver.session.versions,
@@ -119,40 +113,18 @@ impl Subscriber {
         let Some((store, recovery)) = self.disked.open(world) else {
             return false;
         };
-        for number in 0..self.copies.len() {
-            let copy = &mut self.copies[number];
-            let stream = store.stream(&stream_name(number), Level::Power, b"schema");
-            copy.newest = None;
-            copy.epochs.clear();
-            // The newest may be damaged: then an earlier one is the newest.
-            let read = stream.as_ref().map(|stream| {
-                record::each(stream, |record| {
-                    if let Some((at, _)) = record::split(&record.payload) {
-                        copy.newest = Some(at);
-                        remember(&mut copy.epochs, at);
-                    }
-                })
-            });
-            match (&stream, read) {
-                (Ok(stream), Ok(Ok(()))) => {
-                    copy.passed = copy.newest;
-                    copy.stream = Some(stream.clone());
-                }
-                _ => {
-                    self.disked.after_failed_open(world);
-                    self.copies.iter_mut().for_each(|copy| copy.stream = None);
-                    return false;
-                }
-            }
-        }
+        let Some(newest) = self.copies_of(&store) else {
+            self.disked.after_failed_open(world);
+            self.copies.iter_mut().for_each(|copy| copy.stream = None);
+            return false;
+        };
         let allows = std::mem::replace(&mut self.disked.allows, Allows::Nothing);
         world.sometimes.old_subscriber += u64::from(copied(&recovery));
-        for stream in 0..self.copies.len() {
+        for (stream, newest) in newest.into_iter().enumerate() {
             // What comes again may be stored in other batches.
             if allows == Allows::Loss {
                 self.copies[stream].batches.clear();
             }
-            let newest = self.copies[stream].newest;
             let number = newest.map_or(0, |at| at.number);
             let torn = self.disked.torn.remove(&stream_name(stream)).unwrap_or(0);
             world.note(
@@ -164,6 +136,7 @@ impl Subscriber {
                 subscriber: self.index,
                 stream,
                 newest,
+                passed: self.copies[stream].cursor(),
                 allows,
                 torn,
             });
@@ -178,11 +151,34 @@ impl Subscriber {
         true
     }
 
+    /// Opens what the store has of each stream; the newest place that can be read of each, an earlier
+    /// one if the newest is damaged.
+    fn copies_of(&mut self, store: &Store) -> Option<Vec<Option<At>>> {
+        let mut all = Vec::new();
+        for (number, copy) in self.copies.iter_mut().enumerate() {
+            let mut newest = None;
+            copy.have = None;
+            copy.epochs.clear();
+            copy.stream = store.existing(&stream_name(number));
+            if let Some(stream) = &copy.stream {
+                let read = record::each(stream, |record| {
+                    if let Some((at, _)) = record::split(&record.payload) {
+                        newest = Some(at);
+                        remember(&mut copy.epochs, at);
+                    }
+                });
+                read.ok()?;
+            }
+            all.push(newest);
+        }
+        Some(all)
+    }
+
     /// The process ends.
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         for link in &mut self.links {
             if let Some(session) = link.session.take() {
-                self.lost_total += count(world, &session.line.machine);
+                self.lost_total += count(world, &session);
             }
         }
         self.by_connection.clear();
@@ -190,6 +186,7 @@ impl Subscriber {
         self.fillings.clear();
         for copy in &mut self.copies {
             copy.stream = None;
+            copy.have = None;
         }
         self.disked.die(world, death);
     }
@@ -250,6 +247,7 @@ impl Subscriber {
         self.by_connection.insert(connection, link);
         let before = self.links[link].session.replace(Session {
             line: Line::new(serial, connection, origin, receiver),
+            parked: Parked::default(),
             open: false,
             subscribed: false,
             asked: 0,
@@ -257,7 +255,7 @@ impl Subscriber {
         if let Some(before) = before {
             self.by_connection.remove(&before.line.connection);
             world.network.close(node, before.line.connection);
-            self.lost_total += count(world, &before.line.machine);
+            self.lost_total += count(world, &before);
         }
     }
 
@@ -273,20 +271,27 @@ impl Subscriber {
         self.subscribe(world, link);
     }
 
-    /// Asks for the origin's streams, once nothing of them is on its way to the disk any more:
-    /// what is asked for begins behind what is stored.
-    fn subscribe(&mut self, world: &mut World, link: usize) {
+    /// Asks for the origin's streams, once nothing of them is on its way to the disk any more: only then
+    /// the log says how far they were read.
+    pub(super) fn subscribe(&mut self, world: &mut World, link: usize) {
         let each = world.plan.streams_each;
         let streams = link * each..(link + 1) * each;
-        let busy = self.pending.iter().any(|it| streams.contains(&it.stream));
+        let busy = self.pending.iter().any(|it| streams.contains(&it.stream))
+            || !self.copies[streams.clone()].iter().all(CopyOf::is_settled);
         let ready = self.links[link]
             .session
             .as_mut()
             .filter(|session| session.open && !session.subscribed && !busy);
-        let Some(session) = ready else { return };
+        let (Some(session), Some(store)) = (ready, &self.disked.store) else {
+            return;
+        };
         session.subscribed = true;
+        let taken_back = store.taken_back();
         for number in streams {
-            let start = match self.copies[number].newest {
+            let copy = &mut self.copies[number];
+            copy.taken_back = taken_back;
+            copy.have = copy.cursor();
+            let start = match copy.have {
                 Some(at) => {
                     world.sometimes.resumed += 1;
                     Start::After(position(&at))
@@ -294,7 +299,9 @@ impl Subscriber {
                 None => Start::First,
             };
             let mut subscription = Subscription::new(stream_name(number), start);
-            let earlier = self.copies[number].epochs.iter().rev().skip(1);
+            let newest = copy.have.map(|at| at.epoch);
+            let earlier = copy.epochs.iter().rev();
+            let earlier = earlier.filter(|at| Some(at.epoch) != newest);
             subscription.earlier = earlier.take(EARLIER_MAX).map(position).collect();
             let command = ReceiverCommand::Subscribe {
                 channel: Channel(number as u32),
@@ -328,10 +335,10 @@ impl Subscriber {
         }
     }
 
-    fn end(&mut self, world: &mut World, link: usize) {
+    pub(super) fn end(&mut self, world: &mut World, link: usize) {
         let node = self.node();
         if let Some(session) = self.links[link].session.take() {
-            self.lost_total += count(world, &session.line.machine);
+            self.lost_total += count(world, &session);
             self.by_connection.remove(&session.line.connection);
             world.network.close(node, session.line.connection);
         }
@@ -394,47 +401,6 @@ impl Subscriber {
         event: ReceiverEvent,
     ) -> Option<ReceiverCommand> {
         match event {
-            ReceiverEvent::Store {
-                channel,
-                epoch,
-                first,
-                records,
-                ..
-            } => {
-                self.store(
-                    world,
-                    serial,
-                    channel,
-                    At {
-                        epoch,
-                        number: first,
-                    },
-                    &records,
-                );
-                None
-            }
-            ReceiverEvent::Lost {
-                channel,
-                epoch,
-                from,
-                next,
-                reason,
-            } => {
-                self.lost(world, channel, epoch, from, next, reason);
-                None
-            }
-            ReceiverEvent::Rollback { channel, have, .. } => {
-                let stream = channel.0 as usize;
-                world.sometimes.rollback += 1;
-                world.note(
-                    self.node(),
-                    "rollback: stream, have",
-                    [stream as u64, have.epoch, have.sequence],
-                );
-                let subscriber = self.index;
-                world.tell(Event::RollbackSaid { subscriber, stream });
-                None
-            }
             ReceiverEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
@@ -480,198 +446,17 @@ impl Subscriber {
                 world.sometimes.version_negotiated += u64::from(other && version > 0);
                 None
             }
-            ReceiverEvent::Accepted { channel, grant } => {
-                let stream = channel.0 as usize;
-                if self.copies[stream].newest.is_none() {
-                    world.tell(Event::Granted {
-                        subscriber: self.index,
-                        stream,
-                        from: grant.next,
-                    });
-                }
+            ReceiverEvent::Unsubscribed { .. }
+            | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => None,
+            storing @ (ReceiverEvent::Accepted { .. }
+            | ReceiverEvent::Schema { .. }
+            | ReceiverEvent::Store { .. }
+            | ReceiverEvent::Lost { .. }
+            | ReceiverEvent::Rollback { .. }) => {
+                self.take(world, link, serial, storing);
                 None
             }
-            ReceiverEvent::Unsubscribed { .. }
-            | ReceiverEvent::Schema { .. }
-            | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => None,
         }
-    }
-
-    fn lost(
-        &mut self,
-        world: &mut World,
-        channel: Channel,
-        epoch: u64,
-        from: u64,
-        next: u64,
-        reason: LossReason,
-    ) {
-        let stream = channel.0 as usize;
-        let reason = match reason {
-            LossReason::Trimmed => Reason::Trimmed,
-            LossReason::Corrupt => Reason::Damaged,
-            other => {
-                let what = format!("stream {stream}: numbers {from} to {next} lost as {other:?}");
-                world.violations.push(crate::judge::Violation(what));
-                return;
-            }
-        };
-        match reason {
-            Reason::Trimmed => world.sometimes.lost_trimmed += 1,
-            Reason::Damaged => world.sometimes.lost_damaged += 1,
-        }
-        world.note(
-            self.node(),
-            "lost: stream, from, next",
-            [stream as u64, from, next],
-        );
-        world.tell(Event::LostSaid {
-            subscriber: self.index,
-            stream,
-            epoch,
-            from,
-            next,
-            reason,
-        });
-        self.copies[stream].passed = Some(At {
-            epoch,
-            number: next - 1,
-        });
-    }
-
-    // -- storing --
-
-    fn store(
-        &mut self,
-        world: &mut World,
-        serial: u32,
-        channel: Channel,
-        first: At,
-        records: &Records,
-    ) {
-        let stream = channel.0 as usize;
-        let mut batch = Vec::with_capacity(records.len());
-        let mut elements = Vec::with_capacity(records.len());
-        for (number, record) in (first.number..).zip(records) {
-            let at = At { number, ..first };
-            batch.push((record.time, record::with_origin(at, record.payload)));
-            elements.push((at, record::content(record.payload).unwrap_or(0)));
-            world.tell(Event::Storing {
-                subscriber: self.index,
-                stream,
-                at,
-            });
-        }
-        world.note(
-            self.node(),
-            "store: stream, first, count",
-            [stream as u64, first.number, records.len() as u64],
-        );
-        self.pending.push_back(Pending {
-            stream,
-            serial,
-            channel,
-            batch,
-            elements,
-            last: At {
-                number: first.number + records.len() as u64 - 1,
-                ..first
-            },
-            appended: None,
-        });
-        self.append(world);
-    }
-
-    /// Appends what waits, in order.
-    fn append(&mut self, world: &mut World) {
-        for pending in &mut self.pending {
-            if pending.appended.is_some() || pending.batch.is_empty() {
-                continue;
-            }
-            let Some(stream) = &self.copies[pending.stream].stream else {
-                return;
-            };
-            match stream.append(pending.batch.clone()) {
-                Ok(appended) => pending.appended = Some(appended),
-                // No room in the queue: after the next commit there is.
-                Err(_) => break,
-            }
-        }
-        if !self.pending.is_empty() {
-            self.disked.commit_soon(world);
-        }
-    }
-
-    pub(super) fn commit(&mut self, world: &mut World) -> Outcome {
-        let outcome = self.disked.commit(world);
-        if outcome == Outcome::Failed {
-            return outcome;
-        }
-        self.filled(world);
-        let mut stored = Vec::new();
-        let mut refused = false;
-        while let Some(pending) = self.pending.front() {
-            match pending.result() {
-                Some(Ok(())) => {}
-                Some(Err(_)) => {
-                    refused = true;
-                    break;
-                }
-                None => break,
-            }
-            let Some(pending) = self.pending.pop_front() else {
-                break;
-            };
-            stored.push(self.stored(world, &pending));
-        }
-        if refused {
-            // One refusal refuses all that wait: their order stays, and they are appended anew.
-            world.sometimes.refused_full += 1;
-            for pending in &mut self.pending {
-                if pending.result().is_some_and(|it| it.is_err()) {
-                    pending.appended = None;
-                }
-            }
-        }
-        for (serial, command) in stored.into_iter().flatten() {
-            let of = |link: &Link| {
-                link.session
-                    .as_ref()
-                    .is_some_and(|it| it.line.serial == serial)
-            };
-            if let Some(link) = self.links.iter().position(of) {
-                self.pump(world, link, Input::Command(command));
-            }
-        }
-        self.append(world);
-        for link in 0..self.links.len() {
-            self.subscribe(world, link);
-        }
-        outcome
-    }
-
-    fn stored(&mut self, world: &mut World, pending: &Pending) -> Option<(u32, ReceiverCommand)> {
-        for (at, content) in &pending.elements {
-            world.tell(Event::Stored {
-                subscriber: self.index,
-                stream: pending.stream,
-                at: *at,
-                content: *content,
-            });
-        }
-        let copy = &mut self.copies[pending.stream];
-        let last = pending.last;
-        if let Some((first, _)) = pending.elements.first() {
-            copy.newest = Some(last);
-            copy.passed = Some(last);
-            remember(&mut copy.epochs, last);
-            copy.batches.push((*first, last));
-        }
-        let command = ReceiverCommand::Stored {
-            channel: pending.channel,
-            position: position(&last),
-        };
-        Some((pending.serial, command))
     }
 
     /// What of a range is here, for an origin that lost it.
@@ -751,16 +536,18 @@ impl Subscriber {
         true
     }
 
-    /// The newest place of each stream that is stored or lost.
+    /// How far each stream was read.
     pub(super) fn passed(&self) -> Vec<Option<At>> {
-        self.copies.iter().map(|copy| copy.passed).collect()
+        self.copies.iter().map(CopyOf::cursor).collect()
     }
 
     /// Whether nothing is on its way to the disk.
     pub(super) fn settled(&self) -> bool {
+        let sessions = || self.links.iter().filter_map(|link| link.session.as_ref());
         self.disked.settled()
             && self.pending.is_empty()
-            && self.copies.iter().all(|copy| copy.stream.is_some())
+            && sessions().all(|session| session.parked.is_empty())
+            && self.copies.iter().all(CopyOf::is_settled)
     }
 
     /// Says what it holds in the end.
@@ -768,7 +555,7 @@ impl Subscriber {
         let Some(store) = &self.disked.store else {
             return;
         };
-        let count = self.lost_total + self.lost_now();
+        let count = self.lost_total + self.lost_now() - self.lost_untold;
         let subscriber = self.index;
         world.tell(Event::LostTotal { subscriber, count });
         for (stream, copy) in self.copies.iter().enumerate() {
@@ -804,17 +591,17 @@ impl Subscriber {
     /// Numbers that the present sessions have counted as lost.
     fn lost_now(&self) -> u64 {
         let sessions = self.links.iter().filter_map(|link| link.session.as_ref());
-        sessions.map(|it| it.line.machine.counters().lost).sum()
+        sessions.map(counted_lost).sum()
     }
 
     pub(super) fn count_sessions(&self, world: &mut World) {
         for session in self.links.iter().filter_map(|link| link.session.as_ref()) {
-            count(world, &session.line.machine);
+            count(world, session);
         }
     }
 }
 
-fn position(at: &At) -> Position {
+pub(super) fn position(at: &At) -> Position {
     Position {
         epoch: at.epoch,
         sequence: at.number,
@@ -822,7 +609,7 @@ fn position(at: &At) -> Position {
 }
 
 /// A place is the newest of its epoch, and its epoch the newest of all.
-fn remember(epochs: &mut Vec<At>, at: At) {
+pub(super) fn remember(epochs: &mut Vec<At>, at: At) {
     if epochs.last().is_none_or(|last| last.epoch != at.epoch) {
         epochs.retain(|it| it.epoch != at.epoch);
     } else {
@@ -832,8 +619,21 @@ fn remember(epochs: &mut Vec<At>, at: At) {
 }
 
 /// Counts what a session did; the numbers that it said are lost.
-fn count(world: &mut World, receiver: &Receiver) -> u64 {
-    let counters = receiver.counters();
-    world.sometimes.duplicates += counters.duplicates;
-    counters.lost
+fn count(world: &mut World, session: &Session) -> u64 {
+    world.sometimes.duplicates += session.line.machine.counters().duplicates;
+    counted_lost(session)
+}
+
+/// Numbers that a session has counted as lost, but for those that still wait to be told.
+fn counted_lost(session: &Session) -> u64 {
+    let wait: u64 = session.parked.iter().map(lost_numbers).sum();
+    session.line.machine.counters().lost - wait
+}
+
+/// The numbers that an event says are lost.
+pub(super) fn lost_numbers(event: &ReceiverEvent) -> u64 {
+    match event {
+        ReceiverEvent::Lost { from, next, .. } => next - from,
+        _ => 0,
+    }
 }

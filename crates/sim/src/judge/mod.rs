@@ -14,7 +14,8 @@
 //!    named by its store alone, as a gap of its own numbers: it is asked for again, and when its origin
 //!    has let go of it meanwhile, nobody says it a second time. No more may be missing in this way than
 //!    the store has named, and nothing that the origin has.
-//! 2. Nothing is acknowledged to an origin beyond what the subscriber keeps through a power loss.
+//! 2. Nothing is acknowledged to an origin beyond what the subscriber keeps through a power loss, but for
+//!    numbers that the origin itself has lost.
 //! 3. Nothing is stored that was not offered.
 //! 4. A number of an epoch stands for one content.
 //! 5. After a restart everything accepted or stored is there, unless an old state was put back, the
@@ -155,6 +156,9 @@ pub enum Event {
         stream: usize,
         /// The place at the origin of its newest element.
         newest: Option<At>,
+        /// The place up to which it has read the origin, as its store says: the newest element, or
+        /// numbers behind it that it was told are lost.
+        passed: Option<At>,
         /// What may be gone by what was done to the subscriber before.
         allows: Allows,
         /// After a loss of power: how many numbers of its own the store says are missing by a write

@@ -83,6 +83,25 @@ impl Stream {
         }
     }
 
+    /// Whether the origin has lost all numbers behind what was reached, up to a place. They are
+    /// acknowledged as soon as they are heard of: nobody can store them.
+    fn only_lost_between(&self, reached: Option<(usize, u64)>, at: At) -> bool {
+        let before = reached.map(|(epoch, number)| At {
+            epoch: self.epochs[epoch],
+            number,
+        });
+        let begin = self.lineages.get(&at.epoch).and_then(|it| it.last());
+        let first = match before {
+            Some(before) if self.continues(at.epoch, before) => before.number + 1,
+            Some(_) => begin.map_or(1, |(_, first)| *first),
+            None => 1,
+        };
+        (first..=at.number).all(|number| {
+            let place = self.place(at.epoch, number);
+            self.gone(place, Reason::Trimmed) || self.gone(place, Reason::Damaged)
+        })
+    }
+
     /// A place stands for one content.
     fn see(&mut self, stream: usize, at: At, content: u64) -> Result<(), Violation> {
         if self.offered.get(&content) != Some(&at) {
@@ -281,11 +300,14 @@ impl Judge {
                 subscriber,
                 stream,
                 newest,
+                passed,
                 allows,
                 torn,
             } => {
-                self.torn(subscriber, stream, newest, torn)?;
-                self.reopened(subscriber, stream, newest, allows)
+                let order = |at: Option<At>| at.and_then(|at| self.streams[stream].order(at));
+                let end = std::cmp::max_by_key(passed, newest, |at| order(*at));
+                self.torn(subscriber, stream, end, torn)?;
+                self.reopened(subscriber, stream, newest, end, allows)
             }
             Event::DamagedThere {
                 subscriber,
@@ -496,7 +518,7 @@ impl Judge {
         &mut self,
         subscriber: usize,
         stream: usize,
-        newest: Option<At>,
+        end: Option<At>,
         torn: u64,
     ) -> Result<(), Violation> {
         let it = &self.streams[stream];
@@ -516,7 +538,7 @@ impl Judge {
         }
         let torn = torn.min(storing.len() as u64);
         if torn > 0 {
-            let last = newest.and_then(|at| it.order(at));
+            let last = end.and_then(|at| it.order(at));
             let before = storing.into_iter().filter(|at| it.order(*at) < last);
             copy.maybe_torn.extend(before);
             copy.torn += torn;
@@ -529,6 +551,7 @@ impl Judge {
         subscriber: usize,
         stream: usize,
         newest: Option<At>,
+        end: Option<At>,
         allows: Allows,
     ) -> Result<(), Violation> {
         let it = &self.streams[stream];
@@ -549,6 +572,10 @@ impl Judge {
                 None => copy.stored.len(),
             },
         };
+        // What is damaged before the end is asked for; what is behind it comes anew.
+        let end = end.and_then(|at| it.order(at));
+        let before_end = copy.stored[keep..].iter();
+        let keep = keep + before_end.take_while(|at| it.order(**at) <= end).count();
         let gone = copy.stored.split_off(keep);
         copy.has = copy.stored.iter().copied().collect();
         if let Some(newest) = newest.filter(|at| !copy.has.contains(at)) {
@@ -557,8 +584,7 @@ impl Judge {
         }
         if allows == Allows::Loss {
             // What was told once is forgotten with it, and will be told again.
-            let last = newest.and_then(|at| it.order(at));
-            copy.said.retain(|at, _| it.order(*at) <= last);
+            copy.said.retain(|at, _| it.order(*at) <= end);
             copy.warned = true;
             copy.rolled = true;
             copy.damaged.clone_from(&copy.ever_damaged);
@@ -575,9 +601,10 @@ impl Judge {
     }
 
     fn acknowledged(&mut self, subscriber: usize, stream: usize, at: At) -> Result<(), Violation> {
-        let order = self.streams[stream].order(at);
         let reached = self.copy(subscriber, stream).reached;
-        if order.is_some() && order <= reached {
+        let it = &self.streams[stream];
+        let order = it.order(at);
+        if order.is_some() && (order <= reached || it.only_lost_between(reached, at)) {
             return Ok(());
         }
         wrong(format!(
