@@ -261,3 +261,53 @@ fn pages_of_elements_join_without_gap() {
         node.shutdown().await.unwrap();
     });
 }
+
+/// Stores an element whose one value is a number, in the field `name`.
+async fn store_in(node: &Node, name: &str, number: i64) {
+    let mut schema = schema();
+    schema.fields[0].name = name.into();
+    schema.fields.truncate(1);
+    let element = StreamElement {
+        position: Position::default(),
+        source_time: Timestamp(number),
+        receive_time: Timestamp(number),
+        key: None,
+        values: vec![Value::Integer(number)],
+        quality: Quality::Good,
+        origin: None,
+    };
+    node.store("a", &schema, &[element]).await.unwrap();
+}
+
+#[test]
+fn elements_keep_the_names_of_their_values_when_the_schema_changes() {
+    const TURNS: i64 = 20;
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        let mut live = Live::open(&node, "streams=*", None).await;
+        live.next_of("elements").await;
+        for turn in 0..TURNS {
+            // Both come while the client gathers.
+            store_in(&node, "even", 2 * turn).await;
+            store_in(&node, "odd", 2 * turn + 1).await;
+        }
+        let mut count = 0;
+        while count < 2 * TURNS {
+            let event = live.next_of("elements").await;
+            let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
+            for element in data["elements"].as_array().unwrap() {
+                for (name, remainder) in [("even", 0), ("odd", 1)] {
+                    // Null: it was read in the shape of the other schema.
+                    let value = element["values"][name].as_i64();
+                    assert!(
+                        value.is_none_or(|value| value % 2 == remainder),
+                        "{element}"
+                    );
+                }
+                count += 1;
+            }
+        }
+        node.shutdown().await.unwrap();
+    });
+}

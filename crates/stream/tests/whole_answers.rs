@@ -315,3 +315,20 @@ fn a_query_that_is_stopped_before_it_runs_ends() {
         assert_eq!(ended, Err(QueryError::Interrupted), "{sql}");
     }
 }
+
+#[test]
+fn a_schema_that_changes_while_a_stream_is_read_is_an_error() {
+    let store = store();
+    let a = stream(&store, "a", &[("v", FieldType::Integer)]);
+    fill(&a, 0..10, |n| vec![Value::Integer(n)]);
+    let query = HistoryQuery::new(COUNT, &[&a], LIMITS()).expect("prepared");
+    a.set_schema(&schema(&[("w", FieldType::Integer)]))
+        .expect("changes");
+    fill(&a, 10..20, |n| vec![Value::Integer(n)]);
+    // Its column `v` would have the values of `w`.
+    let error = query.run(&Scope::default()).expect_err("another schema");
+    assert!(
+        error.to_string().contains("changed while it was read"),
+        "{error}"
+    );
+}

@@ -141,12 +141,12 @@ impl Page {
             self.truncated = true;
             return Ok(false);
         }
-        let schema = self.entry.log.schema();
+        let schema = self.scan.schema();
         for element in &piece {
             let view = ElementView {
                 stream: None,
                 element,
-                schema: &schema,
+                schema,
             };
             let json = serde_json::to_string(&view);
             let malformed = |error: serde_json::Error| {

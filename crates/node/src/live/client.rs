@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use chappe_log::Error;
-use chappe_stream::{Epoch, Position, StoreError, StreamElement, StreamFollower};
+use chappe_stream::{Epoch, Position, StoreError, StreamElement, StreamFollower, StreamSchema};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
@@ -66,15 +66,25 @@ struct Client {
     cursors: BTreeMap<String, Cursor>,
     /// The stream that was read last.
     last: String,
-    gathered: Vec<(Arc<Entry>, Vec<StreamElement>)>,
+    gathered: Vec<Gathered>,
     gathered_bytes: usize,
     full: bool,
+}
+
+/// Elements of one stream that are to be sent, and the schema that they were read with: the stream may
+/// have another one by then.
+struct Gathered {
+    entry: Arc<Entry>,
+    schema: Arc<StreamSchema>,
+    elements: Vec<StreamElement>,
 }
 
 /// A client's place in one stream.
 struct Cursor {
     entry: Arc<Entry>,
     follower: StreamFollower,
+    /// The schema of the newest elements, and its version.
+    schema: (Arc<StreamSchema>, u32),
     position: Position,
     slow: bool,
 }
@@ -171,8 +181,13 @@ impl Client {
             epoch: Epoch(entry.log.log().epoch()),
             sequence: next.saturating_sub(1),
         };
+        let follower = entry.log.follow_within(next, EVENT_BYTES);
         let cursor = Cursor {
-            follower: entry.log.follow_within(next, EVENT_BYTES),
+            schema: (
+                Arc::new(follower.schema().clone()),
+                follower.schema_version(),
+            ),
+            follower,
             position,
             slow: false,
             entry: entry.clone(),
@@ -202,7 +217,15 @@ impl Client {
                 let slow = cursor.slow && !told;
                 self.gathered_bytes += records.iter().map(StreamElement::size_bytes).sum::<usize>();
                 self.full |= self.gathered_bytes > EVENT_BYTES;
-                self.gathered.push((cursor.entry.clone(), records));
+                let version = cursor.follower.schema_version();
+                if cursor.schema.1 != version {
+                    cursor.schema = (Arc::new(cursor.follower.schema().clone()), version);
+                }
+                self.gathered.push(Gathered {
+                    entry: cursor.entry.clone(),
+                    schema: cursor.schema.0.clone(),
+                    elements: records,
+                });
                 if slow {
                     self.app.metrics.live_lagged.inc();
                     let text = format!("{behind} elements behind; they are sent from the log");
@@ -256,13 +279,12 @@ impl Client {
         let mut data = String::from("event: elements\nid: ");
         let _ = write!(data, "{}\ndata: {{\"elements\":[", self.vector());
         let mut count = 0;
-        for (entry, elements) in &gathered {
-            let schema = entry.log.schema();
-            for element in elements {
+        for gathered in &gathered {
+            for element in &gathered.elements {
                 let view = ElementView {
-                    stream: Some(&entry.name),
+                    stream: Some(&gathered.entry.name),
                     element,
-                    schema: &schema,
+                    schema: &gathered.schema,
                 };
                 if let Ok(json) = serde_json::to_string(&view) {
                     data.push_str(if count == 0 { "" } else { "," });

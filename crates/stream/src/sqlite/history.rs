@@ -18,8 +18,8 @@ use super::rows::{plain, row_bytes};
 use super::sandbox::{Prepared, Sandbox, StopHandle};
 use super::tables::SourceTable;
 use crate::{
-    Arrival, QueryError, QueryLimits, QuerySource, Row, Scan, StreamElement, StreamLog, Timestamp,
-    Value, WindowChange,
+    Arrival, QueryError, QueryLimits, QuerySource, Row, Scan, StreamElement, StreamLog,
+    StreamSchema, Timestamp, Value, WindowChange,
 };
 
 /// Elements from which is estimated how many fit into a partial answer.
@@ -113,6 +113,8 @@ pub struct HistoryQuery<'s> {
 struct Source<'s> {
     stream: &'s StreamLog,
     tables: Vec<SourceTable>,
+    /// The schema that the tables have.
+    schema: StreamSchema,
 }
 
 impl Source<'_> {
@@ -158,6 +160,9 @@ impl<'s> HistoryQuery<'s> {
             let table = SourceTable::create_parts(sandbox, &source, &[part])?;
             let same = |it: &Source<'_>| it.stream.name() == stream.name();
             match sources.iter().position(same) {
+                Some(known) if sources[known].schema.fields != source.schema.fields => {
+                    return Err(changed(stream));
+                }
                 Some(known) => sources[known].tables.push(table),
                 None if sources.len() >= limits.streams => {
                     return Err(super::limit("streams", limits.streams));
@@ -165,6 +170,7 @@ impl<'s> HistoryQuery<'s> {
                 None => sources.push(Source {
                     stream,
                     tables: vec![table],
+                    schema: source.schema,
                 }),
             }
             Ok(true)
@@ -314,6 +320,9 @@ impl Load<'_, '_> {
         };
         let mut scan = stream.scan(begin, self.scope.times.clone());
         while let Some(piece) = next_piece(&mut scan)? {
+            if scan.schema().fields != self.source.schema.fields {
+                return Err(changed(stream));
+            }
             let added = self.add(sandbox, piece);
             if sandbox.is_stopped() {
                 return Err(QueryError::Interrupted);
@@ -402,6 +411,14 @@ impl Load<'_, '_> {
         self.complete = false;
         Ok(())
     }
+}
+
+/// The tables of a stream do not have the columns that its elements have now.
+fn changed(stream: &StreamLog) -> QueryError {
+    let name = stream.name();
+    QueryError::Read(format!(
+        "the fields of {name} changed while it was read; ask again"
+    ))
 }
 
 /// The next piece of a scan.

@@ -2,11 +2,12 @@
 //! elements there are and however large they are.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use chappe_log::GapReason;
 
-use super::{StoreError, StreamLog, decode_record};
-use crate::{StreamElement, Timestamp};
+use super::{Metadata, StoreError, StreamLog, decode_record};
+use crate::{StreamElement, StreamSchema, Timestamp};
 
 /// Most elements of a piece; reason: one look at the log's index serves so many.
 const PIECE_ELEMENTS: usize = 1_024;
@@ -23,6 +24,8 @@ pub struct Scan {
     times: Option<Range<Timestamp>>,
     /// Whether something was read.
     begun: bool,
+    /// As it was when the newest piece was decoded.
+    metadata: Arc<Metadata>,
 }
 
 impl Scan {
@@ -32,6 +35,7 @@ impl Scan {
             last: log.log().last(),
             times,
             begun: false,
+            metadata: log.snapshot(),
             log: log.clone(),
         }
     }
@@ -48,7 +52,8 @@ impl Scan {
         };
         self.next = from;
         let most = most.clamp(1, PIECE_ELEMENTS);
-        let metadata = self.log.snapshot();
+        self.metadata = self.log.snapshot();
+        let metadata = self.metadata.clone();
         let (mut piece, mut bytes, mut failed) = (Vec::new(), 0, None);
         let mut take = |position: chappe_log::Position, time, payload: &[u8]| {
             let is_full = piece.len() >= most || bytes >= PIECE_BYTES;
@@ -81,6 +86,13 @@ impl Scan {
             None if self.next == from => Ok(None),
             None => Ok(Some(piece)),
         }
+    }
+
+    /// The schema whose shape the elements of the newest piece have. The stream may have another one by
+    /// the time they are used.
+    #[must_use]
+    pub fn schema(&self) -> &StreamSchema {
+        self.metadata.current()
     }
 
     /// As [`Scan::next_piece`], but passes over damaged elements, which [`StreamLog::damaged`] counts.
