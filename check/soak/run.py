@@ -4,7 +4,8 @@
 
 Each subscriber reads every origin over a link of another kind, so that each origin serves all four kinds. Streams
 and copies are kept for seconds only. Until the time is up, bits are flipped in older files of the logs, nodes are
-killed with SIGKILL and started again, at once or after their copies have run empty, and syncs are slowed by strace.
+killed with SIGKILL and started again, at once or after their copies have run empty, syncs are slowed by strace, and
+disks are full for a while: each node's data lies in a tmpfs of its own.
 Then the copies catch up without faults, and the nodes end in order.
 
 The judge (judge.py) reads the segment files of all nodes while they are written, and the losses that subscribers
@@ -17,6 +18,7 @@ Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
 import argparse
+import contextlib
 import datetime
 import http.client
 import json
@@ -76,8 +78,10 @@ LOST = re.compile(r"^(\S+Z) .*?: (\d+) elements of (\S+) are lost: (\w+)", re.MU
 # Syncs that are slowed, in milliseconds, and how many nodes at once have them.
 SLOW_MS, SLOW_MAX = (30, 200, 1000), 2
 PAUSE_S, POLL_S, CALM_S, CATCH_UP_S = (0.3, 3.0), 0.3, 10, 30
+# A disk has room for a subscriber's copies of two minutes.
+DISK_BYTES = 96 << 20
 # How often each fault is chosen, in parts.
-FAULTS = {"flips": 10, "kills": 4, "slow times": 4, "absences": 1}
+FAULTS = {"flips": 10, "kills": 4, "slow times": 4, "full disks": 3, "absences": 1}
 
 
 class Soaked(Node):
@@ -89,6 +93,10 @@ class Soaked(Node):
         self.named: dict[str, list[tuple[float, Named]]] = {}
         self.down_until: float | None = None
         self.tracer: tuple[subprocess.Popen, float] | None = None
+        self.full_until: float | None = None
+        disk = self.folder / "data"
+        disk.mkdir(mode=0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "soak", str(disk)], check=True)
 
     def begin(self) -> None:
         self.down_until = None
@@ -97,6 +105,7 @@ class Soaked(Node):
     def crash(self, down_s: float) -> None:
         self.kill()
         self.unslow()
+        self.free()
         self.read_named(time.time())
         self.down_until = time.monotonic() + down_s
 
@@ -119,6 +128,25 @@ class Soaked(Node):
             self.tracer[0].terminate()
             self.tracer[0].wait(60)
             self.tracer = None
+
+    def fill(self, seconds: float) -> None:
+        """Leaves no room on the disk for a while."""
+        self.full_until = time.monotonic() + seconds
+        with contextlib.suppress(OSError), open(self.folder / "data" / "filler", "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+    def unmount(self, keeps: bool) -> None:
+        """Gives the disk back; what is on it stays in the folder if it is to be looked at."""
+        disk = self.folder / "data"
+        if keeps:
+            shutil.copytree(disk, self.folder / "data-in-the-end")
+        subprocess.run(["umount", str(disk)], check=True)
+
+    def free(self) -> None:
+        if self.full_until is not None:
+            self.full_until = None
+            (self.folder / "data" / "filler").unlink()
 
     def flip(self, chance: random.Random) -> bool:
         """Flips a bit of a segment that is not written any more."""
@@ -225,6 +253,8 @@ class Soak:
                 raise CheckFailed(f"{node.name} ended by itself: {tail(pathlib.Path(node.process.log.name))}")
             if node.tracer and node.tracer[1] <= now:
                 node.unslow()
+            if node.full_until is not None and node.full_until <= now:
+                node.free()
 
     def fault(self) -> None:
         node = self.chance.choice(self.nodes)
@@ -241,6 +271,9 @@ class Soak:
             if not node.tracer:
                 node.slow(delay_ms, seconds)
                 self.done[what] += 1
+        elif what == "full disks" and up and node.full_until is None:
+            node.fill(seconds)
+            self.done[what] += 1
         elif what in ("kills", "absences") and up:
             node.crash(0 if what == "kills" else absent_s)
             self.done[what] += 1
@@ -270,6 +303,7 @@ class Soak:
         """Starts every node, waits until the copies have caught up, and ends all nodes in order."""
         for node in self.nodes:
             node.unslow()
+            node.free()
             if node.down_until is not None:
                 node.begin()
         time.sleep(CALM_S)
@@ -347,6 +381,7 @@ def check(chappe: str, work: pathlib.Path, options: argparse.Namespace) -> None:
     devices = life.devices(chappe, work / "devices", DEVICES)
     reader = threading.Thread(target=soak.archive, daemon=True)
     reader.start()
+    faulty = True
     try:
         begins = soak.run(options.minutes)
         print(f"   -- {soak.faults()}; seed {options.seed}", flush=True)
@@ -358,8 +393,10 @@ def check(chappe: str, work: pathlib.Path, options: argparse.Namespace) -> None:
         soak.ended.set()
         for node in soak.nodes:
             node.unslow()
+            node.free()
             if node.process:
                 node.kill()
+            node.unmount(keeps=bool(faulty))
         for device in devices:
             device.stop()
 
