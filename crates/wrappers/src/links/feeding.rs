@@ -1,10 +1,11 @@
 //! Which link feeds which stream here: one at a time. How far a stream was read stands in its log, so
 //! a link may only read that when nobody else is about to write behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chappe_stream::Position;
+use chappe_stream::{Epoch, Position};
 use tokio::sync::Notify;
 
 use super::LinkError;
@@ -13,6 +14,9 @@ use super::link::Link;
 /// Streams that nobody feeds of which is remembered what was told lost; reason: an origin may make up
 /// names without end.
 const REMEMBERED_MAX: usize = 65_536;
+/// Ranges of one stream that are remembered as told lost; reason: only those matter between which a log
+/// that became full took elements back, and the link is begun anew when it does.
+const RANGES_MAX: usize = 16;
 
 /// The streams that links feed.
 #[derive(Default)]
@@ -25,8 +29,43 @@ pub(crate) struct Feeding {
 #[derive(Default)]
 struct Fed {
     by: Option<Arc<Link>>,
-    /// Elements up to here were told lost, and counted, whichever link was told.
-    lost: Option<Position>,
+    lost: ToldLost,
+}
+
+/// Elements that were told lost, and counted, whichever link was told.
+#[derive(Default)]
+struct ToldLost {
+    epoch: Epoch,
+    /// Rising and apart. Elements between them were stored, or are again to come.
+    ranges: VecDeque<Range<u64>>,
+}
+
+impl ToldLost {
+    /// The numbers from `from` up to `next` are told lost; how many of them were not told before.
+    fn add(&mut self, from: Position, next: u64) -> u64 {
+        if self.epoch != from.epoch {
+            *self = Self {
+                epoch: from.epoch,
+                ranges: VecDeque::new(),
+            };
+        }
+        let (mut all, mut known) = (from.sequence..next, 0);
+        self.ranges.retain(|told| {
+            let is_apart = told.end < from.sequence || told.start > next;
+            if !is_apart {
+                let both = told.start.max(from.sequence)..told.end.min(next);
+                known += both.end.saturating_sub(both.start);
+                all = all.start.min(told.start)..all.end.max(told.end);
+            }
+            is_apart
+        });
+        let place = self.ranges.partition_point(|told| told.start < all.start);
+        self.ranges.insert(place, all);
+        if self.ranges.len() > RANGES_MAX {
+            self.ranges.pop_front();
+        }
+        (next - from.sequence) - known
+    }
 }
 
 /// The right to feed a stream, until it is dropped.
@@ -69,19 +108,11 @@ impl Claim {
         }
     }
 
-    /// The numbers from `from` up to `next` are told lost: the first of them that was not told before.
+    /// The numbers from `from` up to `next` are told lost; how many of them were not told before.
     pub(crate) fn told_lost(&self, from: Position, next: u64) -> u64 {
         let mut streams = self.link.shared.feeding.streams();
         let fed = streams.entry(self.stream.clone()).or_default();
-        let first = match fed.lost {
-            Some(lost) if lost.epoch == from.epoch => from.sequence.max(lost.sequence + 1),
-            _ => from.sequence,
-        };
-        if next > first {
-            let sequence = next - 1;
-            fed.lost = Some(Position { sequence, ..from });
-        }
-        first
+        fed.lost.add(from, next)
     }
 }
 
@@ -92,7 +123,7 @@ impl Drop for Claim {
             let mut streams = feeding.streams();
             let full = streams.len() > REMEMBERED_MAX;
             match streams.get_mut(&self.stream) {
-                Some(fed) if fed.lost.is_some() && !full => fed.by = None,
+                Some(fed) if !fed.lost.ranges.is_empty() && !full => fed.by = None,
                 _ => drop(streams.remove(&self.stream)),
             }
         }
@@ -103,5 +134,38 @@ impl Drop for Claim {
 impl Feeding {
     fn streams(&self) -> MutexGuard<'_, BTreeMap<String, Fed>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(epoch: u64, sequence: u64) -> Position {
+        let epoch = Epoch(epoch);
+        Position { epoch, sequence }
+    }
+
+    #[test]
+    fn what_was_taken_back_between_losses_and_is_lost_then_is_counted() {
+        let mut told = ToldLost::default();
+        assert_eq!(told.add(at(1, 100), 500), 400);
+        // Elements 500 to 520 are queued, and the log is full.
+        assert_eq!(told.add(at(1, 521), 560), 39);
+        // Taken back, it begins anew behind 99, and the origin keeps nothing before 700.
+        assert_eq!(told.add(at(1, 100), 700), 600 - 400 - 39);
+        assert_eq!(told.add(at(1, 100), 700), 0);
+        assert_eq!(told.add(at(1, 690), 701), 1);
+        assert_eq!(told.add(at(2, 100), 200), 100, "another epoch");
+    }
+
+    #[test]
+    fn ranges_are_bounded_and_the_newest_stay() {
+        let mut told = ToldLost::default();
+        for n in 0..100 {
+            assert_eq!(told.add(at(1, 10 * n + 1), 10 * n + 5), 4);
+        }
+        assert_eq!(told.ranges.len(), RANGES_MAX);
+        assert_eq!(told.add(at(1, 900), 1_000), 100 - 4 * 10);
     }
 }

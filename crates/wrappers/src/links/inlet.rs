@@ -640,9 +640,9 @@ impl Inlet {
             let last = Position { sequence, ..from };
             self.remember(last)?;
             self.have = Some(last);
-            let first = self.claim.told_lost(at, next);
-            if next > first {
-                self.lost(reason, next - first);
+            let count = self.claim.told_lost(at, next);
+            if count > 0 {
+                self.lost(reason, count);
             }
         }
         Ok(())
