@@ -80,7 +80,10 @@ fn a_file_with_a_token_is_its_owners_alone() {
         let refused = checked(&with_token, mode);
         let text = err(&refused);
         assert_eq!(refused.status.code(), Some(2), "{mode:o}: {text}");
-        assert!(text.contains("hint: ") && text.contains("token_file"), "{text}");
+        assert!(
+            text.contains("hint: ") && text.contains("token_file"),
+            "{text}"
+        );
     }
     assert_eq!(checked(link, 0o644).status.code(), Some(0));
     assert_eq!(checked(&with_token, 0o600).status.code(), Some(0));

@@ -4,6 +4,8 @@
 //! an honest client is answered.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chappe_identity::Contact;
@@ -109,6 +111,51 @@ async fn large_heads_and_bodies_are_refused() {
     );
     assert_eq!(drops.total(Hop::Http, "body too large"), 2);
     is_answered(&server).await;
+}
+
+#[tokio::test]
+async fn large_bodies_wait_for_room_and_small_ones_do_not() {
+    const BODY: usize = 256 << 10;
+    let (active, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    // Room for one body, packed and unpacked, which is room for two plain ones.
+    let limits = ServerLimits {
+        body_bytes: BODY,
+        bodies_bytes: 0,
+        body_deadline: DEADLINE,
+        ..ServerLimits::default()
+    };
+    let pair = Arc::new(tokio::sync::Barrier::new(2));
+    let (counted, most) = (Arc::clone(&active), Arc::clone(&peak));
+    let handler = move |request: Request| {
+        let (active, peak, pair) = (counted.clone(), most.clone(), pair.clone());
+        async move {
+            if request.body.len() > 64 << 10 {
+                let now = active.fetch_add(1, Ordering::Relaxed) + 1;
+                peak.fetch_max(now, Ordering::Relaxed);
+                pair.wait().await;
+                active.fetch_sub(1, Ordering::Relaxed);
+            }
+            Response::new(StatusCode::OK, "text/plain", "fine")
+        }
+    };
+    let server = Server::bind(LOOPBACK, limits, Drops::default(), handler).unwrap();
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {BODY}\r\n\r\n"
+    );
+    let whole = Arc::new([head.into_bytes(), vec![b'x'; BODY]].concat());
+    let server = Arc::new(server);
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let (server, whole) = (Arc::clone(&server), Arc::clone(&whole));
+        asking.spawn(async move { answer_to(&server, &whole).await });
+    }
+    for _ in 0..12 {
+        is_answered(&server).await;
+    }
+    for answer in asking.join_all().await {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert_eq!(peak.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

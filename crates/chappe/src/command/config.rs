@@ -51,7 +51,8 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
 fn check_mode(loaded: &Loaded) -> Outcome {
     let with_token = loaded.config.links.iter().find(|link| link.token.is_some());
     let setting = loaded.settings.iter().find(|it| it.key == "links");
-    let (Some(link), Some(Origin::File(path, _))) = (with_token, setting.map(|it| &it.origin)) else {
+    let (Some(link), Some(Origin::File(path, _))) = (with_token, setting.map(|it| &it.origin))
+    else {
         return Ok(());
     };
     key_file::open_private(path).map(drop).map_err(|error| {

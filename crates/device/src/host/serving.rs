@@ -17,7 +17,7 @@ use chappe_machine::{Input, Output};
 use chappe_soap::{AddressingVersion, Envelope};
 use chappe_transport::http::header::CONTENT_TYPE;
 use chappe_transport::http::{self, Request, Response};
-use chappe_transport::{Drops, Hop};
+use chappe_transport::{Drops, Hop, Parsers};
 use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -54,6 +54,8 @@ pub(super) struct Serving {
     next_token: AtomicU64,
     /// The interfaces of link-local peers: the addresses in their messages do not say them.
     zones: Mutex<HashMap<Ipv6Addr, u32>>,
+    /// Where large messages are parsed.
+    parsers: Parsers,
 }
 
 impl Serving {
@@ -63,6 +65,7 @@ impl Serving {
             waiting: Mutex::default(),
             next_token: AtomicU64::new(1),
             zones: Mutex::default(),
+            parsers: Parsers::default(),
         }
     }
 
@@ -76,6 +79,11 @@ impl Serving {
         }
         self.remember_zone(request.peer);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let bytes = request.body.len();
+        let reading = move || understood(request, token);
+        let Ok(request) = self.parsers.run_if_large(bytes, reading).await else {
+            return response(&Reply::UNAVAILABLE);
+        };
         let (reply, replied) = oneshot::channel();
         {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +94,7 @@ impl Serving {
             serving: self,
             token,
         };
-        let input = Input::Receive(DeviceReceive::Http(Box::new(understood(request, token))));
+        let input = Input::Receive(DeviceReceive::Http(Box::new(request)));
         if self.inputs.send(Some(input)).await.is_err() {
             return response(&Reply::UNAVAILABLE);
         }

@@ -1,12 +1,16 @@
 //! Bodies within limits, gzip undone.
 
 use std::io::Read as _;
+use std::net::SocketAddr;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use hyper::HeaderMap;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::CONTENT_ENCODING;
+
+use super::room::{Held, Room, SMALL_BYTES};
+use crate::Parsers;
 
 /// Why a body is not taken.
 #[derive(Debug)]
@@ -19,28 +23,75 @@ pub(super) enum BodyError {
     Broken(hyper::Error),
 }
 
-/// Reads a body of at most `bound` bytes and undoes gzip.
-pub(super) async fn read(
-    headers: &HeaderMap,
-    body: Incoming,
-    bound: usize,
-) -> Result<Bytes, BodyError> {
-    if body.size_hint().lower() > bound as u64 {
-        return Err(BodyError::TooLarge);
-    }
-    let bytes = match Limited::new(body, bound).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(BodyError::TooLarge),
-        Err(error) => {
-            return Err(match error.downcast() {
-                Ok(error) => BodyError::Broken(*error),
-                Err(_) => BodyError::Encoding,
-            });
+/// Reads one body.
+pub(super) struct Reader<'a> {
+    /// Bytes at most, as sent and unpacked.
+    pub(super) bound: usize,
+    /// Where a large body is unpacked.
+    pub(super) parsers: &'a Parsers,
+    /// What a large body has to wait for.
+    pub(super) room: Option<(&'a Room, SocketAddr)>,
+}
+
+impl Reader<'_> {
+    /// The body, unpacked, with the room that it takes.
+    pub(super) async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut incoming: Incoming,
+    ) -> Result<(Bytes, Option<Held>), BodyError> {
+        let size = incoming.size_hint();
+        if size.lower() > self.bound as u64 {
+            return Err(BodyError::TooLarge);
         }
-    };
+        let is_packed = is_packed(headers)?;
+        let sent = size.exact().map_or(self.bound, |size| size as usize);
+        let needed = if is_packed { sent + self.bound } else { sent };
+        let mut held = None;
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = incoming.frame().await {
+            let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() else {
+                continue;
+            };
+            let length = bytes.len() + data.len();
+            if length > self.bound {
+                return Err(BodyError::TooLarge);
+            }
+            if length > SMALL_BYTES && held.is_none() {
+                held = self.take(needed).await;
+            }
+            bytes.extend_from_slice(&data);
+        }
+        let bytes = bytes.freeze();
+        if !is_packed {
+            return Ok((bytes, held));
+        }
+        let unpacked = match inflate(&bytes, self.bound.min(SMALL_BYTES)) {
+            Err(BodyError::TooLarge) if self.bound > SMALL_BYTES => {
+                if held.is_none() {
+                    held = self.take(self.bound).await;
+                }
+                // The thread that serves goes on.
+                let bound = self.bound;
+                let unpacking = self.parsers.run(move || inflate(&bytes, bound)).await;
+                unpacking.unwrap_or(Err(BodyError::Encoding))
+            }
+            unpacked => unpacked,
+        };
+        unpacked.map(|bytes| (bytes, held))
+    }
+
+    async fn take(&self, bytes: usize) -> Option<Held> {
+        let (room, peer) = self.room?;
+        room.take(peer, bytes).await
+    }
+}
+
+/// Whether the body is packed by gzip, the one encoding that is read.
+fn is_packed(headers: &HeaderMap) -> Result<bool, BodyError> {
     match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
-        None | Some(b"identity" | b"") => Ok(bytes),
-        Some(b"gzip" | b"x-gzip") => inflate(&bytes, bound),
+        None | Some(b"identity" | b"") => Ok(false),
+        Some(b"gzip" | b"x-gzip") => Ok(true),
         Some(_) => Err(BodyError::Encoding),
     }
 }

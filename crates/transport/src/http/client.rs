@@ -120,13 +120,18 @@ impl Client {
         let (response, sender) = self.exchange(place, request).await?;
         let limits = &self.0.limits;
         let (parts, incoming) = response.into_parts();
-        let reading = body::read(&parts.headers, incoming, limits.body_bytes);
+        let reader = body::Reader {
+            bound: limits.body_bytes,
+            parsers: &self.0.parsers,
+            room: None,
+        };
+        let reading = reader.read(&parts.headers, incoming);
         let what = "send its answer whole";
         let body = timeout(limits.body_deadline, reading)
             .await
             .map_err(|_| Error::Late { peer, what })?;
         let bound = limits.body_bytes;
-        let body = body.map_err(|error| match error {
+        let (body, _) = body.map_err(|error| match error {
             BodyError::TooLarge => Error::TooLarge { peer, bound },
             BodyError::Encoding => Error::Encoding { peer },
             BodyError::Broken(source) => Error::Exchange { peer, source },

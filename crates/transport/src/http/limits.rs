@@ -17,6 +17,9 @@ pub struct ServerLimits {
     pub header_bytes: usize,
     /// Bytes of a request's body, also after decompression. Default 4 MiB, as XML documents.
     pub body_bytes: usize,
+    /// Bytes of all bodies that are longer than 64 KiB; one more waits, within `body_deadline`. One peer
+    /// may take a quarter. Default 64 MiB: eight of the largest, packed and unpacked.
+    pub bodies_bytes: usize,
     /// Time from one request's end (or the connection's begin) to the end of the next head: bounds
     /// slow heads and idle connections alike. Default 15 s.
     pub header_deadline: Duration,
@@ -36,6 +39,7 @@ impl Default for ServerLimits {
             requests: 128,
             header_bytes: 16 << 10,
             body_bytes: 4 << 20,
+            bodies_bytes: 64 << 20,
             header_deadline: Duration::from_secs(15),
             body_deadline: Duration::from_secs(15),
             answer_deadline: Duration::from_secs(30),

@@ -13,6 +13,7 @@ mod error;
 mod limits;
 mod message;
 mod places;
+mod room;
 mod server;
 mod soap;
 

@@ -23,8 +23,9 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::body::{self, BodyError};
 use super::connection::Counted;
+use super::room::{Held, Room};
 use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking};
-use crate::{Drops, Hop};
+use crate::{Drops, Hop, Parsers};
 
 /// Pause after the system refuses to give a connection (no file descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -114,6 +115,8 @@ impl Server {
         let shared = Arc::new(Shared {
             requests: Semaphore::new(limits.requests),
             places: Places::new(limits.connections, limits.connections_per_peer),
+            room: Room::new(limits.bodies_bytes, limits.body_bytes),
+            parsers: Parsers::default(),
             limits,
             drops,
             handler,
@@ -181,6 +184,8 @@ struct Shared<H> {
     handler: H,
     counters: Arc<Counters>,
     places: Arc<Places>,
+    room: Room,
+    parsers: Parsers,
 }
 
 impl<H> Shared<H> {
@@ -376,7 +381,7 @@ async fn handled<H: Handler>(
     let shared = &slot.shared;
     let limits = &shared.limits;
     let (parts, incoming) = request.into_parts();
-    let body = read_body(limits, &parts.headers, incoming).await?;
+    let (body, _held) = read_body(shared, &parts.headers, incoming, peer).await?;
     // Only now: whoever sends a body slowly keeps nobody else from being answered.
     let unavailable = |reason, detail: String| Refusal {
         status: StatusCode::SERVICE_UNAVAILABLE,
@@ -405,13 +410,20 @@ async fn handled<H: Handler>(
     }
 }
 
-/// The body, within its limits of bytes and time.
-async fn read_body(
-    limits: &ServerLimits,
+/// The body, within its limits of bytes and time, and the room that it takes until it is answered.
+async fn read_body<H>(
+    shared: &Shared<H>,
     headers: &HeaderMap,
     incoming: Incoming,
-) -> Result<Bytes, Refusal> {
-    let reading = body::read(headers, incoming, limits.body_bytes);
+    peer: SocketAddr,
+) -> Result<(Bytes, Option<Held>), Refusal> {
+    let limits = &shared.limits;
+    let reader = body::Reader {
+        bound: limits.body_bytes,
+        parsers: &shared.parsers,
+        room: Some((&shared.room, peer)),
+    };
+    let reading = reader.read(headers, incoming);
     let (status, reason, detail) = match tokio::time::timeout(limits.body_deadline, reading).await {
         Ok(Ok(body)) => return Ok(body),
         Ok(Err(BodyError::TooLarge)) => (
