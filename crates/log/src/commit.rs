@@ -10,6 +10,7 @@ use crate::frame::{
 };
 use crate::index::FrameRef;
 use crate::planted::{self, Defect};
+use crate::remove::Removal;
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
 use crate::snapshot::{Snapshot, snapshot_name};
 use crate::{Disk, Error, File, Level, Options};
@@ -128,11 +129,6 @@ impl Draft {
     pub(crate) fn sets_cursor(&self) -> bool {
         self.kind == Kind::Trim && self.first == 0
     }
-
-    /// Whether it may make room on the disk, so that it may be written before what is queued.
-    pub(crate) fn makes_room(&self) -> bool {
-        self.kind == Kind::Trim && self.first > 0
-    }
 }
 
 /// What the writer knows of a stream.
@@ -181,6 +177,8 @@ pub(crate) struct Writer {
     pub(crate) definitions: BTreeMap<u32, Defined>,
     /// Trim marks with their epochs, for the next segment.
     pub(crate) marks: BTreeMap<u32, (u64, u64)>,
+    /// Streams that were removed, as long as segments with their frames may be there.
+    pub(crate) removals: BTreeMap<u32, Removal>,
     /// How many streams have records in a segment that are not trimmed; none: not in here.
     pub(crate) live: BTreeMap<u32, u32>,
     /// Segments that are damaged and what they lack: stream, first and last number. Each counts once
@@ -316,6 +314,9 @@ impl Writer {
                     body: draft.body.bytes.to_vec(),
                 };
                 self.definitions.insert(draft.stream, defined);
+                if draft.is_removal() {
+                    self.note_removal(draft);
+                }
             }
             Kind::Trim if draft.first > 0 => {
                 let known = self.marks.get(&draft.stream).map_or(0, |(_, mark)| *mark);
@@ -528,6 +529,7 @@ impl Writer {
             previous: self.previous,
             previous_bytes: self.offset as u32,
         };
+        self.forget_removals();
         let before = (self.segment, self.offset, self.previous, self.synced);
         let tracks = self.tracks.clone();
         self.buffer.clear();

@@ -64,14 +64,19 @@ pub(crate) struct Definer {
 }
 
 impl Owner {
-    /// Queues the definition that `change` makes of the newest one, or of none.
+    /// Queues the definition that `change` makes of the newest one, or of none. With a handle `of` the
+    /// stream, one that was created again under its name is not meant.
     pub(crate) fn define<E: From<Error>>(
         self: &Arc<Self>,
         name: &str,
+        of: Option<&Core>,
         change: impl FnOnce(Option<(Level, &[u8])>) -> Result<(Level, Vec<u8>), E>,
     ) -> Result<Defining, E> {
         let mut definer = self.definer.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.shared.lock().known(name);
+        if let Some(core) = of.or(known.as_deref()) {
+            core.check_kept()?;
+        }
         let before = known.as_ref().map(|core| core.view().newest().clone());
         let so_far = before.as_ref().map(|it| (it.level, &it.metadata[..]));
         let (level, metadata) = change(so_far)?;
@@ -122,6 +127,9 @@ impl Owner {
             true => Err(Error::TooLarge { what, bytes, limit }),
             false => Ok(()),
         };
+        if definition.name.is_empty() {
+            return Err(Error::NoName);
+        }
         check("the stream's name", definition.name.len(), MAX_NAME_BYTES)?;
         check(
             "the stream's metadata",
@@ -146,7 +154,7 @@ impl Owner {
 
 impl Queue {
     /// The stream of this name, also if its first definition is only on its way.
-    fn known(&self, name: &str) -> Option<Arc<Core>> {
+    pub(crate) fn known(&self, name: &str) -> Option<Arc<Core>> {
         let core = self.streams.get(name).or_else(|| self.creating.get(name));
         core.cloned()
     }

@@ -102,6 +102,15 @@ pub enum Error {
         /// The stream's name.
         stream: String,
     },
+    /// The stream was removed by [`crate::Store::remove`].
+    #[error("stream {stream} was removed")]
+    Removed {
+        /// The stream's name.
+        stream: String,
+    },
+    /// A stream needs a name.
+    #[error("the stream has no name")]
+    NoName,
     /// Records were to be put back whose numbers are not all missing.
     #[error("records {from} to {} of stream {stream} are not all missing", next - 1)]
     NotMissing {

@@ -30,6 +30,8 @@
 //! opening reads the newest segment alone. Such a file is a cache: where it does not fit, the segment
 //! is read.
 //!
+//! A stream is removed with all its records by [`Store::remove`].
+//!
 //! What is not done here: no clock (times are the caller's), no replication, no compression, no
 //! deletion of single records, no moving of a slow stream's old records into newer segments. A copy of
 //! the files is noticed by their identity; one written *into* the very same files in place is not,
@@ -74,6 +76,7 @@ mod queue;
 mod read;
 mod recent;
 mod recover;
+mod remove;
 mod report;
 mod scrub;
 mod segment;

@@ -5,7 +5,7 @@
 //! failed once the process is gone. The copy also leaves a torn tail behind.
 
 use crate::commit::{Defined, Draft, Fault, Track, Writer};
-use crate::frame::Kind;
+use crate::frame::{Definition, Kind};
 use crate::recover::{Read, Scanned, scan};
 use crate::segment::{
     FORMAT_VERSION, Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name,
@@ -93,6 +93,15 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
             .into_iter()
             .for_each(|segment| writer.enter(segment));
     }
+    for (&id, removal) in &scanned.removals {
+        let draft = Draft::definition(id, &Definition::removal(removal.epoch));
+        let defined = Defined {
+            epoch: draft.epoch,
+            body: draft.body.bytes.to_vec(),
+        };
+        writer.definitions.insert(id, defined);
+    }
+    writer.removals = scanned.removals.clone();
     // A damaged segment stays as long as what it lacks is neither trimmed nor put back.
     for range in scanned.corrupt.iter().filter(|range| !range.absent()) {
         if let Some(number) = segment_number(&range.segment)
@@ -250,6 +259,7 @@ fn end_of_log(
         live: Default::default(),
         look_for_dead: true,
         older: VecDeque::from(std::mem::take(&mut scanned.segments)),
+        removals: Default::default(),
         damaged: Vec::new(),
         buffer: Vec::new(),
         laid: Vec::new(),

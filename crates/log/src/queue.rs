@@ -31,10 +31,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// The stream's definition, if it is one.
+    /// The stream's definition, if it is one and no removal.
     fn definition(&self) -> Option<Definition> {
         let is = self.draft.kind == Kind::Definition;
-        is.then(|| Definition::decode(&self.draft.body.bytes))?
+        let definition = is.then(|| Definition::decode(&self.draft.body.bytes))?;
+        definition.filter(|it| !it.is_removal())
     }
 }
 
@@ -74,6 +75,8 @@ pub(crate) struct Queue {
     /// Those whose first definition is on its way.
     pub(crate) creating: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
+    /// Removed streams that the log still has to name.
+    pub(crate) removals: usize,
     pub(crate) counters: Counters,
     /// How often numbers were taken back from records that were refused.
     pub(crate) taken_back: u64,
@@ -128,6 +131,7 @@ impl Shared {
                 streams: BTreeMap::new(),
                 creating: BTreeMap::new(),
                 next_id: 1,
+                removals: 0,
                 counters: Counters::default(),
                 taken_back: 0,
                 ended: None,
@@ -256,7 +260,9 @@ impl Shared {
         for (pending, frame) in done.iter().zip(placed) {
             bytes += pending.draft.body.bytes.len();
             writer.define(&pending.draft);
-            reviewed |= matches!(pending.draft.kind, Kind::Trim | Kind::Fill | Kind::Lost);
+            let removal = pending.draft.is_removal();
+            reviewed |=
+                removal || matches!(pending.draft.kind, Kind::Trim | Kind::Fill | Kind::Lost);
             match pending.draft.kind {
                 Kind::Records => {
                     records += u64::from(frame.count);
@@ -283,6 +289,10 @@ impl Shared {
                     pending.core.renew_cursor(&pending.draft);
                     writer.leave(&pending.core.trim_to(pending.draft.first));
                 }
+                Kind::Definition if removal => {
+                    writer.leave(&pending.core.trim_to(u64::MAX));
+                    pending.core.stop(&pending.core.removed_error());
+                }
                 Kind::Definition | Kind::Open | Kind::Close => {}
             }
         }
@@ -291,8 +301,11 @@ impl Shared {
             for pending in &done {
                 if let Some(definition) = pending.definition() {
                     queue.defined(&pending.core, definition);
+                } else if pending.draft.is_removal() {
+                    queue.removed(&pending.core);
                 }
             }
+            queue.removals = writer.removals.len();
             if reviewed && !writer.damaged.is_empty() {
                 writer.review_damaged(|name, from, next| {
                     let core = queue.streams.get(name);
@@ -344,7 +357,9 @@ impl Shared {
                 pending.core.take_back(draft.first, &mut wakers);
                 queue.taken_back += 1;
             }
-            if draft.kind == Kind::Definition {
+            if draft.is_removal() {
+                pending.core.removed.store(false, Ordering::Relaxed);
+            } else if draft.kind == Kind::Definition {
                 queue.undefined(&pending.core);
             }
             refused.push(pending);

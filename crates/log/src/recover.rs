@@ -15,6 +15,7 @@ use crate::frame::{Bookmark, Definition, Header, Kind, mark};
 use crate::index::{FrameRef, Index};
 use crate::planted::{self, Defect};
 use crate::read::frame_ref;
+use crate::remove::Removal;
 use crate::segment::{
     Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
     segment_number,
@@ -60,6 +61,8 @@ pub(crate) struct Scanned {
     /// There is a marker and it is not its own (or there is none though there is a log).
     pub(crate) copied: bool,
     pub(crate) streams: BTreeMap<u32, ScannedStream>,
+    /// Streams that were removed.
+    pub(crate) removals: BTreeMap<u32, Removal>,
     /// Number and length up to the end of the last valid frame.
     pub(crate) segments: Vec<(u32, u64)>,
     pub(crate) corrupt: Vec<CorruptRange>,
@@ -577,7 +580,8 @@ impl Scan {
             self.damaged_until = offset + bytes;
             match header {
                 Some(header) => {
-                    if header.kind == Kind::Definition {
+                    let removed = self.found.removals.contains_key(&header.stream);
+                    if header.kind == Kind::Definition && !removed {
                         // What it is called is said elsewhere; where its numbers are is known.
                         self.stream(&header);
                     }
@@ -681,6 +685,9 @@ impl Scan {
             Kind::Records => self.apply_records(&header, segment, offset),
             Kind::Fill => self.apply_fill(&header, segment, offset),
             Kind::Definition => match Definition::decode(&body) {
+                Some(definition) if definition.is_removal() => {
+                    self.apply_removal(header.stream, header.epoch, segment);
+                }
                 Some(definition) => self.apply_definition(&header, definition),
                 None => {
                     let bytes = header.frame_bytes();
@@ -821,10 +828,18 @@ impl Scan {
     /// Takes what a segment holds from its snapshot.
     fn apply_snapshot(&mut self, snapshot: Snapshot) {
         for (id, part) in snapshot.parts {
+            let definition = Definition::decode(&part.definition);
+            if definition.as_ref().is_some_and(Definition::is_removal) {
+                self.apply_removal(id, part.epoch, snapshot.header.number);
+                self.found.frames += part.frames;
+                self.found.records += part.records;
+                continue;
+            }
+            self.found.removals.remove(&id);
             self.stream_from(id, part.epoch, part.first);
             self.skip(id, part.first);
             let stream = self.stream_from(id, part.epoch, part.first);
-            if let Some(definition) = Definition::decode(&part.definition) {
+            if let Some(definition) = definition {
                 stream.definition = definition;
             }
             part.index
@@ -854,7 +869,20 @@ impl Scan {
         self.chain = Some(snapshot.last_crc);
     }
 
+    /// The stream is no more, and nothing of it is missing.
+    fn apply_removal(&mut self, id: u32, epoch: u64, segment: u32) {
+        if let Some(stream) = self.found.streams.remove(&id) {
+            let name = stream.definition.name;
+            for range in &mut self.found.corrupt {
+                range.gaps.retain(|(of, _, _)| *of != name);
+            }
+        }
+        let removal = Removal { epoch, segment };
+        self.found.removals.entry(id).or_insert(removal);
+    }
+
     fn apply_definition(&mut self, header: &Header, definition: Definition) {
+        self.found.removals.remove(&header.stream);
         self.stream(header);
         self.skip(header.stream, header.first);
         self.stream(header).definition = definition;

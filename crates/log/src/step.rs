@@ -7,7 +7,7 @@
 use crate::commit::{Fault, Writer};
 use crate::queue::{Pending, Queue, Shared};
 use crate::{Error, Health};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::PoisonError;
 
 /// What a step did.
@@ -152,8 +152,8 @@ impl Shared {
         Ok(Step::Full(free))
     }
 
-    /// Writes the trim marks of a group and of the queue past the reserve, for they make room; false
-    /// when there are none.
+    /// Writes the trim marks and removals of a group and of the queue past the reserve, for they make
+    /// room; false when there are none.
     fn marks_first(
         &self,
         writer: &mut Writer,
@@ -173,7 +173,13 @@ impl Shared {
         let any = !marks.is_empty();
         while !marks.is_empty() {
             match writer.commit(marks.iter().map(|pending| &pending.draft), false) {
-                Ok(placed) => self.acknowledge(writer, placed, &mut marks),
+                Ok(placed) => {
+                    let written = marks.iter().take(placed.len());
+                    let removals = written.filter(|pending| pending.draft.is_removal());
+                    let removed: BTreeSet<u32> = removals.map(|it| it.draft.stream).collect();
+                    self.acknowledge(writer, placed, &mut marks);
+                    self.drop_overtaken(&removed, group);
+                }
                 Err(fault) => {
                     marks.extend(group.drain(..));
                     *group = marks;

@@ -206,6 +206,10 @@ impl Store {
                 queue.streams.insert(name, Arc::new(core));
                 queue.next_id = queue.next_id.max(id.saturating_add(1));
             }
+            queue.removals = scanned.removals.len();
+            let last = scanned.removals.last_key_value();
+            let after = last.map_or(1, |(id, _)| id.saturating_add(1));
+            queue.next_id = queue.next_id.max(after);
         }
         let committer = Committer::new(writer);
         let (thread, committer) = match shared.options.commit {
@@ -234,14 +238,18 @@ impl Store {
     /// together.
     ///
     /// # Errors
-    /// Those of `definition`; a name or metadata that are too large, too many streams, a queue or a
-    /// disk that is full, a store that has stopped.
+    /// Those of `definition`; a name or metadata that are too large, no name, too many streams, a stream
+    /// that is being removed, a queue or a disk that is full, a store that has stopped.
     pub fn define<E: From<Error>>(
         &self,
         name: &str,
         definition: impl FnOnce(Option<(Level, &[u8])>) -> Result<(Level, Vec<u8>), E>,
     ) -> Result<Defining, E> {
-        self.owner.define(name, definition)
+        self.owner.define(name, None, definition)
+    }
+
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
     }
 
     /// A stream that exists, as it is.

@@ -15,7 +15,7 @@ use crate::recent::Recent;
 use crate::store::Owner;
 use crate::{Cursor, Error, Follower, GapReason, Level, Position, Record, Rollback};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -78,6 +78,8 @@ pub(crate) struct Core {
     pub(crate) epoch: u64,
     /// The last number given out; changed only under the queue's lock.
     pub(crate) assigned: AtomicU64,
+    /// It is removed, or about to be; changed only under the queue's lock.
+    pub(crate) removed: AtomicBool,
     /// Records that were refused because there was no room for them.
     pub(crate) refused: AtomicU64,
     /// Cursors that were set and are on their way to the disk.
@@ -96,6 +98,7 @@ impl Core {
             id,
             epoch: definition.epochs.last().map_or(0, |(epoch, _)| *epoch),
             assigned: AtomicU64::new(index.next() - 1),
+            removed: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             cursors: AtomicU64::new(0),
             view: Mutex::new(View {
@@ -297,6 +300,7 @@ impl Stream {
                 self.core.refused.fetch_add(count, Ordering::Relaxed);
             }
         })?;
+        self.core.check_kept()?;
         let last = self.core.assigned.load(Ordering::Relaxed);
         if let Some(expected) = terms.expected_last.filter(|expected| *expected != last) {
             return Err(Error::Conflict { expected, last });
@@ -406,6 +410,7 @@ impl Stream {
             }),
         };
         let queue = self.owner.shared.room_for(bytes)?;
+        self.core.check_kept()?;
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
@@ -467,6 +472,7 @@ impl Stream {
         }
         let draft = Draft::trim(self.core.id, self.core.epoch, before, level);
         let queue = self.owner.shared.room_for_mark(&draft)?;
+        self.core.check_kept()?;
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
@@ -495,6 +501,7 @@ impl Stream {
     pub fn set_cursor(&self, taken_back: u64, cursor: Cursor) -> Result<Trimmed, Error> {
         let ack = Arc::new(Ack::default());
         let queue = self.owner.shared.room_for(size_of::<Bookmark>())?;
+        self.core.check_kept()?;
         self.check_taken_back(&queue, taken_back)?;
         let number = self.assigned();
         let mut draft = Draft::trim(self.core.id, self.core.epoch, 0, Level::Power);
@@ -578,6 +585,7 @@ impl Stream {
         let ack = Arc::new(Ack::default());
         let draft = Draft::lost(self.core.id, self.core.epoch, from, next);
         let queue = self.owner.shared.room_for(draft.body.bytes.len())?;
+        self.core.check_kept()?;
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
@@ -907,7 +915,7 @@ impl Stream {
         change: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
     ) -> Result<Defining, E> {
         let level = self.level();
-        self.owner.define(&self.name(), |so_far| {
+        self.owner.define(&self.name(), Some(&self.core), |so_far| {
             let (level, metadata) = so_far.unwrap_or((level, &[]));
             Ok((level, change(metadata)?))
         })

@@ -101,6 +101,28 @@ fn version_3_is_read_and_written_on() {
 }
 
 #[test]
+fn a_stream_of_an_older_version_is_removed_for_good() {
+    for version in 1..=3 {
+        let disk = golden(version);
+        for round in 0..3 {
+            let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 9).unwrap();
+            assert_eq!(recovery.new_epochs, []);
+            assert_eq!(store.remove("plant/a"), Ok(round == 0), "version {version}");
+            let names: Vec<String> = store.streams().into_iter().map(|it| it.name).collect();
+            assert_eq!(names, ["plant/b"]);
+            let stream = store.existing("plant/b").unwrap();
+            assert_eq!((stream.first(), stream.last()), (11, 40 + 30 * round));
+            for _ in 0..30 {
+                let next = stream.last() + 1;
+                let appended = stream.append(vec![(next as i64, vec![7; 200])]);
+                appended.unwrap().wait().unwrap();
+            }
+            store.close().unwrap();
+        }
+    }
+}
+
+#[test]
 fn records_are_put_back_into_version_1() {
     let disk = golden(1);
     let file = disk.open("0000000001.segment").unwrap();
