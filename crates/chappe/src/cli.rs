@@ -84,6 +84,9 @@ pub(crate) enum Command {
     /// Bring streams of other nodes here, and see how they come.
     #[command(subcommand)]
     Link(Link),
+    /// Remove streams that are not needed any more.
+    #[command(subcommand)]
+    Stream(Stream),
     /// Show DDS topics: what is published, what is read, and what does not fit.
     #[command(after_help = "Examples:\n  chappe dds\n  chappe dds --json")]
     Dds(Dds),
@@ -564,6 +567,29 @@ pub(crate) struct LinkList {
 pub(crate) struct LinkShow {
     /// The link.
     pub name: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Verbs of `stream`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Stream {
+    /// Remove a stream with all its elements. Refused while its source is there or another node reads it.
+    #[command(
+        after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nA stream of the same name that comes later starts in another epoch."
+    )]
+    Remove(StreamRemove),
+}
+
+/// Flags of `stream remove`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamRemove {
+    /// The stream.
+    pub name: String,
+    /// Remove it although it holds elements.
+    #[arg(long)]
+    pub force: bool,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

@@ -60,6 +60,7 @@ fn run(cli: Cli) -> Outcome {
                 command::data::restore(&from, &directory, json)
             }
         },
+        Command::Stream(verb) => command::stream::run(verb, json),
         Command::Link(verb) => command::link::run(verb, json),
         Command::Dds(flags) => command::dds::run(flags, json),
         Command::Key(verb) => command::key::run(verb, json),

@@ -21,9 +21,9 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     "demo", "serve", "device", "find", "doctor", "describe", "call", "watch", "query", "trace",
-    "config", "data",
+    "config", "data", "stream",
 ];
 
 #[test]

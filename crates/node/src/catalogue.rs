@@ -1,5 +1,7 @@
 //! The streams of the node: those of the log, with whom they belong to and how fast they are.
 
+mod removal;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -11,6 +13,8 @@ use chappe_stream::{
 use tokio::sync::watch;
 
 use crate::config::Config;
+
+pub(crate) use removal::{Abandoned, LOOK as ABANDONED_LOOK, RemovalError, remove};
 
 /// Time over which a stream's rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::catalogue::{ABANDONED_LOOK, Abandoned};
 use crate::clock;
 use crate::notices::NoticeKind;
 use crate::shared::{App, ended};
@@ -17,6 +18,8 @@ const RETAIN_LOOKS: u64 = 60;
 pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
     let mut told: Vec<String> = Vec::new();
+    let mut abandoned = Abandoned::default();
+    let age = Duration::from_secs(app.config.log.remove_abandoned_s);
     for look in 1_u64.. {
         tokio::select! {
             () = ended(&mut drain) => return,
@@ -37,6 +40,11 @@ pub(crate) async fn watch(app: App) {
             if let Ok(Err(error)) = compacted {
                 tracing::warn!(%error, "the registry could not be compacted");
             }
+        }
+        // A stream that is to go sooner is looked for more often.
+        let pause = ABANDONED_LOOK.min(age).as_secs().max(1);
+        if !age.is_zero() && look.is_multiple_of(pause) {
+            abandoned.look(&app, age).await;
         }
         if look.is_multiple_of(RETAIN_LOOKS) {
             let node = app.clone();

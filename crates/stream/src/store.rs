@@ -199,7 +199,8 @@ impl StreamStore {
     fn opened(&self, stream: Stream) -> Result<StreamLog, StoreError> {
         let name = stream.name();
         let mut open = lock(&self.open);
-        if let Some(log) = open.get(&name) {
+        let same = |log: &&StreamLog| log.stream.epoch() == stream.epoch();
+        if let Some(log) = open.get(&name).filter(same) {
             log.renew()?;
             return Ok(log.clone());
         }
@@ -228,6 +229,21 @@ impl StreamStore {
         let log = StreamLog::new(name, stream, metadata, self.retention);
         open.insert(name.to_owned(), log.clone());
         Ok(Some(log))
+    }
+
+    /// Removes a stream with all its elements; whether there was one. Waits for the disk. Its handles
+    /// end with [`chappe_log::Error::Removed`].
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn remove(&self, name: &str) -> Result<bool, StoreError> {
+        let Some(stream) = self.store.existing(name) else {
+            return Ok(false);
+        };
+        let removed = self.store.remove(name)?;
+        // Unless it was created again meanwhile.
+        lock(&self.open).retain(|_, log| log.stream.epoch() != stream.epoch());
+        Ok(removed)
     }
 
     /// All stored streams of elements, by name. Other streams of the same log are passed over.

@@ -25,6 +25,7 @@ mod session;
 pub(crate) mod sim;
 mod sim_lookup;
 pub(crate) mod sim_tree;
+pub(crate) mod stream;
 pub(crate) mod trace;
 pub(crate) mod watch;
 

@@ -237,6 +237,10 @@ pub struct Log {
     /// damaged; 0: not at all. One MiB a second is 84 GiB a day.
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub scrub_bytes_per_s: u64,
+    /// A device's stream is removed once it has held no element, and its device was not there, for so
+    /// long while the node ran; 0: never.
+    #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
+    pub remove_abandoned_s: u64,
     /// Streams at once; one more is refused and counted.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
@@ -392,6 +396,7 @@ impl Default for Log {
             max_bytes: MaxBytes::AUTO,
             min_free_bytes: 64 << 20,
             scrub_bytes_per_s: 1 << 20,
+            remove_abandoned_s: 30 * 86_400,
             max_streams: 10_000,
         }
     }

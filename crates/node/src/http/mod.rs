@@ -53,7 +53,7 @@ pub(crate) fn router(app: App) -> Router {
         )
         .route("/streams", get(streams::list))
         .route("/streams/query", axum::routing::post(query::query))
-        .route("/streams/{name}", get(streams::one))
+        .route("/streams/{name}", get(streams::one).delete(streams::delete))
         .route("/streams/{name}/elements", get(streams::elements))
         .route("/virtual-sensors", get(sensors::list))
         .route(

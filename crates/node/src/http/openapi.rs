@@ -32,6 +32,7 @@ use crate::shared::App;
         entities::sparql_post,
         streams::list,
         streams::one,
+        streams::delete,
         streams::elements,
         query::query,
         live::live,

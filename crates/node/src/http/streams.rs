@@ -16,7 +16,7 @@ use super::element::ElementShape;
 use super::page::{Gaps, Page};
 use super::params::{self, Name, Params};
 use super::problem::Problem;
-use crate::catalogue::Entry;
+use crate::catalogue::{self, Entry, RemovalError};
 use crate::clock::rfc3339;
 use crate::config::nearest;
 use crate::shared::App;
@@ -127,6 +127,41 @@ pub(super) async fn list(State(app): State<App>) -> Json<Streams> {
     responses((status = 200, body = Stream), (status = 404, body = Problem)))]
 pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json<Stream>, Problem> {
     Ok(Json(Stream::of(&*find(&app, &name)?)))
+}
+
+/// How a stream is removed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Removal {
+    /// Also when it holds elements.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Removes a stream with all its elements. One of this name that comes later has another epoch.
+#[utoipa::path(delete, path = "/api/v1/streams/{name}", tag = "streams",
+    params(("name" = String, Path, description = "The stream's name"), Removal),
+    responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "its source or a reader is there, or it holds \
+            elements and `force` is not set")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Name(name): Name,
+    Params(removal): Params<Removal>,
+) -> Result<StatusCode, Problem> {
+    find(&app, &name)?;
+    match catalogue::remove(&app, &name, removal.force).await {
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(error) => {
+            let status = match &error {
+                RemovalError::Unknown(_) => StatusCode::NOT_FOUND,
+                RemovalError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::CONFLICT,
+            };
+            Err(Problem::new(status, error.to_string()).hint(error.hint()))
+        }
+    }
 }
 
 /// Which elements: the newest, those after a position, or those of a time.

@@ -1,0 +1,125 @@
+//! Goal: a stream that nothing writes can be removed for good, is not removed by mistake, frees its
+//! place, and returns in another epoch; streams that devices left behind empty go by themselves.
+//! Method: nodes one after another over the same directory, asked over REST.
+
+mod common;
+
+use chappe_log::{Level, Options, Store};
+use chappe_node::Node;
+use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, StreamStore, Timestamp, Value};
+use chappe_transport::FileDisk;
+use common::{block, config, get, send, start};
+
+const PATH: &str = "/api/v1/streams/ward.words";
+
+fn schema() -> StreamSchema {
+    StreamSchema {
+        fields: vec![Field {
+            name: "text".into(),
+            field_type: FieldType::Text,
+            unit: None,
+            observed_property: None,
+            description: None,
+        }],
+        key: None,
+    }
+}
+
+fn element(text: &str) -> StreamElement {
+    StreamElement {
+        position: Default::default(),
+        source_time: Timestamp(1),
+        receive_time: Timestamp(2),
+        key: None,
+        values: vec![Value::Text(text.into())],
+        quality: Default::default(),
+        origin: None,
+    }
+}
+
+async fn delete(node: &Node, token: &str, query: &str) -> (u16, String) {
+    let bearer = format!("Bearer {token}");
+    let path = format!("{PATH}{query}");
+    let answer = send(node, "DELETE", &path, &[("Authorization", &bearer)], b"").await;
+    (answer.status, answer.body)
+}
+
+#[test]
+fn a_stream_is_removed_only_without_source_and_with_force_if_it_holds_elements() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.log.max_streams = 1;
+    let token = block(async {
+        let node = Node::start(config.clone()).await.unwrap();
+        let token = node.new_token().unwrap().to_owned();
+        let two = [element("one"), element("two")];
+        node.store("ward.words", &schema(), &two).await.unwrap();
+        let (status, body) = delete(&node, &token, "?force=true").await;
+        assert!(status == 409 && body.contains("is written by"), "{body}");
+        node.shutdown().await.unwrap();
+        token
+    });
+    let epoch = block(async {
+        let node = Node::start(config.clone()).await.unwrap();
+        let before = get(&node, PATH).await.json();
+        assert_eq!(delete(&node, "no token", "?force=true").await.0, 401);
+        let (status, body) = delete(&node, &token, "").await;
+        assert!(status == 409 && body.contains("holds 2 elements"), "{body}");
+        assert!(body.contains("--force"), "{body}");
+        assert_eq!(get(&node, PATH).await.json()["last"], 2);
+        assert_eq!(delete(&node, &token, "?force=true").await.0, 204);
+        assert_eq!(get(&node, PATH).await.status, 404);
+        assert_eq!(delete(&node, &token, "?force=true").await.0, 404);
+        // Its place is free, though there may be one stream only.
+        node.store("other", &schema(), &[element("x")])
+            .await
+            .unwrap();
+        node.shutdown().await.unwrap();
+        before["epoch"].clone()
+    });
+    block(async {
+        let mut config = config;
+        config.log.max_streams = 2;
+        let node = Node::start(config).await.unwrap();
+        assert_eq!(get(&node, PATH).await.status, 404);
+        let again = [element("again")];
+        node.store("ward.words", &schema(), &again).await.unwrap();
+        let after = get(&node, PATH).await.json();
+        assert_ne!(after["epoch"], epoch);
+        assert_eq!(after["last"], 1);
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn an_empty_stream_of_a_device_that_never_came_back_is_removed_and_others_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    // The node makes its directories.
+    block(async { start(directory.path()).await.shutdown().await.unwrap() });
+    let disk = FileDisk::open(&directory.path().join("data/log")).unwrap();
+    let (store, _) = Store::open(Box::new(disk), Options::default(), 7).unwrap();
+    let streams = StreamStore::new(store.clone());
+    let make = |name, source| {
+        let log = streams.stream(name, Level::Power, &schema(), Some(source));
+        log.unwrap()
+    };
+    make("gone.empty", "urn:uuid:1");
+    let full = make("gone.full", "urn:uuid:1");
+    full.append(&[element("kept")]).unwrap().wait().unwrap();
+    make("of-a-link", "urn:chappe:link:far");
+    drop((streams, full));
+    store.close().unwrap();
+    let mut config = config(directory.path());
+    config.log.remove_abandoned_s = 1;
+    block(async {
+        let node = Node::start(config).await.unwrap();
+        while get(&node, "/api/v1/streams/gone.empty").await.status == 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let left = get(&node, "/api/v1/streams").await.json();
+        let left = left["streams"].as_array().unwrap().clone();
+        let left: Vec<_> = left.iter().map(|stream| stream["name"].clone()).collect();
+        assert_eq!(left, ["gone.full", "of-a-link"]);
+        node.shutdown().await.unwrap();
+    });
+}
