@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// it.
 const PLENTY_SEGMENTS: u64 = 8;
 
+/// With less room than this the disk is full for all: what fits is not worth looking for.
+const SMALL_BYTES: u64 = 64 * 1024;
+
 /// Why a commit did not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -374,6 +377,17 @@ impl Writer {
         match free.checked_sub(self.options.reserve_bytes) {
             Some(room) => Ok(room),
             None => Err(Fault::Full(free)),
+        }
+    }
+
+    /// As [`Writer::room`], if batches of up to [`SMALL_BYTES`] fit.
+    pub(crate) fn useful_room(&self) -> Result<u64, Fault> {
+        match self.room()? {
+            room if room < SMALL_BYTES => {
+                let free = room.saturating_add(self.options.reserve_bytes);
+                Err(Fault::Full(free))
+            }
+            room => Ok(room),
         }
     }
 

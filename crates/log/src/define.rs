@@ -117,6 +117,7 @@ impl Owner {
             draft,
             core: Arc::clone(&core),
             ack: Arc::clone(&ack),
+            ordered: false,
         };
         self.shared.enqueue(queue, pending);
         Ok(defining(core, Some(ack)))

@@ -40,7 +40,7 @@ impl Follower {
                 return Poll::Ready(batch);
             }
             let mut view = self.stream.core.view();
-            if view.index.next() > self.next {
+            if view.end() > self.next {
                 continue;
             }
             if let Some(error) = &view.stopped {
@@ -60,7 +60,7 @@ impl Follower {
     /// there that brings it. Hands out nothing.
     pub fn poll_beyond(&mut self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
         let mut view = self.stream.core.view();
-        if view.index.next() > seen.saturating_add(1) || view.stopped.is_some() {
+        if view.end() > seen.saturating_add(1) || view.stopped.is_some() {
             return Poll::Ready(());
         }
         view.wakers.insert(self.id, context.waker().clone());
@@ -69,7 +69,7 @@ impl Follower {
 
     /// The next batch if there is one now.
     pub fn try_next(&mut self) -> Result<Option<Vec<Record>>, Error> {
-        let end = self.stream.core.view().index.next();
+        let end = self.stream.core.view().end();
         if self.next > end {
             let epoch = self.stream.epoch();
             let have = Position {

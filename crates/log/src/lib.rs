@@ -112,7 +112,8 @@ pub use stream::Stream;
 /// What an acknowledgement of a stream's records means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// In memory: acknowledged when queued, still written, lost when the process dies before.
+    /// In memory: acknowledged when queued, still written, lost when the process dies before. It goes
+    /// on while the disk is full; see [`Options::full_bytes`].
     Memory,
     /// Written: survives the process (`kill -9`).
     Process,
@@ -148,7 +149,7 @@ pub enum Health {
     Ok,
     /// A write or sync failed; the text says which. Reading goes on.
     Failed(String),
-    /// The disk is full; resumes by itself.
+    /// The disk is full; resumes by itself. Until then only records of level memory are taken.
     Full,
 }
 

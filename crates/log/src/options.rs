@@ -51,12 +51,17 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Most bytes queued for the writer. Default 8 MiB: some hundred milliseconds of a slow disk.
     pub queue_bytes: usize,
+    /// Most bytes of records of level memory that wait in the queue while there is no room on the
+    /// disk, beyond `queue_bytes`; more are refused. A stream may hold as much as is left, so that
+    /// one that floods leaves half. Default 16 MiB: minutes of a thousand small records a second.
+    pub full_bytes: usize,
     /// What `append` does when the queue is full. Default: wait.
     pub queue_full: QueueFull,
     /// Most bytes of one batch as stored. Default 4 MiB.
     pub batch_bytes: usize,
     /// Bytes of the disk that are left free, so that closing and other programs still have room.
-    /// Default 1 MiB.
+    /// Default 1 MiB. The disk counts as full once a batch does not fit and less than 64 KiB more are
+    /// free; a batch that is larger than what is left while more is free is refused alone.
     pub reserve_bytes: u64,
     /// How often a full disk is looked at again. Default 200 ms.
     pub full_poll: Duration,
@@ -89,6 +94,7 @@ impl Default for Options {
         Options {
             segment_bytes: 64 * 1024 * 1024,
             queue_bytes: 8 * 1024 * 1024,
+            full_bytes: 16 * 1024 * 1024,
             queue_full: QueueFull::Wait,
             batch_bytes: 4 * 1024 * 1024,
             reserve_bytes: 1024 * 1024,

@@ -28,6 +28,8 @@ pub(crate) struct Pending {
     pub(crate) draft: Draft,
     pub(crate) core: Arc<Core>,
     pub(crate) ack: Arc<Ack>,
+    /// It may not be written before what was queued before it.
+    pub(crate) ordered: bool,
 }
 
 impl Pending {
@@ -42,6 +44,8 @@ impl Pending {
 impl Drop for Pending {
     /// Nobody waits for ever, whatever happened to the commit thread.
     fn drop(&mut self) {
+        let bytes = self.draft.body.bytes.len();
+        self.core.queued.fetch_sub(bytes, Ordering::Relaxed);
         if self.draft.sets_cursor() {
             self.core.cursors.fetch_sub(1, Ordering::Relaxed);
         }
@@ -69,6 +73,8 @@ pub(crate) struct Queue {
     /// Why nothing is taken any more.
     pub(crate) stopped: Option<Error>,
     pub(crate) health: Health,
+    /// Records of level memory wait for room, though others may find some.
+    pub(crate) waits_for_room: bool,
     /// Free bytes when the disk was found full.
     pub(crate) free: u64,
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
@@ -82,6 +88,13 @@ pub(crate) struct Queue {
     pub(crate) taken_back: u64,
     /// How the commit thread ended.
     pub(crate) ended: Option<Result<(), Error>>,
+}
+
+impl Queue {
+    /// Records of level memory may wait for room on the disk.
+    fn lacks_room(&self) -> bool {
+        self.health == Health::Full || self.waits_for_room
+    }
 }
 
 /// Shared by all handles of a store and its commit thread.
@@ -127,6 +140,7 @@ impl Shared {
                 abandoned: false,
                 stopped: None,
                 health: Health::Ok,
+                waits_for_room: false,
                 free: 0,
                 streams: BTreeMap::new(),
                 creating: BTreeMap::new(),
@@ -150,6 +164,24 @@ impl Shared {
 
     /// The queue's lock, once records are taken and there is room for so many bytes.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, Queue>, Error> {
+        self.room_in_queue(bytes, None)
+    }
+
+    /// As [`Shared::room_for`], for records of level memory: they are taken while there is no room on
+    /// the disk too, up to [`Options::full_bytes`].
+    pub(crate) fn room_in_memory(
+        &self,
+        bytes: usize,
+        core: &Core,
+    ) -> Result<MutexGuard<'_, Queue>, Error> {
+        self.room_in_queue(bytes, Some(core))
+    }
+
+    fn room_in_queue(
+        &self,
+        bytes: usize,
+        memory: Option<&Core>,
+    ) -> Result<MutexGuard<'_, Queue>, Error> {
         let mut queue = self.lock();
         loop {
             if let Some(error) = &queue.stopped {
@@ -158,12 +190,19 @@ impl Shared {
             if queue.closing {
                 return Err(Error::Closed);
             }
-            if queue.health == Health::Full {
+            let refused = match memory {
+                Some(core) if queue.lacks_room() => {
+                    let left = self.options.full_bytes.saturating_sub(queue.bytes);
+                    core.queued.load(Ordering::Relaxed) + bytes > left
+                }
+                _ => queue.health == Health::Full,
+            };
+            if refused {
                 queue.counters.refused += 1;
                 let (free, reserve) = (queue.free, self.options.reserve_bytes);
                 return Err(Error::Full { free, reserve });
             }
-            let limit = self.options.queue_bytes;
+            let limit = self.queue_limit(&queue);
             if queue.bytes == 0 || queue.bytes + bytes <= limit {
                 return Ok(queue);
             }
@@ -182,13 +221,27 @@ impl Shared {
         }
     }
 
+    /// Most bytes that may be queued now.
+    fn queue_limit(&self, queue: &Queue) -> usize {
+        let more = if queue.lacks_room() {
+            self.options.full_bytes
+        } else {
+            0
+        };
+        self.options.queue_bytes.saturating_add(more)
+    }
+
     /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a call of the
     /// system, and while it writes it looks at the queue by itself.
     pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
-        queue.bytes += pending.draft.body.bytes.len();
+        let bytes = pending.draft.body.bytes.len();
+        queue.bytes += bytes;
+        pending.core.queued.fetch_add(bytes, Ordering::Relaxed);
+        // Nothing else brings room, which is looked for now and then.
+        let wakes = queue.health != Health::Full || pending.draft.makes_room();
         let urgent = pending.draft.kind == Kind::Definition || queue.bytes > PAUSE_BYTES;
         queue.pending.push_back(pending);
-        let asleep = std::mem::replace(&mut queue.asleep, false);
+        let asleep = wakes && std::mem::replace(&mut queue.asleep, false);
         if urgent {
             self.end_pause(queue);
         } else {
@@ -221,7 +274,7 @@ impl Shared {
         if queue.closing {
             return Err(Error::Closed);
         }
-        let (queued, limit) = (queue.bytes, self.options.queue_bytes);
+        let (queued, limit) = (queue.bytes, self.queue_limit(&queue));
         if queued > 0 && queued + draft.body.bytes.len() > limit {
             return Err(Error::QueueFull { queued, limit });
         }
@@ -231,7 +284,7 @@ impl Shared {
     /// The next group, into an empty one, which stays so when nothing waits.
     pub(crate) fn take(&self, group: &mut VecDeque<Pending>) {
         let mut queue = self.lock();
-        queue.urgent = false;
+        (queue.urgent, queue.waits_for_room) = (false, false);
         let mut bytes = 0;
         let mut until = 0;
         while until < queue.pending.len() && bytes < GROUP_BYTES {
@@ -330,13 +383,55 @@ impl Shared {
     /// The disk stays full: refuses what waits, gives its numbers back, and returns what must be
     /// written all the same, because a record of level `Memory` is acknowledged already. That goes
     /// for what comes before such a record in its stream too, lest a number be missing.
-    pub(crate) fn refuse_waiting(&self, group: VecDeque<Pending>, free: u64) -> VecDeque<Pending> {
+    pub(crate) fn refuse_waiting(
+        &self,
+        mut group: VecDeque<Pending>,
+        free: u64,
+    ) -> VecDeque<Pending> {
         let mut queue = self.lock();
-        let waiting = group.into_iter().chain(std::mem::take(&mut queue.pending));
+        group.append(&mut queue.pending);
+        self.refuse(queue, group, free)
+    }
+
+    /// Batches that are larger than the room that is left are refused as by
+    /// [`Shared::refuse_waiting`], with what is queued behind them in their streams or must not be
+    /// written before them. What must be kept of all this stays in the group. Returns the others.
+    pub(crate) fn refuse_large(
+        &self,
+        group: &mut VecDeque<Pending>,
+        room: u64,
+        free: u64,
+    ) -> VecDeque<Pending> {
+        let mut queue = self.lock();
+        group.append(&mut queue.pending);
+        let (mut large, mut others) = (VecDeque::new(), VecDeque::new());
+        let mut streams = BTreeSet::new();
+        for pending in std::mem::take(group) {
+            let stream = pending.draft.stream;
+            let after = streams.contains(&stream) || pending.ordered && !streams.is_empty();
+            if after || pending.draft.written_bytes() > room {
+                streams.insert(stream);
+                large.push_back(pending);
+            } else {
+                others.push_back(pending);
+            }
+        }
+        // There is room, if not for these.
+        queue.health = Health::Ok;
+        *group = self.refuse(queue, large, free);
+        others
+    }
+
+    fn refuse(
+        &self,
+        mut queue: MutexGuard<'_, Queue>,
+        waiting: VecDeque<Pending>,
+        free: u64,
+    ) -> VecDeque<Pending> {
         let (mut kept, mut refused) = (VecDeque::new(), Vec::new());
         let mut acknowledged = BTreeSet::new();
         let mut wakers = Vec::new();
-        for pending in waiting.collect::<Vec<_>>().into_iter().rev() {
+        for pending in waiting.into_iter().rev() {
             let draft = &pending.draft;
             if draft.kind == Kind::Records && draft.level == Level::Memory {
                 acknowledged.insert(draft.stream);
@@ -370,6 +465,7 @@ impl Shared {
             }
         }
         queue.counters.refused += refused.len() as u64;
+        queue.waits_for_room = !kept.is_empty();
         drop(queue);
         wake(wakers);
         let reserve = self.options.reserve_bytes;
@@ -377,6 +473,22 @@ impl Shared {
             pending.ack.resolve(Err(Error::Full { free, reserve }));
         }
         kept
+    }
+
+    /// Records of level memory are acknowledged: while they wait for room they are read from memory.
+    pub(crate) fn show_waiting(&self, group: &VecDeque<Pending>) {
+        let mut wakers = Vec::new();
+        {
+            let queue = self.lock();
+            for pending in group.iter().chain(&queue.pending) {
+                let draft = &pending.draft;
+                if draft.kind == Kind::Records && draft.level == Level::Memory {
+                    let next = draft.first + u64::from(draft.body.count);
+                    pending.core.show(next, &mut wakers);
+                }
+            }
+        }
+        wake(wakers);
     }
 
     /// The disk has no room: refuses records until it has.

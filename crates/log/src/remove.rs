@@ -164,6 +164,7 @@ impl Owner {
             draft,
             core,
             ack: Arc::clone(&ack),
+            ordered: false,
         };
         self.shared.enqueue(queue, pending);
         Ok(Some(ack))

@@ -3,6 +3,12 @@
 //!
 //! A step never waits: it writes what is queued, or says that the disk has no room. Waiting between
 //! steps is the thread's affair ([`Shared::run`]), so that a simulation can take the thread's place.
+//!
+//! On a full disk, trim marks and removals are written first, past the reserve, because they make room.
+//! What needs the disk is refused after a while, and so is what comes after. Records of level memory
+//! are acknowledged already: they stay in the queue, where readers find them, and more are taken. If
+//! only a large batch does not fit, it is refused at once with what depends on it, and the rest is
+//! written.
 
 use crate::commit::{Fault, Writer};
 use crate::queue::{Pending, Queue, Shared};
@@ -115,7 +121,7 @@ impl Shared {
         if self.lock().health != Health::Full {
             return Ok(Step::Idle);
         }
-        match writer.room() {
+        match writer.useful_room() {
             Err(Fault::Full(free)) => {
                 self.full(free);
                 Ok(Step::Full(free))
@@ -128,7 +134,8 @@ impl Shared {
         }
     }
 
-    /// The group has no room: trim marks may make some; after enough looks what waits is refused.
+    /// The group has no room: trim marks may make some; a batch that is too large for what is left is
+    /// passed by; after enough looks what waits is refused.
     fn no_room(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
         let Committer {
             writer,
@@ -140,7 +147,12 @@ impl Shared {
         if marked.map_err(|fault| self.error_of(fault))? {
             return Ok(Step::Done);
         }
+        let passed = self.pass_large(writer, group, free);
+        if let Some(step) = passed.map_err(|fault| self.error_of(fault))? {
+            return Ok(step);
+        }
         self.full(free);
+        self.show_waiting(group);
         *polls = polls.saturating_add(1);
         if *polls > self.options.full_polls {
             *polls = 0;
@@ -150,6 +162,42 @@ impl Shared {
             *group = self.refuse_waiting(std::mem::take(group), free);
         }
         Ok(Step::Full(free))
+    }
+
+    /// Writes what does not depend on batches that are too large for the room that is left. None when
+    /// that is not the reason why there is none.
+    fn pass_large(
+        &self,
+        writer: &mut Writer,
+        group: &mut VecDeque<Pending>,
+        free: u64,
+    ) -> Result<Option<Step>, Fault> {
+        let Ok(room) = writer.useful_room() else {
+            return Ok(None);
+        };
+        if !group.iter().any(|it| it.draft.written_bytes() > room) {
+            return Ok(None);
+        }
+        // What was cut off before must not come back once its batch is refused.
+        writer.settle()?;
+        let mut others = self.refuse_large(group, room, free);
+        self.show_waiting(group);
+        let written = !others.is_empty();
+        while !others.is_empty() {
+            match writer.commit(others.iter().map(|pending| &pending.draft), true) {
+                Ok(placed) => self.acknowledge(writer, placed, &mut others),
+                Err(fault) => {
+                    group.append(&mut others);
+                    return match fault {
+                        Fault::Full(_) => Ok(None),
+                        failed => Err(failed),
+                    };
+                }
+            }
+        }
+        self.trim(writer)?;
+        let held = !written && !group.is_empty();
+        Ok(Some(if held { Step::Full(free) } else { Step::Done }))
     }
 
     /// Writes the trim marks and removals of a group and of the queue past the reserve, for they make

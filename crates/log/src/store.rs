@@ -272,7 +272,7 @@ impl Store {
                 metadata: view.definition.metadata.clone(),
                 epoch: core.epoch,
                 first: view.index.first(),
-                last: view.index.next() - 1,
+                last: view.end() - 1,
                 bytes: view.index.bytes(),
             }
         };

@@ -15,7 +15,7 @@ use crate::recent::Recent;
 use crate::store::Owner;
 use crate::{Cursor, Error, Follower, GapReason, Level, Position, Record, Rollback};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -37,6 +37,9 @@ pub(crate) struct View {
     /// Frames that have their numbers and are on their way to the disk, without a gap behind the
     /// index.
     pub(crate) accepted: VecDeque<Recent>,
+    /// Up to before this number they are read although they wait for room on the disk: they are of
+    /// level memory.
+    shown: u64,
     /// Who reads those, by the follower's number.
     pub(crate) eager: BTreeMap<u64, Eager>,
     next_follower: u64,
@@ -53,19 +56,28 @@ impl View {
         self.coming.is_none().then_some(&self.definition)
     }
 
+    /// The number after the last one that can be read.
+    pub(crate) fn end(&self) -> u64 {
+        self.index.next().max(self.shown)
+    }
+
     /// Frames in memory that begin with a number, or else where they are.
     fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
         /// Most bytes that are handed out at once.
         const BYTES: usize = 64 * 1024;
         let first = self.recent.front().map_or(u64::MAX, |recent| recent.first);
-        if from < first.max(self.index.first()) || from >= self.index.next() {
-            return (Vec::new(), Some(self.index.plan(from)));
-        }
-        let at = self.recent.partition_point(|recent| recent.next() <= from);
+        let waiting = from >= self.index.next() && from < self.shown;
+        let written = from >= first.max(self.index.first()) && from < self.index.next();
+        let frames = match (waiting, written) {
+            (true, _) => &self.accepted,
+            (_, true) => &self.recent,
+            (false, false) => return (Vec::new(), Some(self.index.plan(from))),
+        };
+        let at = frames.partition_point(|frame| frame.next() <= from);
         let mut bytes = 0;
-        let taken = self.recent.range(at..).take_while(|recent| {
-            let fits = bytes < BYTES;
-            bytes += recent.body.len();
+        let taken = frames.range(at..).take_while(|frame| {
+            let fits = bytes < BYTES && (written || frame.first < self.shown);
+            bytes += frame.body.len();
             fits
         });
         (taken.cloned().collect(), None)
@@ -82,6 +94,8 @@ pub(crate) struct Core {
     pub(crate) removed: AtomicBool,
     /// Records that were refused because there was no room for them.
     pub(crate) refused: AtomicU64,
+    /// Bytes of what is queued of it.
+    pub(crate) queued: AtomicUsize,
     /// Cursors that were set and are on their way to the disk.
     pub(crate) cursors: AtomicU64,
     view: Mutex<View>,
@@ -100,6 +114,7 @@ impl Core {
             assigned: AtomicU64::new(index.next() - 1),
             removed: AtomicBool::new(false),
             refused: AtomicU64::new(0),
+            queued: AtomicUsize::new(0),
             cursors: AtomicU64::new(0),
             view: Mutex::new(View {
                 definition,
@@ -110,6 +125,7 @@ impl Core {
                 stopped: None,
                 recent: VecDeque::new(),
                 accepted: VecDeque::new(),
+                shown: 0,
                 eager: BTreeMap::new(),
                 next_follower: 0,
             }),
@@ -141,6 +157,15 @@ impl Core {
         }
         wakers.extend(std::mem::take(&mut view.wakers).into_values());
         entered
+    }
+
+    /// Records up to before `next` are read while they wait for room.
+    pub(crate) fn show(&self, next: u64, wakers: &mut Vec<Waker>) {
+        let mut view = self.view();
+        if next > view.end() {
+            view.shown = next;
+            wakers.extend(std::mem::take(&mut view.wakers).into_values());
+        }
     }
 
     /// A mark, or records that were put back, is safe.
@@ -266,7 +291,7 @@ impl Stream {
     /// Ends the pause before the next commit ([`crate::Options::commit_pause`]) if records of this
     /// stream wait for it; says whether some do.
     pub fn hurry(&self) -> bool {
-        let waits = self.core.assigned.load(Ordering::Relaxed) > self.last();
+        let waits = !self.is_written();
         if waits {
             self.owner.shared.hurry();
         }
@@ -294,7 +319,13 @@ impl Stream {
         cursor: Option<Cursor>,
     ) -> Result<Appended, Error> {
         let bytes = body.bytes.len();
-        let queue = self.owner.shared.room_for(bytes).inspect_err(|error| {
+        let level = self.core.view().definition.level;
+        let shared = &self.owner.shared;
+        let queue = match level {
+            Level::Memory => shared.room_in_memory(bytes, &self.core),
+            Level::Process | Level::Power => shared.room_for(bytes),
+        };
+        let queue = queue.inspect_err(|error| {
             if matches!(error, Error::Full { .. } | Error::QueueFull { .. }) {
                 let count = u64::from(body.count);
                 self.core.refused.fetch_add(count, Ordering::Relaxed);
@@ -312,7 +343,6 @@ impl Stream {
             let reason = format!("the numbers of stream {} are used up", self.name());
             return Err(Error::Failed { reason });
         }
-        let level = self.core.view().definition.level;
         let (first, count, epoch) = (last + 1, body.count, self.core.epoch);
         self.core
             .assigned
@@ -345,6 +375,7 @@ impl Stream {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
+            ordered: terms.taken_back.is_some(),
         };
         self.owner.shared.enqueue(queue, pending);
         wakers.into_iter().for_each(Waker::wake);
@@ -415,6 +446,7 @@ impl Stream {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
+            ordered: false,
         };
         self.owner.shared.enqueue(queue, pending);
         Ok(Appended {
@@ -477,6 +509,7 @@ impl Stream {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
+            ordered: false,
         };
         self.owner.shared.enqueue(queue, pending);
         let first = before;
@@ -511,6 +544,7 @@ impl Stream {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
+            ordered: true,
         };
         self.owner.shared.enqueue(queue, pending);
         Ok(Trimmed {
@@ -522,7 +556,11 @@ impl Stream {
 
     /// Whether nothing of it is on its way to the disk: neither records nor a cursor.
     pub fn is_settled(&self) -> bool {
-        self.core.cursors.load(Ordering::Relaxed) == 0 && self.last() >= self.assigned()
+        self.core.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
+    }
+
+    fn is_written(&self) -> bool {
+        self.core.view().index.next() > self.assigned()
     }
 
     fn check_taken_back(&self, queue: &Queue, taken_back: u64) -> Result<(), Error> {
@@ -549,9 +587,10 @@ impl Stream {
     }
 
     /// The last acknowledged number that can be read, 0 when there was none yet. (A record of level
-    /// `Memory` is acknowledged at once but can be read only when it is written.)
+    /// `Memory` is acknowledged at once but can be read only when it is written, or waits for room on
+    /// a full disk.)
     pub fn last(&self) -> u64 {
-        self.core.view().index.next() - 1
+        self.core.view().end() - 1
     }
 
     /// The last number given out; those behind [`Stream::last`] are on their way to the disk.
@@ -590,6 +629,7 @@ impl Stream {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
+            ordered: false,
         };
         self.owner.shared.enqueue(queue, pending);
         Ok(Trimmed {
@@ -799,14 +839,23 @@ impl Stream {
     /// The number from which on there are `n` records, gaps passed over; the first kept when there
     /// are fewer.
     pub fn newest_from(&self, n: u64) -> u64 {
-        self.core.view().index.newest_from(n)
+        let view = self.core.view();
+        let waiting = view.end() - view.index.next();
+        match n.checked_sub(waiting) {
+            Some(n) => view.index.newest_from(n),
+            None => view.end() - n,
+        }
     }
 
     /// The first number from `from` on whose record may have a time with `from_ns <= time < to_ns`;
     /// `None` when none has. To be asked before each [`Stream::visit`], it passes over what was
     /// written at other times.
     pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
-        self.core.view().index.seek_time(from, from_ns, to_ns)
+        let view = self.core.view();
+        let waiting = from.max(view.index.next());
+        let found = view.index.seek_time(from, from_ns, to_ns);
+        // Of those that wait for room no times are kept.
+        found.or_else(|| (waiting < view.end()).then_some(waiting))
     }
 
     fn gather(
@@ -882,9 +931,7 @@ impl Stream {
             return Ok(view.index.first());
         }
         let begin = epochs[at].1;
-        let end = epochs
-            .get(at + 1)
-            .map_or(view.index.next(), |(_, first)| *first);
+        let end = epochs.get(at + 1).map_or(view.end(), |(_, first)| *first);
         if position.sequence >= end || position.sequence + 1 < begin {
             let kept = Position {
                 epoch: position.epoch,

@@ -325,10 +325,7 @@ fn a_stream_whose_definition_is_queued_is_removed_behind_it() {
     assert!(matches!(set, Err(Error::Removed { .. })));
     // An old handle does not change the stream that has its name now.
     let again = define("new", 3).unwrap().wait().unwrap();
-    assert!(matches!(
-        new.set_metadata(&[4]),
-        Err(Error::Removed { .. })
-    ));
+    assert!(matches!(new.set_metadata(&[4]), Err(Error::Removed { .. })));
     assert_eq!(again.metadata(), [3]);
     fill(&again, 2);
     fill(&kept, 30);
@@ -391,7 +388,10 @@ fn a_removed_stream_leaves_neither_its_cursor_nor_its_trim_mark() {
     let a = store.stream("a", Level::Power, b"").unwrap();
     fill(&a, 50);
     a.trim(40).unwrap().wait().unwrap();
-    a.set_cursor(store.taken_back(), [7; 16]).unwrap().wait().unwrap();
+    a.set_cursor(store.taken_back(), [7; 16])
+        .unwrap()
+        .wait()
+        .unwrap();
     assert!(store.remove("a").unwrap());
     // Segments that begin later repeat the marks and cursors of streams.
     fill(&slow, 50);
@@ -399,7 +399,10 @@ fn a_removed_stream_leaves_neither_its_cursor_nor_its_trim_mark() {
     store.close().unwrap();
     for round in 0..3 {
         let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 6).unwrap();
-        assert_eq!((&recovery.corrupt, &recovery.new_epochs), (&vec![], &vec![]));
+        assert_eq!(
+            (&recovery.corrupt, &recovery.new_epochs),
+            (&vec![], &vec![])
+        );
         assert_eq!(names(&store), ["slow"], "round {round}");
         holds(&store.existing("slow").unwrap(), 51 + 50 * round);
         fill(&store.existing("slow").unwrap(), 50);
