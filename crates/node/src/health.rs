@@ -11,7 +11,8 @@ use crate::shared::{App, ended};
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How many looks lie between two at what streams are not meant to keep: a minute.
+/// What streams are not meant to keep is looked at in the first of so many looks: soon after the
+/// start, however often the node is started, and each minute.
 const RETAIN_LOOKS: u64 = 60;
 
 /// Looks until the node ends.
@@ -46,7 +47,7 @@ pub(crate) async fn watch(app: App) {
         if !age.is_zero() && look.is_multiple_of(pause) {
             abandoned.look(&app, age).await;
         }
-        if look.is_multiple_of(RETAIN_LOOKS) {
+        if look % RETAIN_LOOKS == 1 {
             let node = app.clone();
             let _ = tokio::task::spawn_blocking(move || node.catalogue.retain(clock::now())).await;
         }
