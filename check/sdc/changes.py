@@ -1,9 +1,9 @@
 """A device whose description changes while it publishes: every state that it sent is stored, none twice.
 
 1. The tree changes every two seconds, beside a waveform stretch every 25 ms: the provider's own count of
-   answered states is the streams', value by value.
+   accepted states is the streams', value by value, and none is refused.
 2. A unit toggles 600 times.
-3. The node ends while the device publishes: what was answered is stored.
+3. The node ends while the device publishes: a state is stored if its report was accepted, and only then.
 """
 
 import collections
@@ -41,13 +41,13 @@ class Monitor:
     def begin(self) -> None:
         (self.folder / "go").touch()
 
-    def end(self) -> tuple[dict[str, list[float]], int]:
-        """What was sent, and how often the description changed."""
+    def end(self) -> tuple[dict[str, list[float]], int, list[int]]:
+        """The accepted values, how often the description changed, and the HTTP statuses of refusals."""
         (self.folder / "go").unlink()
         sent = self.folder / "sent.json"
         until(20, "the provider has written its count", sent.exists)
         told = json.loads(sent.read_text())
-        return told["sent"], told["changes"]
+        return told["sent"], told["changes"], told["refused"]
 
 
 def device(cable: Cable, address: str) -> dict | None:
@@ -74,7 +74,7 @@ def stored(cable: Cable, address: str, stream: str) -> list[float]:
 
 
 def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[float]], what: str) -> None:
-    """Every state that was sent is stored once, in its order."""
+    """Every state that was accepted is stored once, in its order, and no other."""
     for handle, values in sorted(sent.items()):
         stream, end = f"{monitor.streams}.{handle}", time.monotonic() + 10
         while len(held := stored(cable, address, stream)) < len(values) and time.monotonic() < end:
@@ -82,7 +82,7 @@ def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[fl
         counted = [collections.Counter(numbers) for numbers in (values, held)]
         lost, twice = [sorted((one - other).elements()) for one, other in (counted, counted[::-1])]
         expect(not twice and not lost and held == values,
-               f"{what}: {len(values)} values of {handle} sent, {len(held)} stored; lost {lost[:5]}, twice {twice[:5]}")
+               f"{what}: {len(values)} values of {handle} accepted, {len(held)} stored; lost {lost[:5]}, twice {twice[:5]}")
 
 
 def tree_changes(cable: Cable, chappe: str, seconds: float) -> None:
@@ -94,20 +94,24 @@ def tree_changes(cable: Cable, chappe: str, seconds: float) -> None:
     expect(True, "it is usable when metadata and description are read")
     monitor.begin()
     wait(seconds)
-    sent, changes = monitor.end()
+    sent, changes, refused = monitor.end()
     stretches = len(sent["ecg_lead_2"])
+    expect(not refused, f"the node refused no report; statuses {refused[:5]}")
     expect(changes >= seconds / 2 - 5 and stretches >= 20 * seconds,
            f"the tree changed {changes} times in {seconds:.0f} s, {stretches} stretches were sent")
     agrees(cable, address, monitor, sent, "changing tree")
-    ends_cleanly(cable, chappe, node, monitor)
+    ends_cleanly(cable, chappe, node, monitor, stretches)
 
 
-def ends_cleanly(cable: Cable, chappe: str, node: Process, monitor: Monitor) -> None:
-    (monitor.folder / "sent.json").unlink()
+def ends_cleanly(cable: Cable, chappe: str, node: Process, monitor: Monitor, before: int = 0) -> None:
+    """`before`: stretches that were sent before."""
+    (monitor.folder / "sent.json").unlink(missing_ok=True)
     monitor.begin()
     wait(3)
     expect(node.stop() == 0, "the node ends with 0 while the device publishes")
-    sent, _ = monitor.end()
+    sent, _, refused = monitor.end()
+    accepted = len(sent["ecg_lead_2"]) - before
+    expect(accepted >= 60, f"{accepted} stretches were accepted before the end, {len(refused)} reports refused in it")
     # Nothing new comes: what the node has is what it was given before.
     monitor.process.stop()
     node, address = cable.node(chappe)
@@ -123,8 +127,9 @@ def units_toggle(cable: Cable, chappe: str) -> None:
     stream = f"{monitor.streams}.heart_rate"
     # A change of the descriptor sends the state as it is; then there is another value.
     until(120, f"{TOGGLES} toggles", lambda: len(stored(cable, address, stream)) >= 2 * TOGGLES)
-    sent, changes = monitor.end()
+    sent, changes, refused = monitor.end()
     expect(changes >= TOGGLES, f"the unit toggled {changes} times")
+    expect(not refused, f"the node refused no report; statuses {refused[:5]}")
     agrees(cable, address, monitor, sent, "toggling unit")
     found = device(cable, address)
     expect(found["state"] == "usable", "the device is usable")

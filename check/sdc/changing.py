@@ -6,17 +6,19 @@ Usage: changing.py ADDRESS FOLDER MODE [--fail COUNT]. Modes:
   units  gives a metric another unit before each of its values
 GetMetadata of the services and GetMdib fail COUNT times each. Prints "ready EPR" when it answers. It
 publishes while FOLDER/go exists; when that is gone it writes FOLDER/sent.json: by handle, the values that
-a subscriber has answered for, one for each state, in their order.
+a subscriber has accepted, one for each state, in their order; and how many it has refused.
 """
 
 import argparse
 import collections
+import contextvars
 import decimal
 import json
 import pathlib
 import time
 import uuid
 
+import aiohttp
 from sdc11073.location import SdcLocation
 from sdc11073.mdib import ProviderMdib
 from sdc11073.mdib.descriptorcontainers import NumericMetricDescriptorContainer
@@ -32,10 +34,24 @@ GUESTS = 5
 UNITS = ["262656", "262688"]
 
 sent: dict[str, list[float]] = collections.defaultdict(list)
+refused: list[int] = []
+# The HTTP status of the answer to the report that a task sends; 0 while there is none.
+status: contextvars.ContextVar[int] = contextvars.ContextVar("status")
 
 
-def count_what_is_answered() -> None:
-    """Counts the states with a value in a report when its subscriber has answered.
+def note_statuses() -> None:
+    """sdc11073 does not look at the status: to it, 503 without a body is an answer like 202."""
+    read = aiohttp.ClientResponse.text
+
+    async def noting(self, *arguments, **options):
+        status.set(self.status)
+        return await read(self, *arguments, **options)
+
+    aiohttp.ClientResponse.text = noting
+
+
+def count_accepted_states() -> None:
+    """Counts the states with a value in a report when its subscriber has accepted it.
 
     sdc11073 sends the states that come with a descriptor in two reports; the version tells that they are one.
     """
@@ -45,7 +61,15 @@ def count_what_is_answered() -> None:
     async def counting(self, body_node, action):
         if not self.is_valid or self.unsubscribed_at is not None:
             return
-        await send(self, body_node, action)
+        status.set(0)
+        try:
+            await send(self, body_node, action)
+        except Exception:
+            refused.append(status.get())
+            raise
+        if not 200 <= status.get() < 300:
+            refused.append(status.get())
+            return
         for state in body_node.iter():
             value = state.find("{*}MetricValue")
             handle, version = state.get("DescriptorHandle"), int(state.get("StateVersion", "0"))
@@ -156,7 +180,8 @@ def main() -> None:
     parser.add_argument("mode", choices=["tree", "units"])
     parser.add_argument("--fail", type=int, default=0)
     options = parser.parse_args()
-    count_what_is_answered()
+    note_statuses()
+    count_accepted_states()
     fail_at_first(options.fail)
     discovery = WSDiscovery(options.address)
     discovery.start()
@@ -175,7 +200,7 @@ def main() -> None:
         (publisher.run_tree if options.mode == "tree" else publisher.run_units)(go)
         # Written beside and renamed: whoever sees it sees all of it.
         beside = options.folder / "sent.json.new"
-        beside.write_text(json.dumps({"sent": sent, "changes": publisher.changes}))
+        beside.write_text(json.dumps({"sent": sent, "changes": publisher.changes, "refused": refused}))
         beside.rename(options.folder / "sent.json")
 
 
