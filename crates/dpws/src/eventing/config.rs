@@ -43,7 +43,8 @@ pub struct SourceConfig {
     pub lease_max: Duration,
     /// The lease of who asks for none. Default 10 minutes.
     pub lease_default: Duration,
-    /// Actions in one filter. Default 256.
+    /// Actions in one filter. Default 1,024: a client may name each event of a service that has as many
+    /// as a WSDL can hold.
     pub filter_actions_max: usize,
     /// Notifications that wait for one sink; the oldest is dropped for a new one. Default 64,
     /// at least 2.
@@ -71,7 +72,7 @@ impl Default for SourceConfig {
             subscriptions_per_peer_max: 64,
             lease_max: Duration::from_secs(3_600),
             lease_default: Duration::from_secs(600),
-            filter_actions_max: 256,
+            filter_actions_max: 1_024,
             queue_max: 64,
             failures_max: 3,
             retry_delay: Duration::from_millis(500),
