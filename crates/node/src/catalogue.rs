@@ -89,6 +89,17 @@ impl Entry {
             .await
     }
 
+    /// As [`Entry::append`], after what the same caller handed over before; see
+    /// [`StreamLog::append_behind`].
+    pub(crate) async fn append_behind(
+        &self,
+        taken_back: u64,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
+        let append = || self.log.append_behind(taken_back, elements);
+        self.append_with(append, elements).await
+    }
+
     /// As [`Entry::append`], for elements derived from what was followed eagerly; see
     /// [`StreamLog::append_derived`].
     pub(crate) async fn append_derived(

@@ -3,8 +3,10 @@
 //! The device is described in the background: while it describes itself otherwise, or does not answer,
 //! its events go on coming. What it offers no more is taken out of the registry.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chappe_device::client::{Description, Found};
@@ -16,8 +18,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::offered::Streams;
+use super::output::Output;
 use super::table::DeviceState;
-use super::task::{self, Order};
+use super::task::{self, BATCH_MAX, Order, Taking};
 use super::{entities, key_of};
 use crate::notices::NoticeKind;
 use crate::register;
@@ -35,6 +38,7 @@ struct Following {
     found: Found,
     attachment: Attachment,
     streams: Streams,
+    output: Output,
     describing: Describing,
     /// The next pause before it is described again.
     pause: Duration,
@@ -81,15 +85,18 @@ impl Describing {
     }
 }
 
-/// Follows one device until `orders` is closed.
+/// Follows one device until `orders` is closed; then what it was told is received is stored. With
+/// `is_cut` set, nothing waits for room on a full disk.
 pub(super) async fn follow(
     app: App,
     client: Arc<DeviceClient>,
     found: Found,
     mut orders: mpsc::Receiver<Order>,
+    is_cut: Arc<AtomicBool>,
 ) {
     let key = key_of(&found.endpoint);
     let mut following = Following {
+        output: Output::new(&app, is_cut),
         app,
         client,
         key,
@@ -126,14 +133,31 @@ impl Following {
                     Some(described) => self.described(described).await,
                 },
                 yields = self.attachment.next(), if !self.is_silent => match yields {
-                    Some(yields) => self.take(yields).await,
+                    Some(yields) => {
+                        let yields = self.with_ready(yields);
+                        self.take(yields).await;
+                    }
                     None => self.is_silent = true,
                 },
+                () = self.output.settled() => self.output.settle().await,
                 () = tokio::time::sleep_until(register_at), if self.register_at.is_some() => {
                     self.register().await;
                 }
             }
         }
+    }
+
+    /// Adds the yields that are ready, so that all are stored together.
+    fn with_ready(&mut self, mut yields: Vec<Yield>) -> Vec<Yield> {
+        // This only looks; the next wait registers its own waker.
+        let mut nobody = Context::from_waker(Waker::noop());
+        while yields.len() < BATCH_MAX
+            && !yields.contains(&Yield::OffersChanged)
+            && let Poll::Ready(Some(more)) = pin!(self.attachment.next()).poll(&mut nobody)
+        {
+            yields.extend(more);
+        }
+        yields
     }
 
     /// Stores what the device was told is received.
@@ -142,6 +166,7 @@ impl Following {
         while let Some(yields) = self.attachment.next().await {
             self.take(yields).await;
         }
+        self.output.drain().await;
         if self.register_at.is_some() {
             self.register().await;
         }
@@ -238,6 +263,11 @@ impl Following {
 
     async fn open_streams(&mut self) {
         let offers = self.attachment.offers();
+        let mut numbers = offers.iter().map(|(number, _)| number);
+        if numbers.any(|number| self.streams.is_undefined(number)) {
+            // Elements that came before a change of their stream's schema are stored before it.
+            self.output.drain().await;
+        }
         self.streams.open_all(&self.app, &self.key, offers).await;
         let live = self.streams.live(offers);
         let names = live.map(|(_, entry)| entry.name.clone()).collect();
@@ -253,28 +283,41 @@ impl Following {
         task::register(&self.app, &self.key, &self.streams, offers, registered).await;
     }
 
-    /// Stores elements, each in the stream that was its own when it came.
+    /// Stores elements, each in the stream that was its own when it came. The streams of new offers are
+    /// opened together, before the first of their elements.
     async fn take(&mut self, yields: Vec<Yield>) {
-        let changed = yields.contains(&Yield::OffersChanged);
-        let (mut part, app, key) = (Vec::new(), &self.app, &self.key);
-        let offers = self.attachment.offers();
+        let is_change = |one: &&Yield| **one == Yield::OffersChanged;
+        let changes = yields.iter().filter(is_change).count();
+        let (mut part, mut seen) = (Vec::new(), 0);
         for one in yields {
-            match one {
-                Yield::OffersChanged => {
-                    let part = std::mem::take(&mut part);
-                    task::take(app, key, &mut self.streams, offers, part).await;
-                }
-                other => part.push(other),
+            if one != Yield::OffersChanged {
+                part.push(one);
+                continue;
+            }
+            self.store(std::mem::take(&mut part)).await;
+            seen += 1;
+            if seen == changes {
+                self.open_streams().await;
             }
         }
-        task::take(app, key, &mut self.streams, offers, part).await;
-        if changed {
-            self.open_streams().await;
+        self.store(part).await;
+        if changes > 0 {
             let earliest = self.registered_at.map(|at| at + REGISTER_PAUSE);
             let earliest = earliest.unwrap_or_else(Instant::now);
             self.register_at.get_or_insert(earliest.max(Instant::now()));
         }
         self.show();
+    }
+
+    async fn store(&mut self, yields: Vec<Yield>) {
+        let mut taking = Taking {
+            app: &self.app,
+            key: &self.key,
+            streams: &mut self.streams,
+            output: &mut self.output,
+            offers: self.attachment.offers(),
+        };
+        taking.take(yields).await;
     }
 
     /// Shows whether the device can be used, or why not.

@@ -9,11 +9,13 @@ mod follow;
 mod intake;
 mod key;
 mod offered;
+mod output;
 mod table;
 mod task;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chappe_device::client::{ClientTree, Found, Seen};
@@ -35,7 +37,7 @@ use crate::shared::{App, ended};
 
 /// Pause before discovery is tried again when it could not begin.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long tasks may take to end with the node.
+/// How long the task of a device that is gone may wait for room on a full disk.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Orders that may wait for a device's task.
 const ORDERS_MAX: usize = 16;
@@ -43,17 +45,23 @@ const ORDERS_MAX: usize = 16;
 /// A device that is being followed.
 struct Followed {
     orders: mpsc::Sender<Order>,
+    /// Nothing waits for room on a full disk: what is not stored is counted as lost.
+    is_cut: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
 impl Followed {
-    /// Lets the task store what the device was told is received; one that takes too long is cut.
+    /// Lets the task store what the device was told is received; it waits for no full disk for long.
     async fn end(self) {
-        let Self { orders, mut task } = self;
+        let Self {
+            orders,
+            is_cut,
+            mut task,
+        } = self;
         drop(orders);
         if tokio::time::timeout(DRAIN, &mut task).await.is_err() {
-            task.abort();
-            // It has ended, or failed.
+            is_cut.store(true, Ordering::Relaxed);
+            // A failed task has ended as well.
             let _ = task.await;
         }
     }
@@ -154,23 +162,15 @@ async fn follow_all(app: &App, client: DeviceClient) {
     // It holds the client, too.
     searching.abort();
     let _ = searching.await;
-    // Without orders a task stores what it has and ends; one that waits for a device is cut.
-    let (orders, mut tasks): (Vec<_>, Vec<_>) = followed
+    // Without orders a task stores what it has and ends: it waits for the disk, and for no device.
+    let (orders, tasks): (Vec<_>, Vec<_>) = followed
         .into_values()
         .map(|one| (one.orders, one.task))
         .unzip();
     drop(orders);
-    let finished = async {
-        for task in &mut tasks {
-            // A failed task has ended as well.
-            let _ = task.await;
-        }
-    };
-    if tokio::time::timeout(DRAIN, finished).await.is_err() {
-        for task in &tasks {
-            task.abort();
-        }
-        tokio::task::yield_now().await;
+    for task in tasks {
+        // A failed task has ended as well.
+        let _ = task.await;
     }
     drop(seen);
     // All tasks have ended: nobody else holds the client.
@@ -206,8 +206,15 @@ async fn arrived(
     task::announce(app, &key, &found);
     let (orders, receiver) = mpsc::channel(ORDERS_MAX);
     let endpoint = found.endpoint.clone();
-    let task = tokio::spawn(follow::follow(app.clone(), client.clone(), found, receiver));
-    followed.insert(endpoint, Followed { orders, task });
+    let is_cut = Arc::default();
+    let (app, client, cut) = (app.clone(), client.clone(), Arc::clone(&is_cut));
+    let task = tokio::spawn(follow::follow(app, client, found, receiver, cut));
+    let one = Followed {
+        orders,
+        is_cut,
+        task,
+    };
+    followed.insert(endpoint, one);
 }
 
 /// Makes room for a device in the table; says whether it has a place there. In a full table the

@@ -115,6 +115,11 @@ impl Streams {
         self.finish(number, begun).await
     }
 
+    /// Whether an offer's stream has to be defined before it can be used.
+    pub(super) fn is_undefined(&self, number: usize) -> bool {
+        self.known(number).is_none()
+    }
+
     /// What became of an offer, unless its stream has the schema of another one.
     fn known(&self, number: usize) -> Option<Result<Arc<Entry>, (String, String)>> {
         match self.slots.get(&number)? {

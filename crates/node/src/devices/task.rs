@@ -1,25 +1,27 @@
 //! What is done for one device: shown, its elements stored, registered, removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use chappe_device::client::Found;
 use chappe_stream::StreamElement;
 use chappe_transport::Hop;
 use chappe_wrappers::dpws::Yield;
 use chappe_wrappers::rules::Rules;
-use chappe_wrappers::{Offers, Trouble};
+use chappe_wrappers::{Offer, Offers, Trouble};
 
 use super::entities;
 use super::intake;
 use super::offered::Streams;
+use super::output::Output;
 use super::table::{Device, DeviceState};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 use crate::register;
-use crate::shared::App;
+use crate::shared::{App, take_turns};
 
 /// Yields taken together before they are stored.
-const BATCH_MAX: usize = 512;
+pub(super) const BATCH_MAX: usize = 512;
 
 /// What a device's task is told.
 #[derive(Debug)]
@@ -81,68 +83,83 @@ pub(super) async fn rules(app: &App) -> Rules {
     rules
 }
 
-/// Stores elements and notes troubles.
-pub(super) async fn take(
-    app: &App,
-    key: &str,
-    streams: &mut Streams,
-    offers: &Offers,
-    yields: Vec<Yield>,
-) {
-    let mut batches: BTreeMap<usize, Vec<StreamElement>> = BTreeMap::new();
-    for (count, yielded) in yields.into_iter().enumerate() {
-        match yielded {
-            Yield::Element(offer, element) => batches.entry(offer).or_default().push(element),
-            Yield::Current(offer, element) => {
-                let found = offers.get(offer);
-                let known = match found {
-                    Some(found) => streams.stream(app, key, offer, found).await.ok(),
-                    None => None,
-                };
-                if !known.is_some_and(|entry| is_newest(&entry, &element)) {
-                    batches.entry(offer).or_default().push(element);
+/// What elements of a device are stored with.
+pub(super) struct Taking<'a> {
+    pub(super) app: &'a App,
+    pub(super) key: &'a str,
+    pub(super) streams: &'a mut Streams,
+    pub(super) output: &'a mut Output,
+    pub(super) offers: &'a Offers,
+}
+
+impl Taking<'_> {
+    /// Stores elements and notes troubles.
+    pub(super) async fn take(&mut self, yields: Vec<Yield>) {
+        let mut batches: BTreeMap<usize, Vec<StreamElement>> = BTreeMap::new();
+        for (count, yielded) in yields.into_iter().enumerate() {
+            match yielded {
+                Yield::Element(offer, element) => batches.entry(offer).or_default().push(element),
+                Yield::Current(offer, element) => {
+                    let known = match self.offers.get(offer) {
+                        Some(found) => self.stream(offer, found).await.ok(),
+                        None => None,
+                    };
+                    if !known.is_some_and(|entry| is_newest(self.output, &entry, &element)) {
+                        batches.entry(offer).or_default().push(element);
+                    }
+                }
+                Yield::Trouble(trouble) => note(self.app, self.key, &trouble),
+                _ => {}
+            }
+            if count % BATCH_MAX == BATCH_MAX - 1 {
+                self.flush(std::mem::take(&mut batches)).await;
+            }
+        }
+        self.flush(batches).await;
+    }
+
+    async fn flush(&mut self, batches: BTreeMap<usize, Vec<StreamElement>>) {
+        for (number, elements) in batches {
+            let count = elements.len() as u64;
+            let Some(offer) = self.offers.get(number) else {
+                let detail = "its offer is forgotten";
+                intake::lost_of(self.app, self.key, count, "no stream", detail);
+                continue;
+            };
+            match self.stream(number, offer).await {
+                Ok(entry) => self.output.store(entry, elements).await,
+                Err((name, reason)) => {
+                    intake::lost_of(self.app, &name, count, "no stream", &reason);
                 }
             }
-            Yield::Trouble(trouble) => note(app, key, &trouble),
-            _ => {}
-        }
-        if count % BATCH_MAX == BATCH_MAX - 1 {
-            flush(app, key, streams, offers, std::mem::take(&mut batches)).await;
         }
     }
-    flush(app, key, streams, offers, batches).await;
+
+    /// The stream of an offer, with its schema. Elements that came before a change of the schema are
+    /// stored before it.
+    async fn stream(
+        &mut self,
+        number: usize,
+        offer: &Offer,
+    ) -> Result<Arc<Entry>, (String, String)> {
+        if self.streams.is_undefined(number) {
+            self.output.drain().await;
+        }
+        self.streams.stream(self.app, self.key, number, offer).await
+    }
 }
 
 /// Whether an element that was read is the newest one stored: it was read before, in an earlier run.
-fn is_newest(entry: &Entry, element: &StreamElement) -> bool {
+fn is_newest(output: &Output, entry: &Arc<Entry>, element: &StreamElement) -> bool {
     let same = |stored: &StreamElement| {
         (stored.source_time, &stored.values, stored.quality)
             == (element.source_time, &element.values, element.quality)
     };
+    if let Some(newest) = output.newest(entry) {
+        return same(newest);
+    }
     let newest = entry.log.newest(1).unwrap_or_default();
     newest.last().is_some_and(same)
-}
-
-async fn flush(
-    app: &App,
-    key: &str,
-    streams: &mut Streams,
-    offers: &Offers,
-    batches: BTreeMap<usize, Vec<StreamElement>>,
-) {
-    let mut known = Vec::with_capacity(batches.len());
-    for (number, elements) in batches {
-        let count = elements.len() as u64;
-        let Some(offer) = offers.get(number) else {
-            intake::lost_of(app, key, count, "no stream", "its offer is forgotten");
-            continue;
-        };
-        match streams.stream(app, key, number, offer).await {
-            Ok(entry) => known.push((entry, elements)),
-            Err((name, reason)) => intake::lost_of(app, &name, count, "no stream", &reason),
-        }
-    }
-    intake::store(app, known).await;
 }
 
 fn note(app: &App, key: &str, trouble: &Trouble) {
@@ -178,10 +195,12 @@ pub(super) async fn register(
         return;
     };
     let before = std::mem::replace(registered, shown.streams.clone());
-    let vanished = before.iter().filter(|name| !shown.streams.contains(name));
+    let streams_now: HashSet<&String> = shown.streams.iter().collect();
+    let vanished = before.iter().filter(|name| !streams_now.contains(name));
     register::remove(app, vanished.map(|name| catalogue::key(name)).collect()).await;
     let mut all = entities::of_device(&shown);
-    for (offer, entry) in streams.live(offers) {
+    for (index, (offer, entry)) in streams.live(offers).enumerate() {
+        take_turns(index).await;
         let text = offer.description.as_deref();
         let mut entity = entities::of_stream(&entry.name, &offer.schema, key, text);
         entity.types.clone_from(&shown.types);

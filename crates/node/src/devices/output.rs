@@ -1,0 +1,404 @@
+//! Elements of a device on their way into the log: several batches at a time, each stream's in their
+//! order, with a bound beyond which the device waits for its answer.
+//!
+//! While the disk is full the device waits too. A batch that is refused then is offered again, and none
+//! that came after it is stored before it: the log takes a batch only if it has refused nothing since
+//! those before it were offered. What cannot be stored at all is counted as lost, with the reason.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use chappe_log::{Appended, Error, Store};
+use chappe_stream::{StoreError, StreamElement, Value};
+
+use super::intake::{FULL_PAUSE, lost};
+use crate::catalogue::Entry;
+use crate::shared::App;
+
+/// Elements of one device on their way to the disk; with more it waits. Reason: 1,000 elements a second
+/// pass syncs of half a second, and as many while one is waited for.
+const ELEMENTS_MAX: usize = 2_048;
+/// Bytes of them; reason: a quarter of what the log queues for all, so that one device that sends a lot
+/// leaves room for others.
+const BYTES_MAX: usize = 1 << 20;
+/// Bytes of an element besides its values: times, position, and what holds them.
+const ELEMENT_BYTES: usize = 128;
+
+/// What was taken from a device and is not known to be stored.
+pub(super) struct Output {
+    store: Store,
+    /// Oldest first: those that the log has, then those that it is still to be offered.
+    under_way: VecDeque<Batch>,
+    elements: usize,
+    bytes: usize,
+    /// How often the log had refused something when the oldest batch was offered.
+    taken_back: u64,
+    /// Whether nothing waits for room on a full disk any more.
+    gives_up: Box<dyn Fn() -> bool + Send + Sync>,
+    count_lost: Box<CountLost>,
+}
+
+/// Counts elements of a stream that will never be stored, with the reason and its details.
+type CountLost = dyn Fn(&Entry, u64, &'static str, &str) + Send + Sync;
+
+/// Elements of one stream.
+struct Batch {
+    entry: Arc<Entry>,
+    elements: Vec<StreamElement>,
+    /// Elements and bytes as they were counted when they came.
+    counted: (usize, usize),
+    appended: Option<Appended>,
+}
+
+impl Output {
+    /// For a device that is no longer waited for when `is_cut` is set.
+    pub(super) fn new(app: &App, is_cut: Arc<AtomicBool>) -> Self {
+        let (of_drain, of_lost) = (app.clone(), app.clone());
+        Self::with(
+            app.store.clone(),
+            move || *of_drain.drain.borrow() || is_cut.load(Ordering::Relaxed),
+            move |entry, count, reason, detail| lost(&of_lost, entry, count, reason, detail),
+        )
+    }
+
+    fn with(
+        store: Store,
+        gives_up: impl Fn() -> bool + Send + Sync + 'static,
+        count_lost: impl Fn(&Entry, u64, &'static str, &str) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            taken_back: store.taken_back(),
+            store,
+            under_way: VecDeque::new(),
+            elements: 0,
+            bytes: 0,
+            gives_up: Box::new(gives_up),
+            count_lost: Box::new(count_lost),
+        }
+    }
+
+    /// The newest element of a stream that is under way.
+    pub(super) fn newest(&self, entry: &Arc<Entry>) -> Option<&StreamElement> {
+        let mut newest_first = self.under_way.iter().rev();
+        let batch = newest_first.find(|batch| Arc::ptr_eq(&batch.entry, entry));
+        batch.and_then(|batch| batch.elements.last())
+    }
+
+    /// Hands elements of one stream to the log. Waits while too much is under way, and while the log
+    /// takes nothing.
+    pub(super) async fn store(&mut self, entry: Arc<Entry>, elements: Vec<StreamElement>) {
+        if elements.is_empty() {
+            return;
+        }
+        let counted = (elements.len(), elements.iter().map(bytes_of).sum());
+        while !self.under_way.is_empty() && !self.has_room(counted) {
+            self.settle_first().await;
+        }
+        self.elements += counted.0;
+        self.bytes += counted.1;
+        self.under_way.push_back(Batch {
+            entry,
+            elements,
+            counted,
+            appended: None,
+        });
+        self.offer().await;
+    }
+
+    fn has_room(&self, (elements, bytes): (usize, usize)) -> bool {
+        self.elements + elements <= ELEMENTS_MAX && self.bytes + bytes <= BYTES_MAX
+    }
+
+    /// Resolves when there is something for [`Output::settle`]; never while nothing is under way. It may
+    /// be dropped.
+    pub(super) async fn settled(&mut self) {
+        poll_fn(|context| match self.under_way.front_mut() {
+            None => Poll::Pending,
+            Some(first) => match &mut first.appended {
+                None => Poll::Ready(()),
+                Some(appended) => Pin::new(appended).poll(context).map(drop),
+            },
+        })
+        .await;
+    }
+
+    /// Notes what has become of batches; waits only where one was refused.
+    pub(super) async fn settle(&mut self) {
+        let is_settled = |first: &Batch| match &first.appended {
+            Some(appended) => appended.try_result().is_some(),
+            None => true,
+        };
+        while self.under_way.front().is_some_and(is_settled) {
+            self.settle_first().await;
+        }
+    }
+
+    /// Waits until all is stored, or lost and counted.
+    pub(super) async fn drain(&mut self) {
+        while !self.under_way.is_empty() {
+            self.settle_first().await;
+        }
+    }
+
+    /// Waits until the first batch is stored, or lost and counted.
+    async fn settle_first(&mut self) {
+        while let Some(first) = self.under_way.front_mut() {
+            let Some(appended) = &mut first.appended else {
+                self.offer().await;
+                continue;
+            };
+            match appended.await {
+                Ok(()) => return self.remove(0),
+                Err(Error::Full { .. }) if !(self.gives_up)() => self.take_back().await,
+                Err(error) => return self.lose(0, "not acknowledged", &error.to_string()),
+            }
+        }
+    }
+
+    /// The first batch was refused: what the log has not stored is offered again after a pause.
+    async fn take_back(&mut self) {
+        let mut index = 0;
+        while let Some(batch) = self.under_way.get_mut(index) {
+            let outcome = match &mut batch.appended {
+                Some(appended) => appended.await,
+                None => break,
+            };
+            match outcome {
+                Ok(()) => self.remove(index),
+                Err(Error::Full { .. }) if !(self.gives_up)() => {
+                    self.under_way[index].appended = None;
+                    index += 1;
+                }
+                Err(error) => self.lose(index, "not acknowledged", &error.to_string()),
+            }
+        }
+        tokio::time::sleep(FULL_PAUSE).await;
+    }
+
+    /// Offers to the log what it does not have, in order, as long as it refuses nothing.
+    async fn offer(&mut self) {
+        let is_open = |batch: &Batch| batch.appended.is_none();
+        while let Some(index) = self.under_way.iter().position(is_open) {
+            let batch = &mut self.under_way[index];
+            let taken_back = self.taken_back;
+            match batch.entry.append_behind(taken_back, &batch.elements).await {
+                Ok(appended) => batch.appended = Some(appended),
+                Err(StoreError::Log(Error::TakenBack { .. })) if index == 0 => {
+                    self.taken_back = self.store.taken_back();
+                }
+                // Perhaps one of those before it: they are waited for first.
+                Err(StoreError::Log(Error::TakenBack { .. })) => return,
+                Err(StoreError::Element { index: at, error }) if at < batch.elements.len() => {
+                    batch.elements.remove(at);
+                    let (entry, error) = (batch.entry.clone(), error.to_string());
+                    if batch.elements.is_empty() {
+                        self.remove(index);
+                    }
+                    (self.count_lost)(&entry, 1, "does not fit", &error);
+                }
+                Err(StoreError::Log(Error::Full { .. })) if !(self.gives_up)() => {
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                Err(error) => self.lose(index, "not stored", &error.to_string()),
+            }
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(batch) = self.under_way.remove(index) {
+            self.elements -= batch.counted.0;
+            self.bytes -= batch.counted.1;
+        }
+    }
+
+    fn lose(&mut self, index: usize, reason: &'static str, detail: &str) {
+        if let Some(batch) = self.under_way.get(index) {
+            (self.count_lost)(&batch.entry, batch.elements.len() as u64, reason, detail);
+        }
+        self.remove(index);
+    }
+}
+
+/// About as much memory as it takes.
+fn bytes_of(element: &StreamElement) -> usize {
+    let of_value = |value: &Value| match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Samples(samples) => 8 * samples.values.len(),
+        _ => 0,
+    };
+    let values = element.values.iter().map(of_value).sum::<usize>();
+    ELEMENT_BYTES + values + size_of_val(element.values.as_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use chappe_log::{Level, Options};
+    use chappe_sim::SimDisk;
+    use chappe_stream::{Field, FieldType, Position, StreamSchema, Timestamp};
+
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::config::Config;
+
+    /// How often the disk becomes full, and how many elements of each stream come meanwhile.
+    const ROUNDS: i64 = 4;
+    const IN_ROUND: i64 = 40;
+
+    struct World {
+        disk: SimDisk,
+        store: Store,
+        entries: [Arc<Entry>; 2],
+        output: Output,
+        gives_up: Arc<AtomicBool>,
+        lost: Arc<Mutex<u64>>,
+    }
+
+    fn world() -> World {
+        let disk = SimDisk::new(1);
+        let options = Options {
+            reserve_bytes: 0,
+            full_poll: Duration::from_millis(1),
+            full_polls: 2,
+            ..Options::default()
+        };
+        let (store, _) = Store::open(Box::new(disk.clone()), options, 1).unwrap();
+        let catalogue = Catalogue::open(store.clone(), Level::Power, &Config::default()).unwrap();
+        let schema = StreamSchema {
+            fields: vec![Field {
+                name: "n".into(),
+                field_type: FieldType::Integer,
+                unit: None,
+                observed_property: None,
+                description: None,
+            }],
+            key: None,
+        };
+        let entry = |name| {
+            let made = catalogue.create_blocking(name, &schema, "device", None);
+            made.unwrap()
+        };
+        let (gives_up, lost) = (Arc::<AtomicBool>::default(), Arc::<Mutex<u64>>::default());
+        let (giving_up, counting) = (gives_up.clone(), lost.clone());
+        World {
+            entries: [entry("a"), entry("b")],
+            output: Output::with(
+                store.clone(),
+                move || giving_up.load(Ordering::Relaxed),
+                move |_, count, _, _| *counting.lock().unwrap() += count,
+            ),
+            disk,
+            store,
+            gives_up,
+            lost,
+        }
+    }
+
+    fn element(number: i64) -> StreamElement {
+        StreamElement {
+            position: Position::default(),
+            source_time: Timestamp(number),
+            receive_time: Timestamp(number),
+            key: None,
+            values: vec![Value::Integer(number)],
+            quality: Default::default(),
+            origin: None,
+        }
+    }
+
+    fn stored(entry: &Entry) -> Vec<i64> {
+        let all = entry.log.newest(usize::MAX).unwrap();
+        all.iter().map(|element| element.source_time.0).collect()
+    }
+
+    fn block(future: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let limited = async { tokio::time::timeout(Duration::from_secs(300), future).await };
+        runtime
+            .unwrap()
+            .block_on(limited)
+            .expect("it takes far too long");
+    }
+
+    /// Waits until the log has refused something since it had refused so much.
+    async fn refused(store: &Store, before: u64) {
+        while store.taken_back() == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[test]
+    fn a_full_disk_changes_no_order_and_loses_nothing() {
+        block(async {
+            let mut world = world();
+            for round in 0..ROUNDS {
+                let (store, disk) = (world.store.clone(), world.disk.clone());
+                let before = store.taken_back();
+                disk.set_capacity(disk.used());
+                let coming = async {
+                    for number in round * IN_ROUND..(round + 1) * IN_ROUND {
+                        for entry in &world.entries {
+                            let elements = vec![element(number)];
+                            world.output.store(entry.clone(), elements).await;
+                        }
+                        world.output.settle().await;
+                        tokio::task::yield_now().await;
+                    }
+                };
+                let healing = async {
+                    refused(&store, before).await;
+                    disk.set_capacity(u64::MAX);
+                };
+                tokio::join!(coming, healing);
+            }
+            world.output.drain().await;
+            for entry in &world.entries {
+                let all: Vec<i64> = (0..ROUNDS * IN_ROUND).collect();
+                assert_eq!(stored(entry), all);
+            }
+            assert_eq!(*world.lost.lock().unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn what_is_given_up_while_the_disk_is_full_is_counted() {
+        block(async {
+            let mut world = world();
+            let [entry, _] = &world.entries;
+            for number in 0..10 {
+                world
+                    .output
+                    .store(entry.clone(), vec![element(number)])
+                    .await;
+            }
+            world.output.drain().await;
+            let before = world.store.taken_back();
+            world.disk.set_capacity(world.disk.used());
+            let coming = async {
+                for number in 10..30 {
+                    world
+                        .output
+                        .store(entry.clone(), vec![element(number)])
+                        .await;
+                }
+                world.output.drain().await;
+            };
+            let cutting = async {
+                refused(&world.store, before).await;
+                world.gives_up.store(true, Ordering::Relaxed);
+            };
+            tokio::join!(coming, cutting);
+            assert_eq!(stored(entry), Vec::from_iter(0..10));
+            assert_eq!(*world.lost.lock().unwrap(), 20);
+        });
+    }
+}
