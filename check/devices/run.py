@@ -1,0 +1,212 @@
+"""Devices at a node whose disk is slow: strace delays every sync of the log.
+
+1. A device with 500 events is attached while each sync takes 20 ms: the node goes on answering HTTP.
+2. Forty devices send a stretch of a waveform every 25 ms while each sync takes 30 ms: what is stored is
+   never far behind what was sent.
+3. The disk is full for a while as a device sends, and again while the node ends: what is stored is a run of
+   what was sent, in its order, none lost or twice.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from network import Cable, Process, expect, main, until  # noqa: E402
+
+METRICS = 500
+DEVICES = 40
+PERIOD_MS = 25
+BEHIND_MS_MAX = 200
+ANSWER_MS_MAX = 20
+# Rows of a recording, which a device sends again and again.
+ROWS = 100
+# The node's file system in the third part.
+DISK_BYTES = 48 << 20
+PROBE = str(pathlib.Path(__file__).resolve().parent / "probe.py")
+
+
+def node(cable: Cable, chappe: str, name: str, sync_ms: int, log: str = "") -> tuple[Process, str]:
+    """A node that looks for devices on the loopback, with slow syncs and these settings of its log."""
+    folder = cable.work / name
+    (folder / "sensors").mkdir(parents=True, exist_ok=True)
+    (folder / "node.toml").write_text(f"""
+name = "slow"
+data_directory = "{folder}/data"
+sensors_directory = "{folder}/sensors"
+[http]
+listen = "127.0.0.1:0"
+[discovery]
+interfaces = ["lo"]
+[log]
+{log}
+""")
+    strace = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e",
+              f"inject=fdatasync:delay_exit={sync_ms * 1000}"]
+    started = cable.start("A", name, *strace, chappe, "serve", str(folder / "node.toml"), "--json")
+    return started, started.wait_event("ready", 20)["address"]
+
+
+def device(cable: Cable, chappe: str, name: str, number: int, events: str) -> Process:
+    folder = cable.work / "devices" / name
+    folder.mkdir(parents=True)
+    (folder / "one.csv").write_text("value\n" + "".join(f"{row}.5\n" for row in range(ROWS)))
+    path = folder / "device.toml"
+    path.write_text(f"""
+name = "{name}"
+manufacturer = "Example"
+model = "T1"
+namespace = "https://example.org/device"
+types = ["Device"]
+{events}
+""")
+    return cable.start("A", name, chappe, "device", "run", str(path), "--address",
+                       f"127.0.2.{number}", "--announce-within", "10ms")
+
+
+def get(cable: Cable, url: str) -> dict:
+    return json.loads(cable.get("A", url))
+
+
+def probe(cable: Cable, name: str, *arguments: str) -> Process:
+    return cable.start("A", name, sys.executable, PROBE, *arguments)
+
+
+def attached(cable: Cable, chappe: str) -> None:
+    started, address = node(cable, chappe, "attaching", 20)
+    events = "".join(f"""
+[[event]]
+name = "Reading{number}"
+period_ms = 60000
+recording = "one.csv"
+[[event.field]]
+name = "value"
+type = "double"
+""" for number in range(METRICS))
+    answers = probe(cable, "answers", "answers", address, str(METRICS))
+    answers.wait_line("asking", 10)
+    many = device(cable, chappe, "many", 1, events)
+    _, line = answers.wait_line("{", 60)
+    result = json.loads(line)
+    print(f"   {json.dumps(result)}")
+    expect(result["p99_ms"] <= ANSWER_MS_MAX,
+           f"until {METRICS} streams can be used, {result['answers']} answers took {result['p99_ms']:.1f} ms at p99, "
+           f"{result['max_ms']:.1f} ms at most, within {result['seconds']:.2f} s")
+    expect(started.stop() == 0, "the node ends with 0")
+    many.stop()
+
+
+WAVE = f"""
+[[event]]
+name = "Wave"
+period_ms = {PERIOD_MS}
+recording = "one.csv"
+[[event.field]]
+name = "at"
+type = "dateTime"
+[[event.field]]
+name = "value"
+type = "double"
+sample_period_ms = 5
+"""
+
+
+def followed(cable: Cable, chappe: str) -> None:
+    started, address = node(cable, chappe, "following", 30)
+    devices = [device(cable, chappe, f"wave-{number}", number + 1, WAVE) for number in range(DEVICES)]
+    streams = f"{address}/api/v1/streams"
+    until(60, f"{DEVICES} streams with elements", lambda: sum(
+        1 for stream in get(cable, streams)["streams"] if stream["last"]) >= DEVICES)
+    behind = probe(cable, "behind", "behind", address, "10")
+    _, line = behind.wait_line("{", 60)
+    result = json.loads(line)
+    print(f"   {json.dumps(result)}")
+    expect(result["max_ms"] <= BEHIND_MS_MAX,
+           f"{result['streams']} streams were {result['max_ms']:.0f} ms behind at most, {result['median_ms']:.0f} ms "
+           f"in the middle, with syncs of 30 ms")
+    expect(result["rate_min"] >= 0.9 * 1000 / PERIOD_MS, f"each stream stored {result['rate_min']:.1f} stretches a "
+           f"second at least")
+    expect(started.stop() == 0, "the node drains and ends with 0")
+    for one in devices:
+        one.stop()
+
+
+def rows(cable: Cable, address: str, stream: str) -> list[int]:
+    """The rows of the recording in the stretches of a stream, oldest first."""
+    after, all_rows = "0000000000000000:0", []
+    while True:
+        page = get(cable, f"{address}/api/v1/streams/{stream}/elements?after={after}&limit=1000")["elements"]
+        all_rows += [int(value) for element in page for value in element["values"]["value"]["values"]]
+        if len(page) < 1000:
+            return all_rows
+        after = f"{page[-1]['epoch']}:{page[-1]['number']}"
+
+
+def is_run(numbers: list[int]) -> bool:
+    return all(later == (earlier + 1) % ROWS for earlier, later in zip(numbers, numbers[1:]))
+
+
+def full_in_between(cable: Cable, chappe: str) -> None:
+    data = cable.work / "full" / "data"
+    data.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "chappe-check", str(data)], check=True)
+    try:
+        fill_and_free(cable, chappe, data)
+    finally:
+        for process in cable.processes:
+            process.stop()
+        subprocess.run(["umount", str(data)], check=True)
+
+
+def fill_and_free(cable: Cable, chappe: str, data: pathlib.Path) -> None:
+    settings = f"min_free_bytes = {16 << 20}\nmax_bytes = {16 << 20}\nsegment_bytes = {1 << 20}"
+    started, address = node(cable, chappe, "full", 1, settings)
+    one = device(cable, chappe, "filled", 1, WAVE)
+    filler = data / "filler"
+
+    def last() -> int:
+        streams = [stream for stream in get(cable, f"{address}/api/v1/streams")["streams"] if stream["last"]]
+        return streams[0]["last"] if streams else 0
+
+    def fill() -> None:
+        free = os.statvfs(data).f_bavail * os.statvfs(data).f_frsize
+        filler.write_bytes(bytes(free - (8 << 20)))
+
+    def stalls() -> bool:
+        before = last()
+        time.sleep(40 * PERIOD_MS / 1000)
+        return last() == before
+
+    for _ in range(3):
+        before = until(20, "elements", last)
+        until(20, "more of them", lambda: last() > before + 20)
+        fill()
+        until(20, "nothing is stored any more", stalls)
+        filler.unlink()
+    before = last()
+    until(30, "elements after the disk was full", lambda: last() > before + 200)
+    stream = get(cable, f"{address}/api/v1/streams")["streams"][0]["name"]
+    found = rows(cable, address, stream)
+    expect(is_run(found), f"{len(found)} samples are in order, none missing or twice, though the disk was full thrice")
+    fill()
+    until(20, "nothing is stored any more", stalls)
+    expect(started.stop() == 0, "the node ends with 0 while its disk is full")
+    filler.unlink()
+    one.stop()
+    started, address = node(cable, chappe, "full", 1, settings)
+    left = rows(cable, address, stream)
+    expect(is_run(left) and len(left) >= len(found), f"its {len(left)} samples are in order after that")
+    started.stop()
+
+
+def check(cable: Cable, chappe: str) -> None:
+    attached(cable, chappe)
+    followed(cable, chappe)
+    full_in_between(cable, chappe)
+
+
+if __name__ == "__main__":
+    main(check)
