@@ -1,5 +1,7 @@
 //! What the registry says of devices, their services and their streams.
 
+use std::collections::HashSet;
+
 use chappe_device::client::{Description, HostedService};
 use chappe_dpws::metadata::localized;
 use chappe_identity::Host;
@@ -156,6 +158,8 @@ fn literal(text: &str) -> Term {
 struct Sayings {
     subject: NamedNode,
     triples: Vec<Triple>,
+    /// The same triples: a device may have a thousand streams.
+    known: HashSet<Triple>,
 }
 
 impl Sayings {
@@ -164,12 +168,13 @@ impl Sayings {
         Self {
             subject: NamedNode::new_unchecked(key),
             triples: Vec::new(),
+            known: HashSet::new(),
         }
     }
 
     fn object(&mut self, predicate: NamedNodeRef<'_>, object: Term) {
         let triple = Triple::new(self.subject.clone(), predicate.into_owned(), object);
-        if !self.triples.contains(&triple) {
+        if self.known.insert(triple.clone()) {
             self.triples.push(triple);
         }
     }
