@@ -36,6 +36,9 @@ pub(crate) enum CatalogueError {
     /// There are too many.
     #[error("there are {0} streams already, as many as log.max_streams allows")]
     TooMany(usize),
+    /// The device has too many.
+    #[error("the device has {0} streams already, as many as devices.max_streams allows")]
+    TooManyOfDevice(usize),
     /// The name, the schema or the log refuses.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -434,6 +437,16 @@ impl Catalogue {
     /// The streams of the log, for those who write them themselves.
     pub(crate) fn store(&self) -> StreamStore {
         self.store.clone()
+    }
+
+    /// How many streams belong to `source`, with those whose definition is on its way.
+    pub(crate) fn count_of(&self, source: &str) -> usize {
+        let may_own = owner_test(source);
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let ready = entries.ready.values().map(|entry| entry.source());
+        let making = entries.making.values().filter(|claim| claim.is_new);
+        ready.filter(|owner| may_own(owner)).count()
+            + making.filter(|claim| may_own(&claim.source)).count()
     }
 
     /// The stream of this name.

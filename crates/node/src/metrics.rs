@@ -35,6 +35,13 @@ pub(crate) struct StateLabel {
     pub(crate) state: &'static str,
 }
 
+/// A quota of devices.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct QuotaLabel {
+    /// Its key in the configuration.
+    pub(crate) quota: &'static str,
+}
+
 /// What became of an event of a notification tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct TreeLabel {
@@ -264,6 +271,8 @@ pub(crate) struct Metrics {
     pub(crate) dropped: Family<DropLabels, Counter>,
     /// Devices by state.
     pub(crate) devices: Family<StateLabel, Gauge>,
+    /// Times that a device was made to wait.
+    pub(crate) devices_slowed: Family<QuotaLabel, Counter>,
     /// Events of devices' notification trees, by what became of them.
     pub(crate) tree_events: Family<TreeLabel, Counter>,
     /// Virtual sensors by state.
@@ -313,6 +322,7 @@ impl Default for Metrics {
             scrubbed: Counter::default(),
             dropped: Family::default(),
             devices: Family::default(),
+            devices_slowed: Family::default(),
             tree_events: Family::default(),
             sensors: Family::default(),
             streams: Gauge::default(),
@@ -401,6 +411,8 @@ impl Metrics {
             self.dropped.clone(),
         );
         r.register("devices", "Devices by state", self.devices.clone());
+        let text = "Times a device was made to wait, by the quota that it was above";
+        r.register("devices_slowed", text, self.devices_slowed.clone());
         r.register(
             "tree_events",
             "Events of devices' notification trees by what became of them",

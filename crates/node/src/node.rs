@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, DurabilityLevel};
 use crate::data::{self, Lock, log_directory, registry_directory};
-use crate::devices::Devices;
+use crate::devices::{DeviceQuotas, Devices};
 use crate::error::StartError;
 use crate::metrics::Metrics;
 use crate::notices::{NoticeKind, Notices};
@@ -108,6 +108,7 @@ impl Node {
             registry,
             catalogue,
             devices: Devices::new(&config.discovery),
+            device_quotas: DeviceQuotas::new(&config, size_limit.bytes),
             device_client: std::sync::OnceLock::new(),
             tree: config.discovery.tree.then(|| Arc::new(key)),
             sensors: crate::sensors::Sensors::default(),

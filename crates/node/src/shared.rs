@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::devices::Devices;
+use crate::devices::{DeviceQuotas, Devices};
 use crate::http::Problem;
 use crate::links::Exchange;
 use crate::metrics::{DropLabels, LostLabels, Metrics, StateLabel, StreamLabel};
@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     /// The devices.
     pub(crate) devices: Devices,
+    /// What devices may bring.
+    pub(crate) device_quotas: DeviceQuotas,
     /// The client of devices, once it is started.
     pub(crate) device_client: OnceLock<Weak<DeviceClient>>,
     /// This node's key, when it takes events by notification trees.

@@ -102,6 +102,11 @@ pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
         let mut all = all.iter();
         all.any(|ends| ends.iter().all(|address| prefix.contains(*address)))
     };
+    if config.devices.max_streams >= config.log.max_streams {
+        let what = "one device can take all the streams of log.max_streams";
+        let hint = "set max_streams under [devices] to less than log.max_streams";
+        found.push(at(settings, "devices.max_streams", what.to_owned(), hint));
+    }
     if http.proxies().any(everybody) {
         let what = "a client at an address of it can claim to be any other";
         let hint = "name the addresses of the proxies alone";

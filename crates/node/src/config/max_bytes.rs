@@ -1,17 +1,17 @@
-//! `log.max_bytes`: a number of bytes, or a share of the disk.
+//! A number of bytes, or a share of something larger: `log.max_bytes`, `devices.max_bytes_per_day`.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The largest size of the whole log.
+/// A limit in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaxBytes {
     /// So many bytes; 0: no limit.
     Bytes(u64),
-    /// By the size of the disk.
+    /// By the size of the disk or of the log.
     Word(Auto),
 }
 
@@ -24,7 +24,7 @@ pub enum Auto {
 }
 
 impl MaxBytes {
-    /// By the size of the disk.
+    /// By the size of the disk or of the log.
     pub const AUTO: Self = Self::Word(Auto::Auto);
 }
 

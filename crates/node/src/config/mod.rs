@@ -10,6 +10,7 @@
 
 mod check;
 mod contradictions;
+mod devices;
 mod error;
 mod kad;
 mod layers;
@@ -27,6 +28,7 @@ use chappe_wrappers::links::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use devices::Quotas;
 pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
@@ -62,6 +64,8 @@ pub struct Config {
     pub access: Access,
     /// How devices are found.
     pub discovery: Discovery,
+    /// What one device may bring.
+    pub devices: Quotas,
     /// How devices are found where multicast does not reach.
     pub kad: Kad,
     /// How streams are stored.
@@ -335,6 +339,7 @@ impl Default for Config {
             http: Http::default(),
             access: Access::default(),
             discovery: Discovery::default(),
+            devices: Quotas::default(),
             kad: Kad::default(),
             log: Log::default(),
             exchange: Exchange::default(),

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::offered::Streams;
 use super::output::Output;
+use super::quota;
 use super::table::DeviceState;
 use super::task::{self, BATCH_MAX, Order, Taking};
 use super::{entities, key_of};
@@ -39,6 +40,7 @@ struct Following {
     attachment: Attachment,
     streams: Streams,
     output: Output,
+    quota: quota::Held,
     describing: Describing,
     /// The next pause before it is described again.
     pause: Duration,
@@ -97,6 +99,7 @@ pub(super) async fn follow(
     let key = key_of(&found.endpoint);
     let mut following = Following {
         output: Output::new(&app, is_cut),
+        quota: quota::Held::new(&app, &key),
         app,
         client,
         key,
@@ -122,6 +125,8 @@ impl Following {
     async fn run(&mut self, orders: &mut mpsc::Receiver<Order>) {
         loop {
             let register_at = self.register_at.unwrap_or_else(Instant::now);
+            let quota_at = self.quota.deadline();
+            let may_read = !self.is_silent && !self.quota.is_paused();
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
@@ -132,7 +137,7 @@ impl Following {
                     None => self.ask(),
                     Some(described) => self.described(described).await,
                 },
-                yields = self.attachment.next(), if !self.is_silent => match yields {
+                yields = self.attachment.next(), if may_read => match yields {
                     Some(yields) => {
                         let yields = self.with_ready(yields);
                         self.take(yields).await;
@@ -140,6 +145,10 @@ impl Following {
                     None => self.is_silent = true,
                 },
                 () = self.output.settled() => self.output.settle().await,
+                () = tokio::time::sleep_until(quota_at.unwrap_or(register_at)), if quota_at.is_some() => {
+                    self.quota.pass(Instant::now());
+                    self.show();
+                }
                 () = tokio::time::sleep_until(register_at), if self.register_at.is_some() => {
                     self.register().await;
                 }
@@ -286,6 +295,9 @@ impl Following {
     /// Stores elements, each in the stream that was its own when it came. The streams of new offers are
     /// opened together, before the first of their elements.
     async fn take(&mut self, yields: Vec<Yield>) {
+        let offers = self.attachment.offers();
+        let (quota, streams) = (&mut self.quota, &mut self.streams);
+        let yields = quota::admit(&self.app, &self.key, quota, streams, offers, yields).await;
         let is_change = |one: &&Yield| **one == Yield::OffersChanged;
         let changes = yields.iter().filter(is_change).count();
         let (mut part, mut seen) = (Vec::new(), 0);
@@ -326,7 +338,8 @@ impl Following {
             return;
         }
         let missing = self.attachment.missing();
-        let Some(trouble) = missing.or_else(|| self.streams.missing()) else {
+        let missing = missing.or_else(|| self.streams.missing()).cloned();
+        let Some(trouble) = missing.or_else(|| self.quota.trouble()) else {
             return self.usable();
         };
         let is_first_answer = trouble.is_first_answer();

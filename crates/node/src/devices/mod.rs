@@ -10,6 +10,7 @@ mod intake;
 mod key;
 mod offered;
 mod output;
+mod quota;
 mod table;
 mod task;
 
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 pub(crate) use entities::of_stream;
 pub(crate) use intake::{FULL_PAUSE, lost};
 pub(crate) use key::{former_key, key_of};
+pub(crate) use quota::DeviceQuotas;
 pub(crate) use table::{Device, DeviceState, Devices};
 use task::Order;
 

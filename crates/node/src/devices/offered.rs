@@ -10,9 +10,6 @@ use chappe_wrappers::{Offer, Offers, Trouble};
 use crate::catalogue::{CatalogueError, Entry, Making};
 use crate::shared::{App, take_turns};
 
-/// Streams of one device; reason: a stranger's description must not fill the catalogue.
-const STREAMS_MAX: usize = 1_000;
-
 /// The streams of one device, by the numbers of its offers.
 #[derive(Default)]
 pub(super) struct Streams {
@@ -23,6 +20,8 @@ pub(super) struct Streams {
     slots: BTreeMap<usize, Slot>,
     /// Which offer a stream has its schema of.
     current: BTreeMap<String, usize>,
+    /// How many streams of the device the node has, once they were counted.
+    count: Option<usize>,
     missing: Option<Trouble>,
 }
 
@@ -54,6 +53,7 @@ impl Streams {
         let slots = &self.slots;
         self.current.retain(|_, number| slots.contains_key(number));
         self.missing = None;
+        self.count = None;
         let mut queued = Vec::new();
         for (index, (number, offer)) in offers.iter().enumerate() {
             if self.known(number).is_none() {
@@ -139,23 +139,16 @@ impl Streams {
         number: usize,
         offer: &Offer,
     ) -> Begun<'a> {
-        let begin = |name: String| async move {
-            let begun = app.catalogue.begin(&name, &offer.schema, key, None).await;
-            (name, begun)
-        };
         let part = name_part(&offer.name);
         let name = match self.slots.get(&number) {
             Some(Slot::Open(entry)) => entry.name.clone(),
             _ => format!("{}.{part}", self.base),
         };
-        if self.current.len() >= STREAMS_MAX && !self.current.contains_key(&name) {
-            let reason = format!("a device has at most {STREAMS_MAX} streams");
-            return (name, Err(reason));
-        }
-        let (name, begun) = match begin(name).await {
+        let (name, begun) = match self.define(app, key, name, offer).await {
             (_, Err(CatalogueError::Taken { .. })) => {
                 self.base.clone_from(&self.own);
-                begin(format!("{}.{part}", self.base)).await
+                let name = format!("{}.{part}", self.base);
+                self.define(app, key, name, offer).await
             }
             begun => begun,
         };
@@ -163,6 +156,29 @@ impl Streams {
             self.current.insert(name.clone(), number);
         }
         (name, begun.map_err(|error| error.to_string()))
+    }
+
+    /// Queues the definition of the stream of this name, unless it is one too many for the device.
+    async fn define<'a>(
+        &mut self,
+        app: &'a App,
+        key: &str,
+        name: String,
+        offer: &Offer,
+    ) -> (String, Result<Making<'a>, CatalogueError>) {
+        let is_new = !self.current.contains_key(&name) && app.catalogue.get(&name).is_none();
+        if is_new {
+            let count = self
+                .count
+                .get_or_insert_with(|| app.catalogue.count_of(key));
+            if *count >= app.config.devices.max_streams as usize {
+                let error = CatalogueError::TooManyOfDevice(*count);
+                return (name, Err(error));
+            }
+            *count += 1;
+        }
+        let begun = app.catalogue.begin(&name, &offer.schema, key, None).await;
+        (name, begun)
     }
 
     /// Waits until the stream can be used.

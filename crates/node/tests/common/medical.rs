@@ -183,6 +183,24 @@ impl Monitor {
         )
     }
 
+    /// All metrics have this value, in one report.
+    pub(crate) async fn set_all(&self, value: i64) {
+        let report = {
+            let mut mdib = self.mdib.lock().unwrap();
+            let mut states = String::new();
+            for (handle, metric) in &mut mdib.metrics {
+                metric.version += 1;
+                metric.value = Some(value);
+                states += &metric.state("m:MetricState", handle);
+            }
+            mdib.report(
+                "EpisodicMetricReport",
+                &format!("<m:ReportPart>{states}</m:ReportPart>"),
+            )
+        };
+        self.notify("StateEventService", report).await;
+    }
+
     async fn notify(&self, service: &str, report: Element) {
         let action = format!("{SERVICES}/{service}/{}", report.name.local);
         self.host.notify(action, report).await.unwrap();
