@@ -6,6 +6,7 @@ import { moment, short, since, unit } from './format.js';
 import { before } from './history.js';
 import * as live from './live.js';
 import { errors, model, sensor } from './model.js';
+import { reasons } from './page-links.js';
 import { alarmed, newestText, waitingFor } from './page-overview.js';
 import { setSign, word } from './semaphore.js';
 import { spark } from './spark.js';
@@ -256,6 +257,7 @@ function openOne(root, name) {
                 : shown.window && JSON.stringify(shown.window),
             ],
             ['evaluation', shown.plan],
+            ['not used', reasons(shown.dropped)],
             ['file', h('code', null, shown.file ?? '–')],
             ['stream', h('a', { href: `#/streams/${encodeURIComponent(output)}` }, output)],
           ]),

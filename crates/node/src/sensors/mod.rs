@@ -4,6 +4,7 @@
 //! is wrong is shown with line, key and hint, while the sensor goes on as it was.
 
 mod candidates;
+mod dropped;
 mod files;
 mod follow;
 mod output;

@@ -25,6 +25,7 @@ use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;
 
 use super::candidates::{self, candidates, sensor_entity, sensor_key};
+use super::dropped::Dropped;
 use super::follow::next_batch;
 use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
@@ -158,6 +159,7 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
             SensorLimits::default(),
         )),
         slow: 0,
+        dropped: Dropped::default(),
         offered: VecDeque::new(),
         followers: BTreeMap::new(),
         last: "".into(),
@@ -194,6 +196,8 @@ pub(super) struct Running {
     pub(super) machine: Option<VirtualSensor>,
     /// Evaluations one after another that took long although they are compiled.
     pub(super) slow: u32,
+    /// What it did not use, as far as that is told.
+    pub(super) dropped: Dropped,
     /// Whether it need not wait until what it sees is stored; not for an output that is acknowledged
     /// before it is stored.
     pub(super) eager: bool,
@@ -378,7 +382,29 @@ impl Running {
         if !inputs.is_empty() {
             self.compute(inputs, &mut events).await;
         }
+        self.tell_dropped();
         self.events(events).await;
+    }
+
+    /// Counts and shows the elements that the machine did not use.
+    fn tell_dropped(&mut self) {
+        let Some(machine) = &self.machine else {
+            return;
+        };
+        let sources = self.descriptor.sources.iter();
+        let aliases = sources.map(|source| source.alias.as_str());
+        for one in self.dropped.look(machine, aliases) {
+            let of_source = one
+                .alias
+                .map_or(String::new(), |alias| format!("{alias}: "));
+            let detail = format!("{of_source}{} elements, the last time", one.count);
+            let (hop, name) = (Hop::Element, &self.name);
+            let drops = &self.app.drops;
+            drops.record_times(one.count, hop, one.reason, name, detail, None);
+            self.app.sensors.update(name, |sensor| {
+                *sensor.dropped.entry(one.reason.to_owned()).or_default() += one.count;
+            });
+        }
     }
 
     /// Runs the machine on another thread.

@@ -31,6 +31,10 @@ pub(crate) struct Sensor {
     pub(crate) fields: Vec<FieldView>,
     /// What it is bound to.
     pub(crate) sources: Vec<Source>,
+    /// Elements that it did not use since the node started or its file changed, by reason: `late` (they came
+    /// after its window had moved on), `misfit` (of another shape, or too long), `not_bound`,
+    /// `window_elements` and `window_bytes` (its window reached a bound of its size).
+    pub(crate) dropped: BTreeMap<String, u64>,
     /// What happened to its bindings, oldest first.
     pub(crate) history: Vec<Event>,
     /// The file itself.
