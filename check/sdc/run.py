@@ -2,6 +2,7 @@
 
 1. A provider starts beside `chappe serve`: within two seconds its metrics and its waveform are streams,
    with units and meaning in the registry, with no configuration but the interface.
+   When it starts again under another endpoint reference, its streams go on.
 2. `chappe call` gets states of that provider, whose WSDL gives actions as `soapAction` alone.
 3. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
 4. A provider changes its description while it publishes, for 40 s or as many as SDC_SECONDS says: every
@@ -14,10 +15,11 @@ import os
 import pathlib
 import sys
 import urllib.parse
+from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import changes  # noqa: E402
-from network import Cable, CheckFailed, expect, main, until  # noqa: E402
+from network import Cable, CheckFailed, Process, expect, main, until  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ECG = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330"
@@ -61,9 +63,29 @@ def provider_becomes_streams(cable: Cable, chappe: str) -> None:
     expect(numbers == list(range(numbers[0], numbers[0] + 20)), "the elements are numbered without a gap")
     device = [d for d in json.loads(cable.get("A", f"{api}/devices"))["devices"] if d["state"] == "usable"]
     expect(len(device) == 1 and device[0]["serial_number"] == "SN-42", "the device says who it is")
+    provider = restarted_provider_goes_on(cable, api, provider, stream)
     expect(node.stop() == 0, "the node drains and ends with 0")
     operations_are_called(cable, chappe, "SDC monitor")
     provider.stop()
+
+
+def restarted_provider_goes_on(cable: Cable, api: str, provider: Process, stream: Callable) -> Process:
+    """A provider has another endpoint reference each time it starts, and the same serial number."""
+    def names() -> list[str]:
+        return sorted(s["name"] for s in json.loads(cable.get("A", f"{api}/streams"))["streams"])
+
+    before = names()
+    provider.stop()
+    last = stream("ecg_lead_2")["last"]
+    again = cable.start("B", "provider-again", sys.executable, str(HERE / "provider.py"), "10.77.0.2", "600")
+    again.wait_line("ready", 20)
+    until(30, "the stream goes on", lambda: stream("ecg_lead_2")["last"] >= last + 20)
+    expect(names() == before, f"a provider that restarts under another endpoint uses the same {len(before)} streams")
+    devices = json.loads(cable.get("A", f"{api}/devices"))["devices"]
+    texts = [notice["text"] for notice in json.loads(cable.get("A", f"{api}/notices"))["notices"]]
+    continued = [t for t in texts if "continues the streams of" in t and all(d["endpoint"] in t for d in devices)]
+    expect(len(devices) == 2 and len(continued) == 1, f"a notice names both endpoints: {continued}")
+    return again
 
 
 def operations_are_called(cable: Cable, chappe: str, device: str) -> None:

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use chappe_log::{Appended, Level, Store};
 use chappe_stream::{
-    Opening, Retention, StoreError, StreamElement, StreamLog, StreamSchema, StreamStore, Timestamp,
+    DeviceIdentity, Opening, Retention, StoreError, StreamElement, StreamLog, StreamSchema,
+    StreamStore, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -322,21 +323,38 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.begin(name, schema, source, level).await?.made().await
+        let begun = self.begin(name, schema, source, level, None, owner_test(source));
+        begun.await?.made().await
     }
 
-    /// Queues the definition of a stream as [`Catalogue::create`] does: those that are queued
-    /// together cost one sync. Waits only while the log's queue is full.
-    pub(crate) async fn begin(
+    /// Queues the definition of the stream of a device: those that are queued together cost one sync.
+    /// Otherwise as [`Catalogue::create`]; the stream may also be one of an owner of which `may_take`
+    /// says so. Waits only while the log's queue is full.
+    pub(crate) async fn begin_of_device(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        identity: Option<&DeviceIdentity>,
+        may_take: impl Fn(&str) -> bool,
+    ) -> Result<Making<'_>, CatalogueError> {
+        let is_own = owner_test(source);
+        let may_be_of = |owner: &str| is_own(owner) || may_take(owner);
+        self.begin(name, schema, source, None, identity, may_be_of)
+            .await
+    }
+
+    async fn begin(
         &self,
         name: &str,
         schema: &StreamSchema,
         source: &str,
         level: Option<Level>,
+        identity: Option<&DeviceIdentity>,
+        may_be_of: impl Fn(&str) -> bool,
     ) -> Result<Making<'_>, CatalogueError> {
-        let may_own = owner_test(source);
         loop {
-            let made = self.make(name, schema, source, level, &may_own);
+            let made = self.make(name, schema, source, level, identity, &may_be_of);
             match made {
                 Err(CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull {
                     ..
@@ -354,7 +372,7 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, owner_test(source))?
+        self.make(name, schema, source, level, None, owner_test(source))?
             .wait()
     }
 
@@ -367,7 +385,8 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, |_| true)?.wait()
+        self.make(name, schema, source, level, None, |_| true)?
+            .wait()
     }
 
     fn make(
@@ -376,11 +395,14 @@ impl Catalogue {
         schema: &StreamSchema,
         source: &str,
         level: Option<Level>,
+        identity: Option<&DeviceIdentity>,
         may_be_of: impl Fn(&str) -> bool,
     ) -> Result<Making<'_>, CatalogueError> {
         let reserved = self.reserve(name, source, may_be_of)?;
         let level = level.unwrap_or(self.level);
-        let opening = self.store.define(name, level, schema, Some(source))?;
+        let opening = self
+            .store
+            .define_of(name, level, schema, Some(source), identity)?;
         Ok(Making { reserved, opening })
     }
 
@@ -459,6 +481,15 @@ impl Catalogue {
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.ready.values().cloned().collect()
+    }
+
+    /// The streams of devices of this durable identity, by name.
+    pub(crate) fn of_identity(&self, identity: &str) -> Vec<Arc<Entry>> {
+        let is_so = |entry: &Arc<Entry>| {
+            let device = entry.log.device();
+            device.is_some_and(|device| device.identity == identity)
+        };
+        self.entries().into_iter().filter(is_so).collect()
     }
 
     /// Changes when a stream comes.

@@ -42,8 +42,8 @@ pub use sensor::{
     VirtualSensor,
 };
 pub use store::{
-    Hole, Intake, IntakeError, Opening, RawFollower, RawRecords, SCHEMA_VERSIONS_MAX, Scan,
-    StoreError, StreamFollower, StreamLog, StreamStore, origin_cursor,
+    DeviceIdentity, Hole, Intake, IntakeError, Opening, RawFollower, RawRecords,
+    SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, origin_cursor,
 };
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,

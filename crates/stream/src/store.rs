@@ -9,6 +9,7 @@
 //! The log's time of a record is the element's source time, so that a range of time is one of the
 //! source's clock.
 
+mod device;
 mod exchange;
 mod opening;
 mod repair;
@@ -20,6 +21,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker, ready};
 
+pub use device::DeviceIdentity;
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords, origin_cursor};
 pub use opening::Opening;
 pub use repair::Hole;
@@ -42,7 +44,9 @@ use crate::{
 pub const SCHEMA_VERSIONS_MAX: usize = 256;
 
 /// The version of the metadata's own format that is written, and the newest that is read.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
+/// The version without the identity of a device.
+const FORMAT_WITHOUT_DEVICE: u8 = 3;
 /// The version in which the last schema is the current one.
 const FORMAT_WITHOUT_CURRENT: u8 = 2;
 /// The version without retention.
@@ -116,6 +120,8 @@ struct Metadata {
     retention: Option<Retention>,
     /// The index of the version that new elements have.
     current: u32,
+    /// Which device the elements come from, if that can be told apart from its key.
+    device: Option<DeviceIdentity>,
 }
 
 impl StreamStore {
@@ -179,14 +185,29 @@ impl StreamStore {
         schema: &StreamSchema,
         origin: Option<&str>,
     ) -> Result<Opening, StoreError> {
+        self.define_of(name, level, schema, origin, None)
+    }
+
+    /// As [`StreamStore::define`], of a device that can be recognized by its identity.
+    ///
+    /// # Errors
+    /// Those of [`StreamStore::define`].
+    pub fn define_of(
+        &self,
+        name: &str,
+        level: Level,
+        schema: &StreamSchema,
+        origin: Option<&str>,
+        device: Option<&DeviceIdentity>,
+    ) -> Result<Opening, StoreError> {
         check_name(name)?;
         schema.check_names().map_err(StoreError::Schema)?;
         let defining = self.store.define(name, |so_far| {
-            let Some((level, stored)) = so_far else {
-                return Ok((level, Metadata::new(schema, origin).encode()?));
+            let (level, mut metadata) = match so_far {
+                None => (level, Metadata::new(schema, None)),
+                Some((level, stored)) => (level, Metadata::decode(name, stored)?),
             };
-            let mut metadata = Metadata::decode(name, stored)?;
-            metadata.describe(schema, origin)?;
+            metadata.describe(schema, origin, device)?;
             Ok::<_, StoreError>((level, metadata.encode()?))
         })?;
         Ok(Opening {
@@ -310,6 +331,12 @@ impl StreamLog {
         self.snapshot().origin.clone()
     }
 
+    /// Which device its elements come from, if that can be told apart from its key.
+    #[must_use]
+    pub fn device(&self) -> Option<DeviceIdentity> {
+        self.snapshot().device.clone()
+    }
+
     /// The log's stream underneath: level, first and last number, epochs, gaps.
     #[must_use]
     pub fn log(&self) -> &Stream {
@@ -322,7 +349,7 @@ impl StreamLog {
     /// A schema that is none, too many versions, or what the log says.
     pub fn set_schema(&self, schema: &StreamSchema) -> Result<(), StoreError> {
         schema.check_names().map_err(StoreError::Schema)?;
-        self.alter(|metadata| metadata.describe(schema, None))
+        self.alter(|metadata| metadata.describe(schema, None, None))
     }
 
     /// How long its elements are kept.
@@ -650,15 +677,24 @@ impl Metadata {
             versions: vec![schema.clone()],
             retention: None,
             current: 0,
+            device: None,
         }
     }
 
-    /// Takes another schema, or an origin.
-    fn describe(&mut self, schema: &StreamSchema, origin: Option<&str>) -> Result<(), StoreError> {
+    /// Takes another schema, or an origin. Another origin is another device, unless it is told which.
+    fn describe(
+        &mut self,
+        schema: &StreamSchema,
+        origin: Option<&str>,
+        device: Option<&DeviceIdentity>,
+    ) -> Result<(), StoreError> {
         self.use_schema(schema)?;
-        if origin.is_some() {
-            self.origin = origin.map(str::to_owned);
+        let Some(origin) = origin else { return Ok(()) };
+        let is_another = self.origin.as_deref() != Some(origin);
+        if is_another || device.is_some() {
+            self.device = device.cloned();
         }
+        self.origin = Some(origin.to_owned());
         Ok(())
     }
 
@@ -703,6 +739,12 @@ impl Metadata {
         // The fields of older versions are the first ones of newer.
         let decoded = match *format {
             FORMAT => postcard::from_bytes(bytes),
+            FORMAT_WITHOUT_DEVICE => {
+                postcard::from_bytes(bytes).map(|(origin, versions, retention, current)| Self {
+                    current,
+                    ..Self::with_last(origin, versions, retention)
+                })
+            }
             FORMAT_WITHOUT_CURRENT => postcard::from_bytes(bytes)
                 .map(|(origin, versions, retention)| Self::with_last(origin, versions, retention)),
             FORMAT_WITHOUT_RETENTION => postcard::from_bytes(bytes)
@@ -728,6 +770,7 @@ impl Metadata {
             versions,
             retention,
             current,
+            device: None,
         }
     }
 }
@@ -811,10 +854,35 @@ mod tests {
             let again = Metadata::decode("a", &metadata.encode().unwrap()).unwrap();
             assert_eq!(again, metadata);
         }
+        let fields = (Some("urn:d"), &versions, None::<Retention>, 1_u32);
+        let mut bytes = vec![FORMAT_WITHOUT_DEVICE];
+        bytes.extend(postcard::to_allocvec(&fields).unwrap());
+        let metadata = Metadata::decode("a", &bytes).unwrap();
+        assert_eq!((metadata.current_version(), &metadata.device), (1, &None));
         let beyond = Metadata {
             current: 1,
             ..Metadata::new(&StreamSchema::default(), None)
         };
         assert!(Metadata::decode("a", &beyond.encode().unwrap()).is_err());
+    }
+
+    #[test]
+    fn the_identity_of_a_device_is_kept_until_the_stream_has_another_origin() {
+        let schema = StreamSchema::default();
+        let device = DeviceIdentity {
+            identity: "example|t1|7".to_owned(),
+            address: "http://192.0.2.7/".to_owned(),
+        };
+        let mut metadata = Metadata::new(&schema, Some("urn:a"));
+        metadata
+            .describe(&schema, Some("urn:b"), Some(&device))
+            .unwrap();
+        for origin in [None, Some("urn:b")] {
+            metadata.describe(&schema, origin, None).unwrap();
+            let stored = Metadata::decode("a", &metadata.encode().unwrap()).unwrap();
+            assert_eq!(stored.device.as_ref(), Some(&device), "after {origin:?}");
+        }
+        metadata.describe(&schema, Some("sensor"), None).unwrap();
+        assert_eq!(metadata.device, None);
     }
 }

@@ -177,7 +177,7 @@ fn odd(deviation: &Deviation) -> Note {
 }
 
 /// Asks for metadata and reads the answer.
-async fn ask(
+pub(super) async fn ask(
     shared: &Shared,
     contact: &Contact,
     request: &Envelope,

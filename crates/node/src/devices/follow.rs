@@ -17,6 +17,7 @@ use chappe_wrappers::dpws::{Attachment, RETRY, Yield};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::identity::Product;
 use super::offered::Streams;
 use super::output::Output;
 use super::quota;
@@ -37,6 +38,8 @@ struct Following {
     client: Arc<DeviceClient>,
     key: String,
     found: Found,
+    /// As it described itself last.
+    product: Option<Product>,
     attachment: Attachment,
     streams: Streams,
     output: Output,
@@ -104,6 +107,7 @@ pub(super) async fn follow(
         client,
         key,
         found,
+        product: None,
         attachment: Attachment::default(),
         streams: Streams::default(),
         describing: Describing::Idle,
@@ -256,10 +260,13 @@ impl Following {
         let vanished = vanished.into_iter().skip(description.services.len());
         register::remove(app, vanished.collect()).await;
         let rules = task::rules(app).await;
+        self.product = Some(Product::of(description));
+        // Before anything is subscribed, since it may take some seconds.
+        self.recognize().await;
         self.attachment
             .describe(&self.client, description, &rules)
             .await;
-        self.streams.name(key, description.name());
+        self.streams.name(&self.key, description.name());
         self.failure = None;
         self.is_described = true;
         self.is_silent = false;
@@ -268,6 +275,19 @@ impl Following {
         self.open_streams().await;
         self.register().await;
         self.show();
+    }
+
+    /// Finds the streams that the device continues, once it can be recognized.
+    async fn recognize(&mut self) {
+        let meta_data = self.attachment.meta_data();
+        if let Some(product) = &self.product
+            && let Some(identity) = product.identity(meta_data)
+        {
+            let (app, client, streams) = (&self.app, &self.client, &mut self.streams);
+            streams
+                .recognize(app, client, &self.key, product, identity)
+                .await;
+        }
     }
 
     async fn open_streams(&mut self) {
@@ -295,6 +315,9 @@ impl Following {
     /// Stores elements, each in the stream that was its own when it came. The streams of new offers are
     /// opened together, before the first of their elements.
     async fn take(&mut self, yields: Vec<Yield>) {
+        if yields.contains(&Yield::OffersChanged) {
+            self.recognize().await;
+        }
         let offers = self.attachment.offers();
         let (quota, streams) = (&mut self.quota, &mut self.streams);
         let yields = quota::admit(&self.app, &self.key, quota, streams, offers, yields).await;

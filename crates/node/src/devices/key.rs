@@ -23,6 +23,11 @@ pub(crate) fn key_of(endpoint: &str) -> String {
     format!("{PREFIX}{}", encoded(endpoint))
 }
 
+/// The endpoint address of the device with this key.
+pub(super) fn endpoint_of(key: &str) -> Option<String> {
+    decoded(key.strip_prefix(PREFIX)?)
+}
+
 /// The key of a device's service.
 pub(super) fn service_key(device: &str, index: usize) -> String {
     let endpoint = device.strip_prefix(PREFIX).unwrap_or(device);
@@ -44,7 +49,7 @@ pub(super) fn refusal(endpoint: &str) -> Option<String> {
 
 /// The owner of streams of this device that were stored when its endpoint address was its key.
 pub(crate) fn former_key(key: &str) -> Option<String> {
-    let endpoint = decoded(key.strip_prefix(PREFIX)?)?;
+    let endpoint = endpoint_of(key)?;
     let was_key = endpoint.len() <= FORMER_BYTES_MAX
         && refusal(&endpoint).is_none()
         && NamedNode::new(endpoint.as_str()).is_ok();

@@ -6,8 +6,10 @@
 
 mod entities;
 mod follow;
+mod identity;
 mod intake;
 mod key;
+mod lineage;
 mod offered;
 mod output;
 mod quota;

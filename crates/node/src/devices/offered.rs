@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chappe_stream::name_part;
+use chappe_device::DeviceClient;
+use chappe_stream::{DeviceIdentity, name_part};
 use chappe_transport::Hop;
 use chappe_wrappers::{Offer, Offers, Trouble};
 
+use super::identity::Product;
+use super::lineage::Lineage;
 use crate::catalogue::{CatalogueError, Entry, Making};
 use crate::shared::{App, take_turns};
 
@@ -17,6 +20,8 @@ pub(super) struct Streams {
     base: String,
     /// What they begin with when another device has the same name.
     own: String,
+    /// Those that were there before.
+    lineage: Lineage,
     slots: BTreeMap<usize, Slot>,
     /// Which offer a stream has its schema of.
     current: BTreeMap<String, usize>,
@@ -43,6 +48,23 @@ impl Streams {
         let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
         let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
         self.own = format!("{}-{tail}", self.base);
+    }
+
+    /// The device has this durable identity: its streams continue those of the identity. May take some
+    /// seconds when these are of another endpoint address.
+    pub(super) async fn recognize(
+        &mut self,
+        app: &App,
+        client: &Arc<DeviceClient>,
+        key: &str,
+        product: &Product,
+        identity: DeviceIdentity,
+    ) {
+        let lineage = &mut self.lineage;
+        if lineage.recognize(app, client, key, product, identity).await {
+            // It is stored with all of them.
+            self.current.clear();
+        }
     }
 
     /// Opens the streams of all offers, and forgets those of offers that are no more. All definitions
@@ -142,10 +164,14 @@ impl Streams {
         let part = name_part(&offer.name);
         let name = match self.slots.get(&number) {
             Some(Slot::Open(entry)) => entry.name.clone(),
-            _ => format!("{}.{part}", self.base),
+            _ => {
+                let continued = self.lineage.stream(&part);
+                continued.unwrap_or_else(|| format!("{}.{part}", self.base))
+            }
         };
         let (name, begun) = match self.define(app, key, name, offer).await {
-            (_, Err(CatalogueError::Taken { .. })) => {
+            (name, Err(CatalogueError::Taken { .. })) => {
+                self.lineage.forget(&name);
                 self.base.clone_from(&self.own);
                 let name = format!("{}.{part}", self.base);
                 self.define(app, key, name, offer).await
@@ -153,6 +179,7 @@ impl Streams {
             begun => begun,
         };
         if begun.is_ok() {
+            self.lineage.taken(app, key, &name);
             self.current.insert(name.clone(), number);
         }
         (name, begun.map_err(|error| error.to_string()))
@@ -177,7 +204,11 @@ impl Streams {
             }
             *count += 1;
         }
-        let begun = app.catalogue.begin(&name, &offer.schema, key, None).await;
+        let (identity, catalogue) = (self.lineage.identity(), &app.catalogue);
+        let may_take = |owner: &str| self.lineage.may_take(app, &name, owner);
+        let begun = catalogue
+            .begin_of_device(&name, &offer.schema, key, identity, may_take)
+            .await;
         (name, begun)
     }
 

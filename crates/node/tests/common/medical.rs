@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use chappe_device::HostOptions;
 use chappe_device::host::DeviceHost;
 use chappe_dpws::hosting::HostedService;
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
@@ -54,12 +55,23 @@ pub(crate) struct Monitor {
     mdib: Arc<Mutex<Mdib>>,
 }
 
+/// What a device says of itself as a product.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Product {
+    pub(crate) name: String,
+    pub(crate) model: Option<String>,
+    pub(crate) serial_number: Option<String>,
+    /// What its description holds under MetaData.
+    pub(crate) meta_data: String,
+}
+
 /// What the device knows of itself.
 struct Mdib {
     sequence: String,
     version: u64,
     metrics: BTreeMap<String, Metric>,
     answer: Answer,
+    meta_data: String,
 }
 
 #[derive(Clone)]
@@ -81,6 +93,30 @@ impl Monitor {
 
     /// The same, as the device of this endpoint and name.
     pub(crate) fn start_as(endpoint: &str, name: &str, address: &str, hosting: Hosting) -> Self {
+        let product = Product {
+            name: name.to_owned(),
+            ..Product::default()
+        };
+        Self::start_product(endpoint, &product, hosting, host_options(address))
+    }
+
+    /// The same, as this product.
+    pub(crate) fn start_product(
+        endpoint: &str,
+        product: &Product,
+        hosting: Hosting,
+        options: HostOptions,
+    ) -> Self {
+        Self::try_start(endpoint, product, hosting, options).unwrap()
+    }
+
+    /// The same, unless its port is taken.
+    pub(crate) fn try_start(
+        endpoint: &str,
+        product: &Product,
+        hosting: Hosting,
+        options: HostOptions,
+    ) -> Result<Self, chappe_device::Error> {
         let mut metrics = BTreeMap::new();
         metrics.insert("steady".to_owned(), Metric::new(262_656, 1));
         let mdib = Arc::new(Mutex::new(Mdib {
@@ -88,14 +124,17 @@ impl Monitor {
             version: 1,
             metrics,
             answer: Answer::Right,
+            meta_data: product.meta_data.clone(),
         }));
         let mut builder = DeviceHost::builder(endpoint)
             .model(ThisModel {
                 manufacturer: vec!["Example".into()],
+                model_name: product.model.iter().map(|name| (&**name).into()).collect(),
                 ..ThisModel::default()
             })
             .device(ThisDevice {
-                friendly_name: vec![name.into()],
+                friendly_name: vec![(&*product.name).into()],
+                serial_number: product.serial_number.clone(),
                 ..ThisDevice::default()
             });
         for service in services(hosting) {
@@ -107,14 +146,13 @@ impl Monitor {
                 let answer = shared.lock().unwrap().answered();
                 async move { answer.map(Some) }
             })
-            .options(host_options(address))
-            .start(Drops::default())
-            .unwrap();
-        Self {
+            .options(options)
+            .start(Drops::default())?;
+        Ok(Self {
             host,
-            name: name.to_owned(),
+            name: product.name.clone(),
             mdib,
-        }
+        })
     }
 
     /// Its path in the node's interface.
@@ -215,8 +253,12 @@ impl Mdib {
         };
         let (descriptors, states): (Vec<_>, Vec<_>) = self.metrics.iter().map(metric).unzip();
         let (descriptors, states) = (descriptors.concat(), states.concat());
+        let meta_data = match &*self.meta_data {
+            "" => String::new(),
+            some => format!("<p:MetaData>{some}</p:MetaData>"),
+        };
         let description = format!(
-            "<p:MdDescription><p:Mds Handle='mds'><p:Vmd Handle='vmd'><p:Channel Handle='channel'>\
+            "<p:MdDescription><p:Mds Handle='mds'>{meta_data}<p:Vmd Handle='vmd'><p:Channel Handle='channel'>\
              {descriptors}</p:Channel></p:Vmd></p:Mds></p:MdDescription>"
         );
         let state = format!("<p:MdState>{states}</p:MdState>");

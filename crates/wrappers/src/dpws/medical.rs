@@ -144,6 +144,11 @@ impl Medical {
         self.trouble.as_ref()
     }
 
+    /// The identifiers of the device, if its description has any.
+    pub(super) fn meta_data(&self) -> Option<&sdc::MetaData> {
+        self.mapping.meta_data()
+    }
+
     /// Whether it waits for its description.
     pub(super) fn is_reading(&self) -> bool {
         !matches!(self.reading, Reading::Idle)

@@ -228,6 +228,12 @@ impl Attachment {
         &self.offers
     }
 
+    /// The identifiers of a medical device, as soon as its description was read.
+    #[must_use]
+    pub fn meta_data(&self) -> Option<&sdc::MetaData> {
+        self.medical.as_ref().and_then(Medical::meta_data)
+    }
+
     /// Why some events of the device are missed, or their streams not known; `None`: none is.
     #[must_use]
     pub fn missing(&self) -> Option<&Trouble> {

@@ -9,6 +9,7 @@ use chappe_stream::Timestamp;
 use chappe_xml::{Element, Name};
 
 use super::description::{Described, HANDLE, Metric};
+use super::meta_data::MetaData;
 use super::report::{self, number};
 use super::versions::{Judged, StateVersions};
 use super::{MESSAGE, PARTICIPANT};
@@ -30,6 +31,7 @@ const DESCRIPTORS_MAX: usize = 8_192;
 pub struct SdcMapping {
     /// Which description it is; `None`: none was read.
     mdib: Option<Mdib>,
+    meta_data: Option<MetaData>,
     /// By handle.
     metrics: BTreeMap<String, Known>,
     /// Oldest first.
@@ -96,6 +98,11 @@ impl SdcMapping {
         self.mdib.is_some()
     }
 
+    /// The identifiers of the device, if its description has any.
+    pub(crate) fn meta_data(&self) -> Option<&MetaData> {
+        self.meta_data.as_ref()
+    }
+
     /// The streams, by their numbers.
     pub(crate) fn offers(&self) -> impl Iterator<Item = usize> {
         self.metrics.values().map(|known| known.offer)
@@ -115,6 +122,7 @@ impl SdcMapping {
         })?;
         let sequence = sequence(answer).unwrap_or_default();
         let version = number(answer, "MdibVersion").unwrap_or_default();
+        self.meta_data = MetaData::read(description);
         let mut described = Described::default();
         described.take(description, None);
         let same_sequence = |mdib: &&Mdib| mdib.sequence == sequence;
@@ -502,7 +510,7 @@ fn sequence(element: &Element) -> Option<&str> {
 }
 
 /// The first element of the participant model with this name.
-fn find<'a>(element: &'a Element, local: &str) -> Option<&'a Element> {
+pub(super) fn find<'a>(element: &'a Element, local: &str) -> Option<&'a Element> {
     if element.name.is(PARTICIPANT, local) {
         return Some(element);
     }

@@ -7,6 +7,7 @@
 //! Deliberately not here: contexts, alerts, operations and localized texts.
 
 mod description;
+mod meta_data;
 mod metrics;
 mod report;
 mod units;
@@ -15,6 +16,7 @@ mod versions;
 use chappe_xml::{Element, Name};
 
 pub use description::{Kind, Metric};
+pub use meta_data::MetaData;
 pub use metrics::{Outcome, Reported, SdcMapping};
 
 pub(crate) const MESSAGE: &str =

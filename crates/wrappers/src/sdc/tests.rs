@@ -358,3 +358,21 @@ fn a_distribution_is_an_element_with_its_range() {
         "sdc_no_distribution_range"
     );
 }
+
+#[test]
+fn the_identifiers_of_the_device_are_read() {
+    let device = Device::new();
+    assert_eq!(device.mapping.meta_data(), None, "the sample has none");
+    let text = String::from_utf8(MDIB.to_vec()).expect("it is UTF-8");
+    let data = "<pm:MetaData><pm:Udi><pm:DeviceIdentifier> 04012345678901 </pm:DeviceIdentifier>\
+                <pm:HumanReadableForm>(01)04012345678901(21)SN-7</pm:HumanReadableForm></pm:Udi>\
+                <pm:ModelNumber>7</pm:ModelNumber><pm:SerialNumber>SN-7</pm:SerialNumber></pm:MetaData>";
+    let place = "<pm:SystemContext";
+    let answer = text.replacen(place, &format!("{data}{place}"), 1);
+    let answer = Element::parse(answer.as_bytes()).expect("it is XML");
+    let mut mapping = SdcMapping::default();
+    mapping.read(&answer, &mut Offers::default()).expect("fits");
+    let read = mapping.meta_data().expect("it has some");
+    assert_eq!(read.device_identifier.as_deref(), Some("04012345678901"));
+    assert_eq!(read.serial_number.as_deref(), Some("SN-7"));
+}
