@@ -15,7 +15,7 @@ use crate::queue::{Pending, Queue, Shared};
 use crate::store::Owner;
 use crate::stream::Core;
 use crate::{Error, Level, MAX_STREAMS, Store};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -78,11 +78,12 @@ impl Writer {
             .older
             .front()
             .map_or(self.segment, |(number, _)| *number);
-        let gone = self.removals.extract_if(.., |_, it| it.segment < oldest);
-        for (stream, _) in gone.collect::<BTreeMap<_, _>>() {
-            self.definitions.remove(&stream);
-            self.tracks.remove(&stream);
+        let is_gone = |removal: &Removal| removal.segment < oldest;
+        for (stream, _) in self.removals.iter().filter(|(_, it)| is_gone(it)) {
+            self.definitions.remove(stream);
+            self.tracks.remove(stream);
         }
+        self.removals.retain(|_, it| !is_gone(it));
     }
 }
 

@@ -20,7 +20,7 @@ fn what_is_too_old_goes_soon_after_a_start() {
     let directory = tempfile::tempdir().unwrap();
     // The node makes its directories.
     block(async { start(directory.path()).await.shutdown().await.unwrap() });
-    let disk = FileDisk::open(&directory.path().join("data/log")).unwrap();
+    let disk = FileDisk::open(directory.path().join("data/log")).unwrap();
     let (store, _) = Store::open(Box::new(disk), Options::default(), 7).unwrap();
     let streams = StreamStore::new(store.clone());
     let schema = StreamSchema::default();

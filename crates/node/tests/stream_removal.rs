@@ -96,7 +96,7 @@ fn an_empty_stream_of_a_device_that_never_came_back_is_removed_and_others_stay()
     let directory = tempfile::tempdir().unwrap();
     // The node makes its directories.
     block(async { start(directory.path()).await.shutdown().await.unwrap() });
-    let disk = FileDisk::open(&directory.path().join("data/log")).unwrap();
+    let disk = FileDisk::open(directory.path().join("data/log")).unwrap();
     let (store, _) = Store::open(Box::new(disk), Options::default(), 7).unwrap();
     let streams = StreamStore::new(store.clone());
     let make = |name, source| {
