@@ -19,7 +19,7 @@ const RETAIN_LOOKS: u64 = 60;
 pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
     let mut told: Vec<String> = Vec::new();
-    let mut abandoned = Abandoned::default();
+    let mut abandoned = Abandoned::open(&app.config.data_directory);
     let age = Duration::from_secs(app.config.log.remove_abandoned_s);
     for look in 1_u64.. {
         tokio::select! {

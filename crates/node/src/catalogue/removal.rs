@@ -3,19 +3,27 @@
 //! Only a stream that nothing writes and no other node reads is removed. Its source would bring it
 //! back at once, and a reader would wait for elements that never come.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chappe_stream::StoreError;
+use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, Entry, key};
+use crate::links::Kept;
 use crate::notices::NoticeKind;
 use crate::register;
 use crate::shared::App;
 
 /// How often abandoned streams are looked for; reason: their age is counted in days.
 pub(crate) const LOOK: Duration = Duration::from_secs(60);
+
+/// How often the ages of abandoned streams are written, at most.
+const SAVE: Duration = Duration::from_secs(600);
+/// The file of these ages under the data directory.
+const ABANDONED: &str = "abandoned.json";
 
 /// Why a stream is not removed.
 #[derive(Debug, thiserror::Error)]
@@ -150,33 +158,115 @@ pub(crate) async fn remove(app: &App, name: &str, force: bool) -> Result<u64, Re
     }
 }
 
-/// Since when streams of devices hold nothing while their device is not there, as far as this run
-/// has seen.
-#[derive(Debug, Default)]
-pub(crate) struct Abandoned(HashMap<String, Instant>);
+/// For how long a stream was abandoned.
+#[derive(Debug, Serialize, Deserialize)]
+struct Age {
+    stream: String,
+    seconds: u64,
+}
+
+/// For how long streams of devices have held nothing while their device was not there and the node
+/// ran. It is kept over a restart, so that a node that is started often removes them too.
+#[derive(Debug)]
+pub(crate) struct Abandoned {
+    ages: BTreeMap<String, Duration>,
+    directory: PathBuf,
+    looked: Instant,
+    saved: Instant,
+    /// Whether the file names none.
+    saved_none: bool,
+}
 
 impl Abandoned {
+    /// Goes on from what an earlier run kept in a data directory.
+    pub(crate) fn open(directory: &Path) -> Self {
+        let ages = Kept::new(directory, ABANDONED).read();
+        let ages = ages.unwrap_or_else(|error: String| {
+            tracing::warn!(
+                error,
+                "how long streams were abandoned is counted from now on"
+            );
+            Vec::new()
+        });
+        let age = |it: Age| (it.stream, Duration::from_secs(it.seconds));
+        let ages: BTreeMap<_, _> = ages.into_iter().map(age).collect();
+        Self {
+            saved_none: ages.is_empty(),
+            ages,
+            directory: directory.to_owned(),
+            looked: Instant::now(),
+            saved: Instant::now(),
+        }
+    }
+
     /// Looks at all streams; those that were abandoned for `age` are removed.
     pub(crate) async fn look(&mut self, app: &App, age: Duration) {
+        let elapsed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
         let entries = app.catalogue.entries();
         let abandoned = entries.iter().filter(|entry| {
             let absent = app.registrations.of(&entry.key()) == u64::MAX;
             absent && entry.held() == 0 && entry.is_of_device()
         });
-        let now = Instant::now();
-        let known = std::mem::take(&mut self.0);
-        let since = |name: &str| known.get(name).copied().unwrap_or(now);
-        self.0 = abandoned
-            .map(|entry| (entry.name.clone(), since(&entry.name)))
-            .collect();
-        let due = self
-            .0
-            .iter()
-            .filter(|(_, since)| now.duration_since(**since) >= age);
+        self.count(abandoned.map(|entry| entry.name.clone()), elapsed);
+        let due = self.ages.iter().filter(|(_, reached)| **reached >= age);
         for name in due.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             if let Err(error) = remove(app, &name, false).await {
                 tracing::debug!(stream = name, %error, "an abandoned stream is not removed");
             }
         }
+        let nothing_new = self.saved_none && self.ages.is_empty();
+        if self.saved.elapsed() >= SAVE.min(age / 10) && !nothing_new {
+            (self.saved, self.saved_none) = (Instant::now(), self.ages.is_empty());
+            let saved = tokio::task::spawn_blocking(self.save()).await;
+            if let Ok(Err(error)) = saved {
+                tracing::warn!(%error, "how long streams were abandoned cannot be kept");
+            }
+        }
+    }
+
+    /// These are abandoned, for `elapsed` longer if they were before.
+    fn count(&mut self, abandoned: impl Iterator<Item = String>, elapsed: Duration) {
+        let known = std::mem::take(&mut self.ages);
+        let age = |name: &str| known.get(name).map_or(Duration::ZERO, |age| *age + elapsed);
+        self.ages = abandoned
+            .map(|name| {
+                let age = age(&name);
+                (name, age)
+            })
+            .collect();
+    }
+
+    /// Writes the ages, on a thread that may wait for the disk.
+    fn save(&self) -> impl FnOnce() -> std::io::Result<()> + Send + use<> {
+        let age = |(stream, age): (&String, &Duration)| Age {
+            stream: stream.clone(),
+            seconds: age.as_secs(),
+        };
+        let ages: Vec<Age> = self.ages.iter().map(age).collect();
+        let kept = Kept::new(&self.directory, ABANDONED);
+        move || kept.write(&ages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_of_an_abandoned_stream_goes_on_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let day = Duration::from_secs(86_400);
+        for days in 0..5 {
+            let mut abandoned = Abandoned::open(directory.path());
+            let both = ["here.once", "gone"].map(str::to_owned).into_iter();
+            abandoned.count(both, day);
+            assert_eq!(abandoned.ages["gone"], day * 2 * days);
+            assert_eq!(abandoned.ages["here.once"], Duration::ZERO);
+            // The device of the other one comes and goes.
+            abandoned.count(["gone".to_owned()].into_iter(), day);
+            abandoned.save()().unwrap();
+        }
+        std::fs::write(directory.path().join(ABANDONED), "{").unwrap();
+        assert!(Abandoned::open(directory.path()).ages.is_empty());
     }
 }

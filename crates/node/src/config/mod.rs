@@ -242,7 +242,7 @@ pub struct Log {
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub scrub_bytes_per_s: u64,
     /// A device's stream is removed once it has held no element, and its device was not there, for so
-    /// long while the node ran; 0: never.
+    /// long while the node ran, in all its runs; 0: never.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
     /// Streams at once; one more is refused and counted.

@@ -21,7 +21,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// A file. It may hold tokens and secrets, and so is its owner's alone.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(crate) struct Kept<T> {
     path: PathBuf,
     of: PhantomData<fn() -> T>,
 }
@@ -35,7 +35,7 @@ struct Form<L> {
 
 impl<T: Serialize + DeserializeOwned> Kept<T> {
     /// The file of this name in a data directory.
-    pub(super) fn new(directory: &Path, file: &str) -> Self {
+    pub(crate) fn new(directory: &Path, file: &str) -> Self {
         Self {
             path: directory.join(file),
             of: PhantomData,
@@ -46,7 +46,7 @@ impl<T: Serialize + DeserializeOwned> Kept<T> {
     ///
     /// # Errors
     /// When it cannot be read, or is of another form, in words.
-    pub(super) fn read(&self) -> Result<Vec<T>, String> {
+    pub(crate) fn read(&self) -> Result<Vec<T>, String> {
         let told = |error: &dyn std::fmt::Display| format!("{}: {error}", self.path.display());
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -67,7 +67,7 @@ impl<T: Serialize + DeserializeOwned> Kept<T> {
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn write(&self, kept: &[T]) -> io::Result<()> {
+    pub(crate) fn write(&self, kept: &[T]) -> io::Result<()> {
         let version = VERSION;
         let text = serde_json::to_string_pretty(&Form { version, kept })?;
         let made = self.path.with_extension("new");

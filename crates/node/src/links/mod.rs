@@ -24,8 +24,7 @@ use crate::{catalogue, register};
 use tokio::task::AbortHandle;
 
 use host::Host;
-use kept::Kept;
-pub(crate) use kept::{LINKS, SUBSCRIPTIONS};
+pub(crate) use kept::{Kept, LINKS, SUBSCRIPTIONS};
 pub(crate) use listen::{Sockets, bind};
 
 /// The key of a link in the registry, which is the source of the streams that it brings.
