@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chappe_log::Appended;
 use chappe_stream::{
-    CodecError, Hole, Intake, IntakeError, Position, RawRecords, StoreError, StreamElement,
+    CodecError, Epoch, Hole, Intake, IntakeError, Position, RawRecords, StoreError, StreamElement,
     StreamLog, StreamSchema, Timestamp,
 };
 
@@ -21,6 +21,9 @@ use super::{Arrivals, DeadLetterReason, LinkError, LinkNotice, LinkStart, LossRe
 /// Versions of the origin's schema that are remembered; reason: a version may be in use until what
 /// was sent under it is stored, and the origin announces each anew.
 const VERSIONS_MAX: usize = 8;
+
+/// Epochs of the origin that are remembered as passed; reason: an origin keeps as many.
+const PASSED_MAX: usize = 64;
 
 /// How often, and how long apart, is looked whether the log has stored what was queued before: ten
 /// seconds, longer than any disk that is alive.
@@ -43,6 +46,9 @@ pub(crate) struct Inlet {
     versions: VecDeque<Version>,
     /// The newest element that is stored, lost or on its way to the log.
     have: Option<Position>,
+    /// Epochs of the origin before that of `have`, as far as they came here, oldest first: what comes of
+    /// them came before.
+    passed: VecDeque<Epoch>,
     /// Behind a batch that the log refused after it was queued, it takes no other: see
     /// [`Intake::append`].
     taken_back: u64,
@@ -161,6 +167,7 @@ impl Inlet {
             log,
             versions: VecDeque::new(),
             have: None,
+            passed: VecDeque::new(),
             taken_back: 0,
         };
         inlet.resume().await?;
@@ -187,6 +194,11 @@ impl Inlet {
             (None, letter) => letter,
             (stored, _) => stored,
         };
+        let back = self
+            .passed
+            .iter()
+            .position(|it| self.have.is_some_and(|have| have.epoch == *it));
+        self.passed.truncate(back.unwrap_or(self.passed.len()));
         self.count(|stream| stream.status.stored = self.have);
         Ok(())
     }
@@ -224,6 +236,19 @@ impl Inlet {
     /// The newest element that is stored, lost or on its way.
     pub(crate) fn have(&self) -> Option<Position> {
         self.have
+    }
+
+    /// Everything up to here is stored, lost or on its way.
+    fn reach(&mut self, at: Position) {
+        if let Some(back) = self.passed.iter().position(|epoch| *epoch == at.epoch) {
+            self.passed.truncate(back);
+        } else if let Some(have) = self.have.filter(|have| have.epoch != at.epoch) {
+            self.passed.push_back(have.epoch);
+            if self.passed.len() > PASSED_MAX {
+                self.passed.pop_front();
+            }
+        }
+        self.have = Some(at);
     }
 
     /// The schema that is known already, so that the origin need not say it.
@@ -365,6 +390,12 @@ impl Inlet {
                     repeated += 1;
                     continue;
                 }
+                // An origin that ended without order sends again what it sent last, across the epochs
+                // that its ends have brought.
+                Some(_) if self.passed.contains(&origin.epoch) => {
+                    repeated += 1;
+                    continue;
+                }
                 Some(have) if origin.sequence == have.sequence + 1 => {}
                 // Numbers go on from one epoch to the next, unless the origin went back.
                 Some(have) if origin.sequence > have.sequence => {
@@ -445,7 +476,7 @@ impl Inlet {
     pub(crate) fn begin(&mut self, at: Position) -> Result<(), InletError> {
         if self.have.is_none() {
             self.remember(at)?;
-            self.have = Some(at);
+            self.reach(at);
         }
         Ok(())
     }
@@ -497,7 +528,7 @@ impl Inlet {
 
     /// So many elements up to this one are on their way to the log.
     fn note(&mut self, last: Position, newest: Timestamp, count: u64) {
-        self.have = Some(last);
+        self.reach(last);
         if let Some(arrivals) = &self.arrivals {
             arrivals.came(count, newest);
         }
@@ -535,7 +566,7 @@ impl Inlet {
             schema,
             record,
         })?;
-        self.have = Some(at);
+        self.reach(at);
         // The letter says so too, as long as it is kept; if there is no room for this it must do.
         let _ = self.remember(at);
         self.count(|stream| {
@@ -627,6 +658,9 @@ impl Inlet {
         next: u64,
         reason: LossReason,
     ) -> Result<(), InletError> {
+        if self.passed.contains(&from.epoch) {
+            return Ok(());
+        }
         let behind = match self.have {
             Some(have) if have.epoch == from.epoch => from.sequence.max(have.sequence + 1),
             _ => from.sequence,
@@ -639,7 +673,7 @@ impl Inlet {
             let sequence = next - 1;
             let last = Position { sequence, ..from };
             self.remember(last)?;
-            self.have = Some(last);
+            self.reach(last);
             let count = self.claim.told_lost(at, next);
             if count > 0 {
                 self.lost(reason, count);
@@ -661,7 +695,7 @@ impl Inlet {
         let sequence = next.sequence.saturating_sub(1);
         let before = Position { sequence, ..next };
         self.remember(before)?;
-        self.have = Some(before);
+        self.reach(before);
         self.count(|stream| stream.status.counts.rollbacks += 1);
         self.link.shared.host.notice(LinkNotice::Rollback {
             link: self.link.config.name.clone(),

@@ -573,6 +573,74 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
     assert_eq!(gone, LinkError::NoLetter(letter.number));
 }
 
+/// An origin that is killed sends again what it sent since it last kept how far a subscription is. A
+/// stream that survives less than the loss of power has another epoch after each such end.
+#[tokio::test]
+async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    origin.stream("a", 1);
+    let server = serve(&origin.links, None).await;
+    let contact = serve(&subscriber.links, None).await;
+    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+    let config = link(LinkKind::HttpPush, server.url(), &["a"]);
+    subscriber.links.add(config).expect("added");
+    subscriber.wait_for("a", 1).await;
+    origin.links.close();
+    let kept = origin.host.kept.lock().unwrap().remove(0);
+    let secret = kept.contact_point.rsplit('/').next().expect("a secret");
+    let first = origin.store.existing("a").expect("reads").expect("there");
+    let (id, epoch) = (SchemaId::of(&first.schema()), kept.after.epoch.0);
+    let give = |turn: u64, number: u64| {
+        let epoch = Epoch(epoch + turn);
+        let body = format!(
+            "<stream-element stream=\"a\" epoch=\"{epoch}\" number=\"{number}\" timestamp=\"1\" \
+             schema=\"{id}\" version=\"0\"><field name=\"v\" type=\"integer\">{number}</field>\
+             </stream-element>\n"
+        );
+        let links = subscriber.links.clone();
+        async move {
+            let taken = links.http_take("test", secret, "application/xml", body.as_bytes());
+            taken.await.expect("taken");
+        }
+    };
+    // Twice it ends, and goes on under another epoch; then it sends all of that again.
+    let sent = [(0, 2), (0, 3), (1, 4), (2, 5), (2, 6)];
+    for (turn, number) in sent.into_iter().chain(sent) {
+        give(turn, number).await;
+    }
+    let lost = format!(
+        "<lost stream=\"a\" epoch=\"{}\" from=\"3\" next=\"4\" reason=\"corrupt\"/>\n",
+        Epoch(epoch)
+    );
+    let links = &subscriber.links;
+    let taken = links.http_take("test", secret, "application/xml", lost.as_bytes());
+    taken.await.expect("taken");
+    give(2, 7).await;
+    let numbers = |copy: Vec<StreamElement>| -> Vec<u64> {
+        copy.iter()
+            .map(|it| it.origin.expect("from there").sequence)
+            .collect()
+    };
+    assert_eq!(
+        numbers(subscriber.wait_for("a", 7).await),
+        [1, 2, 3, 4, 5, 6, 7]
+    );
+    let counts = subscriber.links.show("test").expect("there").streams[0]
+        .counts
+        .clone();
+    assert_eq!((counts.repeated, counts.rollbacks), (5, 0));
+    assert!(counts.lost.is_empty(), "{:?}", counts.lost);
+    // One that really went back has an epoch that never was here.
+    give(3, 6).await;
+    assert_eq!(numbers(subscriber.wait_for("a", 8).await)[7], 6);
+    assert_eq!(
+        subscriber.links.show("test").expect("there").streams[0]
+            .counts
+            .rollbacks,
+        1
+    );
+}
+
 /// A contact point of another program, which takes 2 the second time, and 3 once it may.
 async fn foreign_contact_point() -> (
     tokio::sync::mpsc::UnboundedReceiver<String>,
