@@ -3,6 +3,8 @@
 import contextlib
 import http.server
 import json
+import os
+import pathlib
 import re
 import socket
 import threading
@@ -12,13 +14,16 @@ import uuid
 
 from datagrams import DIALECTS, SOAP, announce, probe, resolve
 from forged import device_of, dropped, last
-from network import Cable, expect, until
-from wire import DISCOVERY_PORT, GROUP, inside, measured
+from network import Cable, Process, expect, until
+from wire import DISCOVERY_PORT, GROUP, Paced, Spoofer, inside, measured, resident_bytes
 
 # Hosts of 10.77.0.0/24, all at end B.
 STRANGER, FLOODER, NEIGHBOUR = "10.77.0.100", "10.77.0.101", "10.77.0.102"
 TABLE = 20
 FLOOD_PER_S, SECONDS = 49, 15
+LARGE, LARGE_PER_S = 8_000, 1_000
+# 4,096 descriptions of 8 KiB in the table of the protocol and in that of the client.
+LARGE_GROWTH_MAX = 96 << 20
 MEX = "http://schemas.xmlsoap.org/ws/2004/09/mex"
 GET_RESPONSE = "http://schemas.xmlsoap.org/ws/2004/09/transfer/GetResponse"
 
@@ -130,6 +135,34 @@ def crowd(cable: Cable, address: str, stranger: Host) -> None:
              sum(any(STRANGER in xaddr for xaddr in device["addresses"]) for device in devices))
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def descriptions(cable: Cable, address: str, node: Process, known: dict) -> None:
+    """Datagrams that cost the most: strangers of 200 forged addresses describe themselves at length."""
+    def hello(source: str, scopes: int) -> bytes:
+        said = " ".join(f"urn:{'s' * 1_000}:{n}" for n in range(scopes))
+        return announce("2009", "Hello", uuid.uuid4().urn, f"http://{source}/").replace(
+            b"<d:XAddrs>", f"<d:Scopes>{said}</d:Scopes><d:XAddrs>".encode())
+    spoofer, paced = Spoofer(cable.names["B"], STRANGER), Paced(LARGE_PER_S)
+    for name, scopes in (("as long as is kept", 7), ("too long", 30)):
+        memory, cpu = resident_bytes(node.process.pid), cpu_seconds(node.process.pid)
+        for number in range(LARGE):
+            source = f"10.77.0.{20 + number % 60}" if number % 2 else f"10.66.1.{1 + number % 250}"
+            spoofer.send(source, GROUP, hello(source, scopes))
+            paced.wait()
+        grown = resident_bytes(node.process.pid) - memory
+        measured(f"memory after {LARGE} descriptions that are {name}", f"{grown >> 10} KiB")
+        spent = (cpu_seconds(node.process.pid) - cpu) / LARGE
+        measured("processor time of each, with all else that the node does", f"{1e6 * spent:.0f} µs")
+        expect(grown <= LARGE_GROWTH_MAX, f"the node grew by no more than {LARGE_GROWTH_MAX >> 20} MiB")
+    expect(dropped(cable, address).get("discovery: too_large", 0) > 0, "what is too long is dropped and counted")
+    expect(bool(device_of(cable, address, known["endpoint"])), "and the device of another host is still known")
+
+
 def rates(endpoint: str, flooder: Host, neighbour: Host) -> None:
     """One host asks 49 times a second, another of its subnet once a second."""
     asked, start = [], time.monotonic()
@@ -148,7 +181,7 @@ def rates(endpoint: str, flooder: Host, neighbour: Host) -> None:
     expect(count == len(asked), "a host that floods silences no neighbour")
 
 
-def check(cable: Cable, node_address: str, known: dict, start_alone) -> None:
+def check(cable: Cable, node: Process, node_address: str, known: dict, start_alone) -> None:
     """`known` is what the device of end B printed; `start_alone` starts a device at end A."""
     bound = until(20, "the device bound", lambda: device_of(cable, node_address, known["endpoint"]))
     stream = bound["streams"][0]
@@ -165,6 +198,7 @@ def check(cable: Cable, node_address: str, known: dict, start_alone) -> None:
         until(10, "its stream", lambda: last(cable, node_address, stream) > before)
         expect(True, "and the device that was there before goes on")
         rates(ready["endpoint"], *hosts[1:])
+        descriptions(cable, node_address, node, known)
     finally:
         for host in hosts:
             host.close()

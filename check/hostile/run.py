@@ -115,7 +115,7 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             def start_alone() -> tuple[Process, dict]:
                 processes.append((alone := start_device(cable, chappe, "A", "device-alone"))[0])
                 return alone
-            crowd.check(cable, address, ready, start_alone)
+            crowd.check(cable, node, address, ready, start_alone)
         if part == "device":
             device, ready = start_device(cable, chappe, "A", "device-attacked")
             quiet, quiet_ready = start_device(cable, chappe, "A", "device-quiet", 3_600_000)

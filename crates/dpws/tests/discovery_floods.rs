@@ -13,6 +13,7 @@ use chappe_dpws::discovery::client::{Command, Event};
 use chappe_dpws::discovery::target_service::{Command as Tell, Event as Told};
 use chappe_dpws::discovery::{Content, DropReason, Message, Probe, Target};
 use chappe_soap::EndpointReference;
+use chappe_xml::Name;
 use network::{Faults, Network, host};
 
 /// Packets a second that were enough to silence a subnet of 20 answers a second.
@@ -75,7 +76,7 @@ fn a_host_that_asks_without_end_silences_none_of_its_subnet() {
         };
         assert_eq!(answered(of_subnet(10)), 30, "once a second");
         assert!(
-            answered(of_subnet(66)) <= 40 + 30 * 20,
+            answered(of_subnet(66)) <= 200 + 30 * 20,
             "and the flood at its rate"
         );
     }
@@ -157,4 +158,65 @@ fn a_host_that_is_very_many_devices_keeps_none_out_of_the_table() {
     for number in 10..20 {
         assert!(machine.known(&format!("urn:uuid:alone-{number}")).is_some());
     }
+}
+
+#[test]
+fn descriptions_as_large_as_they_can_be_displace_no_device_of_another_host() {
+    let mut network = Network::new(7, Faults::NONE);
+    let client = network.client(host(1), |_| {});
+    let gateway = |number: u64| format!("urn:uuid:at-the-gateway-{number}");
+    for number in 0..200 {
+        let hello = hello(number, &gateway(number), Some(of_subnet(10)));
+        network.inject(client, of_subnet(10), true, &hello);
+        let endpoint = gateway(number).into();
+        network.ask(client, Command::Confirm { endpoint });
+    }
+    // Few bytes in a datagram, since the namespace is declared once.
+    let namespace = format!("urn:{}", "n".repeat(1_000));
+    let types: Vec<_> = (0..128)
+        .map(|n| Name::owned(namespace.as_str(), format!("t{n}")))
+        .collect();
+    for number in 1_000..1_400 {
+        let target = Target {
+            endpoint: EndpointReference::new(format!("urn:uuid:large-{number}")),
+            types: types.clone(),
+            xaddrs: vec![format!("http://{}:5357/", of_subnet(66).ip()).into()],
+            metadata_version: 1,
+            ..Target::default()
+        };
+        let large = datagram(number, Content::Hello(target));
+        network.inject(client, of_subnet(66), true, &large);
+    }
+    let machine = network.client_machine(client);
+    let kept = (0..200).filter(|number| machine.known(&gateway(*number)).is_some());
+    assert_eq!(kept.count(), 200);
+    assert_eq!(machine.drops().count(DropReason::TooLarge), 400);
+}
+
+#[test]
+fn a_gateway_that_announces_a_thousand_devices_at_once_is_known_whole() {
+    let mut network = Network::new(8, Faults::NONE);
+    let client = network.client(host(1), |_| {});
+    for number in 0..1_000 {
+        let endpoint = format!("urn:uuid:at-the-gateway-{number}");
+        let hello = hello(number, &endpoint, Some(of_subnet(10)));
+        network.inject(client, of_subnet(10), true, &hello);
+    }
+    let machine = network.client_machine(client);
+    assert_eq!((machine.all_known().count(), machine.evicted()), (1_000, 0));
+}
+
+#[test]
+fn two_hundred_clients_of_one_host_that_start_at_once_are_answered() {
+    let mut network = Network::new(9, Faults::NONE);
+    let target = network.target(host(2), "urn:uuid:asked", |_| {});
+    network.tell(target, Tell::Start);
+    network.run(Duration::from_secs(5));
+    for number in 0..200 {
+        let asked = datagram(number, Content::Probe(Probe::default()));
+        let client = SocketAddr::new(of_subnet(10).ip(), 40_000 + number as u16);
+        network.inject(target, client, true, &asked);
+    }
+    let machine = network.target_machine(target);
+    assert_eq!(machine.drops().count(DropReason::RateLimited), 0);
 }

@@ -378,7 +378,7 @@ fn questions_beyond_the_rate_get_silence() {
             chappe_dpws::discovery::target_service::Event::Answered { .. }
         )
     });
-    assert_eq!(answered.count(), 40);
+    assert_eq!(answered.count(), 200);
     let limited = network.target_events.iter().filter_map(|(_, event)| {
         use chappe_dpws::discovery::target_service::Event;
         match event {
@@ -392,12 +392,12 @@ fn questions_beyond_the_rate_get_silence() {
     });
     let limited: Vec<u64> = limited.collect();
     assert_eq!(limited.len(), 2, "one event at once, one for what followed");
-    assert_eq!(limited.iter().sum::<u64>(), 460, "and no count is lost");
+    assert_eq!(limited.iter().sum::<u64>(), 300, "and no count is lost");
     assert_eq!(
         network
             .target_machine(target)
             .drops()
             .count(DropReason::RateLimited),
-        460
+        300
     );
 }

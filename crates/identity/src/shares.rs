@@ -4,6 +4,8 @@
 //! too; a confirmed entry has answered at its host. So strangers take the places of confirmed entries
 //! only up to a quarter of the table, and from a host that has more than theirs.
 
+use std::borrow::Borrow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::Hash;
@@ -70,7 +72,7 @@ struct Entry {
     order: u64,
 }
 
-/// The entries of one host: strangers with the oldest first, confirmed ones with the newest last.
+/// The entries of one host by age.
 #[derive(Debug, Clone)]
 struct Share<K> {
     strangers: BTreeMap<u64, K>,
@@ -89,6 +91,14 @@ impl<K> Default for Share<K> {
 impl<K> Share<K> {
     fn len(&self) -> usize {
         self.strangers.len() + self.confirmed.len()
+    }
+
+    fn oldest_stranger(&self) -> Option<Reverse<u64>> {
+        self.strangers.keys().next().copied().map(Reverse)
+    }
+
+    fn newest_confirmed(&self) -> Option<u64> {
+        self.confirmed.keys().next_back().copied()
     }
 }
 
@@ -111,10 +121,11 @@ pub struct Shares<K> {
     quota: Quota,
     entries: HashMap<K, Entry>,
     hosts: HashMap<Host, Share<K>>,
-    /// Hosts that have strangers, by how many entries they have.
-    with_strangers: BTreeSet<(usize, Host)>,
-    /// Hosts that have confirmed entries, by how many entries they have.
-    with_confirmed: BTreeSet<(usize, Host)>,
+    /// Hosts that have strangers, by how many entries they have, then by their oldest stranger: among
+    /// equal hosts a new one has the longest time to be confirmed.
+    with_strangers: BTreeSet<(usize, Reverse<u64>, Host)>,
+    /// Hosts that have confirmed entries, by how many entries they have, then by their newest.
+    with_confirmed: BTreeSet<(usize, u64, Host)>,
     strangers: usize,
     orders: u64,
 }
@@ -172,14 +183,18 @@ impl<K: Clone + Eq + Hash> Shares<K> {
 
     fn change(&mut self, host: Host, change: impl FnOnce(&mut Share<K>)) {
         let share = self.hosts.entry(host).or_default();
-        self.with_strangers.remove(&(share.len(), host));
-        self.with_confirmed.remove(&(share.len(), host));
-        change(share);
-        if !share.strangers.is_empty() {
-            self.with_strangers.insert((share.len(), host));
+        if let Some(oldest) = share.oldest_stranger() {
+            self.with_strangers.remove(&(share.len(), oldest, host));
         }
-        if !share.confirmed.is_empty() {
-            self.with_confirmed.insert((share.len(), host));
+        if let Some(newest) = share.newest_confirmed() {
+            self.with_confirmed.remove(&(share.len(), newest, host));
+        }
+        change(share);
+        if let Some(oldest) = share.oldest_stranger() {
+            self.with_strangers.insert((share.len(), oldest, host));
+        }
+        if let Some(newest) = share.newest_confirmed() {
+            self.with_confirmed.insert((share.len(), newest, host));
         }
         if share.len() == 0 {
             self.hosts.remove(&host);
@@ -202,12 +217,11 @@ impl<K: Clone + Eq + Hash> Shares<K> {
     }
 
     /// The entry that gives way to a new one of `host`; `None` when none must.
-    #[must_use]
-    pub fn victim(&self, host: Host) -> Option<K> {
+    fn victim(&self, host: Host) -> Option<K> {
         let own = self.hosts.get(&host).map_or(0, Share::len);
         let strangers_max = self.quota.total.div_ceil(STRANGERS_PART);
         if self.strangers < strangers_max
-            && let Some((count, greediest)) = self.with_confirmed.last()
+            && let Some((count, _, greediest)) = self.with_confirmed.last()
             && *count > own + 1
         {
             // What the host has had for long stays longest.
@@ -223,7 +237,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
             return stranger.or_else(newest);
         }
         match self.with_strangers.last() {
-            Some((count, greediest)) if *count > own => self.stranger_of(*greediest),
+            Some((count, _, greediest)) if *count > own => self.stranger_of(*greediest),
             _ => self.stranger_of(host),
         }
     }
@@ -231,6 +245,28 @@ impl<K: Clone + Eq + Hash> Shares<K> {
     /// The oldest stranger of a host.
     fn stranger_of(&self, host: Host) -> Option<K> {
         self.hosts.get(&host)?.strangers.values().next().cloned()
+    }
+
+    /// Whether an entry is here and confirmed.
+    #[must_use]
+    pub fn is_confirmed<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.entries
+            .get(key)
+            .is_some_and(|entry| entry.is_confirmed)
+    }
+
+    /// The host that an entry counts for.
+    #[must_use]
+    pub fn host<Q>(&self, key: &Q) -> Option<Host>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.entries.get(key).map(|entry| entry.host)
     }
 
     /// How many entries there are.
@@ -362,6 +398,22 @@ mod tests {
             (0..10).collect::<Vec<_>>(),
             "the oldest stay"
         );
+    }
+
+    #[test]
+    fn among_equal_hosts_the_oldest_stranger_gives_way_whatever_its_address() {
+        for real in ["10.0.0.0", "10.0.9.9"] {
+            let mut shares = shares(20);
+            let forged = |number: usize| host(&format!("10.0.1.{number}"));
+            for number in 0..20 {
+                add(&mut shares, &format!("forged {number}"), forged(number));
+            }
+            assert!(add(&mut shares, "real", host(real)));
+            for number in 20..39 {
+                assert!(shares.entries.contains_key("real"), "{real} {number}");
+                add(&mut shares, &format!("forged {number}"), forged(number));
+            }
+        }
     }
 
     #[test]

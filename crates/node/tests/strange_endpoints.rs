@@ -127,8 +127,16 @@ fn one_address_with_many_devices_keeps_no_device_of_another_out() {
         until(&node, &stream, |stream| stream["last"].as_u64() > Some(2)).await;
         let list = get(&node, "/api/v1/devices").await.json();
         assert_eq!(list["devices"].as_array().unwrap().len(), 20);
-        node.shutdown().await.unwrap();
+        // Its place goes to one that had none.
+        let endpoint = alone.host().endpoint().to_owned();
         alone.stop().await;
+        let is_full_without = |list: &serde_json::Value| {
+            let mut devices = list["devices"].as_array().unwrap().iter();
+            devices.all(|device| device["state"] != "gone" && device["endpoint"] != *endpoint)
+        };
+        let list = until(&node, "/api/v1/devices", is_full_without).await;
+        assert_eq!(list["devices"].as_array().unwrap().len(), 20);
+        node.shutdown().await.unwrap();
         for one in many {
             one.stop().await;
         }

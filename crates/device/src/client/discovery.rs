@@ -142,7 +142,10 @@ async fn take(shared: &Arc<Shared>, event: Event) {
             ..
         } => {
             let found = Found::new(&target, dialect, from);
-            if insert(shared, &found) {
+            if shared.table().is_elsewhere(&found.endpoint, from.ip()) {
+                let shared = Arc::clone(shared);
+                tokio::spawn(async move { liveness::confirm_found(&shared, target, from).await });
+            } else if insert(shared, &found) {
                 shared.tell(Seen::Found(found));
             }
         }
@@ -173,9 +176,9 @@ async fn take(shared: &Arc<Shared>, event: Event) {
                 tokio::spawn(async move { shared.doubt(host).await });
             }
         }
-        Event::ByeHint { endpoint, .. } => {
+        Event::ByeHint { endpoint, from, .. } => {
             let (shared, endpoint) = (Arc::clone(shared), endpoint.to_string());
-            tokio::spawn(async move { liveness::confirm_bye(&shared, &endpoint).await });
+            tokio::spawn(async move { liveness::confirm_bye(&shared, &endpoint, from).await });
         }
         Event::MoveHint { target, from } => {
             let shared = Arc::clone(shared);

@@ -23,7 +23,7 @@ pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
     // Whom nobody could describe may be reached by what another says of it.
     let vouched = !described && found.from != known.from && !found.from.ip().is_unspecified();
     if elsewhere && !vouched {
-        let Some(_claim) = Claim::new(shared, &found.endpoint) else {
+        let Some(_claim) = Claim::new(shared, &found.endpoint, found.host()) else {
             return;
         };
         if let Some(contact) = contact_of(shared, &found.endpoint)

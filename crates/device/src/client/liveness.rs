@@ -3,6 +3,7 @@
 //! A Bye is not authenticated. It is believed when nothing listens at the device's address any
 //! more, which only the device (or whoever owns its address) can bring about.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use std::time::Duration;
 
 use chappe_dpws::discovery::Target;
 use chappe_dpws::discovery::client::Command;
-use chappe_identity::Contact;
+use chappe_identity::{Contact, Host};
 use chappe_transport::Hop;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Found, Seen, Shared};
+use super::{Found, Seen, Shared, discovery};
 
 /// Time in which a device takes a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
@@ -36,6 +37,8 @@ const MISSED_MAX: u32 = 3;
 const LOOKS_MAX: usize = 32;
 /// Devices of which claims are looked into together; each takes one connection for some seconds.
 const CLAIMS_MAX: usize = 64;
+/// Those of them that one host claims: three others can be heard beside one that forges.
+const CLAIMS_OF_HOST_MAX: usize = CLAIMS_MAX / 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
@@ -75,6 +78,23 @@ pub(super) fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
     entry.contact.clone().or_else(announced)
 }
 
+/// The devices of which something is claimed that is being looked into, with the hosts that claim it.
+#[derive(Default)]
+pub(super) struct Claims(HashMap<String, Host>);
+
+impl Claims {
+    /// Whether a claim is looked into; then it is open until it ends.
+    fn begin(&mut self, endpoint: &str, host: Host) -> bool {
+        let of_host = self.0.values().filter(|of| **of == host).count();
+        let has_room = self.0.len() < CLAIMS_MAX && of_host < CLAIMS_OF_HOST_MAX;
+        if !has_room || self.0.contains_key(endpoint) {
+            return false;
+        }
+        self.0.insert(endpoint.to_owned(), host);
+        true
+    }
+}
+
 /// The right to look into what is claimed of one device. A claim that comes meanwhile is not looked
 /// into, so that a flood of them makes no flood of connections.
 pub(super) struct Claim<'a> {
@@ -83,28 +103,26 @@ pub(super) struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    pub(super) fn new(shared: &'a Shared, endpoint: &'a str) -> Option<Self> {
-        let mut claims = shared.claims();
-        if claims.len() >= CLAIMS_MAX || !claims.insert(endpoint.to_owned()) {
-            drop(claims);
+    /// The right to look into what `host` claims.
+    pub(super) fn new(shared: &'a Shared, endpoint: &'a str, host: Host) -> Option<Self> {
+        let is_open = shared.claims().begin(endpoint, host);
+        if !is_open {
             let reason = "claim not looked into";
             shared.drops.count(1, Hop::Discovery, reason);
-            return None;
         }
-        drop(claims);
-        Some(Self { shared, endpoint })
+        is_open.then(|| Self { shared, endpoint })
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.shared.claims().remove(self.endpoint);
+        self.shared.claims().0.remove(self.endpoint);
     }
 }
 
 /// Believes a Bye when the device does not listen any more.
-pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str) {
-    let Some(_claim) = Claim::new(shared, endpoint) else {
+pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str, from: SocketAddr) {
+    let Some(_claim) = Claim::new(shared, endpoint, Host::of(from.ip())) else {
         return;
     };
     let Some(contact) = contact_of(shared, endpoint) else {
@@ -132,11 +150,12 @@ pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str) {
         .record(Hop::Discovery, reason, contact.address.ip(), detail, hint);
 }
 
-/// Believes that a device moved when it does not listen at its old address any more.
-pub(super) async fn confirm_move(shared: &Shared, target: Target, from: SocketAddr) {
+/// Believes that a device moved when it does not listen at its old address any more; says whether it
+/// does.
+pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: SocketAddr) -> bool {
     let endpoint = target.endpoint.address.to_string();
-    let Some(_claim) = Claim::new(shared, &endpoint) else {
-        return;
+    let Some(_claim) = Claim::new(shared, &endpoint, Host::of(from.ip())) else {
+        return false;
     };
     if let Some(contact) = contact_of(shared, &endpoint)
         && matches!(
@@ -150,17 +169,42 @@ pub(super) async fn confirm_move(shared: &Shared, target: Target, from: SocketAd
         shared
             .drops
             .record(Hop::Discovery, reason, from.ip(), detail, hint);
-        return;
+        return false;
     }
     let dialect = shared
         .table()
         .get(&endpoint)
         .map(|entry| entry.found.dialect);
-    let Some(dialect) = dialect else { return };
+    let Some(dialect) = dialect else {
+        return false;
+    };
     let found = Found::new(&target, dialect, from);
-    shared.table().moved(&found);
+    // Its new host must have room for it, as for a new device.
+    shared.table().remove(&endpoint);
+    if !discovery::insert(shared, &found) {
+        let command = Command::Forget {
+            endpoint: endpoint.clone().into(),
+        };
+        let _ = shared.order(command).await;
+        shared.tell(Seen::Gone {
+            endpoint: endpoint.clone(),
+            reason: "moved to an address that has too many devices".to_owned(),
+        });
+        return true;
+    }
     if shared.order(Command::Accept { target, from }).await.is_ok() {
         shared.tell(Seen::Changed(found));
+    }
+    true
+}
+
+/// Looks into a device that the machine takes for new, since it made room there, and that is known
+/// here at another address.
+pub(super) async fn confirm_found(shared: &Arc<Shared>, target: Target, from: SocketAddr) {
+    let endpoint = target.endpoint.address.clone();
+    if !confirm_move(shared, target, from).await {
+        // The machine must not go by what the other says.
+        let _ = shared.order(Command::Forget { endpoint }).await;
     }
 }
 
@@ -183,20 +227,20 @@ pub(super) async fn forget(shared: &Shared, endpoint: &str, reason: &str) {
 pub(super) async fn look(shared: Arc<Shared>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
-        let described: Vec<(String, SocketAddr)> = {
+        let described: Vec<String> = {
             let table = shared.table();
-            let described = table.iter().filter_map(|(endpoint, entry)| {
-                let contact = entry.contact.as_ref()?;
-                Some((endpoint.clone(), contact.address))
-            });
-            described.collect()
+            let described = table.keys().filter(|endpoint| table.is_described(endpoint));
+            described.cloned().collect()
         };
         let mut looks = JoinSet::new();
-        for (endpoint, address) in described {
+        for endpoint in described {
+            let Some(contact) = contact_of(&shared, &endpoint) else {
+                continue;
+            };
             if looks.len() >= LOOKS_MAX {
                 take(&shared, looks.join_next().await).await;
             }
-            looks.spawn(async move { (endpoint, look_at(address).await) });
+            looks.spawn(async move { (endpoint, look_at(contact.address).await) });
         }
         while let Some(ended) = looks.join_next().await {
             take(&shared, Some(ended)).await;
@@ -222,6 +266,22 @@ async fn take(shared: &Shared, ended: Option<Result<(String, Look), tokio::task:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_of_one_host_leave_room_for_those_of_others() {
+        let mut claims = Claims::default();
+        let hosts = [66, 7].map(|number| Host::of([192, 0, 2, number].into()));
+        let open = |claims: &mut Claims, host: usize| {
+            let claim = |n: &usize| claims.begin(&format!("urn:{host}:{n}"), hosts[host]);
+            (0..1_000).filter(claim).count()
+        };
+        assert_eq!(open(&mut claims, 0), CLAIMS_OF_HOST_MAX);
+        assert_eq!(open(&mut claims, 1), CLAIMS_OF_HOST_MAX);
+        assert!(
+            !claims.begin("urn:0:0", hosts[1]),
+            "it is being looked into"
+        );
+    }
 
     #[test]
     fn what_this_host_lacks_says_nothing_of_the_device() {

@@ -12,7 +12,6 @@ mod subscription;
 mod table;
 mod tree;
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -128,7 +127,7 @@ struct Shared {
     seen: broadcast::Sender<Seen>,
     table: Mutex<Table>,
     /// Devices of which a claim is looked into.
-    claims: Mutex<HashSet<String>>,
+    claims: Mutex<liveness::Claims>,
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
@@ -367,7 +366,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn claims(&self) -> MutexGuard<'_, liveness::Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -25,7 +25,7 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// More bytes than an envelope may have.
+    /// More bytes than an envelope, or what a device says of itself, may have.
     TooLarge => "too_large",
     /// Not XML, or no SOAP 1.2 envelope with an action.
     Malformed => "malformed",

@@ -27,14 +27,12 @@ pub struct Known {
     pub interface: u32,
     /// Whether the application has reached it; then it gives way only when its host has most entries.
     pub confirmed: bool,
-    bytes: usize,
     sequences: Vec<(IpAddr, AppSequence)>,
 }
 
 impl Known {
     pub(super) fn new(target: Target, dialect: Dialect, from: SocketAddr, interface: u32) -> Self {
         Self {
-            bytes: size(&target),
             target,
             dialect,
             from,
@@ -89,13 +87,11 @@ pub(super) enum Full {
 pub(super) struct Table {
     entries: HashMap<Str, Known>,
     shares: Shares<Str>,
-    bytes: usize,
     evicted: u64,
-    bytes_max: usize,
 }
 
 /// Bytes that a description occupies, roughly, with the table's own.
-fn size(target: &Target) -> usize {
+pub(super) fn size(target: &Target) -> usize {
     let lists = [&target.scopes, &target.xaddrs];
     let uris: usize = lists.into_iter().flatten().map(|uri| uri.len() + 24).sum();
     let types = target.types.iter();
@@ -106,13 +102,11 @@ fn size(target: &Target) -> usize {
 }
 
 impl Table {
-    pub(super) fn new(quota: Quota, bytes_max: usize) -> Self {
+    pub(super) fn new(quota: Quota) -> Self {
         Self {
             entries: HashMap::new(),
             shares: Shares::new(quota),
-            bytes: 0,
             evicted: 0,
-            bytes_max,
         }
     }
 
@@ -163,29 +157,21 @@ impl Table {
         Ok(())
     }
 
-    /// Evicts entries until `known` fits.
+    /// Evicts the entry that gives way to `known`, if one must.
     fn make_room(&mut self, known: &Known) -> Result<(), Full> {
-        let host = Host::of(known.from.ip());
-        match self.shares.room(host) {
+        match self.shares.room(Host::of(known.from.ip())) {
             Room::Free => {}
-            Room::Of(other) => self.evict(&other),
+            Room::Of(other) => {
+                self.remove(&other);
+                self.evicted += 1;
+            }
             Room::HostFull => return Err(Full::Host),
             Room::TableFull => return Err(Full::Table),
-        }
-        while self.bytes + known.bytes > self.bytes_max {
-            let victim = self.shares.victim(host).ok_or(Full::Table)?;
-            self.evict(&victim);
         }
         Ok(())
     }
 
-    fn evict(&mut self, endpoint: &Str) {
-        self.remove(endpoint);
-        self.evicted += 1;
-    }
-
     fn put(&mut self, endpoint: Str, known: Known) {
-        self.bytes += known.bytes;
         let host = Host::of(known.from.ip());
         self.shares.set(&endpoint, host, known.confirmed);
         self.entries.insert(endpoint, known);
@@ -193,7 +179,6 @@ impl Table {
 
     pub(super) fn remove(&mut self, endpoint: &str) -> Option<Known> {
         let (endpoint, known) = self.entries.remove_entry(endpoint)?;
-        self.bytes -= known.bytes;
         self.shares.forget(&endpoint);
         Some(known)
     }
@@ -206,12 +191,9 @@ impl Table {
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
-        let bytes: usize = self.entries.values().map(|known| known.bytes).sum();
         let (len, listed) = (self.len(), self.shares.len());
-        if bytes != self.bytes || bytes > self.bytes_max || listed != len {
-            return Err(format!(
-                "{len} target services, {listed} listed, {bytes} bytes"
-            ));
+        if len != listed {
+            return Err(format!("{len} target services, {listed} listed"));
         }
         self.shares.check()
     }
@@ -231,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn the_greediest_source_gives_way_and_what_is_refused_costs_nothing() {
+    fn the_greediest_source_gives_way() {
         let quota = Quota {
             total: 4,
             of_host: 4,
             strangers_of_host: 3,
         };
-        let mut table = Table::new(quota, 1 << 20);
+        let mut table = Table::new(quota);
         for name in ["a", "b", "c", "d"] {
             assert_eq!(table.insert(known(name, "192.0.2.1:1")), Ok(()));
             assert_eq!(table.check(), Ok(()));
@@ -264,14 +246,27 @@ mod tests {
             "one of three hosts"
         );
         assert_eq!((table.len(), table.evicted()), (4, 4));
-        table.confirm(&"i".into());
-        let mut larger = known("b", "192.0.2.1:1");
-        larger.bytes = 2 << 20;
-        assert_eq!(table.insert(larger), Err(Full::Table));
-        assert!(
-            table.get("b").is_some_and(|b| b.confirmed),
-            "what was known stays"
-        );
+    }
+
+    #[test]
+    fn what_is_refused_costs_nothing_that_was_known() {
+        let quota = Quota {
+            total: 4,
+            of_host: 2,
+            strangers_of_host: 2,
+        };
+        let mut table = Table::new(quota);
+        for (name, from) in [
+            ("a", "192.0.2.1:1"),
+            ("b", "192.0.2.1:1"),
+            ("c", "192.0.2.2:1"),
+        ] {
+            assert_eq!(table.insert(known(name, from)), Ok(()));
+            table.confirm(&name.into());
+        }
+        assert_eq!(table.insert(known("c", "192.0.2.1:1")), Err(Full::Host));
+        let kept = table.get("c").expect("it was known");
+        assert!(kept.confirmed && kept.from == "192.0.2.2:1".parse().expect("an address"));
         assert_eq!(table.check(), Ok(()));
     }
 

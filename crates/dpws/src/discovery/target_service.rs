@@ -46,10 +46,10 @@ pub struct Config {
     /// How answers are repeated.
     pub unicast: Retransmission,
     /// Answers to one address: how many at once; four times as many to its subnet (/24 or /64).
-    /// Default 40.
+    /// Default 200: as many clients of one host may start at once.
     pub answers_burst: u32,
     /// Answers to one address in a second, in the long run; four times as many to its subnet.
-    /// Default 20.
+    /// Default 20: a client that asks once a minute leaves room for 1,200 of its host.
     pub answers_per_s: u32,
     /// Message identifiers remembered to know repeats. Default 1,024: peers remember about 200.
     pub seen_capacity: usize,
@@ -73,7 +73,7 @@ impl Config {
             app_max_delay: Duration::from_millis(2_500),
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
-            answers_burst: 40,
+            answers_burst: 200,
             answers_per_s: 20,
             seen_capacity: 1_024,
             queue_capacity: 1_024,

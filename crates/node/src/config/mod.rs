@@ -196,8 +196,10 @@ pub struct Discovery {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices: u32,
     /// Devices known at once of one address, or of one IPv6 network of 64 bits; one more is dropped and
-    /// counted. When `max_devices` are known, the newest device of the address with the most gives way to
-    /// one of another address.
+    /// counted. Half of `max_devices`, so that one host leaves room for others; raise both for a gateway
+    /// with more devices, or for an IPv6 network with more. When `max_devices` are known, the newest
+    /// device of the address with the most gives way to one of another address. None ever has to give
+    /// way where `max_devices` exceeds the number of devices of the plant.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices_per_address: u32,
 }

@@ -129,6 +129,8 @@ async fn follow_all(app: &App, client: DeviceClient) {
     let _ = app.device_client.set(Arc::downgrade(&client));
     let mut drain = app.drain.clone();
     let mut followed: HashMap<String, Followed> = HashMap::new();
+    // Whether devices are known that had no place in the table.
+    let mut is_crowded = false;
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
     let mut seen = match client.discover().await {
         Ok(seen) => seen,
@@ -146,19 +148,22 @@ async fn follow_all(app: &App, client: DeviceClient) {
             Seen::Found(found) | Seen::Changed(found)
                 if crate::kad::is_entrance(app, &found).await => {}
             Seen::Found(found) | Seen::Changed(found) => {
-                arrived(app, &client, &mut followed, found).await;
+                is_crowded |= !arrived(app, &client, &mut followed, found).await;
             }
             Seen::Hello(found) if crate::kad::is_entrance(app, &found).await => {}
             Seen::Hello(found) => match followed.get(&found.endpoint) {
                 // A full queue holds an order that does as much.
                 Some(one) => drop(one.orders.try_send(Order::Doubt)),
-                None => arrived(app, &client, &mut followed, found).await,
+                None => is_crowded |= !arrived(app, &client, &mut followed, found).await,
             },
             Seen::Gone { endpoint, reason } => {
                 if let Some(one) = followed.remove(&endpoint) {
                     one.end().await;
                 }
                 task::leave(app, &key_of(&endpoint), &reason).await;
+                if is_crowded {
+                    is_crowded = follow_refused(app, &client, &mut followed).await;
+                }
             }
             _ => {}
         }
@@ -183,28 +188,30 @@ async fn follow_all(app: &App, client: DeviceClient) {
     }
 }
 
+/// Follows a device that was found; says whether there was a place for it and for all others.
 async fn arrived(
     app: &App,
     client: &Arc<DeviceClient>,
     followed: &mut HashMap<String, Followed>,
     found: Found,
-) {
+) -> bool {
     if let Some(one) = followed.get(&found.endpoint)
         && !one.task.is_finished()
     {
         // It takes what it is told before the next attempt; a full queue makes one anyway.
         let _ = one.orders.try_send(Order::Changed(Box::new(found)));
-        return;
+        return true;
     }
     if let Some(detail) = key::refusal(&found.endpoint) {
         let hint = Some("give the device an endpoint of its own, as urn:uuid:…".to_owned());
         let (reason, from) = ("endpoint refused", found.from.ip());
         app.drops.record(Hop::Discovery, reason, from, detail, hint);
-        return;
+        return true;
     }
     let key = key_of(&found.endpoint);
-    if !make_room(app, followed, &key, &found).await {
-        return;
+    let place = make_room(app, followed, &key, &found).await;
+    if place == Place::None {
+        return false;
     }
     // Before its task runs: the next one to come is judged by the whole table.
     task::announce(app, &key, &found);
@@ -219,17 +226,47 @@ async fn arrived(
         task,
     };
     followed.insert(endpoint, one);
+    place == Place::Free
 }
 
-/// Makes room for a device in the table; says whether it has a place there. In a full table the
-/// address with the most devices gives way, so that one host, whether it only announces devices or
-/// answers for them, keeps none of another host out.
+/// Follows the devices that had no place when they came, as far as there is room now: most say Hello
+/// only when they start. Says whether there are more.
+async fn follow_refused(
+    app: &App,
+    client: &Arc<DeviceClient>,
+    followed: &mut HashMap<String, Followed>,
+) -> bool {
+    let mut is_crowded = false;
+    for found in client.known() {
+        if followed.contains_key(&found.endpoint) || crate::kad::says_entrance(&found) {
+            continue;
+        }
+        match app.devices.room(&key_of(&found.endpoint), found.host()) {
+            Room::Free => is_crowded |= !arrived(app, client, followed, found).await,
+            _ => is_crowded = true,
+        }
+    }
+    is_crowded
+}
+
+/// Whether a device has a place in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Free,
+    /// That of another, which is forgotten.
+    OfAnother,
+    None,
+}
+
+/// Makes room for a device in the table. In a full table the address with the most devices gives way,
+/// so that one host, whether it only announces devices or answers for them, keeps none of another host
+/// out.
 async fn make_room(
     app: &App,
     followed: &mut HashMap<String, Followed>,
     key: &str,
     found: &Found,
-) -> bool {
+) -> Place {
     let discovery = &app.config.discovery;
     let (most, of_address) = (discovery.max_devices, discovery.max_devices_per_address);
     let all = ("too many devices", "discovery.max_devices", most);
@@ -239,7 +276,7 @@ async fn make_room(
         of_address,
     );
     let (victim, (reason, limit, count)) = match app.devices.room(key, found.host()) {
-        Room::Free => return true,
+        Room::Free => return Place::Free,
         Room::Of(victim) => (Some(victim), all),
         Room::TableFull => (None, all),
         Room::HostFull => (None, of_one),
@@ -252,7 +289,7 @@ async fn make_room(
     let hint = Some(format!("the limit is {limit}"));
     // One entry for all of them: a flood must not push out the others.
     app.drops.record(Hop::Discovery, reason, "", detail, hint);
-    victim.is_some()
+    victim.map_or(Place::None, |_| Place::OfAnother)
 }
 
 /// Follows a device no longer, and forgets it.

@@ -116,9 +116,14 @@ fn interfaces(names: &[String]) -> Vec<Interface> {
     selection.resolve().unwrap_or_default()
 }
 
+/// Whether what was found says of itself that it is a node of the distributed hash table.
+pub(crate) fn says_entrance(found: &Found) -> bool {
+    found.types.contains(&entrance_type())
+}
+
 /// Whether what was found by multicast is an entrance and no device; if it is, it is entered by.
 pub(crate) async fn is_entrance(app: &App, found: &Found) -> bool {
-    if !found.types.contains(&entrance_type()) {
+    if !says_entrance(found) {
         return false;
     }
     if let (Some(node), Some(address)) = (app.kad.get(), entrance(&found.xaddrs, found.from.ip()))

@@ -46,12 +46,14 @@ pub struct Config {
     pub resolve_timeout: Duration,
     /// Target services remembered. Default 4,096.
     pub table_capacity: usize,
-    /// Bytes of what target services say, in all. Default 16 MiB.
-    pub table_bytes: usize,
+    /// Bytes of what one target service says of itself, with the namespace of each type. Default
+    /// 8,192: an envelope of the largest size that DPWS sends by UDP (4,096 bytes) fits.
+    pub description_bytes: usize,
     /// Target services remembered from one source address (or /64 of IPv6), confirmed ones
     /// included. Default 2,048: half the table. In a full table the source with the most gives way.
     pub source_max: usize,
-    /// Unconfirmed target services remembered from one source address. Default 256.
+    /// Unconfirmed target services remembered from one source address. Default 1,024: a gateway may
+    /// announce as many devices at once.
     pub source_share: usize,
     /// Probes and Resolves that may be open. Default 1,024.
     pub questions_capacity: usize,
@@ -87,9 +89,9 @@ impl Config {
             unicast: Retransmission::default(),
             resolve_timeout: Duration::from_secs(10),
             table_capacity: 4_096,
-            table_bytes: 16 << 20,
+            description_bytes: 8_192,
             source_max: 2_048,
-            source_share: 256,
+            source_share: 1_024,
             questions_capacity: 1_024,
             messages_burst: 4_000,
             messages_per_s: 1_000,

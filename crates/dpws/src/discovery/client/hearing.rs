@@ -9,7 +9,7 @@ use chappe_xml::{Name, Str};
 
 use super::super::intake::{self, Dropped};
 use super::super::message::{AppSequence, Content, Message};
-use super::super::table::Full;
+use super::super::table::{Full, size};
 use super::super::{DropReason, Inbound, Target};
 use super::{Client, Event, Known, Subject, Via};
 use crate::Dialect;
@@ -351,6 +351,11 @@ impl Client {
     /// The description with only those transport addresses that may be contacted, those of the
     /// sender's own host first.
     fn permitted(&mut self, origin: Origin<'_>, mut target: Target) -> Result<Target, Dropped> {
+        let (bytes, most) = (size(&target), self.config.description_bytes);
+        if bytes > most {
+            let detail = format!("it describes itself in {bytes} bytes, at most {most}");
+            return Err(Dropped::new(DropReason::TooLarge, detail));
+        }
         let given = std::mem::take(&mut target.xaddrs);
         let mut refused = None;
         for xaddr in given {

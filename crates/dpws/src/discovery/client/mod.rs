@@ -104,7 +104,7 @@ impl Client {
             refusals: Reports::default(),
             messages: Buckets::of_subnets(config.messages_burst, config.messages_per_s),
             resolves: Buckets::of_all(config.resolves_burst, config.resolves_per_s),
-            table: Table::new(config.quota(), config.table_bytes),
+            table: Table::new(config.quota()),
             questions: BTreeMap::new(),
             by_message: HashMap::new(),
             ends: Timers::default(),
