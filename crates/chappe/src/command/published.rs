@@ -18,15 +18,20 @@ use crate::output::{self, Failure};
 
 /// Bytes that one search may bring in: some ten thousand devices.
 const SEARCH_BYTES: u64 = 8 << 20;
+/// First pause before the same search is begun again, doubled after each: a minute has six searches.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// A search in the distributed hash table, begun when a first entrance is known.
+/// A search in the distributed hash table, begun when a first entrance is known, and repeated until its
+/// time is over.
 pub(crate) struct Published {
     client: Arc<DeviceClient>,
     search: Search,
     node: Option<KadNode>,
-    /// Until when somebody must have answered.
+    /// Until when somebody must have answered, and the search is repeated.
     until: Instant,
     findings: Option<mpsc::Receiver<Finding>>,
+    /// When it is searched again, and the pause after that.
+    again: (Instant, Duration),
     /// What was found and is being handed on.
     pending: Option<Found>,
     ended: bool,
@@ -40,6 +45,7 @@ impl Published {
             node: None,
             until: Instant::now(),
             findings: None,
+            again: (Instant::now(), PAUSE),
             pending: None,
             ended: false,
         }
@@ -87,8 +93,14 @@ impl Published {
                     if exhausted {
                         output::note("there is more in the distributed hash table: name a --type");
                     }
-                    self.ended = true;
-                    return None;
+                    let (now, pause) = (Instant::now(), self.again.1);
+                    self.ended = exhausted || now + pause >= self.until;
+                    if self.ended {
+                        return None;
+                    }
+                    // A device may be published after this search, or an answer may be lost.
+                    self.findings = None;
+                    self.again = (now + pause, pause * 2);
                 }
                 None => {
                     self.ended = true;
@@ -104,6 +116,7 @@ impl Published {
             self.ended = true;
             return;
         };
+        tokio::time::sleep_until(self.again.0).await;
         let mut report = node.report();
         let told =
             |report: &Report| !report.contacts.is_empty() || overlay::hears_members_alone(report);

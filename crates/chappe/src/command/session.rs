@@ -12,11 +12,15 @@ use chappe_transport::Drops;
 use chappe_transport::kad::{entrance, entrance_type};
 use chappe_xml::Name;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::overlay;
 use super::published::Published;
 use crate::cli::Network;
 use crate::output::Failure;
+
+/// Pause before a device that did not answer is asked to describe itself again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A client for as long as a command runs.
 pub(crate) struct Session {
@@ -93,6 +97,7 @@ impl Session {
             let to = SocketAddr::new(*host, DISCOVERY_PORT);
             open.push(self.client.search_at(to, &search).await.map_err(failure)?);
         }
+        let until = Instant::now() + self.network.timeout;
         let mut describing = JoinSet::new();
         let mut published = Published::new(&self.client, &search);
         for entrance in &self.entrances {
@@ -121,7 +126,7 @@ impl Session {
                     }
                 }
                 endpoint = published.next(), if published.is_open() => {
-                    matched.extend(endpoint);
+                    matched.extend(endpoint.filter(|endpoint| !matched.contains(endpoint)));
                 }
                 Some(answer) = describing.join_next() => {
                     if !take(answer?) {
@@ -138,10 +143,7 @@ impl Session {
                 }
                 taken.push(found.endpoint.clone());
                 let client = Arc::clone(&self.client);
-                describing.spawn(async move {
-                    let description = client.describe(&found).await.map(Box::new);
-                    Answer { found, description }
-                });
+                describing.spawn(async move { describe(&client, found, until).await });
             }
         }
         let known = self.client.known();
@@ -164,6 +166,7 @@ impl Session {
         let by_endpoint = name.contains(':') && !name.contains(' ');
         let mut chosen = None;
         let mut others = Vec::new();
+        let mut unread = None;
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Vec::new(), wanted, |answer| {
             match answer.description {
@@ -172,7 +175,7 @@ impl Session {
                 }
                 Ok(description) => others.push(description.name().to_owned()),
                 Err(error) if by_endpoint => chosen = Some(Err(error)),
-                Err(_) => {}
+                Err(error) => unread = Some(error),
             }
             chosen.is_none()
         })
@@ -180,8 +183,13 @@ impl Session {
         match chosen {
             Some(Ok(description)) => Ok(description),
             Some(Err(error)) => Err(failure(error)),
-            None if others.is_empty() => Err(Failure::new(format!("no device {name:?} was found"))
-                .hint("see why with: chappe doctor")),
+            None if others.is_empty() => {
+                let failure = Failure::new(format!("no device {name:?} was found"));
+                Err(match unread {
+                    Some(error) => failure.hint(format!("a device cannot be described: {error}")),
+                    None => failure.hint("see why with: chappe doctor"),
+                })
+            }
             None => Err(Failure::new(format!("no device {name:?} was found"))
                 .hint(format!("there are {}", others.join(", ")))),
         }
@@ -191,6 +199,27 @@ impl Session {
     pub(crate) async fn close(self) {
         if let Ok(client) = Arc::try_unwrap(self.client) {
             let _ = tokio::time::timeout(Duration::from_secs(2), client.close()).await;
+        }
+    }
+}
+
+/// Describes a device; one that does not answer, or for whose address nobody vouches yet, is asked
+/// again, as it is known by then, until the time is over.
+async fn describe(client: &DeviceClient, mut found: Found, until: Instant) -> Answer {
+    loop {
+        let description = client.describe(&found).await.map(Box::new);
+        let may_answer = match &description {
+            Err(Error::Http(_) | Error::Slow(_)) => true,
+            Err(Error::Refused { .. }) => found.from.ip().is_unspecified(),
+            _ => false,
+        };
+        if !may_answer || Instant::now() + PAUSE >= until {
+            return Answer { found, description };
+        }
+        tokio::time::sleep(PAUSE).await;
+        let mut known = client.known().into_iter();
+        if let Some(newer) = known.find(|known| known.endpoint == found.endpoint) {
+            found = newer;
         }
     }
 }
