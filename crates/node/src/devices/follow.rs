@@ -130,6 +130,7 @@ impl Following {
         loop {
             let register_at = self.register_at.unwrap_or_else(Instant::now);
             let quota_at = self.quota.deadline();
+            let quota_passes = tokio::time::sleep_until(quota_at.unwrap_or(register_at));
             let may_read = !self.is_silent && !self.quota.is_paused();
             tokio::select! {
                 order = orders.recv() => match order {
@@ -149,7 +150,7 @@ impl Following {
                     None => self.is_silent = true,
                 },
                 () = self.output.settled() => self.output.settle().await,
-                () = tokio::time::sleep_until(quota_at.unwrap_or(register_at)), if quota_at.is_some() => {
+                () = quota_passes, if quota_at.is_some() => {
                     self.quota.pass(Instant::now());
                     self.show();
                 }

@@ -1,0 +1,93 @@
+//! Goal: a medical device in use that begins to answer GetMdib with an error, a half or another device's
+//! description is shown with the reason, its known streams go on, and with the right answer everything
+//! that it reported is stored once.
+//! Method: a real device of this process on the loopback that changes its answers, and a node.
+
+mod common;
+
+use chappe_node::Node;
+use chappe_stream::{StreamElement, Value};
+use common::devices::until;
+use common::linked::stored;
+use common::medical::{Answer, Hosting, Monitor};
+use common::{block, config, own_address};
+
+const PLAIN: u32 = 262_656;
+const STATES: i64 = 5;
+
+async fn values(node: &Node, monitor: &Monitor, handle: &str, count: i64) -> Vec<i64> {
+    let there = |held: &[StreamElement]| held.len() as i64 >= count;
+    let held = stored(node, &monitor.stream(handle), there).await;
+    let value = |element: &StreamElement| match element.values[0] {
+        Value::Double(value) => value as i64,
+        _ => panic!("{element:?}"),
+    };
+    held.iter().map(value).collect()
+}
+
+fn recovers_from(answer: Answer, why: &'static str) {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.discovery.enabled = true;
+        config.discovery.interfaces = vec!["lo".into()];
+        let node = Node::start(config).await.unwrap();
+        let monitor = Monitor::start(&own_address().to_string(), Hosting::Together);
+        until(&node, &monitor.path(), |device| device["state"] == "usable").await;
+        monitor.set("steady", 1).await;
+        assert_eq!(values(&node, &monitor, "steady", 1).await, [1]);
+
+        monitor.answer(answer);
+        // The report that says what it is gets lost, so that its description has to be read.
+        monitor.put_silently("guest", PLAIN, 2);
+        for value in 1..=STATES {
+            monitor.set("guest", value).await;
+            monitor.set("steady", 1 + value).await;
+        }
+        let is_shown = |device: &serde_json::Value| {
+            let reason = device["reason"].as_str().unwrap_or_default();
+            device["state"] == "attention" && reason.contains(why)
+        };
+        until(&node, &monitor.path(), is_shown).await;
+        monitor.answer(Answer::Right);
+        let is_whole = |device: &serde_json::Value| {
+            device["state"] == "usable" && device["streams"].as_array().unwrap().len() == 2
+        };
+        until(&node, &monitor.path(), is_whole).await;
+        monitor.set("guest", STATES + 1).await;
+        let steady = values(&node, &monitor, "steady", 1 + STATES).await;
+        assert!(
+            steady.iter().copied().eq(1..=1 + STATES),
+            "{answer:?}: {steady:?}"
+        );
+        let guest = stored(&node, &monitor.stream("guest"), |held| {
+            held.last()
+                .is_some_and(|element| element.values[0] == Value::Double((STATES + 1) as f64))
+        });
+        let guest: Vec<_> = guest
+            .await
+            .iter()
+            .map(|one| one.values[0].clone())
+            .collect();
+        let newest = |count: usize| (0..count).rev().map(|back| STATES + 1 - back as i64);
+        let expected = newest(guest.len()).map(|value| Value::Double(value as f64));
+        assert!(guest.iter().cloned().eq(expected), "{answer:?}: {guest:?}");
+        node.shutdown().await.unwrap();
+        monitor.host.stop().await;
+    });
+}
+
+#[test]
+fn an_error_while_in_use_is_shown_and_costs_known_streams_nothing() {
+    recovers_from(Answer::Fault, "it is starting");
+}
+
+#[test]
+fn a_half_description_while_in_use_is_shown_and_costs_known_streams_nothing() {
+    recovers_from(Answer::Half, "MdDescription");
+}
+
+#[test]
+fn the_description_of_another_device_while_in_use_is_shown_and_costs_known_streams_nothing() {
+    recovers_from(Answer::Other, "another sequence");
+}
