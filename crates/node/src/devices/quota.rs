@@ -1,8 +1,8 @@
 //! The elements and bytes that one device may bring a second (`devices.*` of the configuration).
 //!
-//! A device that brings more is slowed at first: its next notifications are read later, so that those
-//! beyond the queue are answered later. Elements that have waited for [`DELAY_MAX`] are dropped while the
-//! device is above its quota, and counted as lost. The number of its streams is bounded in `offered.rs`.
+//! A device that brings more is slowed at first: its next notifications are read later, by [`DELAY_MAX`] at
+//! most, so that those beyond the queue are answered later. Elements that are read while it is still above
+//! its quota are dropped, and counted as lost. The number of its streams is bounded in `offered.rs`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
