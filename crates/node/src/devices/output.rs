@@ -350,9 +350,10 @@ mod tests {
                             let elements = vec![element(number)];
                             world.output.store(entry.clone(), elements).await;
                         }
-                        world.output.settle().await;
                         tokio::task::yield_now().await;
                     }
+                    // Later ones were offered while the first were not known to be refused.
+                    world.output.settle().await;
                 };
                 let healing = async {
                     refused(&store, before).await;
