@@ -116,30 +116,37 @@ impl Subscription {
             .await;
     }
 
-    /// Unsubscribes. Events that the device was told are received are still handed out, then `None`;
-    /// later ones are refused.
+    /// Unsubscribes. Events that have arrived are still handed out, and their device is told that they
+    /// are received; then `None`. Later ones are refused.
     pub fn close(&mut self) {
+        if self.end() {
+            self.room.add_permits(Semaphore::MAX_PERMITS / 2);
+        }
+    }
+
+    /// Unsubscribes and takes no more events; false when it has ended before.
+    fn end(&mut self) -> bool {
         let command = SinkCommand::Unsubscribe { key: self.key };
         // When the queue is full, the lease ends it: nothing is renewed without a receiver.
         let _ = self.sink.inputs.try_send(Some(Input::Command(command)));
         let mut state = self.sink.state();
         if state.receivers.remove(&self.key).is_none() {
-            // Closed before.
-            return;
+            return false;
         }
-        // A device whose event waits for room is told that it is not received.
-        self.room.close();
         state.hosts.remove(&self.key);
         // The last events of a tree find nobody.
         if let Some(tree) = state.trees.remove(&self.key) {
             tree.leave(&self.sink, self.key);
         }
+        true
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.close();
+        self.end();
+        // A device whose event waits for room is told that it is not received.
+        self.room.close();
     }
 }
 
@@ -594,5 +601,87 @@ async fn ask(
         Ok(Some(answer)) => Ok(Box::new(answer)),
         Ok(None) => Err("it answered without a message".into()),
         Err(error) => Err(error.to_string().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use chappe_soap::{Addressing, AddressingVersion};
+
+    use super::*;
+
+    const KEY: SubscriptionKey = SubscriptionKey(1);
+
+    fn event() -> Delivery {
+        Delivery::Notification(Notification {
+            action: "urn:event".to_owned(),
+            body: Element::new(chappe_xml::Name::new("urn:test", "Event")),
+            received_at: SystemTime::UNIX_EPOCH,
+        })
+    }
+
+    /// A subscription with one event, whose device is not answered before there is room. `end` ends it;
+    /// gives what the device is answered then, and the subscription if it is left.
+    fn answer_after(
+        end: impl FnOnce(Subscription) -> Option<Subscription>,
+    ) -> (Option<Reply>, Option<Subscription>) {
+        let (inputs, mut posted) = mpsc::channel(8);
+        let sink = Arc::new(Sink {
+            inputs,
+            path: "/events",
+            state: Mutex::default(),
+        });
+        let (room, (sender, receiver)) = (Arc::new(Semaphore::new(0)), mpsc::unbounded_channel());
+        sender.send(event()).unwrap();
+        let of_key = (sender, Arc::clone(&room));
+        sink.state().receivers.insert(KEY, of_key);
+        let subscription = Subscription {
+            key: KEY,
+            receiver,
+            room: Arc::clone(&room),
+            sink: Arc::clone(&sink),
+        };
+        let addressing = Addressing::new(AddressingVersion::V200508, "urn:event");
+        let envelope = Envelope::new(addressing);
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let mut post = pin!(sink.post(peer, "/events/1".to_owned(), envelope));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(post.as_mut().poll(&mut context).is_pending());
+        let Ok(Some(Input::Receive(SinkReceive::Posted { token, .. }))) = posted.try_recv() else {
+            panic!("nothing was posted")
+        };
+        let waiting = sink.state().posted.remove(&token.0).unwrap();
+        assert!(waiting.send((Reply::ACCEPTED, Some(room))).is_ok());
+        assert!(post.as_mut().poll(&mut context).is_pending());
+        let left = end(subscription);
+        match post.as_mut().poll(&mut context) {
+            Poll::Ready(reply) => (reply, left),
+            Poll::Pending => panic!("the device is not answered"),
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_handed_out_after_the_end_is_answered_as_received() {
+        let (reply, left) = answer_after(|mut subscription| {
+            subscription.close();
+            Some(subscription)
+        });
+        assert_eq!(reply, Some(Reply::ACCEPTED));
+        let mut left = left.unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(left.poll_next(&mut context), Poll::Ready(Some(event())));
+        assert_eq!(left.poll_next(&mut context), Poll::Ready(None));
+    }
+
+    #[test]
+    fn an_event_that_nobody_is_handed_is_not_answered_as_received() {
+        let (reply, _) = answer_after(|subscription| {
+            drop(subscription);
+            None
+        });
+        assert_eq!(reply, None);
     }
 }
