@@ -162,6 +162,32 @@ async fn what_was_published_before_anybody_came_is_found_by_those_who_come() {
 }
 
 #[tokio::test]
+async fn a_publisher_that_was_silent_is_asked_again_soon() {
+    let first = start(1, options(1, &[]));
+    let entrance = [first.local_addr()];
+    let searcher = start(2, options(1, &entrance));
+    entered(&searcher, 1).await;
+    let publisher = start(3, options(1, &entrance));
+    let address = publisher.local_addr();
+    publisher
+        .publish(0, device("silent", "http://127.0.0.1:81/"))
+        .await;
+    find_until(&first, device_key(), count(1)).await;
+    drop(publisher);
+    find_until(&searcher, device_key(), |seen| {
+        seen.len() == 1 && seen[0].confirmed.is_none()
+    })
+    .await;
+    let again = KadNodeOptions {
+        entrances: entrance.to_vec(),
+        ..KadNodeOptions::at(address)
+    };
+    let _again = start(3, again);
+    let there = |seen: &[Sighting]| seen.len() == 1 && seen[0].confirmed == Some(address);
+    find_until(&searcher, device_key(), there).await;
+}
+
+#[tokio::test]
 async fn it_enters_by_its_last_contacts_and_closing_takes_its_records_with_it() {
     let nodes = network(6).await;
     let directory = tempfile::tempdir().expect("a directory");

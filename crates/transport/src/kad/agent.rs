@@ -30,8 +30,11 @@ const WAITING_SEARCHES_MAX: usize = 256;
 const ASKED_MAX: usize = 256;
 /// Publishers of which it is remembered whether they answered.
 const ANSWERS_MAX: usize = 1_024;
-/// How long that is remembered.
+/// How long it is remembered that one answered.
 const ANSWERS_FOR: Duration = Duration::from_secs(600);
+/// How long it is remembered that one did not. Reason: the question may have been lost, and until it is
+/// asked again its device is not contacted.
+const SILENCE_FOR: Duration = Duration::from_secs(5);
 /// Contacts up to which more of them mean that records are to be published again: about the nodes of a
 /// region. Reason: what was published among few nodes is looked for among more later.
 const SMALL_NETWORK: usize = 32;
@@ -336,7 +339,10 @@ impl Agent {
                 address,
             })
             .collect();
-        self.answers.retain(|_, (_, at)| at.elapsed() < ANSWERS_FOR);
+        self.answers.retain(|_, (there, at)| {
+            let remembered = if *there { ANSWERS_FOR } else { SILENCE_FOR };
+            at.elapsed() < remembered
+        });
         let answered = |contact: &&Contact| matches!(self.answers.get(*contact), Some((true, _)));
         sighting.confirmed = left.iter().find(answered).map(|contact| contact.address);
         left.retain(|contact| !self.answers.contains_key(contact));
