@@ -186,3 +186,27 @@ fn what_is_damaged_where_an_origin_went_back_comes_back_as_far_as_the_origin_has
     }
     assert!(compared > 5_000, "{compared}");
 }
+
+#[test]
+fn a_number_that_was_lost_before_is_not_put_back_in_anothers_place() {
+    let (disk, there) = (SimDisk::new(1), SimDisk::new(2));
+    drop(grow(&disk, 1, 2));
+    let (_here, origin) = grow(&disk.copied(), 3, 6);
+    let (store, copy) = grow(&there, 9, 0);
+    // Number 6 was damaged at the origin when the copy came to it, and was put back there since.
+    carry(&origin, &copy, 5);
+    let raw = origin.read_raw(7, 2, usize::MAX).expect("reads");
+    let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
+    let intake = copy.intake(&origin.schema()).expect("fits");
+    let appended = intake.append(0, raw.first, raw.schema_version, records);
+    appended.expect("queued").wait().expect("stored");
+    drop((store, copy));
+    for number in 3..=5 {
+        rot(&there, &text(3, number));
+    }
+    let (_store, copy) = grow(&there.copied(), 9, 0);
+    let left = contents(&copy);
+    assert_eq!(left.len(), 4);
+    repair(&origin, &copy);
+    assert_eq!(contents(&copy), left);
+}

@@ -200,10 +200,11 @@ impl Sender {
             } => self.read_done(channel, epoch, first, schema_version, &records),
             SenderCommand::Gap {
                 channel,
+                epoch,
                 from,
                 next,
                 reason,
-            } => self.gap(channel, from, next, reason),
+            } => self.gap(channel, epoch, from, next, reason),
             SenderCommand::Appended { channel, last } => self.appended(channel, last),
             SenderCommand::Live {
                 channel,

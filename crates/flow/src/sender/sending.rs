@@ -125,12 +125,25 @@ impl Sender {
     }
 
     /// The caller answers a read: numbers are lost.
-    pub(super) fn gap(&mut self, channel: Channel, from: u64, next: u64, reason: LossReason) {
+    pub(super) fn gap(
+        &mut self,
+        channel: Channel,
+        epoch: u64,
+        from: u64,
+        next: u64,
+        reason: LossReason,
+    ) {
         let Some((reading, _)) = self.take_reading(channel, from, 0) else {
             return;
         };
         if next <= from || next == u64::MAX {
             return self.caller_erred(format!("{channel}: a gap from {from} to {next}"));
+        }
+        if self
+            .open_mut(channel)
+            .is_some_and(|open| epoch != open.epoch)
+        {
+            return self.other_epoch(channel, epoch, reading);
         }
         self.send_lost(channel, reading, next, reason);
         self.enqueue(channel);

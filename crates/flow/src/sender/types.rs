@@ -44,10 +44,13 @@ pub enum SenderCommand {
         /// The records.
         records: Records,
     },
-    /// Answers [`SenderEvent::Read`]: the numbers from its `from` up to `next` are lost here.
+    /// Answers [`SenderEvent::Read`]: the numbers from its `from` up to `next` are lost here. They are
+    /// numbers of one epoch: the subscriber goes on from the last of them.
     Gap {
         /// The channel.
         channel: Channel,
+        /// Their epoch.
+        epoch: u64,
         /// The number of the question.
         from: u64,
         /// The first number that can be read again.

@@ -532,8 +532,13 @@ impl World {
                         schema_version: version,
                         records,
                     },
-                    Answer::Gap { next, reason } => SenderCommand::Gap {
+                    Answer::Gap {
+                        epoch,
+                        next,
+                        reason,
+                    } => SenderCommand::Gap {
                         channel,
+                        epoch,
                         from,
                         next,
                         reason,

@@ -26,8 +26,15 @@ pub(crate) struct OriginStream {
 /// An answer to a read.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    Records { epoch: u64, records: Records },
-    Gap { next: u64, reason: LossReason },
+    Records {
+        epoch: u64,
+        records: Records,
+    },
+    Gap {
+        epoch: u64,
+        next: u64,
+        reason: LossReason,
+    },
 }
 
 impl OriginStream {
@@ -159,16 +166,10 @@ impl OriginStream {
 
     pub(crate) fn read(&self, from: u64, bytes: u64, elements: u64) -> Answer {
         if from < self.first {
-            return Answer::Gap {
-                next: self.first,
-                reason: LossReason::Trimmed,
-            };
+            return self.gap(from, self.first, LossReason::Trimmed);
         }
         if let Some((_, next)) = self.damage(from) {
-            return Answer::Gap {
-                next,
-                reason: LossReason::Corrupt,
-            };
+            return self.gap(from, next, LossReason::Corrupt);
         }
         let epoch = self.epoch_of(from);
         let mut taken = Vec::new();
@@ -189,6 +190,17 @@ impl OriginStream {
         Answer::Records {
             epoch,
             records: taken.into_iter().collect(),
+        }
+    }
+
+    /// Those of the lost numbers that are of the first one's epoch.
+    fn gap(&self, from: u64, next: u64, reason: LossReason) -> Answer {
+        let epoch = self.epoch_of(from);
+        let end = self.end_of(epoch).unwrap_or(next);
+        Answer::Gap {
+            epoch,
+            next: if end > from { next.min(end) } else { next },
+            reason,
         }
     }
 

@@ -657,9 +657,15 @@ impl Origin {
             Err(Error::Gap {
                 from, next, reason, ..
             }) => {
+                // Only numbers of one epoch: the next question is for the rest.
+                let stream = self.streams[index].stream.as_ref()?;
+                let mut begins = stream.epochs().into_iter().map(|(_, begin)| begin);
+                let next = begins.find(|begin| *begin > from).unwrap_or(next).min(next);
+                let epoch = epoch_of(stream, from);
                 world.note(self.node(), "gap: from, next", [from, next, 0]);
                 Some(SenderCommand::Gap {
                     channel,
+                    epoch,
                     from,
                     next,
                     reason: match reason {

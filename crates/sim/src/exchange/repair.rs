@@ -80,6 +80,9 @@ fn copied_holes(stream: &Stream) -> Vec<Hole> {
         if before.is_some() && earlier.is_none() && between != Some(hole.count) {
             continue;
         }
+        if between.is_some_and(|between| between > hole.count) {
+            continue;
+        }
         let count = hole.count.min(behind.number.saturating_sub(1));
         told.push(Hole {
             here: Position {

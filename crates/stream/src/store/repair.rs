@@ -72,6 +72,10 @@ impl StreamLog {
             if before.is_some() && earlier.is_none() && between != Some(hole.count) {
                 continue;
             }
+            // Some of the numbers between them were lost: nobody knows here which are damaged.
+            if between.is_some_and(|between| between > hole.count) {
+                continue;
+            }
             // An epoch's numbers may begin within the hole.
             let count = hole.count.min(behind.sequence.saturating_sub(1));
             holes.push(Hole {
@@ -232,6 +236,26 @@ impl StreamLog {
             epoch: Epoch(epoch.map_or(self.stream.epoch(), |(epoch, _)| *epoch)),
             sequence,
         }
+    }
+
+    /// The numbers from `from` up to `next`, a part for each epoch that has some of them: the position of
+    /// its first number, and the number behind its last.
+    #[must_use]
+    pub fn by_epoch(&self, from: u64, next: u64) -> Vec<(Position, u64)> {
+        let epochs = self.stream.epochs();
+        let begins = epochs.iter().map(|(_, begin)| *begin);
+        let mut parts = Vec::new();
+        let mut first = from;
+        for end in begins
+            .filter(|begin| *begin > from && *begin < next)
+            .chain([next])
+        {
+            if end > first {
+                parts.push((self.position_of(first), end));
+                first = end;
+            }
+        }
+        parts
     }
 
     /// Where the element of a number stands at the origin; none if it is not there, or did not come

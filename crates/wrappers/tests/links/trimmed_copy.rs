@@ -12,7 +12,7 @@ use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
 use chappe_wrappers::links::*;
 
 use crate::host::{Node, append, link};
-use crate::server::serve;
+use crate::server::{Server, serve};
 
 const RELIABLE: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
 
@@ -134,4 +134,57 @@ async fn a_link_goes_on_where_it_was_after_the_size_limit_took_its_copy() {
         let copy = copy_after(kind, limits, by_size).await;
         assert_eq!(copy, (61..71).collect::<Vec<_>>(), "{kind:?}");
     }
+}
+
+/// What an origin lost in two of its epochs is passed over as numbers of both: a link that begins again
+/// right behind them is not told of a rollback.
+#[tokio::test]
+async fn a_link_goes_on_behind_numbers_that_were_lost_in_several_epochs() {
+    for kind in RELIABLE {
+        let disk = SimDisk::new(1);
+        let before = Node::on(disk.clone(), 1, LinksConfig::default());
+        before.stream("a", 10);
+        let subscriber = Node::new(2);
+        let contact = serve(&subscriber.links, None).await;
+        *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+        let _first = copy_over(kind, &before, &subscriber).await;
+        subscriber.wait_for("a", 10).await;
+        subscriber.links.remove("test").expect("there");
+        append(
+            &before.store.existing("a").expect("reads").expect("there"),
+            10..15,
+        );
+        before.links.close();
+        before.store.store().clone().close().expect("closes");
+        // The copy of its files goes on in a new epoch, of which nothing is kept either.
+        let origin = Node::on(disk.copied(), 3, LinksConfig::default());
+        let log = origin.store.existing("a").expect("reads").expect("there");
+        append(&log, 15..20);
+        log.log().trim(21).expect("queued").await.expect("trimmed");
+        let lost = || -> u64 { subscriber.host.lost.lock().unwrap().values().sum() };
+        let _second = copy_over(kind, &origin, &subscriber).await;
+        subscriber.told(|| lost() == 10).await;
+        subscriber.links.remove("test").expect("there");
+        append(&log, 20..25);
+        let _third = copy_over(kind, &origin, &subscriber).await;
+        let copy = subscriber.wait_for("a", 15).await;
+        assert_eq!(numbers(&copy), Vec::from_iter((1..=10).chain(21..=25)));
+        assert_eq!(lost(), 10, "{kind:?}");
+        let rollback = |it: &LinkNotice| matches!(it, LinkNotice::Rollback { .. });
+        assert!(!subscriber.notices().iter().any(rollback), "{kind:?}");
+    }
+}
+
+/// Adds a link from one node to the other.
+async fn copy_over(kind: LinkKind, origin: &Node, subscriber: &Node) -> Option<Server> {
+    if kind == LinkKind::Zeromq {
+        let config = link(kind, "tcp://127.0.0.1:1".into(), &["a"]);
+        let dialler = Direct(origin.links.clone());
+        subscriber.links.add_over(config, dialler).expect("added");
+        return None;
+    }
+    let server = serve(&origin.links, None).await;
+    let config = link(kind, server.url(), &["a"]);
+    subscriber.links.add(config).expect("added");
+    Some(server)
 }

@@ -1,5 +1,7 @@
 //! A stream of the log as documents: its structure, its elements, what is lost.
 
+use std::collections::VecDeque;
+
 use chappe_log::Error;
 use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamLog};
 
@@ -27,6 +29,8 @@ pub(super) struct Outflow {
     rollback: Option<Rollback>,
     /// Elements that were read and have not gone out.
     waiting: std::vec::IntoIter<StreamElement>,
+    /// Lost numbers that were met and have not gone out, a part for each epoch.
+    lost: VecDeque<Lost>,
     /// Where it begins: behind this.
     begins: Position,
 }
@@ -57,6 +61,7 @@ impl Outflow {
             told: None,
             rollback,
             waiting: Vec::new().into_iter(),
+            lost: VecDeque::new(),
             begins: Position {
                 sequence: next.saturating_sub(1),
                 ..log.position_of(next)
@@ -101,22 +106,28 @@ impl Outflow {
         if let Some(rollback) = self.rollback.take() {
             return Ok(self.outgoing(Document::Rollback(rollback)));
         }
+        if let Some(lost) = self.lost.pop_front() {
+            return Ok(self.outgoing(Document::Lost(lost)));
+        }
         if self.waiting.len() == 0 {
             match self.follower.next().await {
                 Ok(elements) => self.waiting = elements.into_iter(),
                 Err(StoreError::Log(Error::Gap {
                     from, next, reason, ..
                 })) => {
-                    return Ok(self.outgoing(Document::Lost(Lost {
-                        stream,
-                        epoch: self.log.position_of(from).epoch,
-                        from,
+                    let reason = match reason {
+                        chappe_log::GapReason::Trimmed => LossReason::Trimmed,
+                        _ => LossReason::Corrupt,
+                    };
+                    let parts = self.log.by_epoch(from, next).into_iter();
+                    self.lost.extend(parts.map(|(first, next)| Lost {
+                        stream: stream.clone(),
+                        epoch: first.epoch,
+                        from: first.sequence,
                         next,
-                        reason: match reason {
-                            chappe_log::GapReason::Trimmed => LossReason::Trimmed,
-                            _ => LossReason::Corrupt,
-                        },
-                    })));
+                        reason,
+                    }));
+                    return Box::pin(self.next(most)).await;
                 }
                 Err(error) => return Err(error),
             }

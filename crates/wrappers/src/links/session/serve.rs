@@ -330,9 +330,18 @@ impl<C: FrameConnection> Origin<C> {
         }
     }
 
+    /// Those of the numbers that are in one epoch are lost; the others are read later.
     fn gap(&mut self, channel: Channel, from: u64, next: u64, reason: LossReason) {
+        let Some(served) = self.channels.get(&channel) else {
+            return;
+        };
+        let parts = served.log.by_epoch(from, next);
+        let Some((first, next)) = parts.first().copied() else {
+            return;
+        };
         self.command(SenderCommand::Gap {
             channel,
+            epoch: first.epoch.0,
             from,
             next,
             reason,

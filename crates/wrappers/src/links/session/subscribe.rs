@@ -366,7 +366,10 @@ impl<C: FrameConnection> Subscriber<C> {
 
     /// Counts the elements that are still at the origin.
     fn count_behind(&mut self, event: &ReceiverEvent) {
-        let ReceiverEvent::Store { channel, behind, .. } = event else {
+        let ReceiverEvent::Store {
+            channel, behind, ..
+        } = event
+        else {
             return;
         };
         if let Some(inlet) = self.channels.get(channel) {
