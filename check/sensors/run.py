@@ -34,7 +34,7 @@ from pair import Node, content, place  # noqa: E402
 
 INSIDE = "CHAPPE_SENSORS_INSIDE"
 SOURCE = "counter-1.count"
-WINDOW, SLIDE_NS, LENGTH_NS = 10, 500_000_000, 2_000_000_000
+WINDOW, LENGTH_NS = 10, 2_000_000_000
 # In a network namespace of its own every port is free.
 EXCHANGE = """
 [exchange]
@@ -142,12 +142,14 @@ def judge(node: Watched) -> dict[str, int]:
     counts = {SOURCE: last}
     for name in ("copy", "copy-process"):
         counts[name] = compare(name, [(number, values[number]) for number in sorted(values)])
+    # A sensor is evaluated at its first element; its windows do not reach behind it.
     begin = said("sum")[0][0]
     ends = range(begin, last + 1, WINDOW)
-    counts["sum"] = compare("sum", [(end, sum(values[n] for n in range(max(1, end - WINDOW + 1), end + 1)))
+    counts["sum"] = compare("sum", [(end, sum(values[n] for n in range(max(begin, end - WINDOW + 1), end + 1)))
                                     for end in ends])
+    begin = said("count")[0][0]
     for number, count in said("count"):
-        held = sum(times[n] > times[number] - LENGTH_NS for n in range(1, number + 1))
+        held = sum(times[n] > times[number] - LENGTH_NS for n in range(begin, number + 1))
         if held != count:
             raise Lost(f"count says {count} at {number} and had {held} in its window")
     counts["count"] = len(said("count"))
