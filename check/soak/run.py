@@ -141,7 +141,8 @@ class Soaked(Node):
         disk = self.folder / "data"
         if keeps:
             shutil.copytree(disk, self.folder / "data-in-the-end")
-        subprocess.run(["umount", str(disk)], check=True)
+        # Files that the archive has read may still be open.
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
     def free(self) -> None:
         if self.full_until is not None:
