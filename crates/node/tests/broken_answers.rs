@@ -60,15 +60,12 @@ fn recovers_from(answer: Answer, why: &'static str) {
             steady.iter().copied().eq(1..=1 + STATES),
             "{answer:?}: {steady:?}"
         );
-        let guest = stored(&node, &monitor.stream("guest"), |held| {
-            held.last()
-                .is_some_and(|element| element.values[0] == Value::Double((STATES + 1) as f64))
-        });
-        let guest: Vec<_> = guest
-            .await
-            .iter()
-            .map(|one| one.values[0].clone())
-            .collect();
+        let is_last = |held: &[StreamElement]| {
+            let newest = held.last().map(|element| &element.values[0]);
+            newest == Some(&Value::Double((STATES + 1) as f64))
+        };
+        let guest = stored(&node, &monitor.stream("guest"), is_last).await;
+        let guest: Vec<_> = guest.iter().map(|one| one.values[0].clone()).collect();
         let newest = |count: usize| (0..count).rev().map(|back| STATES + 1 - back as i64);
         let expected = newest(guest.len()).map(|value| Value::Double(value as f64));
         assert!(guest.iter().cloned().eq(expected), "{answer:?}: {guest:?}");

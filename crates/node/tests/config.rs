@@ -182,7 +182,7 @@ fn a_listener_beyond_loopback_needs_tls_and_the_token_or_says_that_it_is_open() 
 }
 
 #[test]
-fn what_works_and_is_open_behind_a_proxy_is_warned_of() {
+fn what_works_and_is_hardly_meant_is_warned_of() {
     let table = [
         ("[http]\nhosts = [\"node.example\"]", "http.hosts"),
         (
@@ -197,6 +197,7 @@ fn what_works_and_is_open_behind_a_proxy_is_warned_of() {
             "[http]\ntrusted_proxies = [\"::/0\"]",
             "http.trusted_proxies",
         ),
+        ("[devices]\nmax_streams = 10000", "devices.max_streams"),
     ];
     for (text, key) in table {
         let warnings = load(&file(text)).unwrap().warnings();
