@@ -1,9 +1,11 @@
 """Documents that grow: small ones of a stranger, sent to a device and given to a node that asks for them.
 
 A namespace in every name, declarations that are looked up again and again, schemas whose groups name each
-other many times. What is judged is the memory at its peak and whether an honest client is answered.
+other many times, WSDLs inside metadata, and many of them at once where a node receives events. The device has
+1 GiB of address space. What is judged is the memory at its peak and whether an honest client is answered.
 """
 
+import concurrent.futures
 import gzip
 import http.server
 import json
@@ -26,8 +28,13 @@ STRANGER = "10.77.0.2"
 DEVICE_GROWTH_MAX = 64 << 20
 # A tree of 64 MiB as the limit counts it, twice while its vectors grow, and the documents.
 NODE_GROWTH_MAX = 200 << 20
+# Two trees of 64 MiB that are read at once, twice while they grow, and 64 MiB of bodies that wait.
+EVENTS_GROWTH_MAX = 320 << 20
 # Not a figure of merit: the stalls that are looked for took four seconds, or for ever.
 HONEST_MAX_MS = 1_500
+NEIGHBOURS = [f"10.77.0.{n}" for n in range(100, 124)]
+AT_ONCE = 240
+BODY_BYTES = 4 << 20  # ServerLimits::body_bytes
 
 
 def peak_bytes(pid: int) -> int:
@@ -86,7 +93,8 @@ def section(dialect: str, content: str) -> str:
 class Stranger:
     """A device that answers Get with `get`, or well, and then its service's GetMetadata with `wsdl`."""
 
-    def __init__(self, cable: Cable, get: str | None = None, wsdl: str = ""):
+    def __init__(self, cable: Cable, get: str | None = None, wsdl: str = "", services: int = 1):
+        self.services = services
         self.endpoint, self.asked, self.name = uuid.uuid4().urn, 0, f"stranger {uuid.uuid4().hex[:8]}"
         stranger = self
 
@@ -94,7 +102,7 @@ class Stranger:
             def do_POST(self) -> None:
                 asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 stranger.asked += 1
-                of_service = self.path == "/service"
+                of_service = self.path.startswith("/service")
                 if of_service:
                     body = f"<m:Metadata>{section(WSDL, wsdl)}</m:Metadata>"
                 else:
@@ -122,8 +130,8 @@ class Stranger:
 
     def metadata(self) -> str:
         address = "<a:EndpointReference><a:Address>{}</a:Address></a:EndpointReference>"
-        hosted = (f"<p:Hosted>{address.format(self.url + '/service')}<p:Types xmlns:t='urn:t'>t:P</p:Types>"
-                  "<p:ServiceId>urn:service</p:ServiceId></p:Hosted>")
+        hosted = "".join(f"<p:Hosted>{address.format(f'{self.url}/service{n}')}<p:Types xmlns:t='urn:t'>t:P</p:Types>"
+                         f"<p:ServiceId>urn:service{n}</p:ServiceId></p:Hosted>" for n in range(self.services))
         host = f"<p:Host>{address.format(self.endpoint)}<p:Types>p:Device</p:Types></p:Host>"
         dpws = NAMES["dpws"]
         return ("<m:Metadata>"
@@ -151,7 +159,8 @@ def to_a_device(target: Target) -> None:
         slowest = max(slowest, time.monotonic() - start)
         expect(status in (200, 400, 500), f"{what}, {len(packed)} bytes: answered with {status}, {len(answer)} bytes")
     growth = peak_bytes(pid) - memory
-    measured("device: memory at its peak", f"{memory >> 10} + {growth >> 10} KiB, slowest answer {1000 * slowest:.0f} ms")
+    measured("device: memory at its peak",
+             f"{memory >> 10} + {growth >> 10} KiB, slowest answer {1000 * slowest:.0f} ms")
     expect(growth <= DEVICE_GROWTH_MAX, f"the device never grew by more than {DEVICE_GROWTH_MAX >> 20} MiB")
     expect(target.get()[0] == 200, "an honest Get is answered after it")
 
@@ -191,7 +200,47 @@ def to_a_node(cable: Cable, node: Process, address: str) -> None:
     stranger = Stranger(cable, wsdl=description(nested_groups()))
     # Get, GetMetadata, and then a Subscribe: the event has become a stream.
     judged("nested attribute groups", stranger, lambda _: stranger.asked > 2)
+    inline = f"<w:definitions xmlns:w='{WSDL}' targetNamespace='urn:t'>{'<w:x/>' * 100_000}</w:definitions>"
+    stranger = Stranger(cable, wsdl=inline, services=6)
+    # Each has a tree of more than 20 MiB: a device may have 64 MiB of them.
+    judged("six inline WSDLs", stranger, lambda _: b"description too large" in web.ask("GET", "/api/v1/drops")[2])
+    judged_notifications(cable, node, ask)
     expect(node.process.poll() is None, "the node lives")
+
+
+def notification_port(cable: Cable, pid: int) -> int:
+    lines = cable.run("A", "ss", "-ltnpH").stdout.splitlines()
+    found = [line.split()[3] for line in lines if f"pid={pid}," in line]
+    ports = [int(address.rpartition(":")[2]) for address in found if address.startswith("10.77.0.1:")]
+    return ports[0] if ports else 0
+
+
+def judged_notifications(cable: Cable, node: Process, ask) -> None:
+    """Where events are received: packed bombs at once, and bodies of the largest size that are never whole."""
+    pid = node.process.pid
+    port = until(20, "the node to receive events", lambda: notification_port(cable, pid))
+    bomb = gzip.compress(message("urn:x", "urn:y", bombs(4_000_000)["many elements"]))
+    head = f"POST /events/x HTTP/1.1\r\nHost: x\r\nContent-Type: {SOAP_TYPE}\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+
+    def send(web: Web) -> None:
+        web.ask("POST", "/events/x", bomb, Content_Type=SOAP_TYPE, Content_Encoding="gzip", timeout_s=60)
+
+    def hold(web: Web) -> None:
+        web.raw(head.encode() + b" " * (BODY_BYTES - 1), 60)
+
+    attacks = {f"{AT_ONCE} packed bodies of {len(bomb)} bytes": send, f"{AT_ONCE} bodies never whole": hold}
+    for what, attack in attacks.items():
+        memory, honest = from_here(pid), Honest(ask)
+        webs = [Web(cable.names["B"], "10.77.0.1", port, NEIGHBOURS[n % len(NEIGHBOURS)]) for n in range(AT_ONCE)]
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+            # Refused, late or cut: what counts is the node.
+            concurrent.futures.wait([threads.submit(attack, web) for web in webs])
+        count, p99 = honest.stop()
+        growth = peak_bytes(pid) - memory
+        measured(f"node: {what}", f"{growth >> 20} MiB at the peak, p99 of {count} honest requests {p99:.0f} ms")
+        expect(not honest.failures and p99 <= HONEST_MAX_MS and growth <= EVENTS_GROWTH_MAX,
+               f"{what} where events are received: an honest client is answered, less than "
+               f"{EVENTS_GROWTH_MAX >> 20} MiB")
 
 
 def check(cable: Cable, target: Target, node: Process, address: str) -> None:

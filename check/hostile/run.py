@@ -61,13 +61,15 @@ def prepare(cable: Cable) -> None:
         subprocess.run(cable.command("A", "sysctl", "-qw", f"net.ipv4.conf.{name}.rp_filter=0"), check=False)
 
 
-def start_device(cable: Cable, chappe: str, end: str, name: str, period_ms: int = 100) -> tuple[Process, dict]:
+def start_device(cable: Cable, chappe: str, end: str, name: str, period_ms: int = 100,
+                 memory_bytes: int = 0) -> tuple[Process, dict]:
     folder = cable.work / name
     folder.mkdir()
     text = THERMOMETER.read_text().replace("period_ms = 100", f"period_ms = {period_ms}")
     (folder / "device.toml").write_text(text.replace("Peer thermometer", name))
     shutil.copy(THERMOMETER.with_suffix(".csv"), folder)
-    process = cable.start(end, name, chappe, "device", "run", str(folder / "device.toml"), "--address",
+    limited = ["prlimit", f"--as={memory_bytes}"] if memory_bytes else []
+    process = cable.start(end, name, *limited, chappe, "device", "run", str(folder / "device.toml"), "--address",
                           cable.ADDRESSES[end], "--announce-within", "200ms", "--json")
     return process, process.wait_event("ready", 20)
 
@@ -123,7 +125,7 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             device_part.check(cable, device_part.Target(cable, device, ready),
                               device_part.Target(cable, quiet, quiet_ready))
         if part == "documents":
-            device, ready = start_device(cable, chappe, "A", "device-documents")
+            device, ready = start_device(cable, chappe, "A", "device-documents", memory_bytes=1 << 30)
             processes.append(device)
             documents.check(cable, device_part.Target(cable, device, ready), node, told["address"])
         if part == "rest":

@@ -100,6 +100,8 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let (handle_sender, handle) = oneshot::channel();
     let work = tokio::task::spawn_blocking(move || {
         let answer = run(&question.sql, &entries, rows, &scope, handle_sender);
+        // Rows may be 64 MiB: they are written here, and the thread that serves goes on.
+        let answer = answer.map(response).map_err(refused);
         drop(permit);
         answer
     });
@@ -111,8 +113,7 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let watchdog = tokio::spawn(watchdog);
     let answer = work.await;
     watchdog.abort();
-    let answer = answer.map_err(|_| Problem::internal("the query failed"))?;
-    answer.map(response).map_err(refused)
+    answer.map_err(|_| Problem::internal("the query failed"))?
 }
 
 fn run(
