@@ -19,11 +19,11 @@ use chappe_wrappers::links::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::host::{Node, PATIENCE, element, link, own_address, schema};
+use crate::host::{Node, PATIENCE, append_texts, element, link, own_address, schema, text};
 use crate::hostile::{By, Peer};
 
 /// A node whose queue holds so many bytes, and is written only when [`Writing`] does it.
-fn narrow(queue_bytes: usize) -> Node {
+pub(crate) fn narrow(queue_bytes: usize) -> Node {
     let limits = Options {
         commit: Commit::Caller,
         queue_bytes,
@@ -34,15 +34,20 @@ fn narrow(queue_bytes: usize) -> Node {
 }
 
 /// Writes what a node has queued, again and again, until it is dropped.
-struct Writing(tokio::task::AbortHandle);
+pub(crate) struct Writing(tokio::task::AbortHandle);
 
 impl Writing {
     fn of(node: &Node) -> Self {
+        Self::after(node, Duration::from_millis(1))
+    }
+
+    /// Each group is written after a pause, as by a slow disk.
+    pub(crate) fn after(node: &Node, pause: Duration) -> Self {
         let store = node.store.store().clone();
         let writing = tokio::spawn(async move {
             loop {
                 store.commit().expect("writes");
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(pause).await;
             }
         });
         Self(writing.abort_handle())
@@ -238,7 +243,7 @@ async fn nothing_overtakes_records_that_wait_for_room() {
 }
 
 /// Dials an origin in this process.
-struct Direct(Links);
+pub(crate) struct Direct(pub(crate) Links);
 
 impl Dialler for Direct {
     type Connection = MemoryConnection;
@@ -251,24 +256,17 @@ impl Dialler for Direct {
     }
 }
 
-/// Stream `a` with texts that are found again in its files; every eighth is damaged there.
-fn damaged(disk: &SimDisk, count: i64) {
+/// Stream `a` with texts that are found again in its files; some are damaged there.
+pub(crate) fn damaged(disk: &SimDisk, count: i64, is_damaged: impl Fn(i64) -> bool) {
     let node = Node::on(disk.clone(), 3, LinksConfig::default());
-    let text = |n: i64| format!("a {n:06} {}", "x".repeat(40));
     let log = node.empty("a", &schema("v", FieldType::Text));
-    for n in 0..count {
-        let element = element(Value::Text(text(n)));
-        log.append(&[element])
-            .expect("queued")
-            .wait()
-            .expect("stored");
-    }
+    append_texts(&log, 0..count);
     drop(log);
     node.links.close();
     node.store.store().clone().close().expect("closes");
     for file in disk.names().iter().filter(|it| it.ends_with(".segment")) {
         let bytes = disk.bytes(file).expect("there");
-        for n in (4..count - 1).step_by(8) {
+        for n in (0..count).filter(|n| is_damaged(*n)) {
             let wanted = text(n).into_bytes();
             let found = bytes.windows(wanted.len()).position(|it| it == wanted);
             if let Some(at) = found {
@@ -281,7 +279,7 @@ fn damaged(disk: &SimDisk, count: i64) {
 #[tokio::test]
 async fn what_a_damaged_origin_still_has_is_stored_through_a_full_queue() {
     let disk = SimDisk::new(1);
-    damaged(&disk, 1_000);
+    damaged(&disk, 1_000, |n| n % 8 == 4 && n < 999);
     let origin = Node::on(disk, 4, LinksConfig::default());
     let subscriber = narrow(20_000);
     let _writing = Writing::of(&subscriber);

@@ -277,6 +277,19 @@ pub(crate) fn append(log: &StreamLog, range: std::ops::Range<i64>) {
     }
 }
 
+/// A text that is found in a file.
+pub(crate) fn text(number: i64) -> String {
+    format!("a {number:06} {}", "x".repeat(40))
+}
+
+/// Texts, each in a batch of its own: what is damaged takes one with it.
+pub(crate) fn append_texts(log: &StreamLog, range: std::ops::Range<i64>) {
+    for number in range {
+        let appended = log.append(&[element(Value::Text(text(number)))]);
+        appended.expect("queued").wait().expect("stored");
+    }
+}
+
 pub(crate) fn link(kind: LinkKind, address: String, streams: &[&str]) -> LinkConfig {
     let mut config: LinkConfig = serde_json::from_value(serde_json::json!({
         "name": "test",

@@ -3,6 +3,7 @@
 //! or queues that a test cuts at random; hostile peers by hand.
 
 mod best_effort;
+mod damaged_record;
 mod documents;
 mod feeding;
 mod full_queue;
