@@ -6,7 +6,8 @@ Real nodes: an origin with devices that send every 20 ms, a subscriber linked to
 user space. For every reliable kind of link: the relay cut, dropped, stalled one way, slowed; either node killed with
 SIGKILL at random times (--kills), and before one of its writes after another (--seconds); a
 subscriber without room on its disk; with failing syncs; stopped for a while; the origin or the
-subscriber restored from a backup. The judge compares all that both have stored.
+subscriber restored from a backup; many links that fill the subscriber's queue while they catch up from an
+origin with damaged records. The judge compares all that both have stored.
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
@@ -23,6 +24,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "loss"))
+import backlog  # noqa: E402
 import pair as pairs  # noqa: E402
 from life import devices  # noqa: E402
 from model import Lost  # noqa: E402
@@ -299,6 +301,8 @@ def check(chappe: str, work: pathlib.Path, options: argparse.Namespace) -> None:
     finally:
         for device in started:
             device.stop()
+    if options.only in (None, "queue"):
+        backlog.full_queue(chappe, work / "backlog", EXCHANGE, HTTP_PORTS, ZEROMQ_PORT, options.seed)
 
 
 def main() -> None:

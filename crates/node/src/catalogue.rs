@@ -376,17 +376,19 @@ impl Catalogue {
             .wait()
     }
 
-    /// As [`Catalogue::create_blocking`], whoever the stream belongs to: it belongs to `source` from
-    /// now on.
-    pub(crate) fn take_over(
+    /// As [`Catalogue::create`]; the stream may also be one of an owner of which `may_take` says so.
+    pub(crate) async fn create_or_take(
         &self,
         name: &str,
         schema: &StreamSchema,
         source: &str,
         level: Option<Level>,
+        may_take: impl Fn(&str) -> bool,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, None, |_| true)?
-            .wait()
+        let is_own = owner_test(source);
+        let may_be_of = |owner: &str| is_own(owner) || may_take(owner);
+        let begun = self.begin(name, schema, source, level, None, may_be_of);
+        begun.await?.made().await
     }
 
     fn make(

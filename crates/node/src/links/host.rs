@@ -1,6 +1,7 @@
 //! The node as its links see it.
 
-use std::sync::{Arc, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chappe_identity::AddressPolicy;
 use chappe_log::Level;
@@ -27,6 +28,18 @@ use crate::{catalogue, clock, register};
 pub(super) struct Host {
     node: Weak<Shared>,
     subscriptions: Kept<KeptSubscription>,
+    opening: Arc<Opening>,
+}
+
+/// Streams whose definition is on its way to the disk, by name, or that could not be defined, until the
+/// link asks again. A link asks every few milliseconds, so that no thread waits for the disk.
+#[derive(Default)]
+struct Opening(Mutex<HashMap<String, Option<HostError>>>);
+
+impl Opening {
+    fn streams(&self) -> MutexGuard<'_, HashMap<String, Option<HostError>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Host {
@@ -34,6 +47,7 @@ impl Host {
         Self {
             node: Arc::downgrade(app),
             subscriptions,
+            opening: Arc::default(),
         }
     }
 
@@ -42,6 +56,54 @@ impl Host {
             text: "the node ends".to_owned(),
             transient: true,
         })
+    }
+
+    /// Opens a stream of a link. One that has to be defined, or to change hands, is opened by a task.
+    ///
+    /// # Errors
+    /// Transient while that task runs.
+    fn opened(
+        &self,
+        app: &App,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        level: Option<Level>,
+    ) -> Result<Arc<Entry>, HostError> {
+        let mut streams = self.opening.streams();
+        let under_way = || HostError {
+            text: format!("{name} is being defined"),
+            transient: true,
+        };
+        match streams.get_mut(name).map(Option::take) {
+            Some(None) => return Err(under_way()),
+            Some(Some(error)) => {
+                streams.remove(name);
+                return Err(error);
+            }
+            None => {}
+        }
+        let is_usable = |entry: &Entry| entry.source() == source && entry.log.schema() == *schema;
+        if let Some(entry) = app.catalogue.get(name).filter(|entry| is_usable(entry)) {
+            return Ok(entry);
+        }
+        streams.insert(name.to_owned(), None);
+        let (app, opening) = (app.clone(), self.opening.clone());
+        let (name, schema, source) = (name.to_owned(), schema.clone(), source.to_owned());
+        tokio::spawn(async move {
+            let may_take = |owner: &str| is_orphan(&app, owner);
+            let catalogue = &app.catalogue;
+            let made = catalogue.create_or_take(&name, &schema, &source, level, may_take);
+            let failed = made.await.err().map(|error| refused(&error));
+            if let Some(error) = failed {
+                opening.streams().insert(name, Some(error));
+                return;
+            }
+            opening.streams().remove(&name);
+            let entity = of_stream(&name, &schema, &source, None);
+            register::publish(&app, vec![entity]).await;
+        });
+        Err(under_way())
     }
 }
 
@@ -61,13 +123,10 @@ impl LinkHost for Host {
     ) -> Result<Opened, HostError> {
         let app = self.app()?;
         let source = key_of(link);
-        let known = app.catalogue.get(name).map(|entry| entry.log.schema());
-        let entry = made(&app, name, schema, &source, level)?;
-        let registered = app.registrations.of(&catalogue::key(name)) != u64::MAX;
-        if !registered || known.as_ref() != Some(schema) {
+        let entry = self.opened(&app, name, schema, &source, level)?;
+        if app.registrations.of(&catalogue::key(name)) == u64::MAX {
             let entity = of_stream(name, schema, &source, None);
-            let registering = app.clone();
-            tokio::spawn(async move { register::publish(&registering, vec![entity]).await });
+            tokio::spawn(async move { register::publish(&app, vec![entity]).await });
         }
         Ok(Opened {
             log: entry.log.clone(),
@@ -185,27 +244,13 @@ impl LinkHost for Host {
     }
 }
 
-/// Opens the stream; one of a link that is no more changes hands.
-fn made(
-    app: &App,
-    name: &str,
-    schema: &StreamSchema,
-    source: &str,
-    level: Option<Level>,
-) -> Result<Arc<Entry>, HostError> {
-    let refused = |error: CatalogueError| HostError {
+fn refused(error: &CatalogueError) -> HostError {
+    HostError {
         text: error.to_string(),
         transient: matches!(
             error,
             CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. }))
         ),
-    };
-    match app.catalogue.create_blocking(name, schema, source, level) {
-        Err(CatalogueError::Taken { owner, .. }) if is_orphan(app, &owner) => app
-            .catalogue
-            .take_over(name, schema, source, level)
-            .map_err(refused),
-        other => other.map_err(refused),
     }
 }
 

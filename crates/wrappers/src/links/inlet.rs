@@ -94,7 +94,7 @@ impl Arrival {
 /// Why elements were not taken.
 #[derive(Debug)]
 pub(crate) enum InletError {
-    /// The log's queue is full: give the same again a little later.
+    /// The log's queue is full, or the stream is being defined: give the same again a little later.
     Busy,
     /// The origin did not say what its elements look like.
     UnknownSchema(SchemaRef),
@@ -135,7 +135,7 @@ impl From<StoreError> for InletError {
 impl std::fmt::Display for InletError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Busy => f.write_str("the log's queue is full"),
+            Self::Busy => f.write_str("the log's queue is full, or the stream is being defined"),
             Self::UnknownSchema(schema) => {
                 let (id, version) = (schema.id, schema.version);
                 write!(f, "schema {id} (version {version}) was never told")

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 pub use kept::KeptSubscription;
 pub use pull::PullBody;
 
-pub(crate) use contact::{ContactPoint, apply};
+pub(crate) use contact::{ContactPoint, apply, patiently};
 pub(crate) use delivery::PUSH_LETTERS;
 pub(crate) use push::Pushes;
 pub(crate) use subscriber::{pull_link, push_link};

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{ZeromqConfig, told};
 use crate::links::handle::Links;
-use crate::links::http::apply;
+use crate::links::http::{apply, patiently};
 use crate::links::inlet::{self, Inlet, InletError};
 use crate::links::link::Link;
 use crate::links::serialization::{
@@ -387,7 +387,9 @@ impl Receiving {
         let unknown = || LinkError::Unsupported(format!("the directory does not know {name:?}"));
         let structure = structure.ok_or_else(unknown)?;
         match self.inlets.get_mut(name) {
-            Some(inlet) => inlet.structure(structure.version, &structure.schema),
+            Some(inlet) => {
+                patiently(|| inlet.structure(structure.version, &structure.schema)).await
+            }
             None => Ok(()),
         }
     }
