@@ -22,8 +22,9 @@ pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
 /// Most schemas announced on one channel in one session. A stream whose schema changes more often
 /// ends the channel; the subscriber subscribes anew.
 pub const SCHEMAS_MAX: u32 = 1_024;
-/// Most schemas that are sent and not confirmed, on one channel.
-pub const SCHEMAS_UNCONFIRMED_MAX: usize = 8;
+/// Most schemas that are sent and not confirmed, on one channel; as many versions as the log keeps of
+/// a stream's schema, all of which a subscriber that catches up may need at once.
+pub const SCHEMAS_UNCONFIRMED_MAX: usize = 256;
 /// Most repairs asked for and not answered, each way. A peer that asks for more at once is not
 /// answered; it asks again.
 pub const FETCHES_MAX: usize = 16;

@@ -43,7 +43,8 @@ pub use sensor::{
 };
 pub use store::{
     DeviceIdentity, Hole, Intake, IntakeError, Opening, RawFollower, RawRecords,
-    SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, origin_cursor,
+    SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
+    WrittenFollower, origin_cursor,
 };
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,

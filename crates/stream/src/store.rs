@@ -14,6 +14,7 @@ mod exchange;
 mod opening;
 mod repair;
 mod scan;
+mod written;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -26,6 +27,7 @@ pub use exchange::{Intake, IntakeError, RawFollower, RawRecords, origin_cursor};
 pub use opening::Opening;
 pub use repair::Hole;
 pub use scan::Scan;
+pub use written::{Written, WrittenFollower};
 
 use chappe_log::{
     Appended, Batch, EagerFollower, Follower, Level, Record, Rollback, Store, Stream,
@@ -424,24 +426,14 @@ impl StreamLog {
         append: impl FnOnce(Batch) -> Result<Appended, chappe_log::Error>,
     ) -> Result<Appended, StoreError> {
         let metadata = self.snapshot();
-        let version = metadata.current_version();
-        let mut batch = Batch::with_capacity(elements.len(), 64 * elements.len());
-        for (index, element) in elements.iter().enumerate() {
-            metadata
-                .current()
-                .check(element)
-                .map_err(|error| StoreError::Element { index, error })?;
-            let write = |bytes: &mut Vec<u8>| write_element(element, version, bytes);
-            batch.push_with(element.source_time.0, write)?;
-        }
-        Ok(self.queued(append(batch)?, &metadata))
+        let batch = batch_of(elements, metadata.current(), metadata.current_version())?;
+        Ok(self.queued(append(batch)?))
     }
 
     /// Lets go of what a queued batch makes too much.
-    fn queued(&self, appended: Appended, metadata: &Metadata) -> Appended {
-        let retention = metadata.retention.unwrap_or(self.default_retention);
+    fn queued(&self, appended: Appended) -> Appended {
         let last = appended.last().sequence;
-        self.keeper.appended(&self.stream, last, retention);
+        self.keeper.appended(&self.stream, last, self.retention());
         appended
     }
 
@@ -710,6 +702,12 @@ impl Metadata {
 
     /// Makes `schema` the current one.
     fn use_schema(&mut self, schema: &StreamSchema) -> Result<(), StoreError> {
+        self.current = self.add_schema(schema)?;
+        Ok(())
+    }
+
+    /// The version of `schema`, which is added if there is none.
+    fn add_schema(&mut self, schema: &StreamSchema) -> Result<u32, StoreError> {
         let is_version = |version: &StreamSchema| version.equals_but_descriptions(schema);
         let index = match self.versions.iter().rposition(is_version) {
             Some(index) => {
@@ -722,8 +720,7 @@ impl Metadata {
                 self.versions.len() - 1
             }
         };
-        self.current = u32::try_from(index).unwrap_or(u32::MAX);
-        Ok(())
+        Ok(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
     fn encode(&self) -> Result<Vec<u8>, StoreError> {
@@ -802,17 +799,50 @@ fn decode_all(metadata: &Metadata, records: Vec<Record>) -> Result<Vec<StreamEle
     records.into_iter().map(element).collect()
 }
 
+/// `elements` as records of `version`, which is `schema`.
+fn batch_of(
+    elements: &[StreamElement],
+    schema: &StreamSchema,
+    version: u32,
+) -> Result<Batch, StoreError> {
+    let mut batch = Batch::with_capacity(elements.len(), 64 * elements.len());
+    for (index, element) in elements.iter().enumerate() {
+        schema
+            .check(element)
+            .map_err(|error| StoreError::Element { index, error })?;
+        let write = |bytes: &mut Vec<u8>| write_element(element, version, bytes);
+        batch.push_with(element.source_time.0, write)?;
+    }
+    Ok(batch)
+}
+
+/// The element of a record in the shape of the current schema.
 fn decode_record(
     metadata: &Metadata,
     position: chappe_log::Position,
     time: i64,
     payload: &[u8],
 ) -> Result<StreamElement, StoreError> {
+    let (mut element, schema) = decode_written(metadata, position, time, payload)?;
+    let current = metadata.current();
+    if !std::ptr::eq(schema, current) {
+        element.values = current.project(schema, element.values);
+    }
+    Ok(element)
+}
+
+/// The element of a record and the schema in whose shape it was written.
+fn decode_written<'a>(
+    metadata: &'a Metadata,
+    position: chappe_log::Position,
+    time: i64,
+    payload: &[u8],
+) -> Result<(StreamElement, &'a StreamSchema), StoreError> {
     let position = Position {
         epoch: Epoch(position.epoch),
         sequence: position.sequence,
     };
-    let (mut element, version) = decode_element(payload, position, Timestamp(time))?;
+    let (element, version) = decode_element(payload, position, Timestamp(time))?;
     let schema = usize::try_from(version)
         .ok()
         .and_then(|version| metadata.versions.get(version))
@@ -820,11 +850,7 @@ fn decode_record(
     schema
         .check(&element)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
-    let current = metadata.current();
-    if !std::ptr::eq(schema, current) {
-        element.values = current.project(schema, element.values);
-    }
-    Ok(element)
+    Ok((element, schema))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

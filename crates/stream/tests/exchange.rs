@@ -155,24 +155,40 @@ fn a_relay_sends_its_own_positions_only() {
 }
 
 #[test]
-fn older_versions_are_sent_in_the_shape_of_the_newest() {
+fn elements_are_sent_and_kept_in_the_shape_that_they_were_written_in() {
     let store = open(SimDisk::new(1), 1);
-    let a = stream(&store, "a", &[FieldType::Integer]);
-    a.append(&integers(0..2))
-        .expect("queued")
-        .wait()
-        .expect("stored");
-    a.set_schema(&schema(&[FieldType::Integer, FieldType::Text]))
-        .expect("changes");
-    let both = vec![Value::Integer(2), Value::Text("two".into())];
-    a.append(&[element(2, both)])
-        .expect("queued")
-        .wait()
-        .expect("stored");
-    let raw = a.read_raw(0, 9, usize::MAX).expect("reads");
-    assert_eq!((raw.schema_version, raw.records.len()), (1, 3));
-    for (_, record) in &raw.records {
-        assert_eq!(validate_record(record, &a.schema()), Ok(1));
+    let [a, b] = ["a", "b"].map(|name| stream(&store, name, &[FieldType::Integer]));
+    let one = schema(&[FieldType::Integer]);
+    let mut other = one.clone();
+    other.fields[0].name = "other".into();
+    for (of, values) in [(&one, 0..2), (&other, 2..5), (&one, 5..6), (&other, 6..7)] {
+        a.set_schema(of).expect("changes");
+        let appended = a.append(&integers(values)).expect("queued");
+        appended.wait().expect("stored");
+    }
+    let mut sizes = Vec::new();
+    while let Ok(raw) = a.read_raw(b.log().last() + 1, 9, usize::MAX)
+        && !raw.records.is_empty()
+    {
+        assert_eq!(a.version_at(raw.first.sequence), raw.schema_version);
+        let of = a.schema_of(raw.schema_version).expect("known");
+        // The current version stays what it is.
+        let intake = b.intake(&of).expect("fits");
+        assert_eq!((b.schema(), intake.is_current()), (one.clone(), of == one));
+        sizes.push((raw.schema_version, raw.records.len()));
+        let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
+        let appended = intake.append(0, raw.first, raw.schema_version, records);
+        appended.expect("queued").wait().expect("stored");
+    }
+    assert_eq!(sizes, [(0, 2), (1, 3), (0, 1), (1, 1)]);
+    assert_eq!(a.version_at(8), a.schema_version());
+    for of in [&one, &other] {
+        let values = [&a, &b].map(|log| {
+            log.set_schema(of).expect("known");
+            let elements = log.read(0, 9).expect("reads");
+            elements.into_iter().map(|it| it.values).collect::<Vec<_>>()
+        });
+        assert_eq!(values[0], values[1], "in the shape of {of:?}");
     }
 }
 

@@ -224,6 +224,38 @@ async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
     assert!(reading.status().participant.readers[0].lost == 0);
 }
 
+/// A topic has one type: of elements of another schema it takes the values that it has fields for, and
+/// the others are counted.
+#[tokio::test]
+async fn values_of_an_older_schema_that_a_topic_lacks_are_counted() {
+    let (source, sink) = (Node::new("aa"), Node::new("bb"));
+    let mut older = schema();
+    older.fields[0].name = "older".to_owned();
+    let log = source
+        .store
+        .stream("a.b", Level::Power, &older, None)
+        .unwrap();
+    for (of, values) in [(older, 0..3), (schema(), 3..5)] {
+        log.set_schema(&of).unwrap();
+        let elements: Vec<_> = values.map(element).collect();
+        log.append(&elements).unwrap().await.unwrap();
+    }
+    let topic = format!("{TOPIC}/schemas");
+    let publishing = source.start(&PUBLISH.replace(TOPIC, &topic));
+    let _reading = sink.start(&SUBSCRIBE.replace(TOPIC, &topic));
+    stored(&sink, 5, || publishing.status()).await;
+    let all = sink.stream("c.d").unwrap().read(0, 10).unwrap();
+    let values: Vec<_> = all.into_iter().map(|it| it.values).collect();
+    let null = || vec![Value::Null];
+    let of = |value| vec![Value::Integer(value)];
+    assert_eq!(values, [null(), null(), null(), of(3), of(4)]);
+    let told = source.told.lock().unwrap().clone();
+    let counted = told
+        .iter()
+        .filter(|it| it.starts_with("values not published"));
+    assert_eq!(counted.count(), 3, "{told:?}");
+}
+
 #[test]
 fn what_cannot_be_a_topic_is_refused() {
     let config = |text: &str| toml::from_str::<DdsConfig>(text).unwrap().check();

@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use chappe_log::{Appended, Batch, Cursor, Follower, Record, Trimmed};
+use chappe_log::{Appended, Batch, Cursor, Error, Follower, Record, Trimmed};
 
-use super::{Metadata, StoreError, StreamLog, decode_record};
-use crate::codec::{RecordHead, validate_body};
-use crate::{CodecError, Epoch, Position, StreamSchema, Timestamp, encode_element};
+use super::{StoreError, StreamLog, batch_of};
+use crate::codec::{RecordHead, record_version, validate_body};
+use crate::{CodecError, Epoch, Position, StreamElement, StreamSchema, Timestamp};
 
 /// How many records are read at once at most; reason: what does not fit the bytes asked for is read
 /// again.
@@ -20,12 +20,12 @@ const HEAD_BYTES: usize = 24;
 /// Bytes of a record of the usual size, for which there is room from the beginning.
 const RECORD_BYTES_USUAL: usize = 96;
 
-/// Consecutive records of one epoch, all in the shape of one version of the schema.
+/// Consecutive records of one epoch and one version of the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawRecords {
     /// Where the first one stands.
     pub first: Position,
-    /// The version of the schema that all of them have: the current one.
+    /// The version of the schema that all of them have.
     pub schema_version: u32,
     /// Source time and bytes: the version and the element's body, without any origin.
     pub records: Vec<(Timestamp, Vec<u8>)>,
@@ -54,12 +54,11 @@ impl StreamLog {
     }
 
     /// Consecutive records from number `from` on (0: from the first kept), for sending: at most
-    /// `count`, and one more than fits `bytes` at most. Fewer where an epoch ends; none at the end of
-    /// the stream. A record of another version of the schema is given in the shape of the current one,
-    /// as [`StreamLog::read`] gives it.
+    /// `count`, and one more than fits `bytes` at most. Fewer where an epoch ends or the version of the
+    /// schema changes; none at the end of the stream.
     ///
     /// # Errors
-    /// A gap, with where to go on; a record of an older version that does not decode.
+    /// A gap, with where to go on; a record whose head does not decode, or of an unknown version.
     pub fn read_raw(
         &self,
         from: u64,
@@ -87,61 +86,73 @@ impl StreamLog {
         metadata.versions.get(version as usize).cloned()
     }
 
-    /// Takes records of one epoch, up to and including the one that reaches `bytes`.
+    /// The version of the schema of the first element from number `from` on: that which a reader needs
+    /// first. The current one when there is none yet.
+    #[must_use]
+    pub fn version_at(&self, from: u64) -> u32 {
+        let records = match self.stream.read_within(from, 1, 1) {
+            Err(Error::Gap { next, .. }) => self.stream.read_within(next, 1, 1),
+            other => other,
+        };
+        let first = records.ok().and_then(|records| records.into_iter().next());
+        let version = first.and_then(|record| record_version(&record.payload).ok());
+        version.unwrap_or_else(|| self.schema_version())
+    }
+
+    /// Takes records of one epoch and one version, up to and including the one that reaches `bytes`.
     fn raw(
         &self,
         records: &mut Peekable<impl Iterator<Item = Record>>,
         bytes: usize,
     ) -> Result<RawRecords, StoreError> {
-        // After the read: it knows the versions of all records.
-        let metadata = self.snapshot();
-        let schema_version = metadata.current_version();
-        let mut raw = RawRecords {
-            schema_version,
-            ..RawRecords::default()
+        let mut raw = RawRecords::default();
+        let Some(first) = records.peek() else {
+            return Ok(raw);
         };
+        raw.first = Position {
+            epoch: Epoch(first.position.epoch),
+            sequence: first.position.sequence,
+        };
+        // When its head does not decode it is taken all the same: who follows goes on behind it.
+        let version = record_version(&first.payload);
         let mut gathered = 0;
-        let mut epoch = None;
         while let Some(record) = records.next_if(|record| {
-            gathered < bytes.max(1) && epoch.is_none_or(|epoch| epoch == record.position.epoch)
+            gathered < bytes.max(1)
+                && record.position.epoch == raw.first.epoch.0
+                && record_version(&record.payload) == version
         }) {
-            if epoch.is_none() {
-                epoch = Some(record.position.epoch);
-                raw.first = Position {
-                    epoch: Epoch(record.position.epoch),
-                    sequence: record.position.sequence,
-                };
-            }
-            let time = Timestamp(record.time);
             let (head, body) = RecordHead::decode(&record.payload)?;
-            let payload = if head.schema_version != schema_version {
-                let mut element =
-                    decode_record(&metadata, record.position, record.time, &record.payload)?;
-                element.origin = None;
-                encode_element(&element, schema_version)?
-            } else if head.origin.is_some() {
-                with_head(schema_version, None, body)?
-            } else {
-                record.payload
+            raw.schema_version = head.schema_version;
+            let payload = match head.origin {
+                Some(_) => with_head(head.schema_version, None, body)?,
+                None => record.payload,
             };
             gathered += payload.len();
-            raw.records.push((time, payload));
+            raw.records.push((Timestamp(record.time), payload));
         }
-        Ok(raw)
+        // After the read: by now the version is known, if it ever will be.
+        let is_known = self.snapshot().versions.len() > raw.schema_version as usize;
+        is_known
+            .then_some(raw)
+            .ok_or(StoreError::UnknownVersion(version?))
     }
 
-    /// Prepares for storing what another node sends under `schema`, which becomes the current version
-    /// here if it is not already.
+    /// Prepares for storing elements that another node sends under `schema`. It becomes a version of the
+    /// schema here, if it is none, and not the current one.
     ///
     /// # Errors
     /// A schema that is none, too many versions, or what the log says.
     pub fn intake(&self, schema: &StreamSchema) -> Result<Intake, StoreError> {
-        self.set_schema(schema)?;
-        let metadata = self.snapshot();
+        schema.check_names().map_err(StoreError::Schema)?;
+        let mut version = 0;
+        self.alter(|metadata| {
+            version = metadata.add_schema(schema)?;
+            Ok(())
+        })?;
         Ok(Intake {
             log: self.clone(),
-            version: metadata.current_version(),
-            metadata,
+            schema: Arc::new(schema.clone()),
+            version,
         })
     }
 }
@@ -153,11 +164,11 @@ pub struct RawFollower {
 }
 
 impl RawFollower {
-    /// The next records; never empty, more than one only where epochs change. After a gap it goes on
+    /// The next records; never empty, more than one only where epochs or versions change. After a gap it goes on
     /// behind the gap.
     ///
     /// # Errors
-    /// A gap, or records of an older version of the schema that do not decode.
+    /// A gap, or a record whose head does not decode, or of an unknown version.
     pub async fn next(&mut self) -> Result<Vec<RawRecords>, StoreError> {
         let mut records = self.follower.next().await?.into_iter().peekable();
         let mut all = Vec::with_capacity(1);
@@ -188,7 +199,7 @@ impl RawFollower {
 #[derive(Clone)]
 pub struct Intake {
     log: StreamLog,
-    metadata: Arc<Metadata>,
+    schema: Arc<StreamSchema>,
     /// The version of the schema here.
     version: u32,
 }
@@ -213,7 +224,19 @@ impl Intake {
     /// The schema that records are checked against.
     #[must_use]
     pub fn schema(&self) -> &StreamSchema {
-        &self.metadata.versions[self.version as usize]
+        &self.schema
+    }
+
+    /// The version of that schema here.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Whether that is the current version here.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.log.schema_version() == self.version
     }
 
     /// What is to be stored for a record that stands at `origin` at the sender, of the sender's
@@ -284,7 +307,23 @@ impl Intake {
                 .map_err(|error| IntakeError { index, error })?;
         }
         let appended = self.log.stream.append_behind(taken_back, batch)?;
-        Ok(self.log.queued(appended, &self.metadata))
+        Ok(self.log.queued(appended))
+    }
+
+    /// Queues elements in the shape of the schema, behind what the same caller queued before, as in
+    /// [`Intake::append`].
+    ///
+    /// # Errors
+    /// The first element that does not fit ([`StoreError::Element`]), or what the log says; then none
+    /// is queued.
+    pub fn append_elements(
+        &self,
+        taken_back: u64,
+        elements: &[StreamElement],
+    ) -> Result<Appended, StoreError> {
+        let batch = batch_of(elements, &self.schema, self.version)?;
+        let appended = self.log.stream.append_behind(taken_back, batch)?;
+        Ok(self.log.queued(appended))
     }
 }
 

@@ -106,7 +106,7 @@ impl StreamLog {
     }
 
     /// Records of one epoch out of a range of numbers: the first that are here, and those behind them
-    /// without a hole.
+    /// without a hole and of the same version of the schema.
     ///
     /// # Errors
     /// What the log says; none of the range are no error.
@@ -137,8 +137,8 @@ impl StreamLog {
     }
 
     /// Records that came from consecutive numbers of the origin from `from` on, in its newest epoch
-    /// here: the first of at most `count` that is here, and those behind it without a hole. Their
-    /// position is that at the origin.
+    /// here: the first of at most `count` that is here, and those behind it without a hole and of the
+    /// same version of the schema. Their position is that at the origin.
     ///
     /// # Errors
     /// What the log says.
@@ -169,7 +169,12 @@ impl StreamLog {
                 _ => break,
             }
             let mut one = self.read_raw(number, 1, usize::MAX)?;
-            let Some(record) = one.records.pop() else {
+            let is_first = all.records.is_empty();
+            let Some(record) = one
+                .records
+                .pop()
+                .filter(|_| is_first || one.schema_version == all.schema_version)
+            else {
                 break;
             };
             all.schema_version = one.schema_version;

@@ -9,7 +9,7 @@ use chappe_dds::{
     Progress, Qos, SAMPLE_BYTES_MAX, Stalled, Stored,
 };
 use chappe_log::Level;
-use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamLog};
+use chappe_stream::{Position, StoreError, StreamLog, Value, Written, WrittenFollower};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -74,10 +74,12 @@ struct Publishing<'a> {
     stored: Option<Inlet>,
     readers: BTreeMap<String, Position>,
     cursor: Cursor,
-    follower: StreamFollower,
+    follower: WrittenFollower,
     generation: u64,
     /// The number of the element that was read last.
     previous: u64,
+    /// The number of the newest element that was counted as published without some of its values.
+    reduced: u64,
     pending: VecDeque<Outgoing>,
     /// The newest that was given to the writer.
     sent: Option<Position>,
@@ -162,6 +164,7 @@ impl<'a> Publishing<'a> {
             follower,
             generation: 0,
             previous,
+            reduced: 0,
             pending: VecDeque::new(),
             sent: None,
             positions: VecDeque::new(),
@@ -195,7 +198,7 @@ impl<'a> Publishing<'a> {
                         if self.log.schema() != *self.of.schema() {
                             return Ok(());
                         }
-                        self.read(&batch);
+                        self.read(batch);
                     }
                     Err(StoreError::Log(chappe_log::Error::Gap { .. })) => {}
                     Err(error) => return Err(error.to_string()),
@@ -211,12 +214,30 @@ impl<'a> Publishing<'a> {
         sent.saturating_sub(delivered) < UNSTORED_MAX
     }
 
-    /// Elements become samples.
-    fn read(&mut self, batch: &[StreamElement]) {
-        for element in batch {
+    /// Elements become samples. The topic has one type, that of the current schema: values of an older
+    /// version for which it has no field are not published, and counted.
+    fn read(&mut self, batch: Written) {
+        let values = |values: &[Value]| values.iter().filter(|it| **it != Value::Null).count();
+        for mut element in batch.elements {
+            let all = values(&element.values);
+            element.values = self.of.schema().project(&batch.schema, element.values);
+            let missing = all - values(&element.values);
+            if missing > 0 && self.reduced < element.position.sequence {
+                self.reduced = element.position.sequence;
+                let (at, name) = (element.position, self.log.name());
+                let detail = format!(
+                    "{missing} values of {at} of {name}: version {} of its schema has fields that the \
+                     topic, which has those of the current one, lacks",
+                    batch.schema_version
+                );
+                let topic = &self.publication.topic;
+                self.shared
+                    .host
+                    .dropped("values not published", topic, detail);
+            }
             let previous = self.stored.as_ref().map_or(0, |_| self.previous);
             self.previous = element.position.sequence;
-            let payload = match self.of.encode(element, previous) {
+            let payload = match self.of.encode(&element, previous) {
                 Ok(payload) if payload.bytes.len() <= SAMPLE_BYTES_MAX => payload,
                 refused => {
                     let why = match refused {
@@ -350,14 +371,14 @@ impl<'a> Publishing<'a> {
 }
 
 /// What follows behind a position, and the number before it.
-fn follow(log: &StreamLog, at: Option<Position>) -> (StreamFollower, u64) {
+fn follow(log: &StreamLog, at: Option<Position>) -> (WrittenFollower, u64) {
     let from = match at.map(|at| log.resume(at)) {
         Some(Ok(next)) => next,
         // It is not of this log any more: all that is there is new.
         Some(Err(_)) | None => 0,
     };
     let previous = at.filter(|_| from > 0).map_or(0, |at| at.sequence);
-    (log.follow(from), previous)
+    (log.follow_written(from), previous)
 }
 
 async fn receive(inlet: &mut Option<Inlet>) -> Option<chappe_dds::Sample> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use chappe_log::Appended;
 use chappe_stream::{
-    CodecError, Epoch, Hole, Intake, IntakeError, Position, RawRecords, StoreError, StreamElement,
-    StreamLog, StreamSchema, Timestamp,
+    CodecError, Epoch, Hole, Intake, IntakeError, Position, RawRecords, SCHEMA_VERSIONS_MAX,
+    StoreError, StreamElement, StreamLog, StreamSchema, Timestamp,
 };
 
 use super::dead_letters::{Letter, Reason, own_schema, record_of};
@@ -18,9 +18,9 @@ use super::link::{Link, StreamLive};
 use super::serialization::{Elements, SchemaId, SchemaRef};
 use super::{Arrivals, DeadLetterReason, LinkError, LinkNotice, LinkStart, LossReason};
 
-/// Versions of the origin's schema that are remembered; reason: a version may be in use until what
-/// was sent under it is stored, and the origin announces each anew.
-const VERSIONS_MAX: usize = 8;
+/// Versions of the origin's schema that are remembered; reason: an origin has no more, and over a
+/// session it announces each once.
+const VERSIONS_MAX: usize = SCHEMA_VERSIONS_MAX;
 
 /// Epochs of the origin that are remembered as passed; reason: an origin keeps as many.
 const PASSED_MAX: usize = 64;
@@ -57,7 +57,6 @@ pub(crate) struct Inlet {
 /// One version of the origin's schema.
 struct Version {
     at_origin: SchemaRef,
-    schema: StreamSchema,
     intake: Intake,
 }
 
@@ -258,12 +257,16 @@ impl Inlet {
 
     /// The schema of this id and version, if the origin has told it.
     pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
-        let mut versions = self.versions.iter().rev();
-        let found = versions.find(|version| version.at_origin == schema);
-        found.map(|version| &version.schema)
+        Some(self.intake_of(schema)?.schema())
     }
 
-    /// The origin says what its elements look like from here on.
+    fn intake_of(&self, schema: SchemaRef) -> Option<&Intake> {
+        let mut versions = self.versions.iter().rev();
+        let found = versions.find(|version| version.at_origin == schema);
+        found.map(|version| &version.intake)
+    }
+
+    /// The origin says what its elements look like from here on: that becomes the current schema here.
     ///
     /// # Errors
     /// See [`InletError`]; after [`InletError::Busy`] the same may be said again.
@@ -272,6 +275,17 @@ impl Inlet {
         version: u32,
         schema: &StreamSchema,
     ) -> Result<(), InletError> {
+        self.learn(version, schema)?;
+        let intake = self.intake(version)?;
+        self.make_current(&intake)
+    }
+
+    /// The origin says what elements of a version look like. It becomes the current one here with the
+    /// first new element of it: damaged elements that are sent again may be of an older one.
+    ///
+    /// # Errors
+    /// As [`Inlet::structure`].
+    pub(crate) fn learn(&mut self, version: u32, schema: &StreamSchema) -> Result<(), InletError> {
         let at_origin = SchemaRef {
             id: SchemaId::of(schema),
             version,
@@ -280,29 +294,43 @@ impl Inlet {
             self.count(|stream| stream.status.refusal = None);
             return Ok(());
         }
-        let link = &self.link;
-        let level = link.config.level.map(Into::into);
-        let host = &link.shared.host;
-        let opened = host.open(&link.config.name, &self.local, schema, level);
-        let opened = opened.map_err(LinkError::Host)?;
-        let intake = opened.log.intake(schema)?;
-        // Where a stream is begun was remembered among the letters before it was there.
-        if let Some(have) = self.have.filter(|_| opened.log.newest_origin().is_none()) {
-            drop(opened.log.set_origin(self.taken_back, have)?);
-        }
-        self.log = Some(opened.log);
-        self.arrivals = Some(opened.arrivals);
+        let opened = self.log.as_ref().filter(|_| self.arrivals.is_some());
+        let log = match opened {
+            Some(log) if !log.schema().equals_but_descriptions(schema) => log.clone(),
+            _ => self.open(schema)?,
+        };
+        let intake = log.intake(schema)?;
         self.versions
             .retain(|known| known.at_origin.version != version);
         if self.versions.len() >= VERSIONS_MAX {
             self.versions.pop_front();
         }
-        self.versions.push_back(Version {
-            at_origin,
-            schema: schema.clone(),
-            intake,
-        });
+        self.versions.push_back(Version { at_origin, intake });
         self.count(|stream| stream.status.refusal = None);
+        Ok(())
+    }
+
+    /// Opens the stream here with this schema as its current one.
+    fn open(&mut self, schema: &StreamSchema) -> Result<StreamLog, InletError> {
+        let link = &self.link;
+        let level = link.config.level.map(Into::into);
+        let host = &link.shared.host;
+        let opened = host.open(&link.config.name, &self.local, schema, level);
+        let opened = opened.map_err(LinkError::Host)?;
+        // Where a stream is begun was remembered among the letters before it was there.
+        if let Some(have) = self.have.filter(|_| opened.log.newest_origin().is_none()) {
+            drop(opened.log.set_origin(self.taken_back, have)?);
+        }
+        self.log = Some(opened.log.clone());
+        self.arrivals = Some(opened.arrivals);
+        Ok(opened.log)
+    }
+
+    /// This version becomes the current one here.
+    fn make_current(&mut self, intake: &Intake) -> Result<(), InletError> {
+        if !intake.is_current() {
+            self.open(intake.schema())?;
+        }
         Ok(())
     }
 
@@ -333,6 +361,7 @@ impl Inlet {
         let mut rest = records.as_slice();
         while !rest.is_empty() {
             let intake = self.intake(version)?;
+            self.make_current(&intake)?;
             let taken_back = self.taken_back;
             let outcome = intake.append(taken_back, first, version, rest.iter().copied());
             let good = match outcome {
@@ -349,7 +378,7 @@ impl Inlet {
                     let sequence = first.sequence + index as u64;
                     let at = Position { sequence, ..first };
                     let (time, record) = rest[index];
-                    let schema = self.version(version)?.schema.clone();
+                    let schema = intake.schema().clone();
                     self.letter(at, schema, time, record.to_vec(), &error, pending)?;
                     index + 1
                 }
@@ -361,20 +390,19 @@ impl Inlet {
         Ok(())
     }
 
-    /// Elements in the order of their positions at the origin, shaped by `schema`. What is passed over
+    /// Elements of one version, in the order of their positions at the origin. What is passed over
     /// between them was lost.
     ///
     /// # Errors
     /// See [`InletError`].
     pub(crate) fn take_elements(
         &mut self,
-        schema: &StreamSchema,
+        schema: SchemaRef,
         elements: Vec<Arrival>,
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
-        let log = self.log.clone();
-        let log = log.ok_or(InletError::UnknownSchema(SchemaRef::default()))?;
-        let here = log.schema();
+        let intake = self.intake_of(schema).cloned();
+        let intake = intake.ok_or(InletError::UnknownSchema(schema))?;
         let mut batch: Vec<StreamElement> = Vec::with_capacity(elements.len());
         let mut repeated = 0;
         for arrival in elements {
@@ -399,32 +427,29 @@ impl Inlet {
                 Some(have) if origin.sequence == have.sequence + 1 => {}
                 // Numbers go on from one epoch to the next, unless the origin went back.
                 Some(have) if origin.sequence > have.sequence => {
-                    self.flush(&log, &mut batch, pending)?;
+                    self.flush(&intake, &mut batch, pending)?;
                     let sequence = have.sequence + 1;
                     let from = Position { sequence, ..origin };
                     self.told_lost(from, origin.sequence, LossReason::Skipped)?;
                 }
                 Some(have) => {
-                    self.flush(&log, &mut batch, pending)?;
+                    self.flush(&intake, &mut batch, pending)?;
                     self.rollback(have, None, origin)?;
                 }
                 None => {}
             }
             if let Some(names) = names {
-                self.flush(&log, &mut batch, pending)?;
+                self.flush(&intake, &mut batch, pending)?;
                 let own = own_schema(&names, &element.values);
                 let (time, record) = (element.source_time, record_of(&element));
                 let why = CodecError::Malformed(why);
                 self.letter(origin, own, time, record, &why, pending)?;
                 continue;
             }
-            if here.fields != schema.fields {
-                element.values = here.project(schema, element.values);
-            }
             element.origin = Some(origin);
             batch.push(element);
         }
-        self.flush(&log, &mut batch, pending)?;
+        self.flush(&intake, &mut batch, pending)?;
         if repeated > 0 {
             self.count(|stream| stream.status.counts.repeated += repeated);
         }
@@ -437,19 +462,17 @@ impl Inlet {
     /// # Errors
     /// See [`InletError`]; one that does not fit, and then none is stored.
     pub(crate) async fn take_again(&mut self, elements: Elements) -> Result<(), InletError> {
-        let schema = self.schema(elements.schema).cloned();
-        let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
-        let log = self.log.clone();
-        let log = log.ok_or(InletError::UnknownSchema(elements.schema))?;
-        let shaped = elements.shape(&schema);
+        let intake = self.intake_of(elements.schema).cloned();
+        let intake = intake.ok_or(InletError::UnknownSchema(elements.schema))?;
+        let shaped = elements.shape(intake.schema());
         let mut shaped = shaped.map_err(|error| InletError::Misfit(error.to_string()))?;
-        let here = log.schema();
         for element in &mut shaped {
-            element.values = here.project(&schema, std::mem::take(&mut element.values));
             element.origin = None;
         }
         let count = shaped.len() as u64;
-        log.append(&shaped)?.await.map_err(StoreError::from)?;
+        let taken_back = self.link.shared.store.store().taken_back();
+        let appended = intake.append_elements(taken_back, &shaped)?;
+        appended.await.map_err(StoreError::from)?;
         self.count(|stream| stream.status.counts.received += count);
         Ok(())
     }
@@ -492,7 +515,7 @@ impl Inlet {
 
     fn flush(
         &mut self,
-        log: &StreamLog,
+        intake: &Intake,
         batch: &mut Vec<StreamElement>,
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
@@ -502,7 +525,8 @@ impl Inlet {
         else {
             return Ok(());
         };
-        let appended = log.append_behind(self.taken_back, batch)?;
+        self.make_current(intake)?;
+        let appended = intake.append_elements(self.taken_back, batch)?;
         self.note(last, newest, batch.len() as u64);
         pending.push_back(Pending::Stored(last, appended));
         batch.clear();
@@ -623,10 +647,11 @@ impl Inlet {
 
     /// What this copy has of the origin's damaged numbers.
     pub(crate) fn read_copied(&self, from: Position, count: u64, bytes: u64) -> Option<RawRecords> {
-        let version = self.versions.back()?.at_origin.version;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let raw = self.log.as_ref()?.read_copied(from, count, bytes).ok()?;
-        raw.with_version(version).ok()
+        let mut versions = self.versions.iter().rev();
+        let version = versions.find(|known| known.intake.version() == raw.schema_version)?;
+        raw.with_version(version.at_origin.version).ok()
     }
 
     /// So many elements will never come.
@@ -725,17 +750,14 @@ impl Inlet {
         change(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn version(&self, version: u32) -> Result<&Version, InletError> {
+    fn intake(&self, version: u32) -> Result<Intake, InletError> {
         let mut versions = self.versions.iter().rev();
         let found = versions.find(|known| known.at_origin.version == version);
-        found.ok_or(InletError::UnknownSchema(SchemaRef {
+        let intake = found.map(|known| known.intake.clone());
+        intake.ok_or(InletError::UnknownSchema(SchemaRef {
             version,
             ..SchemaRef::default()
         }))
-    }
-
-    fn intake(&self, version: u32) -> Result<Intake, InletError> {
-        Ok(self.version(version)?.intake.clone())
     }
 }
 

@@ -10,6 +10,7 @@ mod full_queue;
 mod host;
 mod hostile;
 mod http;
+mod returning_schema;
 mod server;
 mod session;
 mod trimmed_copy;

@@ -216,9 +216,10 @@ async fn apply_once(inlet: &mut Inlet, document: Document) -> Result<(), InletEr
         Document::Elements(elements) => {
             let schema = inlet.schema(elements.schema).cloned();
             let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
-            let (last, arrivals) = (elements.last, shaped(elements, &schema));
+            let (last, at_origin) = (elements.last, elements.schema);
+            let arrivals = shaped(elements, &schema);
             let mut pending = VecDeque::new();
-            let take = || inlet.take_elements(&schema, arrivals.clone(), &mut pending);
+            let take = || inlet.take_elements(at_origin, arrivals.clone(), &mut pending);
             let taken = patiently(take).await;
             let newest = inlet.have().map(|have| have.sequence);
             let behind = last

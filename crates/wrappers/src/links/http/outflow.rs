@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use chappe_log::Error;
-use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamLog};
+use chappe_stream::{
+    Position, StoreError, StreamElement, StreamLog, StreamSchema, WrittenFollower,
+};
 
 use crate::links::serialization::{
     Document, Elements, Lost, Rollback, SchemaId, SchemaRef, Structure, count_for_document,
@@ -18,13 +20,16 @@ pub(super) struct Outgoing {
     /// Elements, or that some are lost.
     pub(super) document: Document,
     /// The schema by which elements are written.
-    pub(super) schema: chappe_stream::StreamSchema,
+    pub(super) schema: StreamSchema,
 }
 
 /// Follows a stream.
 pub(super) struct Outflow {
     log: StreamLog,
-    follower: StreamFollower,
+    follower: WrittenFollower,
+    /// The schema of the elements that were read last, and its version.
+    schema: StreamSchema,
+    version: u32,
     told: Option<SchemaRef>,
     rollback: Option<Rollback>,
     /// Elements that were read and have not gone out.
@@ -56,8 +61,10 @@ impl Outflow {
             (None, LinkStart::New) => log.log().last() + 1,
         };
         Self {
-            follower: log.follow(next),
+            follower: log.follow_written(next),
             log: log.clone(),
+            schema: log.schema(),
+            version: log.schema_version(),
             told: None,
             rollback,
             waiting: Vec::new().into_iter(),
@@ -92,8 +99,8 @@ impl Outflow {
     pub(super) fn structure(&self) -> Document {
         Document::Structure(Structure {
             stream: self.log.name().to_owned(),
-            version: self.follower.schema_version(),
-            schema: self.follower.schema().clone(),
+            version: self.version,
+            schema: self.schema.clone(),
         })
     }
 
@@ -111,7 +118,10 @@ impl Outflow {
         }
         if self.waiting.len() == 0 {
             match self.follower.next().await {
-                Ok(elements) => self.waiting = elements.into_iter(),
+                Ok(written) => {
+                    (self.schema, self.version) = (written.schema, written.schema_version);
+                    self.waiting = written.elements.into_iter();
+                }
                 Err(StoreError::Log(Error::Gap {
                     from, next, reason, ..
                 })) => {
@@ -137,10 +147,11 @@ impl Outflow {
         for element in &mut elements {
             element.origin = None;
         }
-        let schema = self.follower.schema().clone();
-        let id = SchemaId::of(&schema);
-        let version = self.follower.schema_version();
-        let schema_ref = SchemaRef { id, version };
+        let schema = self.schema.clone();
+        let schema_ref = SchemaRef {
+            id: SchemaId::of(&schema),
+            version: self.version,
+        };
         let structure = (self.told != Some(schema_ref)).then(|| self.structure());
         let newest = elements.last().map_or(0, |it| it.position.sequence);
         let last = (self.behind(newest) > 0).then(|| self.log.log().last());
@@ -162,7 +173,7 @@ impl Outflow {
         Outgoing {
             structure: None,
             document,
-            schema: self.follower.schema().clone(),
+            schema: self.schema.clone(),
         }
     }
 }

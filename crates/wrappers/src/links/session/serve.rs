@@ -1,6 +1,6 @@
 //! The origin's end of a session: a stream of the log for each channel.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ struct Origin<C: FrameConnection> {
 /// A stream that is served on a channel.
 struct Served {
     log: StreamLog,
-    /// The version of its schema that was announced last.
-    announced: u32,
+    /// The versions of its schema that were announced.
+    announced: BTreeSet<u32>,
     /// What tells of new elements, as long as it is held.
     _reading: Reading,
 }
@@ -250,7 +250,7 @@ impl<C: FrameConnection> Origin<C> {
             },
         };
         let epoch = log.position_of(next).epoch.0;
-        let version = log.schema_version();
+        let version = log.version_at(next);
         let grant = Grant {
             epoch,
             next,
@@ -260,7 +260,7 @@ impl<C: FrameConnection> Origin<C> {
         };
         let served = Served {
             log,
-            announced: version,
+            announced: BTreeSet::from([version]),
             _reading: reading,
         };
         self.channels.insert(channel, served);
@@ -293,7 +293,7 @@ impl<C: FrameConnection> Origin<C> {
                 channel,
                 epoch: log.log().epoch(),
                 first: from,
-                schema_version: served.announced,
+                schema_version: raw.schema_version,
                 records: Records::default(),
             }),
             Ok(raw) => {
@@ -348,15 +348,22 @@ impl<C: FrameConnection> Origin<C> {
         });
     }
 
-    /// Says the schema of this version, if it was not the last one said.
+    /// Says the schema of this version, if it was not said in this session: records name theirs.
     fn announce(&mut self, channel: Channel, version: u32) {
         let Some(served) = self.channels.get_mut(&channel) else {
             return;
         };
-        if served.announced != version {
-            served.announced = version;
+        if served.announced.insert(version) {
             let schema = schema(&served.log, version);
             self.command(SenderCommand::Schema { channel, schema });
+        }
+    }
+
+    /// As [`Self::announce`], of the element with this number.
+    fn announce_at(&mut self, channel: Channel, number: u64) {
+        let served = self.channels.get(&channel);
+        if let Some(version) = served.map(|served| served.log.version_at(number)) {
+            self.announce(channel, version);
         }
     }
 
@@ -392,6 +399,12 @@ impl<C: FrameConnection> Origin<C> {
         holes.truncate(self.sender.fetch_room());
         self.asked = self.asked.wrapping_add(holes.len());
         for (channel, hole) in holes {
+            // The subscriber names the version of what it has by the number that it was told: most
+            // likely that of an element next to the hole.
+            let first = hole.here.sequence;
+            for next in [first.saturating_sub(1), first + hole.count] {
+                self.announce_at(channel, next);
+            }
             self.commands
                 .push_back(SenderCommand::Session(SessionCommand::Fetch {
                     channel,
@@ -440,6 +453,9 @@ impl<C: FrameConnection> Origin<C> {
         });
         let raw = raw.and_then(Result::ok);
         let raw = raw.filter(|raw| !raw.records.is_empty());
+        if let Some(raw) = &raw {
+            self.announce(channel, raw.schema_version);
+        }
         let first = raw.as_ref().map_or(range.start, |raw| raw.first.sequence);
         let records = raw.map_or(Records::default(), |raw| Batch::of(&raw).records);
         self.command(SenderCommand::Session(SessionCommand::Fetched {

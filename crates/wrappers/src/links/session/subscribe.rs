@@ -460,8 +460,7 @@ impl<C: FrameConnection> Subscriber<C> {
         outcome
     }
 
-    /// The origin says what a stream's elements look like from here on. A stream that cannot be stored
-    /// so is left.
+    /// The origin says what elements of a version look like. A stream that cannot be stored so is left.
     ///
     /// # Errors
     /// The log's queue is full.
@@ -477,7 +476,7 @@ impl<C: FrameConnection> Subscriber<C> {
                 .map_err(|error| format!("the schema is none: {error}")),
         };
         let refused = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
-            Ok((id, schema)) if id.0 == said.id.0 => match inlet.structure(said.version, &schema) {
+            Ok((id, schema)) if id.0 == said.id.0 => match inlet.learn(said.version, &schema) {
                 Ok(()) => return Ok(()),
                 Err(InletError::Busy) => return Err(InletError::Busy),
                 Err(error) => error.to_string(),

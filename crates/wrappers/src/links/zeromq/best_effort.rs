@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_stream::{StoreError, StreamFollower, StreamLog};
+use chappe_stream::{StoreError, StreamLog, Written, WrittenFollower};
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{
     Limits, Message, Publisher, Request, Security, Subscriber, SubscriberLink,
@@ -61,7 +61,7 @@ impl Links {
                     continue;
                 }
                 if let Some(log) = shared.host.stream(&entry.name, &reader) {
-                    let follower = log.follow(log.log().last() + 1);
+                    let follower = log.follow_written(log.log().last() + 1);
                     let task = tokio::spawn(publish(publisher.clone(), log, follower));
                     running.insert(entry.name, Running(task.abort_handle()));
                 }
@@ -85,15 +85,18 @@ impl Drop for Running {
 }
 
 /// Publishes what is new in a stream.
-async fn publish(publisher: Publisher, log: StreamLog, mut follower: StreamFollower) {
+async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFollower) {
     loop {
-        let elements = match follower.next().await {
-            Ok(elements) => elements,
+        let Written {
+            schema_version: version,
+            schema,
+            elements,
+        } = match follower.next().await {
+            Ok(written) => written,
             Err(StoreError::Log(chappe_log::Error::Gap { .. })) => continue,
             Err(_) => return,
         };
-        let (schema, version) = (follower.schema(), follower.schema_version());
-        let id = SchemaId::of(schema);
+        let id = SchemaId::of(&schema);
         for form in ALL {
             let topic = topic(log.name(), form);
             if !publisher.wants(&topic) {
@@ -120,7 +123,7 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: StreamFollo
                 let mut bytes = Vec::new();
                 // An element that is too large for a document is missed, as best effort may be; the
                 // receiver counts it.
-                if form.encode(&document, schema, &mut bytes).is_ok() {
+                if form.encode(&document, &schema, &mut bytes).is_ok() {
                     publisher.publish(topic.clone(), [Bytes::from(bytes)]);
                 }
             }

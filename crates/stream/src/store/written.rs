@@ -1,0 +1,75 @@
+//! Elements in the shape in which they were written, for copies: in the shape of the current schema,
+//! values of fields that it lacks would be lost to a copy for good.
+
+use std::iter::Peekable;
+
+use chappe_log::{Follower, Record};
+
+use super::{StoreError, StreamLog, decode_written};
+use crate::codec::record_version;
+use crate::{StreamElement, StreamSchema};
+
+/// Consecutive elements of one version of the schema, in its shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written {
+    /// The version.
+    pub schema_version: u32,
+    /// The schema of this version.
+    pub schema: StreamSchema,
+    /// The elements.
+    pub elements: Vec<StreamElement>,
+}
+
+/// Hands out a stream's elements in order, as they are stored, in the shape in which they were
+/// written.
+pub struct WrittenFollower {
+    follower: Follower,
+    log: StreamLog,
+    /// Records that were read and not handed out.
+    waiting: Peekable<std::vec::IntoIter<Record>>,
+}
+
+impl StreamLog {
+    /// Follows from number `from` on (0: from the first kept), in the shape in which elements were
+    /// written.
+    #[must_use]
+    pub fn follow_written(&self, from: u64) -> WrittenFollower {
+        WrittenFollower {
+            follower: self.stream.follow(from),
+            log: self.clone(),
+            waiting: Vec::new().into_iter().peekable(),
+        }
+    }
+}
+
+impl WrittenFollower {
+    /// The next elements, of one version; never empty. After a gap it goes on behind the gap. Nothing
+    /// is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// A gap, or an element that does not decode.
+    pub async fn next(&mut self) -> Result<Written, StoreError> {
+        let first = loop {
+            match self.waiting.peek() {
+                Some(record) => break record_version(&record.payload)?,
+                None => self.waiting = self.follower.next().await?.into_iter().peekable(),
+            }
+        };
+        // After the read: it knows the versions of all records.
+        let metadata = self.log.snapshot();
+        let mut elements = Vec::with_capacity(self.waiting.len());
+        while let Some(record) = self
+            .waiting
+            .next_if(|record| record_version(&record.payload) == Ok(first))
+        {
+            let (element, _) =
+                decode_written(&metadata, record.position, record.time, &record.payload)?;
+            elements.push(element);
+        }
+        Ok(Written {
+            schema_version: first,
+            schema: metadata.versions[first as usize].clone(),
+            elements,
+        })
+    }
+}
