@@ -1,17 +1,19 @@
 """Readers of streams: no answer is partly true in silence, none costs more memory than its bound, and no page
 of another site starts a query. Two virtual sensors make more elements than one query reads, and large ones."""
 
+import contextlib
 import datetime
 import http.client
 import json
 import pathlib
 import subprocess
 import threading
+import time
 from typing import Callable
 
 from network import Cable, Process, expect, until
-from rest import Rest, problem
-from wire import measured
+from rest import NEIGHBOUR_MAX_MS, Rest, problem
+from wire import Honest, measured
 
 TEXT_BYTES = 20_000
 LARGE = 6_000
@@ -20,6 +22,11 @@ SQL_ELEMENTS = 100_000  # HistoryLimits::elements
 # HistoryLimits::bytes is 64 MiB, which SQLite holds, with its pages and the answer.
 SQL_MAX = 128 << 20
 PAGE_MAX = 48 << 20
+LIVE_CLIENTS = 64  # http.max_live_clients
+LIVE_S = 10.0
+# What is judged here is whether answers are whole; the time limit is judged by the part "rest". An unoptimized
+# build on a busy machine may need longer than the default of 5 s for 100,000 elements.
+PATIENT = "[limits]\nquery_time_ms = 120000\n"
 DIGITS = "(values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9))"
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0"
 
@@ -103,10 +110,13 @@ def whole(rest: Rest, cable: Cable, chappe: str, counts: dict[str, int]) -> None
     problem(f"count(*) over {kept} elements", answer, 400)
     told = json.loads(answer[2])
     expect("hostile.many" in told["detail"] and "--partial" in told["hint"], f"it names stream and remedy: {told['detail']}")
+    start = time.monotonic()
     status, headers, body = sql(rest, text, partial=True)
+    took = time.monotonic() - start
     answer = json.loads(body)
     marked = headers.get("chappe-partial") == "elements" and answer["partial"] and not answer["read"][0]["complete"]
-    expect(status == 200 and marked and answer["rows"] == [[SQL_ELEMENTS] * 2], "a partial answer is marked")
+    expect(status == 200 and marked and answer["rows"] == [[SQL_ELEMENTS] * 2],
+           f"a partial answer is marked: {status} {body[:200]} after {took:.1f} s")
     first = asked(rest, "GET", "/api/v1/streams/hostile.many/elements?after=0:0&limit=1")
     begin = json.loads(first[2])["elements"][0]["source_time"]
     after = datetime.datetime.fromisoformat(begin[:26].rstrip("Z") + "+00:00") + datetime.timedelta(milliseconds=1)
@@ -160,6 +170,32 @@ def memory(rest: Rest, counts: dict[str, int]) -> None:
     rest.alive()
 
 
+def slow_live_clients(rest: Rest) -> None:
+    """As many clients of live data as there may be, each far behind and reading 160 kB/s. Later than the bound, a
+    neighbour's answer waits for their events."""
+    request = "GET /api/v1/live?streams=hostile.large&after=hostile.large@0:0 HTTP/1.1\r\n"
+    request = f"{request}Host: {rest.host}:{rest.port}\r\n\r\n".encode()
+    neighbour = Honest(rest.get)
+    clients = [rest.web.connect() for _ in range(LIVE_CLIENTS)]
+    received = [0] * LIVE_CLIENTS
+    for client in clients:
+        client.sendall(request)
+        client.setblocking(False)
+    end = time.monotonic() + LIVE_S
+    while time.monotonic() < end:
+        for number, client in enumerate(clients):
+            with contextlib.suppress(BlockingIOError):
+                received[number] += len(client.recv(16_384))
+        time.sleep(0.1)
+    asked, late = neighbour.stop()
+    for client in clients:
+        client.close()
+    measured(f"p99 of a neighbour's requests while {LIVE_CLIENTS} clients of live data read slowly",
+             f"{late:.1f} ms ({asked} asked); each client has read at least {min(received) >> 10} KiB")
+    expect(min(received) > TEXT_BYTES, "each of them gets elements")
+    expect(not neighbour.failures and late <= NEIGHBOUR_MAX_MS, f"a neighbour does not wait for them {neighbour.failures[:3] or ''}")
+
+
 def another_site(rest: Rest) -> None:
     query = "/api/v1/sparql?query=ASK%20%7B%20%3Fs%20%3Fp%20%3Fo%20%7D"
     for target in (query, "/api/v1/streams/hostile.large/elements?newest=10000", "/api/v1/live", "/metrics"):
@@ -178,4 +214,5 @@ def check(cable: Cable, chappe: str, rest: Rest, device: Process) -> None:
     counts = filled(rest, device)
     whole(rest, cable, chappe, counts)
     memory(rest, counts)
+    slow_live_clients(rest)
     another_site(rest)

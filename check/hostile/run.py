@@ -98,7 +98,7 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
         processes = []
         if part not in ("device", "crowd"):
             # Contact points on this host are tried out by the part "exchange".
-            more = {"exchange": ON_THIS_HOST, "clear": clear.CONTACTS}.get(part, "")
+            more = {"exchange": ON_THIS_HOST, "clear": clear.CONTACTS, "reading": reading.PATIENT}.get(part, "")
             node, told, folder = start_node(cable, chappe, f"node-{part}", more)
             processes.append(node)
         if part == "discovery":

@@ -124,6 +124,7 @@ impl Node {
             drain: draining.clone(),
             queries: Arc::new(Semaphore::new(config.limits.queries as usize)),
             live_clients: Arc::new(Semaphore::new(config.http.max_live_clients as usize)),
+            live_readers: chappe_transport::Parsers::default(),
             // The other half of the connections stays for those who ask and go.
             pulls: Arc::new(Semaphore::new(
                 config.http.max_connections.div_ceil(2) as usize

@@ -9,7 +9,7 @@ use chappe_identity::{CurveSecret, Key, Prefix, TokenHash};
 use chappe_log::{Disk, Health, Store};
 use chappe_registry::Registry;
 use chappe_stream::Timestamp;
-use chappe_transport::{Drops, Hop, tls};
+use chappe_transport::{Drops, Hop, Parsers, tls};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::catalogue::Catalogue;
@@ -88,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) queries: Arc<Semaphore>,
     /// Room for clients of live data.
     pub(crate) live_clients: Arc<Semaphore>,
+    /// The threads on which large events of live data are read and written.
+    pub(crate) live_readers: Parsers,
     /// Places for endless answers to other nodes.
     pub(crate) pulls: Arc<Semaphore>,
 }

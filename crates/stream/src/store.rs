@@ -610,6 +610,17 @@ impl StreamFollower {
         Poll::Ready(elements)
     }
 
+    /// Ready when there is something to read; it reads nothing. An eager follower is always ready.
+    pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.following {
+            Following::Safe(follower) => {
+                let seen = follower.next_sequence().saturating_sub(1);
+                follower.poll_beyond(seen, context)
+            }
+            Following::Eager(_) => Poll::Ready(()),
+        }
+    }
+
     /// The next batch; never empty. After a gap it goes on behind the gap.
     ///
     /// # Errors

@@ -1,36 +1,28 @@
 //! One client of live data.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Bytes;
 use chappe_log::Error;
-use chappe_stream::{Epoch, Position, StoreError, StreamElement, StreamFollower, StreamSchema};
+use chappe_stream::{Epoch, Position, StoreError};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
-use super::{After, STREAMS_MAX, Vector, Wanted};
+use super::reading::{Cursors, EVENT_BYTES, Piece};
+use super::{After, STREAMS_MAX, Wanted};
 use crate::catalogue::Entry;
-use crate::http::ElementView;
 use crate::notices::{Notice, NoticeKind};
 use crate::shared::{App, ended};
 
 /// How long elements are gathered before they are sent together.
 const GATHER: Duration = Duration::from_millis(50);
-/// Bytes of records read at once, and gathered into one event.
-const EVENT_BYTES: usize = 256 << 10;
 /// A silent connection is kept alive with a comment this often.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// A connection that takes nothing for this long is given up.
 const STALLED: Duration = Duration::from_secs(60);
-/// Elements behind the newest from which a client counts as slow, and is told so.
-const LAG: u64 = 5_000;
 
 /// The connection's side of a client.
 pub(crate) type Sender = mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
@@ -39,11 +31,8 @@ pub(crate) type Sender = mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
 pub(crate) async fn run(app: App, wanted: Wanted, after: Option<After>, sender: Sender) {
     let client = Client {
         notices: app.notices.watch(),
-        cursors: BTreeMap::new(),
-        last: String::new(),
-        gathered: Vec::new(),
-        gathered_bytes: 0,
-        full: false,
+        cursors: Cursors::default(),
+        event_bytes: EVENT_BYTES,
         app,
         wanted,
         sender,
@@ -63,35 +52,15 @@ struct Client {
     wanted: Wanted,
     sender: Sender,
     notices: broadcast::Receiver<Notice>,
-    cursors: BTreeMap<String, Cursor>,
-    /// The stream that was read last.
-    last: String,
-    gathered: Vec<Gathered>,
-    gathered_bytes: usize,
-    full: bool,
-}
-
-/// Elements of one stream that are to be sent, and the schema that they were read with: the stream may
-/// have another one by then.
-struct Gathered {
-    entry: Arc<Entry>,
-    schema: Arc<StreamSchema>,
-    elements: Vec<StreamElement>,
-}
-
-/// A client's place in one stream.
-struct Cursor {
-    entry: Arc<Entry>,
-    follower: StreamFollower,
-    /// The schema of the newest elements, and its version.
-    schema: (Arc<StreamSchema>, u32),
-    position: Position,
-    slow: bool,
+    cursors: Cursors,
+    /// Bytes of the last event. The next one is expected to have as many: events that are expected to be
+    /// large are made apart from the serving thread.
+    event_bytes: usize,
 }
 
 /// What woke a client.
 enum Woken {
-    Records(String, Result<Vec<StreamElement>, StoreError>),
+    Elements,
     Streams,
     Notice(Result<Notice, RecvError>),
     Quiet,
@@ -111,7 +80,7 @@ impl Client {
                 _ = self.sender.closed() => return Err(Gone),
                 _ = streams.changed() => Woken::Streams,
                 notice = self.notices.recv() => Woken::Notice(notice),
-                (name, result) = next_records(&mut self.cursors, &mut self.last) => Woken::Records(name, result),
+                () = self.cursors.ready() => Woken::Elements,
                 () = tokio::time::sleep(KEEP_ALIVE) => Woken::Quiet,
             };
             match woken {
@@ -119,11 +88,7 @@ impl Client {
                 Woken::Quiet => self.send(": keep-alive\n\n".into()).await?,
                 Woken::Streams => self.join().await?,
                 Woken::Notice(notice) => self.notice(notice).await?,
-                Woken::Records(name, result) => {
-                    self.take(&name, result).await?;
-                    self.gather().await?;
-                    self.flush().await?;
-                }
+                Woken::Elements => self.deliver().await?,
             }
         }
     }
@@ -156,7 +121,7 @@ impl Client {
         // An empty event brings the vector to a client to which nothing happens yet.
         let text = format!(
             "retry: 1000\nevent: elements\nid: {}\ndata: {{\"elements\":[]}}\n\n",
-            self.vector()
+            self.cursors.vector()
         );
         self.send(text).await
     }
@@ -164,7 +129,7 @@ impl Client {
     /// Adds the streams that have come.
     async fn join(&mut self) -> Result<(), Gone> {
         for entry in self.app.catalogue.entries() {
-            let known = self.cursors.contains_key(&entry.name);
+            let known = self.cursors.follows(&entry.name);
             if !known && self.wanted.takes(&entry.name) {
                 self.follow(entry, 0).await?;
             }
@@ -177,125 +142,80 @@ impl Client {
             let text = format!("left out: a client has at most {STREAMS_MAX} streams");
             return self.tell(NoticeKind::Lag, &entry.name, text).await;
         }
-        let position = Position {
-            epoch: Epoch(entry.log.log().epoch()),
-            sequence: next.saturating_sub(1),
-        };
-        let follower = entry.log.follow_within(next, EVENT_BYTES);
-        let cursor = Cursor {
-            schema: (
-                Arc::new(follower.schema().clone()),
-                follower.schema_version(),
-            ),
-            follower,
-            position,
-            slow: false,
-            entry: entry.clone(),
-        };
-        self.cursors.insert(entry.name.clone(), cursor);
+        self.cursors.follow(entry, next);
         Ok(())
     }
 
-    /// Takes records, or what stands in their place, from a cursor.
-    async fn take(
-        &mut self,
-        name: &str,
-        result: Result<Vec<StreamElement>, StoreError>,
-    ) -> Result<(), Gone> {
-        let Some(cursor) = self.cursors.get_mut(name) else {
-            return Ok(());
-        };
-        match result {
-            Ok(records) => {
-                if let Some(last) = records.last() {
-                    cursor.position = last.position;
-                }
-                let last = cursor.entry.log.log().last();
-                let behind = last.saturating_sub(cursor.position.sequence);
-                let told = cursor.slow;
-                cursor.slow = behind > if told { LAG / 4 } else { LAG };
-                let slow = cursor.slow && !told;
-                self.gathered_bytes += records.iter().map(StreamElement::size_bytes).sum::<usize>();
-                self.full |= self.gathered_bytes > EVENT_BYTES;
-                let version = cursor.follower.schema_version();
-                if cursor.schema.1 != version {
-                    cursor.schema = (Arc::new(cursor.follower.schema().clone()), version);
-                }
-                self.gathered.push(Gathered {
-                    entry: cursor.entry.clone(),
-                    schema: cursor.schema.0.clone(),
-                    elements: records,
-                });
-                if slow {
-                    self.app.metrics.live_lagged.inc();
-                    let text = format!("{behind} elements behind; they are sent from the log");
-                    self.tell(NoticeKind::Lag, name, text).await?;
-                }
-                Ok(())
+    /// Sends one event of elements, and what interrupted them. It is read when the connection takes it,
+    /// so a client that does not read holds up no thread, and one that waits for its turn holds no elements.
+    async fn deliver(&mut self) -> Result<(), Gone> {
+        if self.event_bytes <= EVENT_BYTES {
+            // One event carries all that comes together.
+            sleep(GATHER).await;
+        }
+        if self.sender.capacity() == 0 {
+            // Meanwhile more may have come than usual.
+            self.event_bytes = self.event_bytes.max(EVENT_BYTES);
+            match timeout(STALLED, self.sender.reserve()).await {
+                Ok(Ok(_)) => {}
+                _ => return Err(Gone),
             }
-            Err(StoreError::Log(Error::Gap {
+        }
+        let mut cursors = std::mem::take(&mut self.cursors);
+        let reading = move || {
+            let piece = cursors.read();
+            (cursors, piece)
+        };
+        let readers = &self.app.live_readers;
+        let read = readers.run_if_large(self.event_bytes, reading).await;
+        let (cursors, piece) = read.map_err(|error| {
+            tracing::error!(%error, "a client of live data was cut");
+            Gone
+        })?;
+        self.cursors = cursors;
+        self.event_bytes = piece.bytes;
+        self.send_piece(piece).await
+    }
+
+    async fn send_piece(&mut self, piece: Piece) -> Result<(), Gone> {
+        for (name, behind) in piece.lagging {
+            self.app.metrics.live_lagged.inc();
+            let text = format!("{behind} elements behind; they are sent from the log");
+            self.tell(NoticeKind::Lag, &name, text).await?;
+        }
+        if let Some(event) = piece.event {
+            self.app.metrics.live_elements.inc_by(piece.elements);
+            self.send(event).await?;
+        }
+        match piece.interruption {
+            Some((name, error)) => self.interrupted(&name, error).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on after a gap or a rollback; a stream that cannot be read is left.
+    async fn interrupted(&mut self, name: &str, error: StoreError) -> Result<(), Gone> {
+        match error {
+            StoreError::Log(Error::Gap {
                 from, next, reason, ..
-            })) => {
-                cursor.position.sequence = next.saturating_sub(1);
-                self.flush().await?;
+            }) => {
+                self.cursors.pass(name, next);
                 let text = format!("elements {from} to {} are missing: {reason}", next - 1);
                 self.tell(NoticeKind::Lag, name, text).await
             }
-            Err(StoreError::Log(Error::Rollback(rollback))) => {
-                let entry = cursor.entry.clone();
-                self.flush().await?;
+            StoreError::Log(Error::Rollback(rollback)) => {
+                let Some(entry) = self.cursors.remove(name) else {
+                    return Ok(());
+                };
                 self.rollback(&entry, &rollback).await?;
-                self.cursors.remove(name);
                 self.follow(entry, rollback.next).await
             }
-            Err(error) => {
+            error => {
                 self.cursors.remove(name);
-                self.tell(NoticeKind::Lag, name, format!("cannot be read: {error}"))
-                    .await
+                let text = format!("cannot be read: {error}");
+                self.tell(NoticeKind::Lag, name, text).await
             }
         }
-    }
-
-    /// Waits a little for more, so that one event carries what comes together.
-    async fn gather(&mut self) -> Result<(), Gone> {
-        let until = Instant::now() + GATHER;
-        while !self.full {
-            let (name, result) = tokio::select! {
-                next = next_records(&mut self.cursors, &mut self.last) => next,
-                () = sleep_until(until) => return Ok(()),
-            };
-            self.take(&name, result).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends what was gathered.
-    async fn flush(&mut self) -> Result<(), Gone> {
-        let gathered = std::mem::take(&mut self.gathered);
-        (self.gathered_bytes, self.full) = (0, false);
-        if gathered.is_empty() {
-            return Ok(());
-        }
-        let mut data = String::from("event: elements\nid: ");
-        let _ = write!(data, "{}\ndata: {{\"elements\":[", self.vector());
-        let mut count = 0;
-        for gathered in &gathered {
-            for element in &gathered.elements {
-                let view = ElementView {
-                    stream: Some(&gathered.entry.name),
-                    element,
-                    schema: &gathered.schema,
-                };
-                if let Ok(json) = serde_json::to_string(&view) {
-                    data.push_str(if count == 0 { "" } else { "," });
-                    data.push_str(&json);
-                    count += 1;
-                }
-            }
-        }
-        data.push_str("]}\n\n");
-        self.app.metrics.live_elements.inc_by(count);
-        self.send(data).await
     }
 
     async fn rollback(
@@ -344,36 +264,4 @@ impl Client {
             _ => Err(Gone),
         }
     }
-
-    /// Where the client stands, gathered records included.
-    fn vector(&self) -> Vector {
-        let positions = self.cursors.iter();
-        Vector(
-            positions
-                .map(|(name, cursor)| (name.clone(), cursor.position))
-                .collect(),
-        )
-    }
-}
-
-/// The records that come next in any stream; the search begins behind the stream that was `last`,
-/// so that none starves.
-async fn next_records(
-    cursors: &mut BTreeMap<String, Cursor>,
-    last: &mut String,
-) -> (String, Result<Vec<StreamElement>, StoreError>) {
-    poll_fn(|context: &mut Context<'_>| {
-        for round in [true, false] {
-            for (name, cursor) in cursors.iter_mut() {
-                if (*name > *last) == round
-                    && let Poll::Ready(result) = cursor.follower.poll_next(context)
-                {
-                    name.clone_into(last);
-                    return Poll::Ready((name.clone(), result));
-                }
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }

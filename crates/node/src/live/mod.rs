@@ -3,10 +3,12 @@
 //! A client is a task with a cursor into the log for each of its streams, and a queue of two events
 //! towards its connection. It reads from the log when the connection takes more, so a slow client
 //! holds nothing but its own place: it never blocks another, and it is told how far it is behind.
+//! Large events are read and written apart from the serving thread, two at a time.
 //! Each event carries the client's whole vector of positions as its id; a client that comes back
 //! with it goes on behind the last element it has got.
 
 mod client;
+mod reading;
 mod vector;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,218 @@
+//! The next event of a client: its elements are read from the log and written as JSON.
+//!
+//! An event of 256 KiB takes milliseconds, and many clients may be far behind. Nothing here waits, so
+//! that it can run apart from the serving thread.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use chappe_stream::{Epoch, Position, StoreError, StreamElement, StreamFollower, StreamSchema};
+
+use super::Vector;
+use crate::catalogue::Entry;
+use crate::http::ElementView;
+
+/// Bytes of records read at once, and gathered into one event.
+pub(super) const EVENT_BYTES: usize = 256 << 10;
+/// Elements behind the newest from which a client counts as slow, and is notified of it.
+const LAG: u64 = 5_000;
+
+/// A client's position in each of its streams.
+#[derive(Default)]
+pub(super) struct Cursors {
+    of_stream: BTreeMap<String, Cursor>,
+    /// The stream that was read last.
+    last: String,
+}
+
+/// A client's position in one stream.
+struct Cursor {
+    entry: Arc<Entry>,
+    follower: StreamFollower,
+    /// The schema of the newest elements, and its version.
+    schema: (Arc<StreamSchema>, u32),
+    position: Position,
+    is_slow: bool,
+}
+
+/// What was read at once.
+#[derive(Default)]
+pub(super) struct Piece {
+    /// The event, if there are elements.
+    pub(super) event: Option<String>,
+    /// How many elements it carries.
+    pub(super) elements: u64,
+    /// Their bytes, before they were written.
+    pub(super) bytes: usize,
+    /// Streams in which the client has become slow, and how many elements it is behind.
+    pub(super) lagging: Vec<(String, u64)>,
+    /// The stream that could not be read further, and why; its elements so far are in the event.
+    pub(super) interruption: Option<(String, StoreError)>,
+}
+
+/// Elements of one stream that are to be sent, and the schema that they were read with: the stream may
+/// have another one by then.
+struct Gathered {
+    entry: Arc<Entry>,
+    schema: Arc<StreamSchema>,
+    elements: Vec<StreamElement>,
+}
+
+impl Cursors {
+    /// How many streams are followed.
+    pub(super) fn len(&self) -> usize {
+        self.of_stream.len()
+    }
+
+    /// Whether the stream is followed.
+    pub(super) fn follows(&self, name: &str) -> bool {
+        self.of_stream.contains_key(name)
+    }
+
+    /// Follows a stream from number `next` on.
+    pub(super) fn follow(&mut self, entry: Arc<Entry>, next: u64) {
+        let follower = entry.log.follow_within(next, EVENT_BYTES);
+        let schema = Arc::new(follower.schema().clone());
+        let cursor = Cursor {
+            schema: (schema, follower.schema_version()),
+            follower,
+            position: Position {
+                epoch: Epoch(entry.log.log().epoch()),
+                sequence: next.saturating_sub(1),
+            },
+            is_slow: false,
+            entry: entry.clone(),
+        };
+        self.of_stream.insert(entry.name.clone(), cursor);
+    }
+
+    /// Follows a stream no longer.
+    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
+        self.of_stream.remove(name).map(|cursor| cursor.entry)
+    }
+
+    /// The elements before number `next` are missing.
+    pub(super) fn pass(&mut self, name: &str, next: u64) {
+        if let Some(cursor) = self.of_stream.get_mut(name) {
+            cursor.position.sequence = next.saturating_sub(1);
+        }
+    }
+
+    /// The position in each stream, after what was read.
+    pub(super) fn vector(&self) -> Vector {
+        let positions = self.of_stream.iter();
+        Vector(
+            positions
+                .map(|(name, cursor)| (name.clone(), cursor.position))
+                .collect(),
+        )
+    }
+
+    /// Waits until there is something to read. It reads nothing.
+    pub(super) async fn ready(&mut self) {
+        poll_fn(|context| {
+            for cursor in self.of_stream.values_mut() {
+                if cursor.follower.poll_ready(context).is_ready() {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Reads what there is, up to an event, and writes it.
+    pub(super) fn read(&mut self) -> Piece {
+        let mut piece = Piece::default();
+        let mut all = Vec::new();
+        while piece.bytes <= EVENT_BYTES {
+            match self.next() {
+                Some((name, Ok(elements))) => all.extend(self.gather(&name, elements, &mut piece)),
+                Some((name, Err(error))) => {
+                    piece.interruption = Some((name, error));
+                    break;
+                }
+                None => break,
+            }
+        }
+        if !all.is_empty() {
+            piece.event = Some(self.write(&all, &mut piece.elements));
+        }
+        piece
+    }
+
+    /// What comes next in any stream; the search begins after the stream that was `last`, so that none
+    /// starves.
+    fn next(&mut self) -> Option<(String, Result<Vec<StreamElement>, StoreError>)> {
+        // `ready` leaves the waker.
+        let mut context = Context::from_waker(Waker::noop());
+        for round in [true, false] {
+            for (name, cursor) in &mut self.of_stream {
+                if (*name > self.last) == round
+                    && let Poll::Ready(result) = cursor.follower.poll_next(&mut context)
+                {
+                    self.last.clone_from(name);
+                    return Some((name.clone(), result));
+                }
+            }
+        }
+        None
+    }
+
+    fn gather(
+        &mut self,
+        name: &str,
+        elements: Vec<StreamElement>,
+        piece: &mut Piece,
+    ) -> Option<Gathered> {
+        let cursor = self.of_stream.get_mut(name)?;
+        if let Some(last) = elements.last() {
+            cursor.position = last.position;
+        }
+        let last = cursor.entry.log.log().last();
+        let behind = last.saturating_sub(cursor.position.sequence);
+        let was_slow = cursor.is_slow;
+        cursor.is_slow = behind > if was_slow { LAG / 4 } else { LAG };
+        if cursor.is_slow && !was_slow {
+            piece.lagging.push((name.to_owned(), behind));
+        }
+        piece.bytes += elements
+            .iter()
+            .map(StreamElement::size_bytes)
+            .sum::<usize>();
+        let version = cursor.follower.schema_version();
+        if cursor.schema.1 != version {
+            cursor.schema = (Arc::new(cursor.follower.schema().clone()), version);
+        }
+        Some(Gathered {
+            entry: cursor.entry.clone(),
+            schema: cursor.schema.0.clone(),
+            elements,
+        })
+    }
+
+    /// The event of these elements; its id is the position after them.
+    fn write(&self, all: &[Gathered], count: &mut u64) -> String {
+        let mut data = String::from("event: elements\nid: ");
+        let _ = write!(data, "{}\ndata: {{\"elements\":[", self.vector());
+        for gathered in all {
+            for element in &gathered.elements {
+                let view = ElementView {
+                    stream: Some(&gathered.entry.name),
+                    element,
+                    schema: &gathered.schema,
+                };
+                if let Ok(json) = serde_json::to_string(&view) {
+                    data.push_str(if *count == 0 { "" } else { "," });
+                    data.push_str(&json);
+                    *count += 1;
+                }
+            }
+        }
+        data.push_str("]}\n\n");
+        data
+    }
+}
