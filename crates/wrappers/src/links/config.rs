@@ -420,6 +420,9 @@ fn check_address(address: &str, schemes: &[&str]) -> Result<(), String> {
         .find_map(|scheme| address.strip_prefix(scheme));
     let rest = rest.filter(|_| address.len() <= ADDRESS_BYTES_MAX);
     let rest = rest.ok_or_else(|| format!("it begins with {}", schemes.join(" or ")))?;
+    if rest.contains("://") {
+        return Err("it has two schemes".to_owned());
+    }
     let authority = rest.trim_end_matches('/');
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -427,6 +430,9 @@ fn check_address(address: &str, schemes: &[&str]) -> Result<(), String> {
     };
     if host.is_empty() {
         return Err("it names no host".to_owned());
+    }
+    if schemes.contains(&"tcp://") && host.contains('/') {
+        return Err("it has a path: write tcp://HOST:PORT".to_owned());
     }
     match port.map(str::parse::<u16>) {
         Some(Ok(1..)) => Ok(()),
@@ -504,7 +510,7 @@ mod tests {
     fn what_is_wrong_is_told_by_its_key() {
         assert!(link().check().is_ok());
         type Change = fn(&mut LinkConfig);
-        let cases: [(&str, Change); 19] = [
+        let cases: [(&str, Change); 22] = [
             ("server_key", |link| {
                 link.address = "tcp://192.0.2.1:1".into()
             }),
@@ -515,6 +521,10 @@ mod tests {
             ("fingerprint", |link| {
                 link.kind = LinkKind::HttpPull;
                 link.address = "https://192.0.2.1".into();
+            }),
+            ("address", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "http://http://127.0.0.1:1".into();
             }),
             ("token", |link| {
                 link.kind = LinkKind::HttpPull;
@@ -536,6 +546,12 @@ mod tests {
             ("address", |link| link.address = "http://127.0.0.1".into()),
             ("address", |link| link.address = "tcp://".into()),
             ("address", |link| link.address = "tcp://:1".into()),
+            ("address", |link| {
+                link.address = "tcp://tcp://127.0.0.1:1".into()
+            }),
+            ("address", |link| {
+                link.address = "tcp://127.0.0.1/a:1".into()
+            }),
             ("address", |link| link.address = "tcp://127.0.0.1".into()),
             ("address", |link| {
                 link.address = "tcp://127.0.0.1:99999".into()
