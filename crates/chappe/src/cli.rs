@@ -190,6 +190,9 @@ pub(crate) struct DeviceRun {
     /// standard's spares large networks; small ones want less.
     #[arg(long, default_value = "2500ms", value_parser = duration, value_name = "DURATION")]
     pub announce_within: Duration,
+    /// End when standard input ends, as it does when the program that holds its other end is gone.
+    #[arg(long)]
+    pub end_with_input: bool,
     /// Let sinks that understand it help to spread events; others get standard notifications. The folder
     /// keeps the key that signs them and how often the device has started.
     #[arg(long, value_name = "DIR")]

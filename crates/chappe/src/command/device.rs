@@ -9,6 +9,7 @@ use chappe_device::host::{HostTree, TreeOrder};
 use chappe_device::{HostOptions, Selection};
 use chappe_transport::{Drops, key_file};
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use super::session::failure;
 use super::{network, overlay};
@@ -68,13 +69,30 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             output::line(format_args!("{name} is ready at {}", words.join(", ")));
             output::line(format_args!("endpoint {}", device.host().endpoint()));
         }
-        network::interrupted().await?;
+        tokio::select! {
+            result = network::interrupted() => result?,
+            result = input_end(), if flags.end_with_input => result?,
+        }
         if let Some(overlay) = overlay {
             overlay.close(WITHDRAWING_MAX).await;
         }
         device.stop().await;
         Ok(())
     })
+}
+
+/// Waits until standard input ends.
+async fn input_end() -> std::io::Result<()> {
+    let (ended, end) = oneshot::channel();
+    // A thread of its own: the runtime would wait for a read of standard input when it ends.
+    std::thread::Builder::new()
+        .name("input".into())
+        .spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            let _ = ended.send(());
+        })?;
+    let _ = end.await;
+    Ok(())
 }
 
 /// The tree of a device whose state is in this folder.

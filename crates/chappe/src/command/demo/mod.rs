@@ -6,7 +6,10 @@ mod files;
 mod plant;
 mod story;
 
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -131,17 +134,30 @@ impl Folder {
     fn new(named: Option<&Path>) -> Result<Self, Failure> {
         let (path, temporary) = match named {
             Some(path) => (path.to_owned(), false),
-            None => {
-                let name = format!("chappe-demo-{}", std::process::id());
-                (std::env::temp_dir().join(name), true)
-            }
+            None => (fresh_folder(&std::env::temp_dir())?, true),
         };
-        std::fs::create_dir_all(&path).map_err(|error| {
-            Failure::new(format!("cannot make {}: {error}", path.display()))
-                .hint("name a folder that you may write: --data DIR")
-        })?;
+        std::fs::create_dir_all(&path).map_err(|error| cannot_make(&path, &error))?;
         let path = path.canonicalize()?;
         Ok(Self { path, temporary })
+    }
+}
+
+fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot make {}: {error}", path.display()))
+        .hint("name a folder that you may write: --data DIR")
+}
+
+/// Makes a folder of a random name below `parent`, for this user alone. What others have put there
+/// under that name, a link included, is not used.
+fn fresh_folder(parent: &Path) -> Result<PathBuf, Failure> {
+    loop {
+        let number = chappe_transport::seed_number()?;
+        let path = parent.join(format!("chappe-demo-{number:016x}"));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot_make(&path, &error)),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use crate::output::{self, Failure};
 
@@ -19,18 +19,21 @@ const BYE_PATIENCE: Duration = Duration::from_secs(3);
 /// only one of its sockets.
 pub(crate) struct Plant {
     devices: Vec<(String, Child)>,
+    /// Standard inputs of the devices. The system closes them when this process is killed, and a device
+    /// ends with its input.
+    _inputs: Vec<ChildStdin>,
 }
 
 impl Plant {
     /// Starts a process for each description.
     pub(crate) fn start(descriptions: &[PathBuf], json: bool) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
-        let mut devices = Vec::new();
+        let (mut devices, mut inputs) = (Vec::new(), Vec::new());
         for (index, description) in descriptions.iter().enumerate() {
             let last = u8::try_from(index + 1).map_err(|_| Failure::new("too many devices"))?;
             let address = Ipv4Addr::new(127, 0, 1, last);
-            let child = Command::new(&program)
-                .args(["device", "run"])
+            let mut child = Command::new(&program)
+                .args(["device", "run", "--end-with-input"])
                 .arg(description)
                 .args([
                     "--address",
@@ -38,10 +41,12 @@ impl Plant {
                     "--announce-within",
                     "100ms",
                 ])
-                .stdin(Stdio::null())
+                .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .kill_on_drop(true)
                 .spawn()?;
+            // Taken out, because waiting for a child closes the input that it has.
+            inputs.extend(child.stdin.take());
             let name = description
                 .file_stem()
                 .unwrap_or_default()
@@ -55,7 +60,10 @@ impl Plant {
             }
             devices.push((name, child));
         }
-        Ok(Self { devices })
+        Ok(Self {
+            devices,
+            _inputs: inputs,
+        })
     }
 
     /// How many there are.
