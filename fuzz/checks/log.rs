@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use chappe_log::{Level, Options, Position, Store};
+use chappe_log::{Error, Level, Options, Position, Store};
 use chappe_sim::SimDisk;
 
 use crate::bounds::Bound;
@@ -13,6 +13,14 @@ const BOUND: Bound = Bound::memory(1 << 20, 200);
 
 const STREAMS: [&str; 2] = ["a", "b"];
 
+/// The streams as they are called when their definitions are lost.
+const NAMES: [(&str, &str); 4] = [
+    ("a", "a"),
+    ("b", "b"),
+    ("lost-name-1", "a"),
+    ("lost-name-2", "b"),
+];
+
 fn options() -> Options {
     Options {
         segment_bytes: 4_096,
@@ -21,13 +29,13 @@ fn options() -> Options {
     }
 }
 
-type Records = BTreeMap<(&'static str, Position), Vec<u8>>;
+pub(crate) type Records = BTreeMap<(&'static str, Position), Vec<u8>>;
 
 /// Names and bytes.
-type Files = Vec<(String, Vec<u8>)>;
+pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
 /// The files of a healthy store, and what was written to it.
-fn healthy() -> &'static (Files, Records) {
+pub(crate) fn healthy() -> &'static (Files, Records) {
     static HEALTHY: OnceLock<(Files, Records)> = OnceLock::new();
     HEALTHY.get_or_init(|| {
         let disk = SimDisk::new(7);
@@ -55,7 +63,9 @@ fn healthy() -> &'static (Files, Records) {
     })
 }
 
-/// Damage is a list of five bytes each: which file, where (two bytes), what to do, and a value.
+/// Damage is a list of five bytes each: which file, where (two bytes), what to do, and a value. No file
+/// is removed: records before the oldest segment that is there may have been removed by the size limit,
+/// so that nothing says whether they are missing.
 fn damaged(files: &[(String, Vec<u8>)], data: &[u8]) -> Files {
     let mut files = files.to_vec();
     for edit in data.chunks_exact(5).take(64) {
@@ -87,24 +97,58 @@ fn damaged(files: &[(String, Vec<u8>)], data: &[u8]) -> Files {
     files
 }
 
-fn records(store: &Store) -> Records {
-    let mut records = Records::new();
-    for name in STREAMS {
+/// Numbers: from the first one to the last one.
+type Range = (u64, u64);
+
+/// What a reader sees of a stream.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    name: &'static str,
+    kept: Range,
+    gaps: Vec<Range>,
+    /// Ranges of numbers that can be read.
+    readable: Vec<Range>,
+}
+
+/// Reads all streams across their gaps and compares every record with what was written.
+fn seen(store: &Store, written: &Records) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for (name, written_to) in NAMES {
         let Some(stream) = store.existing(name) else {
             continue;
         };
-        let mut from = stream.first();
-        while let Ok(batch) = stream.read(from, 64) {
-            let Some(last) = batch.last() else {
-                break;
+        let (first, last) = (stream.first(), stream.last());
+        let (mut from, mut readable) = (first, Vec::<Range>::new());
+        while from <= last {
+            let batch = match stream.read(from, 64) {
+                Ok(batch) => batch,
+                Err(Error::Gap { next, .. }) => {
+                    assert!(next > from, "a gap at {from} of {name} ends at {next}");
+                    from = next;
+                    continue;
+                }
+                Err(error) => panic!("{name} from {from} on: {error}"),
             };
-            from = last.position.sequence + 1;
+            assert!(!batch.is_empty(), "nothing of {name} at {from}");
             for record in batch {
-                records.insert((name, record.position), record.payload);
+                let (number, key) = (record.position.sequence, (written_to, record.position));
+                let payload = written.get(&key);
+                assert_eq!(payload, Some(&record.payload), "{key:?} was not written so");
+                match readable.last_mut() {
+                    Some(range) if range.1 + 1 == number => range.1 = number,
+                    _ => readable.push((number, number)),
+                }
+                from = number + 1;
             }
         }
+        all.push(Seen {
+            name,
+            kept: (first, last),
+            gaps: stream.gaps(),
+            readable,
+        });
     }
-    records
+    all
 }
 
 /// No panic; nothing is read that was not written; a second opening finds what the first did.
@@ -117,26 +161,42 @@ pub fn check(data: &[u8]) {
 
 fn check_unbounded(data: &[u8]) {
     let (files, written) = healthy();
+    check_files(&damaged(files, data), written);
+}
+
+pub(crate) fn check_files(files: &Files, written: &Records) {
     let disk = SimDisk::new(9);
-    for (name, bytes) in damaged(files, data) {
-        disk.put(&name, &bytes);
+    for (name, bytes) in files {
+        disk.put(name, bytes);
     }
     let Ok((store, _)) = Store::open(Box::new(disk.clone()), options(), 11) else {
         return;
     };
-    let first = records(&store);
-    for (key, payload) in &first {
-        assert_eq!(
-            written.get(key),
-            Some(payload),
-            "{key:?} was never written so"
-        );
-    }
-    let closed = store.close();
-    if closed.is_err() {
-        return;
-    }
-    let (store, _) = Store::open(Box::new(disk), options(), 13).expect("it was opened before");
-    let second = records(&store);
+    let mut written = written.clone();
+    seen(&store, &written);
+    append(&store, &mut written);
+    let first = seen(&store, &written);
+    store.abandon();
+    let open = |seed| {
+        let opened = Store::open(Box::new(disk.clone()), options(), seed);
+        opened.expect("it was opened before").0
+    };
+    let store = open(13);
+    let second = seen(&store, &written);
     assert_eq!(second, first, "a second opening finds something else");
+    store.close().expect("a healthy disk");
+    let third = seen(&open(15), &written);
+    assert_eq!(third, first, "a third opening finds something else");
+}
+
+/// Appends a record to each stream.
+fn append(store: &Store, written: &mut Records) {
+    for (name, written_to) in NAMES {
+        if let Some(stream) = store.existing(name) {
+            let payload = b"appended after the damage".to_vec();
+            let appended = stream.append(vec![(99, payload.clone())]).expect("room");
+            written.insert((written_to, appended.first), payload);
+            appended.wait().expect("a healthy disk");
+        }
+    }
 }

@@ -12,7 +12,9 @@ use crate::segment::{
     segment_number,
 };
 use crate::snapshot::{Snapshot, snapshot_number};
-use crate::{Disk, EpochReason, Error, File, Level, MAX_EPOCHS, NewEpoch, Options, Recovery};
+use crate::{
+    CorruptRange, Disk, EpochReason, Error, File, Level, MAX_EPOCHS, NewEpoch, Options, Recovery,
+};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -102,15 +104,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         writer.definitions.insert(id, defined);
     }
     writer.removals = scanned.removals.clone();
-    // A damaged segment stays as long as what it lacks is neither trimmed nor put back.
-    for range in scanned.corrupt.iter().filter(|range| !range.absent()) {
-        if let Some(number) = segment_number(&range.segment)
-            && !range.gaps.is_empty()
-        {
-            writer.enter(number);
-            writer.damaged.push((number, range.gaps.clone()));
-        }
-    }
+    keep_damaged(&mut writer, &scanned.corrupt);
     writer.reserve();
     mark_open(&mut writer, &scanned, &recovery)?;
     if marker_needed {
@@ -122,6 +116,26 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         recovery,
         drawn,
     })
+}
+
+/// Keeps each segment that lacks records until they are trimmed, put back or given up, and the segment
+/// before it too: with no segment before it, the damage would be at the beginning of the log, where
+/// the next opening takes missing records for ones that the size limit removed.
+fn keep_damaged(writer: &mut Writer, corrupt: &[CorruptRange]) {
+    for range in corrupt.iter().filter(|range| !range.gaps.is_empty()) {
+        let Some(number) = segment_number(&range.segment) else {
+            continue;
+        };
+        let mut older = writer.older.iter().rev().map(|(older, _)| *older);
+        let before = older.find(|older| *older < number);
+        for segment in before
+            .into_iter()
+            .chain((!range.absent()).then_some(number))
+        {
+            writer.enter(segment);
+            writer.damaged.push((segment, range.gaps.clone()));
+        }
+    }
 }
 
 /// Removes what is half made, and snapshots whose segments are gone.
@@ -236,6 +250,10 @@ fn end_of_log(
             (last, file, end, !recovery.rewritten)
         }
     };
+    let name = segment_name(segment);
+    let damage = scanned.corrupt.iter().filter(|it| it.segment == name);
+    // The header of a frame that was cut off would claim the bytes that follow.
+    let damaged_end = damage.map(|it| it.offset + it.bytes).max() >= Some(offset);
     // A program that reads the old version would not know what is put into the file now.
     let older = scanned
         .versions
@@ -252,7 +270,7 @@ fn end_of_log(
         base: SEGMENT_HEADER_BYTES as u64,
         synced: offset,
         previous: scanned.last_crc,
-        roll: roll || older,
+        roll: roll || older || damaged_end,
         tracks: Default::default(),
         definitions: Default::default(),
         marks: Default::default(),
