@@ -11,7 +11,7 @@ use crate::segment::{
     FORMAT_VERSION, Marker, SEGMENT_HEADER_BYTES, SegmentHeader, UNFINISHED, at, mix, segment_name,
     segment_number,
 };
-use crate::snapshot::{Snapshot, snapshot_number};
+use crate::snapshot::{Snapshot, snapshot_name, snapshot_number};
 use crate::{
     CorruptRange, Disk, EpochReason, Error, File, Level, MAX_EPOCHS, NewEpoch, Options, Recovery,
 };
@@ -47,6 +47,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result<Opened, Error> {
     clean_up(&**disk)?;
     let mut scanned = scan(&**disk, Read::Unknown, options.cursor_of)?;
+    remove_snapshots(&**disk, &scanned.corrupt)?;
     let mut recovery = Recovery {
         created: scanned.segments.is_empty(),
         clean: scanned.clean,
@@ -149,6 +150,24 @@ fn clean_up(disk: &dyn Disk) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Removes the snapshots of damaged segments, safely before anything is written: the next opening would
+/// find records in them that this one does not, and whose numbers are given again in another epoch.
+fn remove_snapshots(disk: &dyn Disk, corrupt: &[CorruptRange]) -> Result<(), Error> {
+    let names: BTreeSet<String> = at("list", "the directory", disk.list())?
+        .into_iter()
+        .collect();
+    let damaged = corrupt.iter().filter_map(|it| segment_number(&it.segment));
+    let damaged: BTreeSet<String> = damaged.map(snapshot_name).collect();
+    let mut stale = damaged.intersection(&names).peekable();
+    if stale.peek().is_none() {
+        return Ok(());
+    }
+    for name in stale {
+        at("remove", name, disk.remove(name))?;
+    }
+    at("sync", "the directory", disk.sync_directory())
 }
 
 /// Gives a new epoch to each stream whose highest number may be unknown.

@@ -125,6 +125,27 @@ fn records_after_a_cut_off_frame_are_read_again() {
 }
 
 #[test]
+fn a_damaged_segment_loses_its_snapshot() {
+    let disk = written();
+    let names = segments(&disk);
+    let [.., rotten, newest] = &names[..] else {
+        panic!("{names:?}");
+    };
+    let mut bytes = disk.bytes(rotten).unwrap();
+    bytes[2000..2512].fill(0);
+    disk.put(rotten, &bytes);
+    // Without the next segment's header the snapshot is not trusted; a new one has the same header.
+    disk.put(newest, &[]);
+    let (store, stream) = open(&disk);
+    let gaps = stream.gaps();
+    assert_eq!(gaps.len(), 1);
+    drop(stream);
+    store.close().unwrap();
+    let (_store, stream) = open(&disk);
+    assert_eq!(stream.gaps(), gaps);
+}
+
+#[test]
 fn two_damaged_files_read_the_same_at_each_opening() {
     let (files, written) = check::healthy();
     let segments = (0..files.len()).filter(|it| files[*it].0.ends_with(".segment"));
