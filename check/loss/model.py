@@ -6,6 +6,9 @@ number is never another's.
 """
 
 
+import math
+
+
 class Lost(Exception):
     """A promise was broken."""
 
@@ -17,6 +20,8 @@ class Ledger:
         self.acknowledged: dict[tuple[str, str, int], str] = {}
         self.numbers: dict[tuple[str, int], tuple[str, str]] = {}
         self.seen: dict[tuple[str, str, int], str] = {}
+        # By stream, the first number kept by the trims requested, and by those acknowledged.
+        self.trims: dict[str, tuple[float, float]] = {}
         self.judged = 0
 
     def _see(self, stream: str, epoch: str, number: int, content: str) -> None:
@@ -33,6 +38,12 @@ class Ledger:
         if before != (epoch, content):
             raise Lost(f"number {number} of {stream} was used twice: {before[0]} and {epoch}")
 
+    def trimmed(self, stream: str, first: float, acknowledged: bool) -> None:
+        """The numbers before `first` may be missing from now on, and must be once that is acknowledged.
+        Infinity: the stream is removed, all of it or nothing."""
+        requested, done = self.trims.get(stream, (0, 0))
+        self.trims[stream] = (max(requested, first), max(done, first) if acknowledged else done)
+
     def holds(self, stream: str, elements: list[tuple[str, int, str]]) -> None:
         """The stream holds these elements (epoch, number, content), in this order, and no others."""
         last = None
@@ -46,7 +57,13 @@ class Ledger:
             if twin != number:
                 raise Lost(f"{stream}: {number} and {twin} are the same element: {content[:80]!r}")
         held = {(stream, epoch, number) for epoch, number, _ in elements}
+        requested, done = self.trims.get(stream, (0, 0))
+        back = [number for _, number, _ in elements if number < done]
+        if back:
+            raise Lost(f"{stream}: {back[0]} was trimmed or removed, and is there again")
         missing = [key for key in self.acknowledged if key[0] == stream and key not in held]
+        if requested < math.inf or not elements:
+            missing = [key for key in missing if key[2] >= requested]
         if missing:
             raise Lost(f"{len(missing)} acknowledged elements are lost, the first is {missing[0]}")
         self.judged += len(elements)
@@ -76,8 +93,18 @@ def prove_yourself() -> int:
         except Lost:
             continue
         raise AssertionError(f"the judge does not see an element {name}")
+    back, partly = ledger(), ledger()
+    back.trimmed("s", 2, True)
+    partly.trimmed("s", math.inf, False)
+    partly.holds("s", [])
+    for one, elements in ((back, whole), (partly, whole[:2])):
+        try:
+            one.holds("s", elements)
+        except Lost:
+            continue
+        raise AssertionError(f"the judge does not see a trim of {one.trims} in {elements}")
     try:
         ledger().shown("s", "f", 3, "another")
     except Lost:
-        return len(planted) + 1
+        return len(planted) + 3
     raise AssertionError("the judge does not see a number used twice")

@@ -1,7 +1,8 @@
-"""A small program that only appends, killed before each of its writes, syncs, opens and renames;
-with failing syncs and writes; with a full disk; and the proof of its syncs."""
+"""A small program that appends, killed before each of its writes, syncs, opens, renames and removals
+of files, also while it trims streams and creates and removes others; with failing syncs and writes; with a full disk; and the proof of its syncs."""
 
 import concurrent.futures
+import math
 import os
 import pathlib
 import shutil
@@ -15,6 +16,8 @@ from network import CheckFailed, expect  # noqa: E402
 from trace import Call, Frames, calls, synced  # noqa: E402
 
 RECORDS = 150
+# With trims and removals: fewer, since each of these is synced apart.
+TRIMMED_RECORDS = 80
 CALLS = ("write", "fdatasync", "fsync", "openat", "rename", "unlink", "ftruncate")
 # More boundaries of one call than any run has.
 MOST = 500
@@ -65,11 +68,17 @@ class Place:
         if session.found() and "corrupt=0" not in session.found():
             raise Lost(f"opening found corruption: {session.found()}")
         if session.has("ready") or session.has("closed"):
-            for stream in ("a", "b"):
+            streams = {"a", "b", *(key[0] for key in self.ledger.acknowledged)}
+            for stream in streams | {line[0] for line in session.of("has")}:
                 held = [(e, int(n), content) for s, e, n, content in session.of("has") if s == stream]
                 self.ledger.holds(stream, held)
         for stream, epoch, number, content in session.of("ack"):
             self.ledger.shown(stream, epoch, int(number), content)
+        for requested, acknowledged in (("trimming", "trimmed"), ("removing", "removed")):
+            for word in (requested, acknowledged):
+                for stream, *first in session.of(word):
+                    before = int(first[0]) if first else math.inf
+                    self.ledger.trimmed(stream, before, word == acknowledged)
         return session
 
     def run(self, records: int, *inject: str, more: tuple[str, ...] = ()) -> tuple[Session, int]:
@@ -88,12 +97,12 @@ class Place:
         return ["strace", "-f", "-qq", "-o", str(self.work / "trace"),
                 "-e", f"trace={','.join(CALLS)}", *rules, *self.paths()]
 
-    def run_attached(self, records: int, inject: str) -> tuple[Session, int]:
+    def run_attached(self, records: int, inject: str, *more: str) -> tuple[Session, int]:
         """Runs it with strace attached only when it is open: counts begin with its appending."""
         self.runs += 1
         output = self.work / f"out-{self.runs}"
         with open(output, "wb") as out:
-            child = subprocess.Popen(self.command(records), stdin=subprocess.PIPE, stdout=out)
+            child = subprocess.Popen(self.command(records, *more), stdin=subprocess.PIPE, stdout=out)
         try:
             while "ready\n" not in output.read_text() and child.poll() is None:
                 time.sleep(0.001)
@@ -128,6 +137,8 @@ def _kill(program: str, work: pathlib.Path, phase: str, call: str, nth: int) -> 
     rule = f"{call}:signal=SIGKILL:when={nth}"
     if phase == "appending":
         _, code = place.run_attached(RECORDS, rule)
+    elif phase == "trimming":
+        _, code = place.run_attached(TRIMMED_RECORDS, rule, "0", "trim")
     else:
         if phase == "recovering":
             _, code = place.run_attached(RECORDS, "fdatasync:signal=SIGKILL:when=9")
@@ -144,7 +155,7 @@ def _kill(program: str, work: pathlib.Path, phase: str, call: str, nth: int) -> 
 def killed_everywhere(program: str, work: pathlib.Path) -> None:
     total, acknowledged, judged = 0, 0, 0
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for phase in ("creating", "appending", "recovering"):
+        for phase in ("creating", "appending", "trimming", "recovering"):
             hit: dict[str, int] = {}
             for call in CALLS:
                 for first in range(1, MOST, 4):
@@ -158,7 +169,8 @@ def killed_everywhere(program: str, work: pathlib.Path) -> None:
                     if struck < len(results):
                         break
             counts = ", ".join(f"{count} {call}" for call, count in hit.items() if count)
-            expect(hit["write"] > 0 and hit["fdatasync"] > 0,
+            removed = phase != "trimming" or hit["unlink"] > 0
+            expect(hit["write"] > 0 and hit["fdatasync"] > 0 and removed,
                    f"{phase}: killed before each call until a run passed untouched: {counts}")
             total += sum(hit.values())
     expect(total >= 60, f"{total} boundaries of the writer: {acknowledged} acknowledged, "

@@ -1,6 +1,6 @@
 //! A program that does nothing but append at level power, for whoever wants to kill it.
 //!
-//! `append DIRECTORY RUN RECORDS [RESERVE_BYTES]`
+//! `append DIRECTORY RUN RECORDS [RESERVE_BYTES [trim]]`
 //!
 //! Prints, each as one write to standard output: what opening found (`opened ...`), each record that
 //! the log has (`has STREAM EPOCH NUMBER PAYLOAD`), `ready`, then waits for a line or the end of
@@ -8,7 +8,9 @@
 //! (`ack STREAM EPOCH NUMBER PAYLOAD`), `full` each time that it is refused for lack of room (it
 //! tries again), `failed REASON` when the log stopped and `closed` after an orderly end. Segments
 //! are as small as they can be, so that a short run has all that a long one has. With 0 records it
-//! is a reader.
+//! is a reader. With `trim` it also trims its streams, and creates and removes other streams:
+//! `trimming STREAM FIRST` and `removing STREAM` come before the request, `trimmed STREAM FIRST` and
+//! `removed STREAM` after its acknowledgement.
 
 use chappe_log::{Appended, Error, Level, Options, Record, Store, Stream};
 use chappe_transport::FileDisk;
@@ -23,13 +25,17 @@ const PAUSE: Duration = Duration::from_millis(5);
 const IN_FLIGHT: usize = 2;
 /// Bytes of a payload.
 const PAYLOAD: usize = 160;
+/// Batches from one trim and one removal to the next.
+const TRIM_BATCHES: usize = 5;
+/// Records that a trim leaves.
+const KEPT: u64 = 4;
 
-struct Writer {
-    streams: [Stream; 2],
+struct Writer<const N: usize> {
+    streams: [Stream; N],
     waiting: VecDeque<(usize, Vec<String>, Appended)>,
 }
 
-impl Writer {
+impl<const N: usize> Writer<N> {
     /// Hands a batch to the log, however long the disk is full.
     fn offer(&mut self, stream: usize, payloads: Vec<String>) -> Result<(), Error> {
         loop {
@@ -94,7 +100,28 @@ fn show(stream: &Stream) -> Result<(), Error> {
     Ok(())
 }
 
-fn work(store: &Store, run: &str, records: usize) -> Result<(), Error> {
+/// Trims streams, then creates another one, appends to it and removes it.
+fn trim(store: &Store, streams: &[Stream], guest: &str) -> Result<(), Error> {
+    for stream in streams {
+        let (name, first) = (stream.name(), (stream.last() + 1).saturating_sub(KEPT));
+        println!("trimming {name} {first}");
+        stream.trim(first)?.wait()?;
+        println!("trimmed {name} {first}");
+    }
+    let streams = [store.stream(guest, Level::Power, b"")?];
+    let mut writer = Writer {
+        streams,
+        waiting: VecDeque::new(),
+    };
+    writer.offer(0, vec![format!("{guest}/1"), format!("{guest}/2")])?;
+    writer.settle(0)?;
+    println!("removing {guest}");
+    store.remove(guest)?;
+    println!("removed {guest}");
+    Ok(())
+}
+
+fn work(store: &Store, run: &str, records: usize, trims: bool) -> Result<(), Error> {
     println!("ready");
     let mut line = String::new();
     // Whoever cannot be read from has nothing to say.
@@ -110,7 +137,7 @@ fn work(store: &Store, run: &str, records: usize) -> Result<(), Error> {
         streams,
         waiting: VecDeque::new(),
     };
-    let mut index = 0;
+    let (mut index, mut batches) = (0, 0);
     while index < records {
         let batch = (index % 3 + 1).min(records - index);
         let payloads = (index..index + batch).map(|n| {
@@ -120,11 +147,21 @@ fn work(store: &Store, run: &str, records: usize) -> Result<(), Error> {
         writer.offer(index % 2, payloads.collect())?;
         writer.settle(IN_FLIGHT - 1)?;
         index += batch;
+        batches += 1;
+        if trims && batches % TRIM_BATCHES == 0 {
+            trim(store, &writer.streams, &format!("guest-{run}-{batches}"))?;
+        }
     }
     writer.settle(0)
 }
 
-fn session(directory: &str, run: &str, records: usize, reserve: u64) -> Result<(), Error> {
+fn session(
+    directory: &str,
+    run: &str,
+    records: usize,
+    reserve: u64,
+    trims: bool,
+) -> Result<(), Error> {
     let disk = FileDisk::open(directory).map_err(|error| Error::Io {
         what: format!("open {directory}"),
         reason: error.to_string(),
@@ -155,7 +192,7 @@ fn session(directory: &str, run: &str, records: usize, reserve: u64) -> Result<(
         }
     }
     if records > 0 {
-        work(&store, run, records)?;
+        work(&store, run, records, trims)?;
     }
     store.close()?;
     println!("closed");
@@ -164,11 +201,14 @@ fn session(directory: &str, run: &str, records: usize, reserve: u64) -> Result<(
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (directory, run, records, reserve) = match arguments.as_slice() {
+    let trims = arguments.get(4).is_some_and(|word| word == "trim");
+    let (directory, run, records, reserve) = match &arguments
+        [..arguments.len() - usize::from(trims)]
+    {
         [directory, run, records] => (directory, run, records.parse(), Ok(0)),
         [directory, run, records, reserve] => (directory, run, records.parse(), reserve.parse()),
         _ => {
-            eprintln!("usage: append DIRECTORY RUN RECORDS [RESERVE_BYTES]");
+            eprintln!("usage: append DIRECTORY RUN RECORDS [RESERVE_BYTES [trim]]");
             return ExitCode::from(2);
         }
     };
@@ -176,7 +216,7 @@ fn main() -> ExitCode {
         eprintln!("error: RECORDS and RESERVE_BYTES are numbers");
         return ExitCode::from(2);
     };
-    match session(directory, run, records, reserve) {
+    match session(directory, run, records, reserve, trims) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("failed {error}");
