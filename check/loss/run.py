@@ -4,8 +4,7 @@
 
 1. A small writer on the same log: an fdatasync before every acknowledgement; killed with SIGKILL
    before every one of its writes, syncs, opens, renames, removals, also while it trims and removes
-   streams; failing writes and syncs; a disk
-   without room.
+   streams; failing writes and syncs; a disk without room.
 2. A node with devices that send every 20 ms and a client of its live data: the same proof; a
    restored backup; a failed sync; a full disk; then killed at one boundary of its writes after
    another for --seconds (120), or at so many boundaries.

@@ -1,5 +1,6 @@
 """A small program that appends, killed before each of its writes, syncs, opens, renames and removals
-of files, also while it trims streams and creates and removes others; with failing syncs and writes; with a full disk; and the proof of its syncs."""
+of files, also while it trims streams and creates and removes others; with failing syncs and writes;
+with a full disk; and the proof of its syncs."""
 
 import concurrent.futures
 import math
