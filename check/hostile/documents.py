@@ -219,6 +219,9 @@ def judged_notifications(cable: Cable, node: Process, ask) -> None:
     """Where events are received: packed bombs at once, and bodies of the largest size that are never whole."""
     pid = node.process.pid
     port = until(20, "the node to receive events", lambda: notification_port(cable, pid))
+    stranger = Web(cable.names["B"], "10.77.0.1", port)
+    status, _, body = stranger.ask("POST", "/events/x", b"<" * BODY_BYTES, Content_Type=SOAP_TYPE)
+    expect(status == 404, f"a large event to an unknown path is refused before it is read: {status} {body[:60]}")
     bomb = gzip.compress(message("urn:x", "urn:y", bombs(4_000_000)["many elements"]))
     head = f"POST /events/x HTTP/1.1\r\nHost: x\r\nContent-Type: {SOAP_TYPE}\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
 

@@ -58,10 +58,16 @@ impl Parsers {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ParserEnded> {
-        match bytes < APART_BYTES {
-            true => Ok(work()),
-            false => self.run(work).await,
+        match Self::is_large(bytes) {
+            true => self.run(work).await,
+            false => Ok(work()),
         }
+    }
+
+    /// Whether a document of so many bytes is parsed apart.
+    #[must_use]
+    pub const fn is_large(bytes: usize) -> bool {
+        bytes >= APART_BYTES
     }
 }
 

@@ -8,15 +8,15 @@ use std::time::{Duration, SystemTime};
 
 use chappe_dpws::Dialect;
 use chappe_dpws::eventing::{
-    EndReason, EventSink, SinkCommand, SinkConfig, SinkEvent, SinkReceive, SinkTransmit, Source,
-    SubscriptionKey, Token,
+    EndReason, EventSink, SinkCommand, SinkConfig, SinkEvent, SinkReceive, SinkRefusal,
+    SinkTransmit, Source, SubscriptionKey, Token,
 };
 use chappe_dpws::exchange::Reply;
 use chappe_identity::Contact;
 use chappe_machine::{Input, Output};
 use chappe_soap::Envelope;
 use chappe_transport::http::{Request, Response, Server};
-use chappe_transport::{Hop, route_source};
+use chappe_transport::{Hop, Parsers, route_source};
 use chappe_xml::Element;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
@@ -177,6 +177,8 @@ struct State {
     hosts: HashMap<SubscriptionKey, IpAddr>,
     /// The nodes of notification trees that subscriptions may use.
     trees: HashMap<SubscriptionKey, Arc<TreeNode>>,
+    /// Paths of which it is asked whether a subscription has them. As many as requests are served at once.
+    asked_paths: Vec<(String, oneshot::Sender<bool>)>,
     /// Posted messages whose answer is awaited.
     posted: HashMap<u64, oneshot::Sender<Answered>>,
     next_token: u64,
@@ -388,6 +390,25 @@ impl Sink {
         let _ = self.inputs.send(Some(Input::Command(command))).await;
     }
 
+    /// Whether a subscription has this path.
+    async fn has_path(&self, path: &str) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.state().asked_paths.push((path.to_owned(), answer));
+        // Paths are looked up after each input of the machine; this one changes nothing.
+        if self.inputs.send(Some(Input::Timeout)).await.is_err() {
+            self.state().asked_paths.clear();
+        }
+        answered.await.unwrap_or(false)
+    }
+
+    fn answer_paths(&self, machine: &EventSink) {
+        let asked = std::mem::take(&mut self.state().asked_paths);
+        for (path, answer) in asked {
+            // Nobody waits for it when the connection is gone.
+            let _ = answer.send(machine.has_path(&path));
+        }
+    }
+
     /// Gives the machine a posted message and waits for what to answer.
     async fn post(&self, peer: SocketAddr, path: String, envelope: Envelope) -> Option<Reply> {
         let (answer, answered) = oneshot::channel();
@@ -433,6 +454,13 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
     };
     let limits = limits_for(&shared.options.http);
     let (body, bytes) = (request.body.clone(), request.body.len());
+    // A short message costs no more than the question.
+    if Parsers::is_large(bytes) && !sink.has_path(&request.path).await {
+        let (peer, detail) = (request.peer.ip(), format!("{:?}", SinkRefusal::Path));
+        let reason = "notification refused";
+        shared.drops.record(Hop::Event, reason, peer, detail, None);
+        return response(&Reply::NOT_FOUND);
+    }
     let parsing = move || Envelope::parse_within(&body, limits);
     let envelope = match shared.http.parsers().run_if_large(bytes, parsing).await {
         Ok(Ok(envelope)) => envelope,
@@ -466,6 +494,9 @@ async fn run(
     mut taker: Taker,
 ) {
     drive(machine, inputs, &mut taker).await;
+    if let Some(sink) = taker.sink.upgrade() {
+        sink.state().asked_paths.clear();
+    }
     // The last requests say that nothing is wanted any more.
     let rest = async { while taker.requests.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(UNSUBSCRIBE_DEADLINE, rest).await;
@@ -514,6 +545,12 @@ impl Take<EventSink> for Taker {
                 }
             }
             Output::Event(event) => self.event(&sink, &shared, event),
+        }
+    }
+
+    fn settled(&mut self, machine: &EventSink) {
+        if let Some(sink) = self.sink.upgrade() {
+            sink.answer_paths(machine);
         }
     }
 }
@@ -683,5 +720,55 @@ mod tests {
             None
         });
         assert_eq!(reply, None);
+    }
+
+    /// Answers questions for paths, and keeps the address of each subscription for its events.
+    struct Paths(Arc<Sink>, Arc<Mutex<String>>);
+
+    impl Take<EventSink> for Paths {
+        fn take(&mut self, output: Output<SinkTransmit, SinkEvent>) {
+            if let Output::Transmit(SinkTransmit::Request { envelope, .. }) = output {
+                *self.1.lock().unwrap() = envelope.to_text();
+            }
+        }
+
+        fn settled(&mut self, machine: &EventSink) {
+            self.0.answer_paths(machine);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_is_known_while_a_subscription_has_it() {
+        let config = SinkConfig::default();
+        let machine = EventSink::new(config, Arc::new(|_: &str, _| Ok(())), [7; 16]);
+        let (inputs, receive) = mpsc::channel(8);
+        let sink = Arc::new(Sink {
+            inputs,
+            path: "/events",
+            state: Mutex::default(),
+        });
+        let text = Arc::new(Mutex::default());
+        let mut taker = Paths(Arc::clone(&sink), Arc::clone(&text));
+        let driving = tokio::spawn(async move { drive(machine, receive, &mut taker).await });
+        let source = Source {
+            endpoint: chappe_soap::EndpointReference::new("http://192.0.2.7/thermometer"),
+            peer: "192.0.2.7:80".parse().unwrap(),
+            actions: Vec::new(),
+            lease: LEASE,
+            base: "http://192.0.2.1:1".into(),
+            tree: None,
+        };
+        let source = Box::new(source);
+        sink.command(SinkCommand::Subscribe { key: KEY, source })
+            .await;
+        let unknown = format!("/events/{:032x}", 1);
+        assert!(!sink.has_path(&unknown).await);
+        let text = text.lock().unwrap().clone();
+        let path = text.split("192.0.2.1:1").nth(1).unwrap();
+        let path = path.split('<').next().unwrap();
+        assert!(sink.has_path(path).await, "{path} of {text}");
+        sink.inputs.send(None).await.unwrap();
+        driving.await.unwrap();
+        assert!(!sink.has_path(path).await, "the client has ended");
     }
 }

@@ -181,6 +181,12 @@ impl EventSink {
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
+    /// Whether a subscription has this path now.
+    #[must_use]
+    pub fn has_path(&self, path: &str) -> bool {
+        self.route(path).is_some()
+    }
+
     fn event(&mut self, event: SinkEvent) {
         self.outputs.push_back(Output::Event(event));
     }

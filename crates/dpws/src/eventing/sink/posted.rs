@@ -31,7 +31,7 @@ impl EventSink {
             .push_back(Output::Transmit(SinkTransmit::Reply { token, reply }));
     }
 
-    fn route(&self, path: &str) -> Option<SubscriptionKey> {
+    pub(super) fn route(&self, path: &str) -> Option<SubscriptionKey> {
         let text = path.strip_prefix(&*self.config.path)?.strip_prefix('/')?;
         let route = (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok())??;
         self.routes.get(&route).copied()
