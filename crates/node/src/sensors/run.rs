@@ -19,7 +19,7 @@ use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
     Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent, SensorInput,
-    SensorLimits, StoreError, StreamElement, StreamFollower, VirtualSensor,
+    SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema, VirtualSensor,
 };
 use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;
@@ -262,7 +262,8 @@ impl Running {
     /// Hands elements to the machine.
     async fn feed(&mut self, stream: Arc<str>, batch: Result<Vec<StreamElement>, StoreError>) {
         match batch {
-            Ok(elements) => {
+            Ok(mut elements) => {
+                self.shape_as_bound(&stream, &mut elements).await;
                 let inputs = elements.into_iter().map(|element| {
                     let (stream, element) = (stream.clone(), Arc::new(element));
                     Input::Receive(SensorInput { stream, element })
@@ -278,6 +279,31 @@ impl Running {
                 self.followers.remove(&stream);
             }
         }
+    }
+
+    /// Gives elements the shape of the schema that their stream is bound with. When the stream has
+    /// another one by now, it is bound anew first: of schemas of one shape, values of one field would
+    /// be taken for those of another.
+    async fn shape_as_bound(&mut self, stream: &str, elements: &mut [StreamElement]) {
+        let follower = self.followers.get(stream);
+        let Some(schema) = follower.map(|follower| follower.schema().clone()) else {
+            return;
+        };
+        if self.bound_schema(stream) == Some(&schema) {
+            return;
+        }
+        self.bind().await;
+        if let Some(bound) = self.bound_schema(stream) {
+            for element in elements {
+                element.values = bound.project(&schema, std::mem::take(&mut element.values));
+            }
+        }
+    }
+
+    fn bound_schema(&self, stream: &str) -> Option<&StreamSchema> {
+        let mut bound = self.bindings.iter().flat_map(Binding::bound);
+        let bound = bound.find(|bound| bound.candidate.stream == stream)?;
+        Some(&bound.candidate.schema)
     }
 
     /// Brings the bindings up to what the registry says now.
