@@ -113,7 +113,7 @@ impl StreamLog {
             epoch: Epoch(first.position.epoch),
             sequence: first.position.sequence,
         };
-        // When its head does not decode it is taken all the same: who follows goes on behind it.
+        // A record whose head does not decode is consumed too, so that a follower goes on after it.
         let version = record_version(&first.payload);
         let mut gathered = 0;
         while let Some(record) = records.next_if(|record| {
@@ -164,8 +164,8 @@ pub struct RawFollower {
 }
 
 impl RawFollower {
-    /// The next records; never empty, more than one only where epochs or versions change. After a gap it goes on
-    /// behind the gap.
+    /// The next records; never empty, more than one only where epochs or versions change. After a gap
+    /// it goes on behind the gap.
     ///
     /// # Errors
     /// A gap, or a record whose head does not decode, or of an unknown version.
