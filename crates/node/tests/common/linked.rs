@@ -60,6 +60,8 @@ pub(crate) fn origin_config(directory: &Path) -> Config {
     // The subscriber calls from another address than that of its contact point.
     config.exchange.contact = vec!["127.0.0.0/8".into()];
     config.http.listen = (address, 0).into();
+    // Elements of the tests are as old as they like.
+    config.log.keep_age_s = 0;
     config.exchange.listen = format!("{address}:0");
     config.exchange.publish = format!("{address}:0");
     config.exchange.directory = format!("{address}:0");
@@ -70,6 +72,7 @@ pub(crate) fn origin_config(directory: &Path) -> Config {
 pub(crate) fn subscriber_config(directory: &Path) -> Config {
     let mut config = config(directory);
     config.http.listen = (own_address(), 0).into();
+    config.log.keep_age_s = 0;
     config
 }
 
