@@ -188,7 +188,9 @@ pub(super) fn stream_of(document: &Document) -> Option<&str> {
 }
 
 /// Gives the log the same again while its queue is full, or the stream is being defined.
-pub(crate) async fn patiently(mut give: impl FnMut() -> Result<(), InletError>) -> Result<(), InletError> {
+pub(crate) async fn patiently(
+    mut give: impl FnMut() -> Result<(), InletError>,
+) -> Result<(), InletError> {
     for _ in 0..BUSY_TRIES {
         match give() {
             Err(InletError::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
