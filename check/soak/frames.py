@@ -106,6 +106,8 @@ class Log:
         self.folder, self.store = folder, store
         self.segments: dict[int, Segment] = {}
         self.newest = 0
+        # A segment that was removed before it was read.
+        self.unread: int | None = None
         self.names: dict[int, str] = {}
         self.streams: dict[str, array.array] = {}
         self.last: dict[str, Record] = {}
@@ -121,8 +123,8 @@ class Log:
             try:
                 # A file that recovery wrote anew is another one.
                 if known is None or path.stat().st_ino != known.inode:
-                    if followed and number > self.newest + 1:
-                        raise Unreadable(f"{self.folder}: segment {self.newest + 1} was removed unread")
+                    # One that a full disk cut off is removed at once: what it was to hold comes in the next.
+                    self.unread = self.newest + 1 if followed and number > self.newest + 1 else self.unread
                     self.segments[number] = Segment(path, number)
                     self.newest = max(self.newest, number)
                     self._read(self.segments[number])
@@ -150,6 +152,9 @@ class Log:
                 length = struct.unpack_from("<I", body, 1)[0]
                 self.names[stream] = body[5:5 + length].decode()
             elif header[4] in (RECORDS, FILL) and stream in self.names:
+                last = self.last.get(self.names[stream])
+                if self.unread and header[4] == RECORDS and last and first > last.number + 1:
+                    raise Unreadable(f"{self.folder}: segment {self.unread} was removed unread")
                 self._take(self.names[stream], epoch, first, count, body)
 
     def _take(self, name: str, epoch: int, first: int, count: int, body: bytes) -> None:

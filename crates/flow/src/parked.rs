@@ -11,7 +11,7 @@ use crate::planted::{self, Defect};
 /// elements only.
 pub const PARKED_MAX: usize = 4_096;
 
-/// See the [module documentation](self).
+/// Events that a log whose queue is full does not take yet, in order.
 ///
 /// ```
 /// # use chappe_flow::{Channel, LossReason, Parked, ReceiverEvent};
