@@ -52,7 +52,7 @@ class Monitor:
 
 def device(cable: Cable, address: str) -> dict | None:
     devices = json.loads(cable.get("A", f"{address}/api/v1/devices"))["devices"]
-    found = [d for d in devices if d["serial_number"] == "SN-43" and d["state"] != "gone"]
+    found = [d for d in devices if (d["serial_number"] or "").startswith("SN-43-") and d["state"] != "gone"]
     return found[0] if found else None
 
 

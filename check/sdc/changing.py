@@ -187,7 +187,7 @@ def main() -> None:
     discovery.start()
     mdib = ProviderMdib.from_mdib_file(str(pathlib.Path(__file__).parent / "mdib.xml"))
     model = dpws_types.ThisModelType("Peer Works", "www.example.com", "Vital Signs", "7", None, None)
-    device = dpws_types.ThisDeviceType("Changing monitor", "1.2.3", "SN-43")
+    device = dpws_types.ThisDeviceType("Changing monitor", "1.2.3", f"SN-43-{options.mode}")
     provider = SdcProvider(discovery, model, device, mdib, epr=str(uuid.uuid4()), max_subscription_duration=60)
     provider.start_all(start_rtsample_loop=False)
     # This says Hello, too.
