@@ -276,14 +276,16 @@ impl DeviceQuotas {
         quota
     }
 
-    /// Remembers what a device that leaves has brought, in place of the one that left first.
+    /// Remembers what a device that leaves has brought. Where that is one too many, the one that left
+    /// first is forgotten.
     fn leave(&self, key: &str, quota: &Quota) {
         let mut left = self.left();
         let levels = quota.buckets.each_ref().map(|bucket| bucket.level);
         let at = quota.drained_at;
         left.insert(key.to_owned(), Left { levels, at });
         if left.len() > self.most {
-            let first = left.iter().min_by_key(|(_, left)| left.at);
+            let others = left.iter().filter(|(other, _)| *other != key);
+            let first = others.min_by_key(|(_, left)| left.at);
             if let Some(key) = first.map(|(key, _)| key.clone()) {
                 left.remove(&key);
             }
