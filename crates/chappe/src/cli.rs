@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Run a node: discovery, registry, streams, virtual sensors, REST, console.
     #[command(
-        after_help = "Examples:\n  chappe config sample > node.toml\n  chappe serve node.toml\n  CHAPPE_LISTEN=127.0.0.1:0 chappe serve"
+        after_help = "Examples:\n  chappe config sample > node.toml\n  chappe serve node.toml\n  CHAPPE_HTTP_LISTEN=127.0.0.1:0 chappe serve"
     )]
     Serve(Serve),
     /// Run devices.

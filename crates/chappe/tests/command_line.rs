@@ -222,6 +222,13 @@ fn configuration_is_checked_with_line_key_and_hint() {
         "{text}"
     );
     assert!(text.contains("hint:") && text.contains("listen"), "{text}");
+    // RFC 5737 reserves the address for documentation.
+    let foreign = check(
+        "[dds]\ninterfaces = [\"192.0.2.77\"]\n[[dds.publish]]\nstream = \"a\"\ntopic = \"a\"\n",
+    );
+    assert_eq!(foreign.status.code(), Some(2), "{}", out(&foreign));
+    let text = err(&foreign);
+    assert!(text.contains("dds.interfaces: 192.0.2.77 is not"), "{text}");
 }
 
 #[test]

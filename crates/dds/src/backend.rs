@@ -4,7 +4,7 @@
 //! owns a participant and what it made; nothing blocks but [`Participant::wait`].
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::str::FromStr;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -105,6 +105,18 @@ impl ParticipantConfig {
                 key: "interfaces",
                 why: "name at least one address of this host".into(),
             }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that this host has the addresses.
+    ///
+    /// # Errors
+    /// The first that it lacks.
+    pub fn check_host(&self) -> Result<(), DdsError> {
+        let lacks = |address: &&IpAddr| UdpSocket::bind((**address, 0)).is_err();
+        match self.interfaces.iter().find(lacks) {
+            Some(address) => Err(DdsError::Interface(*address)),
             None => Ok(()),
         }
     }

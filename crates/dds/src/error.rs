@@ -10,7 +10,7 @@ pub enum DdsError {
     #[error("domain {0} is above {max}", max = crate::DOMAIN_MAX)]
     Domain(u16),
     /// No address of this host, so that nobody would be reached by it.
-    #[error("{0} is no IPv4 address of this host")]
+    #[error("{0} is not an IPv4 address of this host")]
     Interface(IpAddr),
     /// A name that DDS does not take.
     #[error("{name:?} is no {what}: 1 to {max} of letters, digits, `_`, `/`, `:`, `.` and `-`", max = crate::TOPIC_BYTES_MAX)]

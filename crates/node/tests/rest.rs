@@ -123,6 +123,8 @@ fn names_that_are_not_the_nodes_and_pages_of_others_are_refused() {
         assert_eq!(raw(node.address(), &other, b"").await.status, 421);
         let table = [
             (format!("Origin: http://{own}\r\n"), 200),
+            (format!("Origin: https://{own}\r\n"), 200),
+            (format!("Origin: evil://{own}\r\n"), 403),
             ("Origin: http://evil.example\r\n".to_owned(), 403),
             (format!("Origin: http://127.0.0.1:{}\r\n", port ^ 1), 403),
             ("Origin: null\r\n".to_owned(), 403),

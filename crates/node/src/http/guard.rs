@@ -164,7 +164,10 @@ fn host_name(host: &str) -> &str {
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or("unreadable");
-        let named = origin.split_once("://").map(|(_, named)| named);
+        // The console is served by either scheme, by TLS also behind a proxy.
+        let named = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
         if !named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
             let origin: String = origin.chars().take(80).collect();
             return Err(foreign(format!(

@@ -24,7 +24,8 @@ pub struct Checked {
     pub sensors: Vec<String>,
 }
 
-/// Checks what a configuration refers to: the files of its virtual sensors and of its path rules.
+/// Checks what a configuration refers to: the files of its virtual sensors and
+/// path rules, and the addresses of this host.
 ///
 /// # Errors
 /// Everything that is wrong, by file, line, key and hint.
@@ -64,6 +65,18 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
         what: error.message,
         hint: error.hint,
     }));
+    #[cfg(feature = "dds")]
+    if config.dds.is_used()
+        && let Err(error) = config.dds.check_host()
+    {
+        problems.push(Problem {
+            place: "configuration".to_owned(),
+            line: None,
+            key: Some("dds.interfaces".to_owned()),
+            what: error.to_string(),
+            hint: error.hint().map(str::to_owned),
+        });
+    }
     if problems.is_empty() {
         let sensors = names.into_keys().collect();
         return Ok(Checked { sensors });

@@ -246,6 +246,14 @@ impl DdsConfig {
         }
         Ok(())
     }
+
+    /// Checks that this host has the addresses in `interfaces`.
+    ///
+    /// # Errors
+    /// The first that it lacks.
+    pub fn check_host(&self) -> Result<(), DdsError> {
+        self.participant().check_host()
+    }
 }
 
 impl Publication {
