@@ -4,37 +4,19 @@
 
 mod common;
 
-use chappe_log::{Level, Options, Store};
+use chappe_log::Level;
 use chappe_node::Node;
-use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, StreamStore, Timestamp, Value};
-use chappe_transport::FileDisk;
-use common::{block, config, get, send, start};
+use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
+use common::{block, config, elements, get, prepare_log, send};
 
 const PATH: &str = "/api/v1/streams/ward.words";
 
 fn schema() -> StreamSchema {
-    StreamSchema {
-        fields: vec![Field {
-            name: "text".into(),
-            field_type: FieldType::Text,
-            unit: None,
-            observed_property: None,
-            description: None,
-        }],
-        key: None,
-    }
+    elements::schema(&[("text", FieldType::Text)])
 }
 
 fn element(text: &str) -> StreamElement {
-    StreamElement {
-        position: Default::default(),
-        source_time: Timestamp(1),
-        receive_time: Timestamp(2),
-        key: None,
-        values: vec![Value::Text(text.into())],
-        quality: Default::default(),
-        origin: None,
-    }
+    elements::element(1, vec![Value::Text(text.into())])
 }
 
 async fn delete(node: &Node, token: &str, query: &str) -> (u16, String) {
@@ -94,28 +76,22 @@ fn a_stream_is_removed_only_without_source_and_with_force_if_it_holds_elements()
 #[test]
 fn an_empty_stream_of_a_device_that_never_came_back_is_removed_and_others_stay() {
     let directory = tempfile::tempdir().unwrap();
-    // The node makes its directories.
-    block(async { start(directory.path()).await.shutdown().await.unwrap() });
-    let disk = FileDisk::open(directory.path().join("data/log")).unwrap();
-    let (store, _) = Store::open(Box::new(disk), Options::default(), 7).unwrap();
-    let streams = StreamStore::new(store.clone());
-    let make = |name, source| {
-        let log = streams.stream(name, Level::Power, &schema(), Some(source));
-        log.unwrap()
-    };
-    make("gone.empty", "urn:uuid:1");
-    let full = make("gone.full", "urn:uuid:1");
-    full.append(&[element("kept")]).unwrap().wait().unwrap();
-    make("of-a-link", "urn:chappe:link:far");
-    drop((streams, full));
-    store.close().unwrap();
+    prepare_log(directory.path(), |streams| {
+        let make = |name, source| {
+            let log = streams.stream(name, Level::Power, &schema(), Some(source));
+            log.unwrap()
+        };
+        make("gone.empty", "urn:uuid:1");
+        let full = make("gone.full", "urn:uuid:1");
+        full.append(&[element("kept")]).unwrap().wait().unwrap();
+        make("of-a-link", "urn:chappe:link:far");
+    });
     let mut config = config(directory.path());
     config.log.remove_abandoned_s = 1;
     block(async {
         let node = Node::start(config).await.unwrap();
-        while get(&node, "/api/v1/streams/gone.empty").await.status == 200 {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        let is_removed = || async { get(&node, "/api/v1/streams/gone.empty").await.status == 404 };
+        common::linked::until("it is removed", is_removed).await;
         let left = get(&node, "/api/v1/streams").await.json();
         let left = left["streams"].as_array().unwrap().clone();
         let left: Vec<_> = left.iter().map(|stream| stream["name"].clone()).collect();

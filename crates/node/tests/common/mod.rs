@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod devices;
+pub(crate) mod elements;
 pub(crate) mod linked;
 pub(crate) mod medical;
 
@@ -12,8 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use chappe_log::{Options, Store};
 use chappe_node::Node;
 use chappe_node::config::Config;
+use chappe_stream::StreamStore;
+use chappe_transport::FileDisk;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
@@ -48,6 +52,16 @@ pub(crate) fn config(directory: &Path) -> Config {
 
 pub(crate) async fn start(directory: &Path) -> Node {
     Node::start(config(directory)).await.unwrap()
+}
+
+/// Fills the log of a node that does not run.
+pub(crate) fn prepare_log(directory: &Path, fill: impl FnOnce(&StreamStore)) {
+    // The node makes its directories.
+    block(async { start(directory).await.shutdown().await.unwrap() });
+    let disk = FileDisk::open(directory.join("data/log")).unwrap();
+    let (store, _) = Store::open(Box::new(disk), Options::default(), 7).unwrap();
+    fill(&StreamStore::new(store.clone()));
+    store.close().unwrap();
 }
 
 /// Runs a test on the runtime of a node.
