@@ -9,20 +9,24 @@ use std::net::SocketAddr;
 use chappe_device::HostOptions;
 use chappe_node::Node;
 use chappe_stream::{StreamElement, Value};
-use common::devices::{host_options, unique, until};
+use common::devices::{host_options, looking, unique, until};
 use common::linked::stored;
-use common::medical::{Hosting, Monitor, Product};
-use common::{block, config, get, own_address};
+use common::medical::{Hosting, Monitor, Product, new_endpoint};
+use common::{block, get, own_address};
 use serde_json::Value as Json;
 
 const PLAIN: u32 = 262_656;
 const PERCENT: u32 = 262_688;
 
 async fn start(directory: &tempfile::TempDir) -> Node {
-    let mut config = config(directory.path());
-    config.discovery.enabled = true;
-    config.discovery.interfaces = vec!["lo".into()];
-    Node::start(config).await.unwrap()
+    Node::start(looking(directory.path())).await.unwrap()
+}
+
+/// Runs a test with a product that no other test has, and the name of its stream.
+fn with_product(test: impl AsyncFnOnce(tempfile::TempDir, Product, String)) {
+    let product = product();
+    let stream = format!("{}.steady", product.name);
+    block(test(tempfile::tempdir().unwrap(), product, stream));
 }
 
 /// A product that no other test has.
@@ -37,9 +41,7 @@ fn product() -> Product {
 
 /// A device under an endpoint address of its own.
 fn device(product: &Product, options: HostOptions) -> Monitor {
-    let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
-    let endpoint = chappe_device::host::endpoint_of(&key);
-    Monitor::start_product(&endpoint, product, Hosting::Together, options)
+    Monitor::start_product(&new_endpoint(), product, Hosting::Together, options)
 }
 
 fn anywhere() -> HostOptions {
@@ -48,6 +50,13 @@ fn anywhere() -> HostOptions {
 
 async fn usable(node: &Node, monitor: &Monitor) -> Json {
     until(node, &monitor.path(), |device| device["state"] == "usable").await
+}
+
+/// The device is used, and its stream has a first value.
+async fn begin(node: &Node, monitor: &Monitor, stream: &str) {
+    usable(node, monitor).await;
+    monitor.set("steady", 1).await;
+    values(node, stream, 1).await;
 }
 
 /// The values of a stream, once there are so many.
@@ -140,10 +149,7 @@ fn a_device_under_another_endpoint_continues_its_stream_and_what_depends_on_it()
 
 #[test]
 fn fifty_restarts_under_new_endpoints_use_one_stream() {
-    let directory = tempfile::tempdir().unwrap();
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(async {
+    with_product(async |directory, product, stream| {
         let node = start(&directory).await;
         for restart in 0..50 {
             let one = device(&product, anywhere());
@@ -160,16 +166,11 @@ fn fifty_restarts_under_new_endpoints_use_one_stream() {
 
 #[test]
 fn a_device_that_restarts_at_the_same_port_without_a_word_continues_its_stream() {
-    let directory = tempfile::tempdir().unwrap();
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(async {
+    with_product(async |directory, product, stream| {
         let node = start(&directory).await;
         let address = own_address().to_string();
         let old = device(&product, host_options(&address));
-        usable(&node, &old).await;
-        old.set("steady", 1).await;
-        values(&node, &stream, 1).await;
+        begin(&node, &old, &stream).await;
         let port = contact(&node, &old).await.port();
         let path = old.path();
         // No Bye; its port is taken at once, so that a connection says nothing.
@@ -179,8 +180,7 @@ fn a_device_that_restarts_at_the_same_port_without_a_word_continues_its_stream()
             ..host_options(&address)
         };
         let new = loop {
-            let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
-            let endpoint = chappe_device::host::endpoint_of(&key);
+            let endpoint = new_endpoint();
             match Monitor::try_start(&endpoint, &product, Hosting::Together, options.clone()) {
                 Ok(new) => break new,
                 Err(_) => tokio::task::yield_now().await,
@@ -206,15 +206,10 @@ async fn contact(node: &Node, monitor: &Monitor) -> SocketAddr {
 
 #[test]
 fn the_identity_outlives_the_node() {
-    let directory = tempfile::tempdir().unwrap();
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(async {
+    with_product(async |directory, product, stream| {
         let old = device(&product, anywhere());
         let node = start(&directory).await;
-        usable(&node, &old).await;
-        old.set("steady", 1).await;
-        values(&node, &stream, 1).await;
+        begin(&node, &old, &stream).await;
         node.shutdown().await.unwrap();
         let old_endpoint = old.host.endpoint().to_owned();
         old.host.stop().await;
@@ -237,15 +232,10 @@ fn the_identity_outlives_the_node() {
 
 #[test]
 fn two_devices_with_one_serial_number_stay_apart() {
-    let directory = tempfile::tempdir().unwrap();
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(async {
+    with_product(async |directory, product, stream| {
         let mut node = start(&directory).await;
         let first = device(&product, anywhere());
-        usable(&node, &first).await;
-        first.set("steady", 1).await;
-        values(&node, &stream, 1).await;
+        begin(&node, &first, &stream).await;
         let second = device(&product, anywhere());
         let shown = usable(&node, &second).await;
         let other = shown["streams"][0].as_str().unwrap().to_owned();
@@ -277,15 +267,10 @@ fn two_devices_with_one_serial_number_stay_apart() {
 
 #[test]
 fn while_something_listens_at_the_old_address_its_stream_is_not_taken() {
-    let directory = tempfile::tempdir().unwrap();
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(async {
+    with_product(async |directory, product, stream| {
         let old = device(&product, anywhere());
         let node = start(&directory).await;
-        usable(&node, &old).await;
-        old.set("steady", 1).await;
-        values(&node, &stream, 1).await;
+        begin(&node, &old, &stream).await;
         let address = contact(&node, &old).await;
         node.shutdown().await.unwrap();
         old.host.stop().await;
@@ -308,10 +293,7 @@ fn while_something_listens_at_the_old_address_its_stream_is_not_taken() {
 
 #[test]
 fn what_the_old_device_delivered_comes_before_what_the_new_one_sends() {
-    let directory = tempfile::tempdir().unwrap();
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(async {
+    with_product(async |directory, product, stream| {
         let node = start(&directory).await;
         let old = device(&product, anywhere());
         usable(&node, &old).await;

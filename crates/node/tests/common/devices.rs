@@ -6,15 +6,24 @@ use std::time::Duration;
 use chappe_device::file::{File, FileDevice};
 use chappe_device::{HostOptions, Selection};
 use chappe_node::Node;
+use chappe_node::config::Config;
 use chappe_transport::Drops;
 use serde_json::Value;
 
-use super::get;
+use super::{config, get};
 
 /// What no other test on this host observes or is called.
 pub(crate) fn unique() -> String {
     let seed = chappe_transport::seed().unwrap();
     seed[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The configuration of a node that looks for devices on the loopback.
+pub(crate) fn looking(directory: &Path) -> Config {
+    let mut config = config(directory);
+    config.discovery.enabled = true;
+    config.discovery.interfaces = vec!["lo".into()];
+    config
 }
 
 /// A thermometer that says two values in turn, every 20 ms.

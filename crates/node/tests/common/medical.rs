@@ -82,13 +82,17 @@ struct Metric {
     value: Option<i64>,
 }
 
+/// An endpoint address that no other device has.
+pub(crate) fn new_endpoint() -> String {
+    let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
+    chappe_device::host::endpoint_of(&key)
+}
+
 impl Monitor {
     /// A device at this address of the loopback, with a metric `steady`.
     pub(crate) fn start(address: &str, hosting: Hosting) -> Self {
         let name = format!("monitor-{}", unique());
-        let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
-        let endpoint = chappe_device::host::endpoint_of(&key);
-        Self::start_as(&endpoint, &name, address, hosting)
+        Self::start_as(&new_endpoint(), &name, address, hosting)
     }
 
     /// The same, as the device of this endpoint and name.
