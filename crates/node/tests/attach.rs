@@ -7,8 +7,8 @@ mod common;
 use chappe_device::file::File;
 use chappe_node::Node;
 use chappe_transport::Drops;
-use common::devices::{host_options, unique, until};
-use common::{block, config, own_address};
+use common::devices::{host_options, looking, unique, until};
+use common::{block, own_address};
 
 const EVENTS: usize = 500;
 
@@ -30,10 +30,7 @@ fn many_streams_cost_few_syncs() {
     std::fs::write(directory.path().join("one.csv"), "celsius\n20.5\n").unwrap();
     std::fs::write(&path, text).unwrap();
     block(async {
-        let mut config = config(directory.path());
-        config.discovery.enabled = true;
-        config.discovery.interfaces = vec!["lo".into()];
-        let node = Node::start(config).await.unwrap();
+        let node = Node::start(looking(directory.path())).await.unwrap();
         let before = node.log_counters().syncs;
         let address = own_address().to_string();
         let file = File::read(&path).unwrap();

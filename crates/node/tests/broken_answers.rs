@@ -7,10 +7,10 @@ mod common;
 
 use chappe_node::Node;
 use chappe_stream::{StreamElement, Value};
-use common::devices::until;
+use common::devices::{looking, until};
 use common::linked::stored;
 use common::medical::{Answer, Hosting, Monitor};
-use common::{block, config, own_address};
+use common::{block, own_address};
 
 const PLAIN: u32 = 262_656;
 const STATES: i64 = 5;
@@ -28,10 +28,7 @@ async fn values(node: &Node, monitor: &Monitor, handle: &str, count: i64) -> Vec
 fn recovers_from(answer: Answer, why: &'static str) {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let mut config = config(directory.path());
-        config.discovery.enabled = true;
-        config.discovery.interfaces = vec!["lo".into()];
-        let node = Node::start(config).await.unwrap();
+        let node = Node::start(looking(directory.path())).await.unwrap();
         let monitor = Monitor::start(&own_address().to_string(), Hosting::Together);
         until(&node, &monitor.path(), |device| device["state"] == "usable").await;
         monitor.set("steady", 1).await;

@@ -12,7 +12,7 @@ use chappe_stream::{StreamElement, Value};
 use common::devices::{host_options, looking, unique, until};
 use common::linked::stored;
 use common::medical::{Hosting, Monitor, Product, new_endpoint};
-use common::{block, get, own_address};
+use common::{block, get, own_address, write_sensor};
 use serde_json::Value as Json;
 
 const PLAIN: u32 = 262_656;
@@ -101,15 +101,13 @@ fn a_device_under_another_endpoint_continues_its_stream_and_what_depends_on_it()
     let product = product();
     let stream = format!("{}.steady", product.name);
     let property = 1 + u32::from_str_radix(&unique()[..6], 16).unwrap();
-    let sensors = directory.path().join("sensors");
-    std::fs::create_dir_all(&sensors).unwrap();
     let sensor = format!(
         "name = \"follower\"\n[[source]]\nalias = \"s\"\nbind = \"one\"\n\
          query = {{ observed_property = \"urn:oid:1.2.840.10004.1.1.1.0.0.1.{property}\" }}\n\
          window = 1\n[output]\nsql = \"select value as v from s\"\n\
          [[output.field]]\nname = \"v\"\ntype = \"double\"\n"
     );
-    std::fs::write(sensors.join("follower.toml"), sensor).unwrap();
+    write_sensor(directory.path(), "follower", &sensor);
     block(async {
         let node = start(&directory).await;
         let is_bound = |sensor: &Json| sensor["sources"][0]["bound"][0]["stream"] == *stream;

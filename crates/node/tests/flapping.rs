@@ -7,10 +7,10 @@ mod common;
 
 use chappe_node::Node;
 use chappe_stream::Value;
-use common::devices::until;
+use common::devices::{looking, until};
 use common::linked::stored;
 use common::medical::{Hosting, Monitor};
-use common::{block, config, get, own_address};
+use common::{block, get, own_address};
 
 const ROUNDS: i64 = 12;
 const STATES: i64 = 5;
@@ -19,10 +19,7 @@ const STATES: i64 = 5;
 fn a_device_that_flaps_keeps_its_stream_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let mut config = config(directory.path());
-        config.discovery.enabled = true;
-        config.discovery.interfaces = vec!["lo".into()];
-        let node = Node::start(config).await.unwrap();
+        let node = Node::start(looking(directory.path())).await.unwrap();
         let address = own_address().to_string();
         let first = Monitor::start(&address, Hosting::Together);
         let (endpoint, name) = (first.host.endpoint().to_owned(), first.name.clone());
@@ -52,11 +49,9 @@ fn a_device_that_flaps_keeps_its_stream_and_loses_nothing() {
         let own: Vec<&str> = names.filter(|stream| stream.starts_with(&name)).collect();
         assert_eq!(own, [stream.as_str()]);
         let key = format!("urn:chappe:stream:{stream}").replace(':', "%3A");
-        let is_registered =
-            async || get(&node, &format!("/api/v1/entities/{key}")).await.status == 200;
-        while is_registered().await {
-            tokio::task::yield_now().await;
-        }
+        let entity = format!("/api/v1/entities/{key}");
+        let is_removed = || async { get(&node, &entity).await.status == 404 };
+        common::linked::until("its stream is not registered", is_removed).await;
         node.shutdown().await.unwrap();
     });
 }

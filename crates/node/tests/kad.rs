@@ -16,7 +16,7 @@ use chappe_kad::Certificate;
 use chappe_node::{Node, StartError};
 use chappe_transport::Drops;
 use chappe_transport::kad::{KadNode, KadNodeOptions};
-use common::devices::{device, unique, until};
+use common::devices::{device, looking, unique, until};
 use common::{block, config, get};
 use serde_json::Value;
 
@@ -153,9 +153,7 @@ fn what_one_node_finds_by_multicast_another_finds_in_the_table() {
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     block(async {
         let device = thermometer(near_directory.path(), "127.0.0.1");
-        let mut near = config(near_directory.path());
-        near.discovery.enabled = true;
-        near.discovery.interfaces = vec!["lo".into()];
+        let mut near = looking(near_directory.path());
         near.kad.listen = "127.0.0.1:0".into();
         let near = Node::start(near).await.unwrap();
         let entrance = [near.kad_address().unwrap()];
@@ -180,9 +178,7 @@ fn what_one_node_finds_by_multicast_another_finds_in_the_table() {
         .await;
         // A third one finds the entrance by multicast alone.
         let third_directory = tempfile::tempdir().unwrap();
-        let mut third = config(third_directory.path());
-        third.discovery.enabled = true;
-        third.discovery.interfaces = vec!["lo".into()];
+        let mut third = looking(third_directory.path());
         third.kad.listen = "127.0.0.1:0".into();
         let third = Node::start(third).await.unwrap();
         until(&third, "/api/v1/kad", |state| {

@@ -15,7 +15,7 @@ use chappe_stream::{
 };
 use chappe_wrappers::links::LinkState;
 use common::linked::{block, fix, link, origin_config, stored, subscriber_config, until};
-use common::{config, get, send};
+use common::{config, get, send, start, write_sensor};
 use serde_json::{Value as Json, json};
 
 fn schema() -> StreamSchema {
@@ -199,10 +199,8 @@ fn a_sensor_binds_to_what_a_link_brings_and_a_link_is_removed_while_it_runs() {
     block(async {
         let origin = Node::start(origin_config(there.path())).await.unwrap();
         produce(&origin, "ward.bed1", 0..10).await;
-        let at_subscriber = config(here.path());
-        std::fs::create_dir_all(&at_subscriber.sensors_directory).unwrap();
-        std::fs::write(at_subscriber.sensors_directory.join("doubled.toml"), file).unwrap();
-        let subscriber = Node::start(at_subscriber).await.unwrap();
+        write_sensor(here.path(), "doubled", file);
+        let subscriber = start(here.path()).await;
         let token = format!("Bearer {}", subscriber.new_token().unwrap());
         let fields = [("Authorization", token.as_str())];
         let mut body = serde_json::to_value(link("zeromq", &origin)).unwrap();

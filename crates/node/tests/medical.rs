@@ -10,20 +10,17 @@ use std::collections::BTreeMap;
 
 use chappe_node::Node;
 use chappe_stream::Value;
-use common::devices::{unique, until};
+use common::devices::{looking, unique, until};
 use common::linked::stored;
 use common::medical::{Answer, Hosting, Monitor};
-use common::{block, config, get};
+use common::{block, elements, get, write_sensor};
 use serde_json::Value as Json;
 
 const PLAIN: u32 = 262_656;
 const PERCENT: u32 = 262_688;
 
 async fn start(directory: &tempfile::TempDir) -> Node {
-    let mut config = config(directory.path());
-    config.discovery.enabled = true;
-    config.discovery.interfaces = vec!["lo".into()];
-    Node::start(config).await.unwrap()
+    Node::start(looking(directory.path())).await.unwrap()
 }
 
 async fn usable(node: &Node, monitor: &Monitor) -> Json {
@@ -203,21 +200,11 @@ fn what_has_no_stream_is_counted_and_shown() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let monitor = Monitor::start("127.0.9.46", Hosting::Together);
-        let mut config = config(directory.path());
-        config.discovery.enabled = true;
-        config.discovery.interfaces = vec!["lo".into()];
+        let mut config = looking(directory.path());
         config.log.max_streams = 1;
         let node = Node::start(config).await.unwrap();
         let schema = chappe_stream::StreamSchema::default();
-        let element = chappe_stream::StreamElement {
-            position: chappe_stream::Position::default(),
-            source_time: chappe_stream::Timestamp(0),
-            receive_time: chappe_stream::Timestamp(0),
-            key: None,
-            values: Vec::new(),
-            quality: chappe_stream::Quality::Good,
-            origin: None,
-        };
+        let element = elements::element(0, Vec::new());
         node.store("first", &schema, &[element]).await.unwrap();
         attention(&node, &monitor, "log.max_streams").await;
         for value in 0..3 {
@@ -237,18 +224,14 @@ fn a_metric_that_vanishes_is_unregistered_and_its_sensor_takes_another() {
         let property = 1 + u32::from_str_radix(&unique()[..6], 16).unwrap();
         let monitor = Monitor::start("127.0.9.47", Hosting::Together);
         monitor.put("first", PLAIN, property).await;
-        let mut config = config(directory.path());
-        config.discovery.enabled = true;
-        config.discovery.interfaces = vec!["lo".into()];
-        std::fs::create_dir_all(&config.sensors_directory).unwrap();
         let sensor = format!(
             "name = \"follower\"\n[[source]]\nalias = \"s\"\nbind = \"one\"\n\
              query = {{ observed_property = \"urn:oid:1.2.840.10004.1.1.1.0.0.1.{property}\" }}\n\
              window = 1\n[output]\nsql = \"select last(value) as v from s\"\n\
              [[output.field]]\nname = \"v\"\ntype = \"double\"\n"
         );
-        std::fs::write(config.sensors_directory.join("follower.toml"), sensor).unwrap();
-        let node = Node::start(config).await.unwrap();
+        write_sensor(directory.path(), "follower", &sensor);
+        let node = start(&directory).await;
         let is_bound = |handle: &'static str| {
             let stream = monitor.stream(handle);
             move |sensor: &Json| sensor["sources"][0]["bound"][0]["stream"] == *stream

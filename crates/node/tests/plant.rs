@@ -7,8 +7,8 @@
 mod common;
 
 use chappe_node::Node;
-use common::devices::{device, unique, until};
-use common::{block, config, get, send};
+use common::devices::{device, looking, unique, until};
+use common::{block, config, get, send, write_sensor};
 use serde_json::Value;
 
 fn sensor(name: &str, property: &str) -> String {
@@ -47,14 +47,10 @@ fn a_device_becomes_streams_and_sensors_follow_it() {
     block(async {
         let (first_name, second_name) = (format!("one-{}", unique()), format!("two-{}", unique()));
         let property = format!("urn:example:{}", unique());
-        let mut config = config(directory.path());
-        config.discovery.enabled = true;
-        config.discovery.interfaces = vec!["lo".into()];
-        std::fs::create_dir_all(&config.sensors_directory).unwrap();
         let sensor_name = format!("mean-{}", unique());
-        let file = config.sensors_directory.join("mean.toml");
-        std::fs::write(&file, sensor(&sensor_name, &property)).unwrap();
-        let node = Node::start(config).await.unwrap();
+        let text = sensor(&sensor_name, &property);
+        write_sensor(directory.path(), "mean", &text);
+        let node = Node::start(looking(directory.path())).await.unwrap();
         let sensor_path = format!("/api/v1/virtual-sensors/{sensor_name}");
         let waiting = until(&node, &sensor_path, |sensor| sensor["state"] == "waiting").await;
         assert!(

@@ -4,47 +4,27 @@
 
 mod common;
 
-use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
+use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 use common::devices::until;
-use common::{block, config, get};
+use common::{block, elements, get, start, write_sensor};
 
 fn schema() -> StreamSchema {
-    let field = Field {
-        name: "v".into(),
-        field_type: FieldType::Text,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    StreamSchema {
-        fields: vec![field],
-        key: None,
-    }
+    elements::schema(&[("v", FieldType::Text)])
 }
 
 fn element(second: i64, text: String) -> StreamElement {
-    StreamElement {
-        position: Default::default(),
-        source_time: Timestamp(second * 1_000_000_000),
-        receive_time: Timestamp(0),
-        key: None,
-        values: vec![Value::Text(text)],
-        quality: Default::default(),
-        origin: None,
-    }
+    elements::element(second * 1_000_000_000, vec![Value::Text(text)])
 }
 
 #[test]
 fn what_a_window_leaves_out_is_counted_and_shown() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let config = config(directory.path());
-        std::fs::create_dir_all(&config.sensors_directory).unwrap();
         let sensor = "name = \"copy\"\n[[source]]\nalias = \"s\"\nstream = \"in\"\nwindow = \"5s\"\n\
                       slide = 1\n[output]\nsql = \"select count(*) as n from s\"\n\
                       [[output.field]]\nname = \"n\"\ntype = \"integer\"\n";
-        std::fs::write(config.sensors_directory.join("copy.toml"), sensor).unwrap();
-        let node = chappe_node::Node::start(config).await.unwrap();
+        write_sensor(directory.path(), "copy", sensor);
+        let node = start(directory.path()).await;
         let store = async |second: i64, text: String| {
             let element = element(second, text);
             node.store("in", &schema(), &[element]).await.unwrap();

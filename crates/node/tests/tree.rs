@@ -22,8 +22,8 @@ use chappe_transport::Drops;
 use chappe_wrappers::dpws::{Attachment, Yield};
 use chappe_wrappers::rules::Rules;
 use chappe_xml::{Element, Name};
-use common::devices::{described, host_options, unique, until};
-use common::{block, config, get};
+use common::devices::{described, host_options, looking, unique, until};
+use common::{block, get};
 use insider::Insider;
 use serde_json::{Value, json};
 
@@ -77,9 +77,7 @@ impl Source {
 }
 
 async fn start(directory: &tempfile::TempDir) -> Node {
-    let mut config = config(directory.path());
-    config.discovery.enabled = true;
-    config.discovery.interfaces = vec!["lo".into()];
+    let mut config = looking(directory.path());
     config.discovery.tree = true;
     Node::start(config).await.unwrap()
 }

@@ -64,6 +64,13 @@ pub(crate) fn prepare_log(directory: &Path, fill: impl FnOnce(&StreamStore)) {
     store.close().unwrap();
 }
 
+/// Writes the file of a virtual sensor of a node that lives in `directory`.
+pub(crate) fn write_sensor(directory: &Path, name: &str, text: &str) {
+    let folder = directory.join("sensors");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
+}
+
 /// Runs a test on the runtime of a node.
 pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
     let runtime = chappe_node::runtime().unwrap();
