@@ -1,6 +1,6 @@
 //! What a session costs for each element, both ends together, in memory and on one core.
 //!
-//!     cargo run --release -p chappe-flow --example rate -- [ELEMENTS] [PAYLOAD_BYTES]
+//!     cargo run --release -p chappe-flow --example session_cost -- [ELEMENTS] [PAYLOAD_BYTES]
 //!
 //! Each way of sending is run with one session and prints nanoseconds for each element: packed by the
 //! sender, carried as a frame, handed out by the receiver, said to be stored, acknowledged. What the

@@ -1,6 +1,6 @@
 //! Measures elements a second through a projection with a predicate, window of one: the statement
 //! alone on either path, appending and reading alone, and all of it from log to log; and the time of one evaluation
-//! of the heart rate: `cargo run --release -p chappe-stream --example rate`. The log is in memory:
+//! of the heart rate: `cargo run --release -p chappe-stream --example projection_rate`. The log is in memory:
 //! what the disk costs is the log's own measurement.
 //!
 //! It does not judge: the numbers are for the reader. The clock is the caller's; an example may have
