@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 
 # Limits of time are those of a machine at leisure, times this: what has to happen is waited for longer on
@@ -25,6 +26,28 @@ def expect(condition: bool, message: str) -> None:
     if not condition:
         raise CheckFailed(message)
     print(f"   ok: {message}", flush=True)
+
+
+def enter(variable: str, arguments: list[str]) -> None:
+    """Starts this program again in namespaces of its own, where `variable` says that it is in them; they have a
+    loopback with a route for multicast."""
+    if variable not in os.environ:
+        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        os.execvpe("unshare", [*apart, sys.executable, *arguments], {**os.environ, variable: "1"})
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["ip", "route", "add", "239.0.0.0/8", "dev", "lo"], check=False)
+
+
+def run_in(work: pathlib.Path, check: Callable[[], None], failures: tuple[type[Exception], ...],
+           more: str = "") -> None:
+    """Runs a check with an empty folder, which stays with its logs if the check fails."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        check()
+    except (CheckFailed, OSError, *failures) as failure:
+        sys.exit(f"   FAILED: {failure}\n   logs are in {work}{more}")
+    shutil.rmtree(work)
 
 
 class Process:

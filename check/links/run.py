@@ -28,7 +28,7 @@ import backlog  # noqa: E402
 import pair as pairs  # noqa: E402
 from life import devices  # noqa: E402
 from model import Lost  # noqa: E402
-from network import CheckFailed, expect, until  # noqa: E402
+from network import CheckFailed, enter, expect, run_in, until  # noqa: E402
 from node import CALLS, attach, tail  # noqa: E402
 from pair import Node, Pair  # noqa: E402
 
@@ -316,19 +316,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only")
     options = parser.parse_args()
-    if INSIDE not in os.environ:
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        os.execvpe("unshare", [*apart, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["ip", "route", "add", "239.0.0.0/8", "dev", "lo"], check=False)
+    enter(INSIDE, sys.argv)
     chappe, work = options.chappe.resolve(), options.work.resolve()
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
-        check(str(chappe), work, options)
-    except (CheckFailed, Lost, OSError, http.client.HTTPException) as failure:
-        sys.exit(f"   FAILED: {failure}\n   logs are in {work}")
-    shutil.rmtree(work)
+    run_in(work, lambda: check(str(chappe), work, options), (Lost, http.client.HTTPException))
 
 
 if __name__ == "__main__":

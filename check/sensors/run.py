@@ -15,10 +15,8 @@ import contextlib
 import datetime
 import http.client
 import json
-import os
 import pathlib
 import random
-import shutil
 import subprocess
 import sys
 import threading
@@ -28,7 +26,7 @@ for folder in ("", "loss", "links"):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / folder))
 import life  # noqa: E402
 from model import Lost  # noqa: E402
-from network import CheckFailed, expect, until  # noqa: E402
+from network import enter, expect, run_in, until  # noqa: E402
 from node import attach  # noqa: E402
 from pair import Node, content, place  # noqa: E402
 
@@ -225,21 +223,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 31))
     options = parser.parse_args()
-    if INSIDE not in os.environ:
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        arguments = [sys.argv[0], str(options.chappe), str(options.work), "--rounds", str(options.rounds),
-                     "--seed", str(options.seed)]
-        os.execvpe("unshare", [*apart, sys.executable, *arguments], {**os.environ, INSIDE: "1"})
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["ip", "route", "add", "239.0.0.0/8", "dev", "lo"], check=False)
+    enter(INSIDE, [sys.argv[0], str(options.chappe), str(options.work), "--rounds", str(options.rounds),
+                   "--seed", str(options.seed)])
     chappe, work = options.chappe.resolve(), options.work.resolve()
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
-        check(str(chappe), work, options.rounds, random.Random(options.seed))
-    except (CheckFailed, Lost, OSError, http.client.HTTPException) as failure:
-        sys.exit(f"   FAILED: {failure}\n   logs are in {work}, seed {options.seed}")
-    shutil.rmtree(work)
+    run_in(work, lambda: check(str(chappe), work, options.rounds, random.Random(options.seed)),
+           (Lost, http.client.HTTPException), f", seed {options.seed}")
 
 
 if __name__ == "__main__":

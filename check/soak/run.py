@@ -40,7 +40,7 @@ import pair  # noqa: E402
 from frames import Log, Unreadable  # noqa: E402
 from judge import Named, Verdict  # noqa: E402
 from model import Lost  # noqa: E402
-from network import CheckFailed, Process, expect, until  # noqa: E402
+from network import CheckFailed, Process, enter, expect, run_in, until  # noqa: E402
 from node import attach, tail  # noqa: E402
 from pair import Node  # noqa: E402
 
@@ -409,24 +409,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("SOAK_MINUTES") or 60))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SOAK_SEED") or random.randrange(1 << 31)))
     options = parser.parse_args()
-    if INSIDE not in os.environ:
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        arguments = [sys.argv[0], str(options.chappe), str(options.work), "--minutes", str(options.minutes),
-                     "--seed", str(options.seed)]
-        os.execvpe("unshare", [*apart, sys.executable, *arguments], {**os.environ, INSIDE: "1"})
+    enter(INSIDE, [sys.argv[0], str(options.chappe), str(options.work), "--minutes", str(options.minutes),
+                   "--seed", str(options.seed)])
     # Losses are read from the process logs.
     os.environ.update(CHAPPE_LOG="warn,chappe_node::notices=info", NO_COLOR="1")
     print(f"   -- {options.minutes:g} minutes, seed {options.seed}", flush=True)
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["ip", "route", "add", "239.0.0.0/8", "dev", "lo"], check=False)
     chappe, work = options.chappe.resolve(), options.work.resolve()
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
-        check(str(chappe), work, options)
-    except (CheckFailed, Lost, OSError, http.client.HTTPException) as failure:
-        sys.exit(f"   FAILED: {failure}\n   logs are in {work}, seed {options.seed}")
-    shutil.rmtree(work)
+    run_in(work, lambda: check(str(chappe), work, options), (Lost, http.client.HTTPException),
+           f", seed {options.seed}")
 
 
 if __name__ == "__main__":

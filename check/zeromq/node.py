@@ -11,9 +11,7 @@ allowed gets nothing at all. Sessions that break the exchange protocol end with 
 
 import base64
 import io
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -26,7 +24,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "links"))
 from pair import Node  # noqa: E402
 from life import devices  # noqa: E402
-from network import CheckFailed, expect, until  # noqa: E402
+from network import CheckFailed, enter, expect, run_in, until  # noqa: E402
 from sessions import hostile  # noqa: E402
 from sockets import Sockets, keys  # noqa: E402
 
@@ -213,19 +211,9 @@ def check(chappe: str, work: pathlib.Path, jars: str) -> None:
 
 def main() -> None:
     chappe, work, jars = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    if INSIDE not in os.environ:
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        os.execvpe("unshare", [*apart, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["ip", "route", "add", "239.0.0.0/8", "dev", "lo"], check=False)
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    enter(INSIDE, sys.argv)
     began = time.monotonic()
-    try:
-        check(str(chappe), work, jars)
-    except (CheckFailed, OSError, zmq.ZMQError) as failure:
-        sys.exit(f"   FAILED: {failure}\n   logs are in {work}")
-    shutil.rmtree(work)
+    run_in(work, lambda: check(str(chappe), work, jars), (zmq.ZMQError,))
     print(f"   {time.monotonic() - began:.0f} s")
 
 

@@ -6,11 +6,12 @@
 mod common;
 
 use chappe_node::Node;
+use chappe_node::config::Config;
 use chappe_stream::{StreamElement, Value};
-use common::devices::{looking, until};
+use common::devices::until;
 use common::linked::stored;
 use common::medical::{Hosting, Monitor};
-use common::{block, get, own_address};
+use common::{block, config, get, own_address};
 use serde_json::Value as Json;
 
 const PLAIN: u32 = 262_656;
@@ -24,6 +25,13 @@ const UNDER_WAY: u64 = 40;
 /// five seconds at once.
 const ALLOWED: u64 = 20;
 const CALM_MOST: i64 = 4 * ALLOWED as i64;
+
+fn looking(directory: &tempfile::TempDir) -> Config {
+    let mut config = config(directory.path());
+    config.discovery.enabled = true;
+    config.discovery.interfaces = vec!["lo".into()];
+    config
+}
 
 /// What was lost of streams with this prefix, for this reason.
 async fn lost(node: &Node, prefix: &str, reason: &str) -> u64 {
@@ -49,7 +57,7 @@ async fn done(node: &Node, flood: &Monitor) -> u64 {
 fn a_flood_is_cut_to_its_quota_and_counted_and_others_lose_nothing() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let mut config = looking(directory.path());
+        let mut config = looking(&directory);
         config.devices.max_elements_per_s = ALLOWED;
         let node = Node::start(config).await.unwrap();
         let flood = Monitor::start(&own_address().to_string(), Hosting::Together);
@@ -106,7 +114,7 @@ fn a_device_has_as_many_streams_as_allowed_however_they_change_and_others_get_th
         for number in 0..6 {
             greedy.put_silently(&format!("guest_{number}"), PLAIN, 2);
         }
-        let mut config = looking(directory.path());
+        let mut config = looking(&directory);
         config.devices.max_streams = 4;
         let node = Node::start(config).await.unwrap();
         let is_refused = |device: &Json| {
