@@ -13,8 +13,8 @@ use chappe_wrappers::links::*;
 use tokio::task::JoinSet;
 
 use crate::full_queue::{Direct, Writing, damaged, narrow};
-use crate::host::{Node, PATIENCE, append_texts, assert_same, link, schema};
-use crate::server::serve;
+use crate::host::{Node, append_texts, assert_same, link, schema, until};
+use crate::server::{serve, serve_contact};
 
 const RECORDS: i64 = 40;
 const KINDS: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
@@ -29,8 +29,7 @@ const PAUSES_MS: [u64; 4] = [1, 3, 10, 30];
 /// A node with all links, each of which copies stream `a` under a prefix of its own.
 async fn catching_up(origin: &Node, url: &str) -> (Node, crate::server::Server) {
     let subscriber = narrow(QUEUE_BYTES);
-    let contact = serve(&subscriber.links, None).await;
-    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+    let contact = serve_contact(&subscriber).await;
     for number in 0..LINKS {
         let name = format!("link-{number}");
         // A stream that is there already is opened without a write, so that the queue fills.
@@ -83,13 +82,8 @@ async fn catch_up_with_a_damaged_record(position: i64) {
     append_texts(&log, RECORDS..RECORDS + 1);
     let server = serve(&origin.links, None).await;
     let (subscriber, _contact) = catching_up(&origin, &server.url()).await;
-    let full = async {
-        while subscriber.store.store().counters().refused == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let full = tokio::time::timeout(PATIENCE, full).await;
-    full.expect("the queue is full");
+    let refused = || subscriber.store.store().counters().refused;
+    until("the queue is full", || refused() > 0).await;
     let pause = PAUSES_MS[position as usize % PAUSES_MS.len()];
     let _writing = Writing::after(&subscriber, Duration::from_millis(pause));
     judge(position, &log, &subscriber).await;

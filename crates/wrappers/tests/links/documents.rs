@@ -9,7 +9,7 @@ use chappe_wrappers::links::serialization::{DOCUMENT_BYTES_MAX, Document, Struct
 use chappe_wrappers::links::*;
 
 use crate::host::{Node, append, assert_same, element, link, schema};
-use crate::server::serve;
+use crate::server::{serve, serve_contact};
 
 const FORMS: [Serialization; 3] = [
     Serialization::Xml,
@@ -41,8 +41,7 @@ async fn large_elements_are_pulled_and_pushed_in_every_serialization() {
             let log = origin.empty("a", &schema("v", FieldType::Text));
             let count = large(&log);
             let server = serve(&origin.links, None).await;
-            let contact = serve(&subscriber.links, None).await;
-            *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+            let _contact = serve_contact(&subscriber).await;
             let mut config = link(kind, server.url(), &["a"]);
             config.serialization = Some(form);
             subscriber.links.add(config).expect("added");

@@ -19,7 +19,7 @@ use chappe_wrappers::links::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::host::{Node, PATIENCE, append_texts, element, link, own_address, schema, text};
+use crate::host::{Node, append_texts, element, link, own_address, schema, text, until};
 use crate::hostile::{By, Peer};
 
 /// A node whose queue holds so many bytes, and is written only when [`Writing`] does it.
@@ -359,23 +359,11 @@ async fn what_was_skipped_is_counted_once_however_often_it_is_given() {
     config.serialization = Some(Serialization::Postcard);
     subscriber.links.add(config).expect("added");
     // What is behind the gap is given again and again.
-    let full = async {
-        while subscriber.store.store().counters().refused < 10 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), full)
-        .await
-        .expect("the queue was full");
+    let refused = || subscriber.store.store().counters().refused;
+    until("the queue was full", || refused() >= 10).await;
     let _writing = Writing::of(&subscriber);
-    let copied = async {
-        while origins(&subscriber).len() < 20 || asked.load(Ordering::Relaxed) < 3 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, copied)
-        .await
-        .expect("copied");
+    let is_copied = || origins(&subscriber).len() >= 20 && asked.load(Ordering::Relaxed) >= 3;
+    until("it is copied", is_copied).await;
     let sent = (1..11).chain(21..31).map(|number| (1, number));
     assert_eq!(origins(&subscriber), sent.collect::<Vec<_>>());
     assert_eq!(lost(&subscriber), [(LossReason::Skipped, 10)]);

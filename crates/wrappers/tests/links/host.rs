@@ -244,6 +244,18 @@ impl LinkHost for Host {
     }
 }
 
+/// Looks until something is so of which nobody is told.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let looked = async {
+        while !is_so() {
+            // What is waited for needs the processor more.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let looked = tokio::time::timeout(PATIENCE, looked).await;
+    assert!(looked.is_ok(), "{what}: not within {PATIENCE:?}");
+}
+
 pub(crate) fn schema(name: &str, field_type: FieldType) -> StreamSchema {
     StreamSchema {
         fields: vec![Field {

@@ -1,5 +1,6 @@
 //! Push and pull over real HTTP on loopback, with servers that end and begin again.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,19 +8,76 @@ use chappe_log::{Commit, Level, Options};
 use chappe_sim::SimDisk;
 use chappe_stream::*;
 use chappe_wrappers::links::http::{
-    Credential, KeptSubscription, PullRequest, SubscriptionRequest,
+    Credential, KeptSubscription, PullRequest, SubscriptionAnswer, SubscriptionRequest,
 };
 use chappe_wrappers::links::serialization::{Document, SchemaId};
 use chappe_wrappers::links::*;
 
 use crate::host::{Node, PATIENCE, append, assert_same, element, link, schema};
-use crate::server::serve;
+use crate::server::{Server, serve, serve_contact};
 
 const FORMS: [Serialization; 3] = [
     Serialization::Xml,
     Serialization::Postcard,
     Serialization::MessagePack,
 ];
+
+/// A reader that calls from this address.
+fn reader(address: &str) -> Reader {
+    Reader {
+        address: Some(address.parse().expect("an address")),
+        key: None,
+    }
+}
+
+/// Subscribes the contact point at this address to stream `a`.
+async fn subscribe(origin: &Node, address: SocketAddr, start: LinkStart) -> SubscriptionAnswer {
+    let request = SubscriptionRequest {
+        stream: "a".into(),
+        contact_point: format!("http://{address}/here"),
+        fingerprint: None,
+        after: None,
+        start,
+        serialization: Serialization::Xml,
+    };
+    let reader = reader("127.0.0.1:9");
+    let made = origin.links.http_subscribe(&request, &reader).await;
+    made.expect("made")
+}
+
+/// A subscriber that was pushed one element of `a`, and what further ones of its origin, which is silent
+/// since, have to name.
+struct Pushed {
+    subscriber: Node,
+    secret: String,
+    schema: SchemaId,
+    epoch: Epoch,
+    _origin: Node,
+    _servers: [Server; 2],
+}
+
+impl Pushed {
+    async fn once() -> Self {
+        let (origin, subscriber) = (Node::new(1), Node::new(2));
+        let log = origin.stream("a", 1);
+        let server = serve(&origin.links, None).await;
+        let contact = serve_contact(&subscriber).await;
+        let config = link(LinkKind::HttpPush, server.url(), &["a"]);
+        subscriber.links.add(config).expect("added");
+        subscriber.wait_for("a", 1).await;
+        origin.links.close();
+        let kept = origin.host.kept.lock().unwrap().remove(0);
+        let secret = kept.contact_point.rsplit('/').next().expect("a secret");
+        Self {
+            secret: secret.to_owned(),
+            schema: SchemaId::of(&log.schema()),
+            epoch: kept.after.epoch,
+            subscriber,
+            _origin: origin,
+            _servers: [server, contact],
+        }
+    }
+}
 
 #[tokio::test]
 async fn a_pulled_stream_is_the_same_and_goes_on_after_each_end_of_the_server() {
@@ -53,8 +111,7 @@ async fn a_pushed_stream_is_the_same_and_goes_on_after_each_end_of_either_server
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("ward.a", 40);
         let server = serve(&origin.links, None).await;
-        let contact = serve(&subscriber.links, None).await;
-        *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+        let contact = serve_contact(&subscriber).await;
         let mut config = link(LinkKind::HttpPush, server.url(), &["ward.a"]);
         config.serialization = Some(form);
         subscriber.links.add(config).expect("added");
@@ -136,14 +193,7 @@ async fn strangers_contact_points_get_nothing() {
     let origin = Node::new(1);
     origin.stream("a", 3);
     let other = serve(&Node::new(2).links, None).await;
-    let reader = Reader {
-        address: Some("127.0.0.1:9".parse().expect("an address")),
-        key: None,
-    };
-    let far = Reader {
-        address: Some("192.0.2.9:9".parse().expect("an address")),
-        key: None,
-    };
+    let [reader, far] = ["127.0.0.1:9", "192.0.2.9:9"].map(reader);
     let request = |stream: &str, contact_point: String| SubscriptionRequest {
         stream: stream.into(),
         contact_point,
@@ -196,8 +246,7 @@ async fn a_contact_point_takes_only_what_it_asked_for() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("a", 3);
     let server = serve(&origin.links, None).await;
-    let contact = serve(&subscriber.links, None).await;
-    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+    let _contact = serve_contact(&subscriber).await;
     let config = link(LinkKind::HttpPush, server.url(), &["a"]);
     subscriber.links.add(config).expect("added");
     subscriber.wait_for("a", 3).await;
@@ -223,23 +272,7 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
     let origin = Node::new(1);
     let log = origin.stream("a", 6);
     let (mut seen, address, accepts) = foreign_contact_point().await;
-    let reader = Reader {
-        address: Some("127.0.0.1:9".parse().expect("an address")),
-        key: None,
-    };
-    let request = SubscriptionRequest {
-        stream: "a".into(),
-        contact_point: format!("http://{address}/here"),
-        fingerprint: None,
-        after: None,
-        start: LinkStart::First,
-        serialization: Serialization::Xml,
-    };
-    origin
-        .links
-        .http_subscribe(&request, &reader)
-        .await
-        .expect("made");
+    subscribe(&origin, address, LinkStart::First).await;
     let mut numbers = Vec::new();
     while numbers.len() < 6 {
         let body = next(&mut seen).await;
@@ -312,20 +345,7 @@ async fn a_full_queue_loses_no_dead_letter() {
     let text = element(Value::Text("x".repeat(100)));
     while filler.append(std::slice::from_ref(&text)).is_ok() {}
     let (mut seen, address, _) = foreign_contact_point().await;
-    let reader = Reader {
-        address: Some("127.0.0.1:9".parse().expect("an address")),
-        key: None,
-    };
-    let request = SubscriptionRequest {
-        stream: "a".into(),
-        contact_point: format!("http://{address}/here"),
-        fingerprint: None,
-        after: None,
-        start: LinkStart::First,
-        serialization: Serialization::Xml,
-    };
-    let made = origin.links.http_subscribe(&request, &reader).await;
-    made.expect("made");
+    subscribe(&origin, address, LinkStart::First).await;
     while !next(&mut seen).await.contains(">3<") {}
     // 2 came too early once, which is the first wait; the letter of 3 is the second.
     let waits = async {
@@ -375,20 +395,7 @@ async fn subscriptions_by_contact_point_outlive_the_origin() {
     let origin = Node::new(1);
     let log = origin.stream("a", 3);
     let (mut seen, address, _) = foreign_contact_point().await;
-    let reader = Reader {
-        address: Some("127.0.0.1:9".parse().expect("an address")),
-        key: None,
-    };
-    let request = SubscriptionRequest {
-        stream: "a".into(),
-        contact_point: format!("http://{address}/here"),
-        fingerprint: None,
-        after: None,
-        start: LinkStart::New,
-        serialization: Serialization::Xml,
-    };
-    let answer = origin.links.http_subscribe(&request, &reader).await;
-    let answer = answer.expect("made");
+    let answer = subscribe(&origin, address, LinkStart::New).await;
     let last = log.newest(1).expect("reads").remove(0).position;
     assert_eq!(answer.after, Some(last.to_string()));
     assert!(next(&mut seen).await.contains("confirm"));
@@ -472,10 +479,7 @@ async fn an_origin_says_how_far_behind_its_reader_is() {
     for form in FORMS {
         let origin = Node::new(1);
         let log = origin.stream("a", 600);
-        let reader = Reader {
-            address: Some("127.0.0.1:9".parse().expect("an address")),
-            key: None,
-        };
+        let reader = reader("127.0.0.1:9");
         let request = PullRequest {
             stream: "a".into(),
             serialization: Some(form),
@@ -505,19 +509,9 @@ async fn an_origin_says_how_far_behind_its_reader_is() {
 
 #[tokio::test]
 async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
-    let (origin, subscriber) = (Node::new(1), Node::new(2));
-    origin.stream("a", 1);
-    let server = serve(&origin.links, None).await;
-    let contact = serve(&subscriber.links, None).await;
-    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
-    let config = link(LinkKind::HttpPush, server.url(), &["a"]);
-    subscriber.links.add(config).expect("added");
-    subscriber.wait_for("a", 1).await;
-    origin.links.close();
-    let kept = origin.host.kept.lock().unwrap().remove(0);
-    let secret = kept.contact_point.rsplit('/').next().expect("a secret");
-    let first = origin.store.existing("a").expect("reads").expect("there");
-    let (id, epoch) = (SchemaId::of(&first.schema()), kept.after.epoch);
+    let pushed = Pushed::once().await;
+    let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
+    let (id, epoch) = (pushed.schema, pushed.epoch);
     let document = |number: u64, kind: &str, value: &str| {
         format!(
             "<stream-element stream=\"a\" epoch=\"{epoch}\" number=\"{number}\" timestamp=\"1\" \
@@ -577,19 +571,9 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
 /// stream that survives less than the loss of power has another epoch after each such end.
 #[tokio::test]
 async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
-    let (origin, subscriber) = (Node::new(1), Node::new(2));
-    origin.stream("a", 1);
-    let server = serve(&origin.links, None).await;
-    let contact = serve(&subscriber.links, None).await;
-    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
-    let config = link(LinkKind::HttpPush, server.url(), &["a"]);
-    subscriber.links.add(config).expect("added");
-    subscriber.wait_for("a", 1).await;
-    origin.links.close();
-    let kept = origin.host.kept.lock().unwrap().remove(0);
-    let secret = kept.contact_point.rsplit('/').next().expect("a secret");
-    let first = origin.store.existing("a").expect("reads").expect("there");
-    let (id, epoch) = (SchemaId::of(&first.schema()), kept.after.epoch.0);
+    let pushed = Pushed::once().await;
+    let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
+    let (id, epoch) = (pushed.schema, pushed.epoch.0);
     let give = |turn: u64, number: u64| {
         let epoch = Epoch(epoch + turn);
         let body = format!(
@@ -644,7 +628,7 @@ async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
 /// A contact point of another program, which takes 2 the second time, and 3 once it may.
 async fn foreign_contact_point() -> (
     tokio::sync::mpsc::UnboundedReceiver<String>,
-    std::net::SocketAddr,
+    SocketAddr,
     Arc<AtomicBool>,
 ) {
     let accepts = Arc::new(AtomicBool::new(false));
@@ -665,10 +649,7 @@ async fn foreign_contact_point() -> (
 /// A contact point of another program that confirms and gives these answers: plain HTTP by hand.
 async fn contact_point_that(
     answers: impl Fn(&str) -> &'static str + Send + Sync + 'static,
-) -> (
-    tokio::sync::mpsc::UnboundedReceiver<String>,
-    std::net::SocketAddr,
-) {
+) -> (tokio::sync::mpsc::UnboundedReceiver<String>, SocketAddr) {
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -742,23 +723,7 @@ async fn a_contact_point_that_forgets_the_structure_again_and_again_misses_nothi
         answer
     })
     .await;
-    let request = SubscriptionRequest {
-        stream: "a".into(),
-        contact_point: format!("http://{address}/here"),
-        fingerprint: None,
-        after: None,
-        start: LinkStart::First,
-        serialization: Serialization::Xml,
-    };
-    let reader = Reader {
-        address: Some(address),
-        key: None,
-    };
-    origin
-        .links
-        .http_subscribe(&request, &reader)
-        .await
-        .expect("made");
+    subscribe(&origin, address, LinkStart::First).await;
     let last = async { while !requests.recv().await.expect("there").contains(">1<") {} };
     tokio::time::timeout(PATIENCE, last)
         .await

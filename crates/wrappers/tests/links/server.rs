@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::host::own_address;
+use crate::host::{Node, own_address};
 
 /// A server; it ends, with its connections, when dropped.
 pub(crate) struct Server {
@@ -36,6 +36,13 @@ impl Server {
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
+}
+
+/// Serves the links of a node, to which origins push there.
+pub(crate) async fn serve_contact(node: &Node) -> Server {
+    let server = serve(&node.links, None).await;
+    *node.host.contact.lock().unwrap() = Some(server.url());
+    server
 }
 
 /// Serves the links of a node, at this address or at one of its own.

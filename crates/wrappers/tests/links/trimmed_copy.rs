@@ -7,27 +7,13 @@ use std::time::Duration;
 use chappe_log::Options;
 use chappe_sim::SimDisk;
 use chappe_stream::*;
-use chappe_wrappers::links::session::ConnectionError;
-use chappe_wrappers::links::session::memory::{MemoryConnection, pair};
 use chappe_wrappers::links::*;
 
+use crate::full_queue::Direct;
 use crate::host::{Node, append, link};
-use crate::server::{Server, serve};
+use crate::server::{Server, serve, serve_contact};
 
 const RELIABLE: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
-
-struct Direct(Links);
-
-impl Dialler for Direct {
-    type Connection = MemoryConnection;
-
-    async fn dial(&self) -> Result<MemoryConnection, ConnectionError> {
-        let (here, there) = pair(16);
-        let links = self.0.clone();
-        tokio::spawn(async move { drop(links.serve(there).await) });
-        Ok(here)
-    }
-}
 
 /// The numbers at the origin of what the copy has.
 fn numbers(copy: &[StreamElement]) -> Vec<u64> {
@@ -50,8 +36,7 @@ async fn copy_after(kind: LinkKind, limits: Options, empty: impl AsyncFn(&Node))
             10 + round,
             LinksConfig::default(),
         );
-        let contact = serve(&subscriber.links, None).await;
-        *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+        let _contact = serve_contact(&subscriber).await;
         match kind {
             LinkKind::Zeromq => {
                 let mut config = config.clone();
@@ -145,8 +130,7 @@ async fn a_link_goes_on_behind_numbers_that_were_lost_in_several_epochs() {
         let before = Node::on(disk.clone(), 1, LinksConfig::default());
         before.stream("a", 10);
         let subscriber = Node::new(2);
-        let contact = serve(&subscriber.links, None).await;
-        *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+        let _contact = serve_contact(&subscriber).await;
         let _first = copy_over(kind, &before, &subscriber).await;
         subscriber.wait_for("a", 10).await;
         subscriber.links.remove("test").expect("there");
