@@ -9,7 +9,7 @@ use chappe_node::Node;
 use chappe_stream::{StreamElement, Value};
 use common::devices::{looking, until};
 use common::linked::stored;
-use common::medical::{Answer, Hosting, Monitor};
+use common::medical::{Answer, Hosting, Monitor, are_all_once};
 use common::{block, own_address};
 
 const PLAIN: u32 = 262_656;
@@ -17,12 +17,15 @@ const STATES: i64 = 5;
 
 async fn values(node: &Node, monitor: &Monitor, handle: &str, count: i64) -> Vec<i64> {
     let there = |held: &[StreamElement]| held.len() as i64 >= count;
-    let held = stored(node, &monitor.stream(handle), there).await;
-    let value = |element: &StreamElement| match element.values[0] {
+    numbers(&stored(node, &monitor.stream(handle), there).await)
+}
+
+fn numbers(held: &[StreamElement]) -> Vec<i64> {
+    let number = |element: &StreamElement| match element.values[0] {
         Value::Double(value) => value as i64,
         _ => panic!("{element:?}"),
     };
-    held.iter().map(value).collect()
+    held.iter().map(number).collect()
 }
 
 fn recovers_from(answer: Answer, why: &'static str) {
@@ -54,7 +57,7 @@ fn recovers_from(answer: Answer, why: &'static str) {
         monitor.set("guest", STATES + 1).await;
         let steady = values(&node, &monitor, "steady", 1 + STATES).await;
         assert!(
-            steady.iter().copied().eq(1..=1 + STATES),
+            are_all_once(&steady, 1..=1 + STATES),
             "{answer:?}: {steady:?}"
         );
         let is_last = |held: &[StreamElement]| {
@@ -62,10 +65,9 @@ fn recovers_from(answer: Answer, why: &'static str) {
             newest == Some(&Value::Double((STATES + 1) as f64))
         };
         let guest = stored(&node, &monitor.stream("guest"), is_last).await;
-        let guest: Vec<_> = guest.iter().map(|one| one.values[0].clone()).collect();
-        let newest = |count: usize| (0..count).rev().map(|back| STATES + 1 - back as i64);
-        let expected = newest(guest.len()).map(|value| Value::Double(value as f64));
-        assert!(guest.iter().cloned().eq(expected), "{answer:?}: {guest:?}");
+        let guest = numbers(&guest);
+        let newest = STATES + 2 - guest.len() as i64..=STATES + 1;
+        assert!(are_all_once(&guest, newest), "{answer:?}: {guest:?}");
         node.shutdown().await.unwrap();
         monitor.host.stop().await;
     });

@@ -8,20 +8,11 @@ mod common;
 use std::os::unix::fs::FileExt;
 
 use chappe_node::Node;
-use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
-use common::{config, get};
+use chappe_stream::{FieldType, StreamSchema, Value};
+use common::{config, elements, get};
 
 fn schema() -> StreamSchema {
-    StreamSchema {
-        fields: vec![Field {
-            name: "text".into(),
-            field_type: FieldType::Text,
-            unit: None,
-            observed_property: None,
-            description: None,
-        }],
-        key: None,
-    }
+    elements::schema(&[("text", FieldType::Text)])
 }
 
 #[test]
@@ -32,15 +23,7 @@ fn damage_is_found_and_told() {
     config.log.scrub_bytes_per_s = 1 << 30;
     chappe_node::runtime().unwrap().block_on(async {
         let node = Node::start(config).await.unwrap();
-        let element = StreamElement {
-            position: Default::default(),
-            source_time: Timestamp(1),
-            receive_time: Timestamp(2),
-            key: None,
-            values: vec![Value::Text("word ".repeat(400))],
-            quality: Default::default(),
-            origin: None,
-        };
+        let element = elements::element(1, vec![Value::Text("word ".repeat(400))]);
         // One in each frame, so that one bit costs one element.
         for _ in 0..100 {
             let one = std::slice::from_ref(&element);

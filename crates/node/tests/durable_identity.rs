@@ -9,24 +9,20 @@ use std::net::SocketAddr;
 use chappe_device::HostOptions;
 use chappe_node::Node;
 use chappe_stream::{StreamElement, Value};
-use common::devices::{host_options, looking, unique, until};
+use common::devices::{host_options, unique, until};
 use common::linked::stored;
-use common::medical::{Hosting, Monitor, Product, new_endpoint};
-use common::{block, get, own_address, write_sensor};
+use common::medical::{Hosting, Monitor, Product};
+use common::{block, config, get, own_address};
 use serde_json::Value as Json;
 
 const PLAIN: u32 = 262_656;
 const PERCENT: u32 = 262_688;
 
 async fn start(directory: &tempfile::TempDir) -> Node {
-    Node::start(looking(directory.path())).await.unwrap()
-}
-
-/// Runs a test with a product that no other test has, and the name of its stream.
-fn with_product(test: impl AsyncFnOnce(tempfile::TempDir, Product, String)) {
-    let product = product();
-    let stream = format!("{}.steady", product.name);
-    block(test(tempfile::tempdir().unwrap(), product, stream));
+    let mut config = config(directory.path());
+    config.discovery.enabled = true;
+    config.discovery.interfaces = vec!["lo".into()];
+    Node::start(config).await.unwrap()
 }
 
 /// A product that no other test has.
@@ -41,7 +37,9 @@ fn product() -> Product {
 
 /// A device under an endpoint address of its own.
 fn device(product: &Product, options: HostOptions) -> Monitor {
-    Monitor::start_product(&new_endpoint(), product, Hosting::Together, options)
+    let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
+    let endpoint = chappe_device::host::endpoint_of(&key);
+    Monitor::start_product(&endpoint, product, Hosting::Together, options)
 }
 
 fn anywhere() -> HostOptions {
@@ -50,13 +48,6 @@ fn anywhere() -> HostOptions {
 
 async fn usable(node: &Node, monitor: &Monitor) -> Json {
     until(node, &monitor.path(), |device| device["state"] == "usable").await
-}
-
-/// The device is used, and its stream has a first value.
-async fn begin(node: &Node, monitor: &Monitor, stream: &str) {
-    usable(node, monitor).await;
-    monitor.set("steady", 1).await;
-    values(node, stream, 1).await;
 }
 
 /// The values of a stream, once there are so many.
@@ -107,7 +98,7 @@ fn a_device_under_another_endpoint_continues_its_stream_and_what_depends_on_it()
          window = 1\n[output]\nsql = \"select value as v from s\"\n\
          [[output.field]]\nname = \"v\"\ntype = \"double\"\n"
     );
-    write_sensor(directory.path(), "follower", &sensor);
+    common::write_sensor(directory.path(), "follower", &sensor);
     block(async {
         let node = start(&directory).await;
         let is_bound = |sensor: &Json| sensor["sources"][0]["bound"][0]["stream"] == *stream;
@@ -178,7 +169,8 @@ fn a_device_that_restarts_at_the_same_port_without_a_word_continues_its_stream()
             ..host_options(&address)
         };
         let new = loop {
-            let endpoint = new_endpoint();
+            let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
+            let endpoint = chappe_device::host::endpoint_of(&key);
             match Monitor::try_start(&endpoint, &product, Hosting::Together, options.clone()) {
                 Ok(new) => break new,
                 Err(_) => tokio::task::yield_now().await,
@@ -359,4 +351,18 @@ fn a_medical_device_without_serial_number_is_recognized_by_its_udi() {
         assert_eq!(streams(&node, &without).await.len(), 3);
         node.shutdown().await.unwrap();
     });
+}
+
+/// Runs a test with a product that no other test has, and the name of its stream.
+fn with_product(test: impl AsyncFnOnce(tempfile::TempDir, Product, String)) {
+    let product = product();
+    let stream = format!("{}.steady", product.name);
+    block(test(tempfile::tempdir().unwrap(), product, stream));
+}
+
+/// The device is used, and its stream has a first value.
+async fn begin(node: &chappe_node::Node, monitor: &Monitor, stream: &str) {
+    usable(node, monitor).await;
+    monitor.set("steady", 1).await;
+    values(node, stream, 1).await;
 }

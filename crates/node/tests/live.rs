@@ -5,24 +5,11 @@
 mod common;
 
 use chappe_node::Node;
-use chappe_stream::{
-    Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
-};
-use common::{Live, block, config, get, start};
+use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
+use common::{Live, block, config, elements, get, start};
 
 fn schema() -> StreamSchema {
-    let field = |name: &str, field_type| Field {
-        name: name.into(),
-        field_type,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    let fields = vec![
-        field("n", FieldType::Integer),
-        field("padding", FieldType::Text),
-    ];
-    StreamSchema { fields, key: None }
+    elements::schema(&[("n", FieldType::Integer), ("padding", FieldType::Text)])
 }
 
 async fn store(node: &Node, stream: &str, numbers: std::ops::Range<i64>) {
@@ -40,14 +27,9 @@ async fn store_padded(
     for part in numbers.chunks(1_000) {
         let elements: Vec<StreamElement> = part
             .iter()
-            .map(|n| StreamElement {
-                position: Position::default(),
-                source_time: Timestamp(n * 1_000),
-                receive_time: Timestamp(n * 1_000 + 1),
-                key: None,
-                values: vec![Value::Integer(*n), Value::Text(padding.clone())],
-                quality: Quality::Good,
-                origin: None,
+            .map(|n| {
+                let values = vec![Value::Integer(*n), Value::Text(padding.clone())];
+                elements::element(n * 1_000, values)
             })
             .collect();
         node.store(stream, &schema(), &elements).await.unwrap();
@@ -147,8 +129,8 @@ fn a_client_that_has_seen_too_much_is_told_and_goes_on() {
 
 #[test]
 fn a_slow_client_holds_up_nobody_and_gets_everything_in_the_end() {
-    // More than the buffers between node and client hold, and soon stored: who reads nothing for 20 s
-    // is given up.
+    // More than the buffers between node and client hold, and soon stored: a client that reads nothing
+    // for 60 s is disconnected.
     const COUNT: i64 = 12_000;
     const PADDING_BYTES: usize = 1_000;
     let directory = tempfile::tempdir().unwrap();
@@ -264,18 +246,8 @@ fn pages_of_elements_join_without_gap() {
 
 /// Stores an element whose one value is a number, in the field `name`.
 async fn store_in(node: &Node, name: &str, number: i64) {
-    let mut schema = schema();
-    schema.fields[0].name = name.into();
-    schema.fields.truncate(1);
-    let element = StreamElement {
-        position: Position::default(),
-        source_time: Timestamp(number),
-        receive_time: Timestamp(number),
-        key: None,
-        values: vec![Value::Integer(number)],
-        quality: Quality::Good,
-        origin: None,
-    };
+    let schema = elements::schema(&[(name, FieldType::Integer)]);
+    let element = elements::element(number, vec![Value::Integer(number)]);
     node.store("a", &schema, &[element]).await.unwrap();
 }
 

@@ -9,9 +9,9 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chappe_node::Node;
-use chappe_stream::{Field, FieldType, Position, StreamElement, StreamSchema, Timestamp, Value};
-use common::get;
+use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 use common::linked::{block, fix, link, origin_config, stored, subscriber_config, until};
+use common::{elements, get};
 
 /// Elements that are stored in all, in batches, and how many of them the subscriber gets at first.
 const ALL: i64 = 200;
@@ -22,30 +22,14 @@ const KEPT_FROM: u64 = 41;
 const STREAM: &str = "ward.bed1";
 
 fn schema() -> StreamSchema {
-    let field = |name: &str, field_type| Field {
-        name: name.into(),
-        field_type,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    let fields = vec![
-        field("n", FieldType::Integer),
-        field("text", FieldType::Text),
-    ];
-    StreamSchema { fields, key: None }
+    elements::schema(&[("n", FieldType::Integer), ("text", FieldType::Text)])
 }
 
 async fn produce(node: &Node, numbers: std::ops::Range<i64>) {
     let elements: Vec<StreamElement> = numbers
-        .map(|number| StreamElement {
-            position: Position::default(),
-            source_time: Timestamp(number),
-            receive_time: Timestamp(number),
-            key: None,
-            values: vec![Value::Integer(number), Value::Text("word ".repeat(800))],
-            quality: Default::default(),
-            origin: None,
+        .map(|number| {
+            let values = vec![Value::Integer(number), Value::Text("word ".repeat(800))];
+            elements::element(number, values)
         })
         .collect();
     for batch in elements.chunks(BATCH as usize) {

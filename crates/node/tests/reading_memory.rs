@@ -9,10 +9,8 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_node::Node;
-use chappe_stream::{
-    Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
-};
-use common::{Live, block, config, send};
+use chappe_stream::{FieldType, StreamSchema, Value};
+use common::{Live, block, config, elements, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -23,30 +21,15 @@ const SQL_BYTES_MAX: u64 = 128 << 20;
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
 fn schema() -> StreamSchema {
-    let field = |name: &str, field_type| Field {
-        name: name.into(),
-        field_type,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    StreamSchema {
-        fields: vec![field("n", FieldType::Integer), field("t", FieldType::Text)],
-        key: None,
-    }
+    elements::schema(&[("n", FieldType::Integer), ("t", FieldType::Text)])
 }
 
 async fn store(node: &Node, numbers: Range<i64>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now = Timestamp(i64::try_from(now.as_nanos()).unwrap());
-    let element = |n: i64| StreamElement {
-        position: Position::default(),
-        source_time: now,
-        receive_time: now,
-        key: None,
-        values: vec![Value::Integer(n), Value::Text("x".repeat(TEXT_BYTES))],
-        quality: Quality::Good,
-        origin: None,
+    let now = i64::try_from(now.as_nanos()).unwrap();
+    let element = |n: i64| {
+        let values = vec![Value::Integer(n), Value::Text("x".repeat(TEXT_BYTES))];
+        elements::element(now, values)
     };
     for first in numbers.clone().step_by(10) {
         let batch: Vec<_> = (first..(first + 10).min(numbers.end))

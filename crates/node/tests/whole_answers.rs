@@ -9,36 +9,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use chappe_node::Node;
-use chappe_stream::{
-    Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
-};
-use common::{Answer, block, config, get, send, start};
+use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
+use common::{Answer, block, config, elements, get, send, start};
 use serde_json::json;
 
 fn schema() -> StreamSchema {
-    let field = |name: &str, field_type| Field {
-        name: name.into(),
-        field_type,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    StreamSchema {
-        fields: vec![field("v", FieldType::Integer), field("t", FieldType::Text)],
-        key: None,
-    }
+    elements::schema(&[("v", FieldType::Integer), ("t", FieldType::Text)])
 }
 
 async fn store(node: &Node, stream: &str, numbers: Range<i64>, text: &str, at_once: usize) {
     let elements: Vec<StreamElement> = numbers
-        .map(|n| StreamElement {
-            position: Position::default(),
-            source_time: Timestamp(n * 1_000_000_000),
-            receive_time: Timestamp(0),
-            key: None,
-            values: vec![Value::Integer(n), Value::Text(text.to_owned())],
-            quality: Quality::Good,
-            origin: None,
+        .map(|n| {
+            let values = vec![Value::Integer(n), Value::Text(text.to_owned())];
+            elements::element(n * 1_000_000_000, values)
         })
         .collect();
     for batch in elements.chunks(at_once) {

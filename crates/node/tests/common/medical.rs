@@ -82,17 +82,13 @@ struct Metric {
     value: Option<i64>,
 }
 
-/// An endpoint address that no other device has.
-pub(crate) fn new_endpoint() -> String {
-    let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
-    chappe_device::host::endpoint_of(&key)
-}
-
 impl Monitor {
     /// A device at this address of the loopback, with a metric `steady`.
     pub(crate) fn start(address: &str, hosting: Hosting) -> Self {
         let name = format!("monitor-{}", unique());
-        Self::start_as(&new_endpoint(), &name, address, hosting)
+        let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
+        let endpoint = chappe_device::host::endpoint_of(&key);
+        Self::start_as(&endpoint, &name, address, hosting)
     }
 
     /// The same, as the device of this endpoint and name.
@@ -319,6 +315,18 @@ impl Metric {
         let version = self.version;
         format!("<{name} DescriptorHandle='{handle}' StateVersion='{version}'>{value}</{name}>")
     }
+}
+
+/// Whether each value that was sent is held once, in order but for one: the answer to GetMdib holds the
+/// newest state, and a report that was sent before the answer may arrive after it.
+pub(crate) fn are_all_once(held: &[i64], sent: impl Iterator<Item = i64>) -> bool {
+    let mut sorted = held.to_vec();
+    sorted.sort_unstable();
+    let rises_without = |one: usize| {
+        let others = held.iter().enumerate().filter(|(index, _)| *index != one);
+        others.map(|(_, value)| value).is_sorted()
+    };
+    sorted.into_iter().eq(sent) && (0..held.len()).any(rises_without)
 }
 
 fn element(root: &str, sequence: &str, version: u64, content: &str) -> Element {
