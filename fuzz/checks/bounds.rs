@@ -14,15 +14,15 @@ use std::time::Duration;
 
 /// Most that one input may cost, by its length.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// Bytes held at once, whatever the length.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// Bytes held at once for each byte of the input.
-    pub bytes_each: usize,
+    pub(crate) bytes_each: usize,
     /// Processor time, whatever the length.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Processor time for each byte of the input.
-    pub time_each: Duration,
+    pub(crate) time_each: Duration,
 }
 
 impl Bound {
@@ -30,7 +30,7 @@ impl Bound {
     /// without optimization, 60 ms. It finds work that grows with the square of the input, or faster,
     /// not slow code.
     #[must_use]
-    pub const fn memory(bytes: usize, bytes_each: usize) -> Self {
+    pub(crate) const fn memory(bytes: usize, bytes_each: usize) -> Self {
         Self {
             bytes,
             bytes_each,
@@ -43,7 +43,7 @@ impl Bound {
     ///
     /// # Panics
     /// When it costs more.
-    pub fn hold<T>(&self, length: usize, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn hold<T>(&self, length: usize, work: impl FnOnce() -> T) -> T {
         let (before, start) = (begin(), processor_time());
         let result = work();
         let bytes = peak().saturating_sub(before);
@@ -88,12 +88,12 @@ fn peak() -> usize {
 }
 
 /// How often this thread has asked for memory.
-pub fn allocations() -> usize {
+pub(crate) fn allocations() -> usize {
     CALLS.get()
 }
 
 /// The most bytes that this thread held at once during `work`, beyond those it held before.
-pub fn peak_bytes<T>(work: impl FnOnce() -> T) -> (usize, T) {
+pub(crate) fn peak_bytes<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = begin();
     let result = work();
     (peak().saturating_sub(before), result)

@@ -9,7 +9,7 @@ use crate::bounds::Bound;
 const BOUND: Bound = Bound::memory(4 << 20, 100);
 
 /// Reads bytes as one; what can be read can be written, and that is read and written as the same.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

@@ -6,7 +6,7 @@
 /// # Panics
 /// When the check does, when a file cannot be read, or when there are fewer than `least`: a corpus that
 /// has gone would hold anything.
-pub fn replay(folder: &str, least: usize, mut check: impl FnMut(&[u8])) {
+pub(crate) fn replay(folder: &str, least: usize, mut check: impl FnMut(&[u8])) {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
     let mut files = 0;
     for entry in std::fs::read_dir(format!("{corpus}/{folder}")).expect("the corpus folder") {

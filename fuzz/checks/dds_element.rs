@@ -24,7 +24,7 @@ const TYPES: [FieldType; 6] = [
 ///
 /// # Panics
 /// When that does not hold.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

@@ -71,7 +71,7 @@ fn schema(which: u8) -> Arc<Schema> {
 ///
 /// # Panics
 /// When that does not hold.
-pub fn decoder(data: &[u8], alignment: Alignment, compression: bool) {
+pub(crate) fn decoder(data: &[u8], alignment: Alignment, compression: bool) {
     BOUND.hold(data.len(), || {
         decoder_unbounded(data, alignment, compression)
     });
@@ -155,7 +155,7 @@ fn read(schema: &Arc<Schema>, stream: &[u8], options: &Options) -> Option<(Strin
 ///
 /// # Panics
 /// When that does not hold.
-pub fn xsd(data: &[u8]) {
+pub(crate) fn xsd(data: &[u8]) {
     BOUND.hold(data.len(), || xsd_unbounded(data));
 }
 

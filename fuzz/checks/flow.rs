@@ -483,7 +483,7 @@ fn receiver_answer(
 ///
 /// # Panics
 /// When that does not hold.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

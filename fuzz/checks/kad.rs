@@ -196,7 +196,7 @@ fn body(choices: &mut Choices<'_>, by: &NodeKey) -> Body {
 }
 
 /// Plays a program.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 
@@ -305,7 +305,7 @@ fn command(world: &mut World, choices: &mut Choices<'_>) {
 }
 
 /// Reads bytes as a packet and as an announcement: what is read is written the same.
-pub fn check_forms(data: &[u8]) {
+pub(crate) fn check_forms(data: &[u8]) {
     BOUND.hold(data.len(), || check_forms_unbounded(data));
 }
 

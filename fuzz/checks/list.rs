@@ -10,7 +10,7 @@ use crate::bounds::Bound;
 const BOUND: Bound = Bound::memory(1 << 20, 200);
 
 /// Reads bytes as both.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

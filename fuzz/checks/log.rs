@@ -155,7 +155,7 @@ fn seen(store: &Store, written: &Records) -> Vec<Seen> {
 ///
 /// # Panics
 /// When that does not hold.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

@@ -13,7 +13,7 @@ const BOUND: Bound = Bound::memory(2 << 20, 250);
 ///
 /// # Panics
 /// When that does not hold.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

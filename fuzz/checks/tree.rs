@@ -159,7 +159,7 @@ impl Peer {
 }
 
 /// Runs a program.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

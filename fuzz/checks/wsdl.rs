@@ -8,13 +8,13 @@ use crate::bounds::Bound;
 
 /// The flat types may take 16 MiB, [`Work`]'s limit, twice while they grow. An element of a
 /// document is held as element and as declaration: 100 bytes for each byte, and as many again.
-pub const BOUND: Bound = Bound::memory(32 << 20, 200);
+pub(crate) const BOUND: Bound = Bound::memory(32 << 20, 200);
 
 /// No panic; all events and global elements become fields, or say why not, within the work.
 ///
 /// # Panics
 /// When that does not hold.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

@@ -32,7 +32,7 @@ fn limits() -> Limits {
 ///
 /// # Panics
 /// When that does not hold.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     BOUND.hold(data.len(), || check_unbounded(data));
 }
 

@@ -3,13 +3,8 @@
 //! and properties over arbitrary bytes.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/dds_element.rs"]
-#[allow(
-    unreachable_pub,
-    reason = "the fuzz target has it as a module of its own"
-)]
 mod dds_element;
 
 use std::path::Path;

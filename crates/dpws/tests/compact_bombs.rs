@@ -7,7 +7,6 @@ use chappe_dpws::eventing::{Compact, CompactCodec};
 use chappe_xml::{Element, Name};
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 
 /// A tree of 1 MiB as the limits of a datagram have it, twice for vectors that grow, and the codec's

@@ -4,16 +4,12 @@
 //! target calls; those of the latter also with each of their bytes changed, and cut off everywhere.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/discovery.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 #[path = "../../../fuzz/checks/compact.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod compact;
 #[path = "../../../fuzz/checks/corpus.rs"]
-#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
 
 #[test]

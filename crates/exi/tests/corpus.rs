@@ -4,13 +4,10 @@
 use chappe_exi::Alignment;
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
-#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
 #[path = "../../../fuzz/checks/exi.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod exi;
 
 use corpus::replay;

@@ -4,7 +4,6 @@
 //! ones must not allocate at all.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 
 use std::sync::Arc;

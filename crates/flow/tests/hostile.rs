@@ -4,10 +4,8 @@
 //! Method: one machine against frames written by hand; and the fuzz target's programs at random.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/flow.rs"]
-#[allow(unreachable_pub)]
 mod check;
 
 use std::time::Duration;

@@ -5,10 +5,9 @@
 //! file in turn is emptied or removed. The fuzz target's check judges the sweep.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/log.rs"]
-#[allow(unreachable_pub, dead_code, reason = "the fuzz target includes it too")]
+#[allow(dead_code, reason = "this test uses a part of it")]
 mod check;
 
 use chappe_log::{Disk, Level, Options, Store, Stream};

@@ -2,16 +2,12 @@
 //! Method: properties over generated messages and over bytes; the fuzz target's programs at random.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/tree.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 #[path = "../../../fuzz/checks/corpus.rs"]
-#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
 #[path = "../../../fuzz/checks/list.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod list;
 
 use std::sync::Arc;

@@ -6,7 +6,6 @@
 //! not the test's own network.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 
 use std::collections::VecDeque;

@@ -9,10 +9,8 @@ use chappe_soap::{Envelope, Error};
 use chappe_xml::{Element, Name};
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/wsdl.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 
 fn xsd(body: &str) -> String {

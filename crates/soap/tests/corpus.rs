@@ -4,16 +4,12 @@
 //! target calls.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/soap.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod check;
 #[path = "../../../fuzz/checks/corpus.rs"]
-#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
 #[path = "../../../fuzz/checks/wsdl.rs"]
-#[allow(unreachable_pub, reason = "the fuzz target includes it too")]
 mod wsdl;
 
 #[test]

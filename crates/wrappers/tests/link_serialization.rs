@@ -8,10 +8,8 @@ use chappe_wrappers::links::{LossReason, Serialization};
 use proptest::prelude::*;
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/link_serialization.rs"]
-#[allow(unreachable_pub)]
 mod check;
 
 const ALL: [Serialization; 3] = [

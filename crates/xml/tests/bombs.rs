@@ -8,7 +8,6 @@ use std::time::Duration;
 use chappe_xml::{Element, EventSource, Limits, Name, Reason, text};
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 
 /// Bytes of memory for each byte of a document; the worst known is `<a b=''/>`, with 70.

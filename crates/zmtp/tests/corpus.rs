@@ -3,13 +3,10 @@
 //! properties over arbitrary bytes.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
-#[allow(unreachable_pub, reason = "the fuzz targets include it too")]
 mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
-#[allow(unreachable_pub, reason = "the other tests of corpora include it too")]
 mod corpus;
 #[path = "../../../fuzz/checks/zmtp.rs"]
-#[allow(unreachable_pub)]
 mod zmtp;
 
 use proptest::prelude::*;
