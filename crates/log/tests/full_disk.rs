@@ -3,10 +3,13 @@
 //! Method: a simulated disk of limited size; streams of level memory filled, read and crashed while
 //! there is no room; large batches between small ones, with the order that derived records need.
 
+mod common;
+
 use chappe_log::{
     Appended, Commit, Committed, Error, Follower, Health, Level, Options, Position, Store, Stream,
 };
 use chappe_sim::SimDisk;
+use common::{fill, holds_all, payload};
 use std::time::Duration;
 
 const RESERVE: u64 = 10_000;
@@ -37,35 +40,9 @@ fn open(disk: &SimDisk, options: Options) -> Store {
     store
 }
 
-fn payload(number: u64) -> Vec<u8> {
-    number.to_string().repeat(40).into_bytes()
-}
-
-/// Appends records with their numbers as times.
-fn append(stream: &Stream, records: u64) {
-    for _ in 0..records {
-        let number = stream.assigned() + 1;
-        let appended = stream.append(vec![(number as i64, payload(number))]);
-        appended.unwrap().wait().unwrap();
-    }
-}
-
 /// Leaves so many bytes above the reserve.
 fn leave(disk: &SimDisk, bytes: u64) {
     disk.set_capacity(disk.used() + RESERVE + bytes);
-}
-
-fn holds(stream: &Stream, last: u64) {
-    assert_eq!((stream.first(), stream.last()), (1, last));
-    let mut next = 1;
-    while next <= last {
-        for record in stream.read(next, 50).unwrap() {
-            let found = (record.position.sequence, record.payload);
-            assert_eq!(found, (next, payload(next)));
-            next += 1;
-        }
-    }
-    assert!(stream.read(next, 1).unwrap().is_empty());
 }
 
 /// The numbers of what a follower hands out now.
@@ -83,8 +60,8 @@ fn streams_of_level_memory_go_on_and_are_read() {
     let store = open(&disk, driven());
     let memory = store.stream("memory", Level::Memory, b"").unwrap();
     let power = store.stream("power", Level::Power, b"").unwrap();
-    append(&memory, 10);
-    append(&power, 10);
+    fill(&memory, 10);
+    fill(&power, 10);
     store.commit().unwrap();
     let mut follower = memory.follow(0);
     assert_eq!(followed(&mut follower), (1..=10).collect::<Vec<_>>());
@@ -95,7 +72,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
     }
     assert!(matches!(waits.wait(), Err(Error::Full { .. })));
     for round in 1..=20 {
-        append(&memory, 10);
+        fill(&memory, 10);
         assert!(matches!(store.commit(), Ok(Committed::Full { .. })));
         let from = 10 * round + 1;
         assert_eq!(
@@ -107,7 +84,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
         assert_eq!(store.health(), Health::Full);
     }
     let reading = |memory: &Stream| {
-        holds(memory, 210);
+        holds_all(memory, 210);
         let times = |records: Vec<chappe_log::Record>| -> Vec<i64> {
             records.iter().map(|record| record.time).collect()
         };
@@ -140,15 +117,15 @@ fn streams_of_level_memory_go_on_and_are_read() {
     assert!(memory.is_settled());
     reading(&memory);
     assert_eq!(followed(&mut follower), []);
-    append(&power, 5);
-    append(&memory, 5);
+    fill(&power, 5);
+    fill(&memory, 5);
     drop((memory, power, follower));
     store.close().unwrap();
     let store = open(&disk.crash(1), options());
-    holds(&store.existing("power").unwrap(), 15);
+    holds_all(&store.existing("power").unwrap(), 15);
     let memory = store.existing("memory").unwrap();
     assert_eq!(memory.epoch(), epoch);
-    holds(&memory, 215);
+    holds_all(&memory, 215);
 }
 
 #[test]
@@ -159,10 +136,10 @@ fn what_memory_takes_is_bounded_and_a_flood_leaves_room() {
     let others: Vec<Stream> = (0..5)
         .map(|n| store.stream(&n.to_string(), Level::Memory, b"").unwrap())
         .collect();
-    append(&others[0], 100);
+    fill(&others[0], 100);
     while store.commit() != Ok(Committed::Nothing) {}
     leave(&disk, 0);
-    append(&flood, 1);
+    fill(&flood, 1);
     assert!(matches!(store.commit(), Ok(Committed::Full { .. })));
     let until_refused = |stream: &Stream| {
         let mut taken = 0_u64;
@@ -239,11 +216,11 @@ fn a_batch_that_is_too_large_is_refused_alone() {
     }
     assert!(store.taken_back() > taken_back);
     // The numbers are given to what fits.
-    append(&too_large, 2);
-    append(&derived, 1);
+    fill(&too_large, 2);
+    fill(&derived, 1);
     let check = |store: &Store| {
         for (name, last) in [("large", 2), ("small", 3), ("derived", 1)] {
-            holds(&store.existing(name).unwrap(), last);
+            holds_all(&store.existing(name).unwrap(), last);
         }
     };
     check(&store);
@@ -263,10 +240,10 @@ fn a_flood_of_batches_that_are_too_large_leaves_the_others_their_numbers() {
     leave(&disk, 100_000);
     for _ in 0..50 {
         let refused = large(&too_large).unwrap();
-        append(&small, 1);
+        fill(&small, 1);
         assert!(matches!(refused.wait(), Err(Error::Full { .. })));
     }
-    holds(&small, 50);
+    holds_all(&small, 50);
     assert_eq!(too_large.last(), 0);
 }
 
@@ -307,5 +284,5 @@ fn a_batch_of_level_memory_that_is_too_large_waits_and_lets_others_pass() {
     let store = open(&disk.kill(), options());
     let memory = store.existing("memory").unwrap();
     assert_eq!(memory.read(1, 2).unwrap().len(), 2);
-    holds(&store.existing("small").unwrap(), 20);
+    holds_all(&store.existing("small").unwrap(), 20);
 }

@@ -4,10 +4,13 @@
 //! again with and without snapshots; the power cut at every boundary, each image judged; each bit of
 //! the removal's frames flipped; a full disk; definitions that are only queued; cursors.
 
+mod common;
+
 use chappe_log::{
     Commit, Cursor, Disk, Error, Follower, Health, Level, Options, Store, Stream, check,
 };
 use chappe_sim::SimDisk;
+use common::{fill, holds_all, payload};
 
 fn options() -> Options {
     Options {
@@ -23,33 +26,8 @@ fn open(disk: &SimDisk, seed: u64) -> Store {
     store
 }
 
-fn payload(number: u64) -> Vec<u8> {
-    number.to_string().repeat(30).into_bytes()
-}
-
-fn fill(stream: &Stream, records: u64) {
-    for _ in 0..records {
-        let number = stream.last() + 1;
-        let appended = stream.append(vec![(number as i64, payload(number))]);
-        appended.unwrap().wait().unwrap();
-    }
-}
-
 fn names(store: &Store) -> Vec<String> {
     store.streams().into_iter().map(|info| info.name).collect()
-}
-
-/// Numbers and contents of a stream's records, which go from 1 to `last`.
-fn holds(stream: &Stream, last: u64) {
-    assert_eq!((stream.first(), stream.last()), (1, last));
-    let mut next = 1;
-    while next <= last {
-        for record in stream.read(next, 50).unwrap() {
-            let found = (record.position.sequence, record.payload);
-            assert_eq!(found, (next, payload(next)));
-            next += 1;
-        }
-    }
 }
 
 /// The next records of a follower, on this thread.
@@ -94,8 +72,8 @@ fn a_removed_stream_is_gone_and_its_name_can_be_used_again() {
     let store = open(&disk, 2);
     let again = store.existing("a").unwrap();
     assert_eq!(again.epoch(), epoch);
-    holds(&again, 3);
-    holds(&store.existing("b").unwrap(), 40);
+    holds_all(&again, 3);
+    holds_all(&store.existing("b").unwrap(), 40);
 }
 
 #[test]
@@ -130,7 +108,7 @@ fn older_segments_do_not_bring_it_back_and_their_space_comes_back() {
             assert_eq!(busy.last(), 41 * (round + 1));
             assert_eq!(busy.read(0, 50).unwrap().len(), 6);
             assert!(disk.names().contains(&"0000000001.segment".to_owned()));
-            holds(&slow, 1);
+            holds_all(&slow, 1);
             let report = check(&disk.clone()).unwrap();
             assert!(report.healthy(), "{report:?}");
         }
@@ -149,7 +127,7 @@ fn older_segments_do_not_bring_it_back_and_their_space_comes_back() {
         fill(&other, 30);
         drop(other);
         store.close().unwrap();
-        holds(&open(&disk, 21).existing("other").unwrap(), 30);
+        holds_all(&open(&disk, 21).existing("other").unwrap(), 30);
     }
 }
 
@@ -261,7 +239,7 @@ fn one_flipped_bit_does_not_bring_it_back() {
         assert!(copy.flip("0000000001.segment", bit as u64));
         let (store, recovery) = Store::open(Box::new(copy), options(), 2).unwrap();
         assert_eq!(names(&store), ["b"], "bit {bit}: {recovery:?}");
-        holds(&store.existing("b").unwrap(), 3);
+        holds_all(&store.existing("b").unwrap(), 3);
     }
 }
 
@@ -285,7 +263,7 @@ fn a_full_disk_does_not_prevent_a_removal() {
     }
     assert!(store.remove("a").unwrap());
     waits.wait().unwrap();
-    holds(&b, 1);
+    holds_all(&b, 1);
 }
 
 fn driven() -> Options {
@@ -332,7 +310,7 @@ fn a_stream_whose_definition_is_queued_is_removed_behind_it() {
     for disk in [disk.kill(), disk.crash(1)] {
         let store = reopened(&disk);
         assert_eq!(names(&store), ["kept", "new"]);
-        holds(&store.existing("new").unwrap(), 2);
+        holds_all(&store.existing("new").unwrap(), 2);
     }
 }
 
@@ -368,7 +346,7 @@ fn what_a_removal_overtakes_on_a_full_disk_does_not_bring_the_stream_back() {
     for disk in [disk.kill(), disk.crash(1)] {
         let store = reopened(&disk);
         assert_eq!(names(&store), ["b"]);
-        holds(&store.existing("b").unwrap(), 41);
+        holds_all(&store.existing("b").unwrap(), 41);
     }
 }
 
@@ -404,7 +382,7 @@ fn a_removed_stream_leaves_neither_its_cursor_nor_its_trim_mark() {
             (&vec![], &vec![])
         );
         assert_eq!(names(&store), ["slow"], "round {round}");
-        holds(&store.existing("slow").unwrap(), 51 + 50 * round);
+        holds_all(&store.existing("slow").unwrap(), 51 + 50 * round);
         fill(&store.existing("slow").unwrap(), 50);
         store.close().unwrap();
     }

@@ -4,8 +4,11 @@
 //! Method: streams with small segments on a simulated disk, trimmed, opened anew and checked; a
 //! property runs any mixture of appends, trims and openings beside a model.
 
+mod common;
+
 use chappe_log::{Error, GapReason, Health, Level, Options, Position, Store, Stream, check};
 use chappe_sim::SimDisk;
+use common::{fill, holds, payload};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,37 +24,6 @@ fn open(disk: &SimDisk) -> Store {
     let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 5).unwrap();
     assert_eq!((recovery.corrupt, recovery.new_epochs), (vec![], vec![]));
     store
-}
-
-fn payload(number: u64) -> Vec<u8> {
-    number.to_string().repeat(30).into_bytes()
-}
-
-fn fill(stream: &Stream, records: u64) {
-    for _ in 0..records {
-        let number = stream.last() + 1;
-        let appended = stream.append(vec![(number as i64, payload(number))]);
-        appended.unwrap().wait().unwrap();
-    }
-}
-
-/// Everything from `first` to `last` is read, and nothing before.
-fn holds(stream: &Stream, first: u64, last: u64) {
-    assert_eq!((stream.first(), stream.last()), (first, last));
-    let mut next = first;
-    while next <= last {
-        for record in stream.read(next, 50).unwrap() {
-            assert_eq!(record.position.sequence, next);
-            assert_eq!(record.payload, payload(next));
-            next += 1;
-        }
-    }
-    if first > 1 {
-        let gap = stream.read(first - 1, 1).unwrap_err();
-        let is_trimmed =
-            matches!(gap, Error::Gap { next, reason: GapReason::Trimmed, .. } if next == first);
-        assert!(is_trimmed, "{gap}");
-    }
 }
 
 /// The files of segments, once the commit thread has removed what it will: it takes the next work
