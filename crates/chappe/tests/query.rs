@@ -21,6 +21,8 @@ fn config(directory: &Path) -> Config {
     config.http.listen = "127.0.0.1:0".parse().unwrap();
     config.discovery.enabled = false;
     config.log.min_free_bytes = 0;
+    // On a busy machine too.
+    config.limits.query_time_ms = 120_000;
     // Elements of 1970 are not too old.
     config.log.keep_age_s = 0;
     config

@@ -38,7 +38,9 @@ async fn ask(node: &Node, question: serde_json::Value) -> Answer {
 fn sql_over_more_than_is_read_is_an_error_or_marked() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let node = start(directory.path()).await;
+        let mut config = config(directory.path());
+        config.limits.query_time_ms = 120_000;
+        let node = Node::start(config).await.unwrap();
         store(&node, "ward.a", 0..150_000, "", 10_000).await;
         let sql = "select count(*), min(v), sum(v) from ward_a";
 
