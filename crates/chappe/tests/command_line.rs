@@ -222,10 +222,18 @@ fn configuration_is_checked_with_line_key_and_hint() {
         "{text}"
     );
     assert!(text.contains("hint:") && text.contains("listen"), "{text}");
+}
+
+#[cfg(feature = "dds")]
+#[test]
+fn dds_interfaces_are_addresses_of_this_host() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("node.toml");
     // RFC 5737 reserves the address for documentation.
-    let foreign = check(
-        "[dds]\ninterfaces = [\"192.0.2.77\"]\n[[dds.publish]]\nstream = \"a\"\ntopic = \"a\"\n",
-    );
+    let text =
+        "[dds]\ninterfaces = [\"192.0.2.77\"]\n[[dds.publish]]\nstream = \"a\"\ntopic = \"a\"\n";
+    std::fs::write(&path, text).expect("the file is written");
+    let foreign = chappe(&["config", "check", path.to_str().expect("the path is text")]);
     assert_eq!(foreign.status.code(), Some(2), "{}", out(&foreign));
     let text = err(&foreign);
     assert!(text.contains("dds.interfaces: 192.0.2.77 is not"), "{text}");

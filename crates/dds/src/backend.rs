@@ -4,6 +4,7 @@
 //! owns a participant and what it made; nothing blocks but [`Participant::wait`].
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::str::FromStr;
 use std::task::Waker;
@@ -109,12 +110,15 @@ impl ParticipantConfig {
         }
     }
 
-    /// Checks that this host has the addresses.
+    /// Checks that this host has the addresses in [`interfaces`](Self::interfaces).
     ///
     /// # Errors
     /// The first that it lacks.
     pub fn check_host(&self) -> Result<(), DdsError> {
-        let lacks = |address: &&IpAddr| UdpSocket::bind((**address, 0)).is_err();
+        let lacks = |address: &&IpAddr| {
+            let bound = UdpSocket::bind((**address, 0));
+            bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+        };
         match self.interfaces.iter().find(lacks) {
             Some(address) => Err(DdsError::Interface(*address)),
             None => Ok(()),
@@ -403,6 +407,7 @@ pub fn open(
     config: &ParticipantConfig,
 ) -> Result<Box<dyn Participant>, DdsError> {
     config.check()?;
+    config.check_host()?;
     match backend {
         #[cfg(feature = "rustdds")]
         Backend::Rustdds => crate::rust_dds::open(config),

@@ -52,10 +52,6 @@ struct Cyclone {
 
 /// Takes part in a domain.
 pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
-    for address in &config.interfaces {
-        let bound = std::net::UdpSocket::bind((*address, 0));
-        bound.map_err(|_| DdsError::Interface(*address))?;
-    }
     let presence = Presence::open(config.domain, &config.interfaces, |marks| {
         configuration(config, marks)
     })?;

@@ -1,7 +1,7 @@
 //! A participant of RustDDS: discovery, and the one place that waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
@@ -63,10 +63,6 @@ struct RustDds {
 
 /// Takes part in a domain.
 pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
-    for address in &config.interfaces {
-        let bound = UdpSocket::bind((*address, 0));
-        bound.map_err(|_| DdsError::Interface(*address))?;
-    }
     let local = config.interfaces.iter().any(IpAddr::is_loopback);
     let mut participant = guarded("taking part in the domain", || {
         let participant = confined(&config.interfaces, |marks| {
