@@ -78,7 +78,6 @@ mod sender;
 mod session;
 mod status;
 mod types;
-mod wire;
 
 pub use config::{
     AHEAD_RUNS_MAX, CHANNEL_NUMBERS_MAX, Credit, DAMAGED_FRAMES_MAX, EARLIER_MAX,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::wire::{Reader, varint_len, write_varint};
+use chappe_machine::wire::{Reader, varint_len, write_varint};
 
 /// Consecutive records, packed. Cloning shares the bytes.
 ///

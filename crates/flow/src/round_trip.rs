@@ -1,53 +1,44 @@
-//! How long an answer takes: smoothed round trip and variance, by RFC 6298.
+//! When a session asks again.
 
 use core::time::Duration;
+
+use chappe_machine::RoundTripEstimator;
 
 /// Before the first sample (RFC 6298, 2.1).
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The estimator.
+/// Timeouts between bounds, from the round trips of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct RoundTrip {
     bounds: (Duration, Duration),
-    /// Smoothed round trip and its variance.
-    estimate: Option<(Duration, Duration)>,
+    estimator: RoundTripEstimator,
 }
 
 impl RoundTrip {
     pub(crate) const fn new(bounds: (Duration, Duration)) -> Self {
         Self {
             bounds,
-            estimate: None,
+            estimator: RoundTripEstimator::new(),
         }
     }
 
-    /// An answer came after so long. Only answers that cannot be those to an earlier question count
-    /// (Karn's rule): each question has its own token.
+    /// Adds a sample; each question has its own token, so an answer is always that to its question.
     pub(crate) fn sample(&mut self, sample: Duration) {
-        self.estimate = Some(match self.estimate {
-            None => (sample, sample / 2),
-            Some((smoothed, variance)) => {
-                let error = smoothed.abs_diff(sample);
-                ((smoothed * 7 + sample) / 8, (variance * 3 + error) / 4)
-            }
-        });
+        self.estimator.sample(sample);
     }
 
     /// The smoothed round trip.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.estimate.map(|(smoothed, _)| smoothed)
+        self.estimator.mean()
     }
 
-    /// After how long without an answer one asks again.
+    /// How long to wait for an answer before the question is repeated.
     pub(crate) fn timeout(&self) -> Duration {
-        let base = match self.estimate {
-            None => FIRST,
-            Some((smoothed, variance)) => smoothed + variance * 4,
-        };
-        base.clamp(self.bounds.0, self.bounds.1)
+        let timeout = self.estimator.timeout(Duration::ZERO);
+        timeout.unwrap_or(FIRST).clamp(self.bounds.0, self.bounds.1)
     }
 
-    /// The same after so many questions that brought no news: twice as long for each.
+    /// The same after so many unanswered questions: it doubles with each.
     pub(crate) fn timeout_after(&self, questions: u32) -> Duration {
         let doubled = self.timeout().saturating_mul(1 << questions.min(16));
         doubled.min(self.bounds.1)

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use chappe_identity::{Prefix, PublicKey};
+use chappe_machine::wire::Reader;
 
 /// A node: its public key, from which its place follows, and its address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -116,7 +117,7 @@ impl Contact {
         to.extend_from_slice(&self.address.port().to_be_bytes());
     }
 
-    pub(crate) fn read(from: &mut crate::message::Reader<'_>) -> Option<Self> {
+    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
         let public = PublicKey::new(from.array()?);
         let ip: IpAddr = match from.byte()? {
             4 => Ipv4Addr::from(from.array::<4>()?).into(),

@@ -80,7 +80,6 @@ mod cryptography;
 mod error;
 mod gather;
 mod key;
-mod limit;
 pub mod message;
 mod node;
 mod peers;

@@ -32,6 +32,7 @@
 //! decoding and encoding again gives the same bytes.
 
 use chappe_identity::PublicKey;
+use chappe_machine::wire::Reader;
 
 use crate::certificate::{CERTIFICATE_BYTES, Certificate};
 use crate::cryptography::TAG_BYTES;
@@ -297,7 +298,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Packet, Error> {
         Some(body) if reader.is_empty() => body,
         _ if !(1..=12).contains(&kind) => return Err(Error::Kind(kind)),
         _ => {
-            let offset = reader.offset;
+            let offset = reader.offset();
             return Err(Error::Malformed { kind, offset });
         }
     };
@@ -315,7 +316,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Packet, Error> {
 fn read_body(kind: u8, reader: &mut Reader<'_>) -> Option<Body> {
     Some(match kind {
         1 => Body::Greet {
-            padding: reader.padding()?,
+            padding: padding(reader)?,
         },
         2 => Body::Greeting,
         3 => Body::Ping,
@@ -323,7 +324,7 @@ fn read_body(kind: u8, reader: &mut Reader<'_>) -> Option<Body> {
         5 => Body::Find {
             target: Key::from_bytes(reader.array()?),
             count: reader.byte()?,
-            padding: reader.padding()?,
+            padding: padding(reader)?,
         },
         6 => {
             let mut contacts = Vec::new();
@@ -352,7 +353,7 @@ fn read_body(kind: u8, reader: &mut Reader<'_>) -> Option<Body> {
             after: u128::from_be_bytes(reader.array()?),
             digest: u64::from_be_bytes(reader.array()?),
             bytes: u16::from_be_bytes(reader.array()?),
-            padding: reader.padding()?,
+            padding: padding(reader)?,
         },
         10 => {
             let held = u16::from_be_bytes(reader.array()?);
@@ -385,45 +386,13 @@ fn pad(to: &mut Vec<u8>, zeros: u16) {
     to.resize(to.len() + usize::from(zeros), 0);
 }
 
-/// Reads from borrowed bytes; every answer is `None` at the first thing that does not fit.
-#[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
-    offset: usize,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0 }
+/// Zeros to the end.
+fn padding(reader: &mut Reader<'_>) -> Option<u16> {
+    let rest = reader.rest();
+    if rest.iter().any(|byte| *byte != 0) {
+        return None;
     }
-
-    const fn is_empty(&self) -> bool {
-        self.offset == self.bytes.len()
-    }
-
-    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let end = self.offset.checked_add(length)?;
-        let taken = self.bytes.get(self.offset..end)?;
-        self.offset = end;
-        Some(taken)
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    pub(crate) fn byte(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    /// Zeros to the end.
-    fn padding(&mut self) -> Option<u16> {
-        let rest = self.take(self.bytes.len() - self.offset)?;
-        if rest.iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        u16::try_from(rest.len()).ok()
-    }
+    u16::try_from(rest.len()).ok()
 }
 
 const _: () = assert!(

@@ -9,14 +9,22 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use chappe_identity::PublicKey;
-use chappe_machine::Instant;
+use chappe_machine::{Instant, ReplayWindow, TokenBucket, TokenRate};
 
 use crate::contact::{PackedAddress, host};
 use crate::cryptography::{Cryptography, SECRET_BYTES, Secret, TAG_BYTES, same_tag};
 use crate::error::Drop;
-use crate::limit::{Bucket, Window};
 use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX};
 use crate::{Body, Config, Contact, Key, Packet};
+
+/// So many a second, and twice as many at once.
+fn rate(per_s: u32) -> TokenRate {
+    let per_s = u64::from(per_s.max(1));
+    TokenRate {
+        per_s,
+        burst: 2 * per_s,
+    }
+}
 
 /// What is kept of a peer.
 #[derive(Debug)]
@@ -24,12 +32,12 @@ struct Peer {
     secret: Secret,
     /// The last number that went to it.
     sent: u64,
-    received: Window,
+    received: ReplayWindow,
     /// What it gave us, and when.
     token: (u64, Instant),
     /// Until when its certificate is good, in seconds since 1970; 0: none was shown.
     member_until_s: u64,
-    requests: Bucket,
+    requests: TokenBucket,
     /// Rises with each use: the lowest goes first.
     used: u64,
     /// We spoke to it first.
@@ -62,8 +70,8 @@ pub(crate) struct Peers<C> {
     uses: u64,
     token_secret: Secret,
     host_salt: u64,
-    hosts: Vec<Bucket>,
-    unknown_keys: Bucket,
+    hosts: Vec<TokenBucket>,
+    unknown_keys: TokenBucket,
     /// The seconds since 1970 at the machine's origin of time, when they are known.
     origin_unix_s: Option<i64>,
     /// Packets dropped, by reason.
@@ -89,8 +97,8 @@ impl<C: Cryptography> Peers<C> {
             uses: 0,
             token_secret,
             host_salt,
-            hosts: vec![Bucket::full(now); config.host_slots],
-            unknown_keys: Bucket::full(now),
+            hosts: vec![TokenBucket::full(now, rate(config.host_packets_per_s)); config.host_slots],
+            unknown_keys: TokenBucket::full(now, rate(config.strangers_per_s)),
             origin_unix_s: None,
             drops: [0; Drop::ALL.len()],
             cryptography,
@@ -186,10 +194,10 @@ impl<C: Cryptography> Peers<C> {
         let peer = Peer {
             secret,
             sent: self.sent_floor,
-            received: Window::default(),
+            received: ReplayWindow::default(),
             token: (0, now),
             member_until_s: 0,
-            requests: Bucket::full(now),
+            requests: TokenBucket::full(now, rate(self.config.peer_requests_per_s)),
             used: self.uses,
             chosen,
         };
@@ -355,7 +363,8 @@ impl<C: Cryptography> Peers<C> {
         let slot = slot.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         // Less than the number of slots.
         let slot = slot as usize % self.hosts.len();
-        if !self.hosts[slot].take(now, self.config.host_packets_per_s) {
+        let of_host = rate(self.config.host_packets_per_s);
+        if self.hosts[slot].take(now, 1, of_host).is_err() {
             return Err(Drop::Rate);
         }
         let (packet, under, tag) = Packet::read(bytes).map_err(|_| Drop::Malformed)?;
@@ -364,9 +373,10 @@ impl<C: Cryptography> Peers<C> {
         }
         let is_greet = matches!(packet.body, Body::Greet { .. });
         let known = self.peers.get(&packet.sender).map(|peer| peer.secret);
+        let of_strangers = rate(self.config.strangers_per_s);
         let secret = match known {
             Some(secret) => secret,
-            None if self.unknown_keys.take(now, self.config.strangers_per_s) => {
+            None if self.unknown_keys.take(now, 1, of_strangers).is_ok() => {
                 let agreed = self.cryptography.agree(&packet.sender);
                 agreed.ok_or(Drop::Malformed)?
             }
@@ -394,14 +404,14 @@ impl<C: Cryptography> Peers<C> {
         let response = packet.body.is_response();
         let validated = !response && self.is_valid(now, &packet.sender, from, packet.token);
         self.uses += 1;
-        let (uses, per_s) = (self.uses, self.config.peer_requests_per_s);
+        let (uses, of_peer) = (self.uses, rate(self.config.peer_requests_per_s));
         if let Some(peer) = self.peers.get_mut(&packet.sender) {
             peer.used = uses;
             if response {
                 peer.token = (packet.token, now);
             } else if !peer.received.accept(packet.number) {
                 return Err(Drop::Replayed);
-            } else if !peer.requests.take(now, per_s) {
+            } else if peer.requests.take(now, 1, of_peer).is_err() {
                 return Err(Drop::Rate);
             }
         }
@@ -453,7 +463,7 @@ impl<C: Cryptography> Peers<C> {
     pub(crate) fn state_bytes(&self) -> usize {
         size_of::<Self>()
             + self.peers.len() * (size_of::<PublicKey>() + size_of::<Peer>())
-            + self.hosts.len() * size_of::<Bucket>()
+            + self.hosts.len() * size_of::<TokenBucket>()
     }
 }
 

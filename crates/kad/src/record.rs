@@ -6,9 +6,9 @@
 //! time of day refuse what has expired by it.
 
 use chappe_identity::PublicKey;
+use chappe_machine::wire::Reader;
 
 use crate::cryptography::{Cryptography, SIGNATURE_BYTES};
-use crate::message::Reader;
 use crate::{KEY_BYTES, Key};
 
 /// Most bytes of a record's value: with everything around it a record fills one packet.

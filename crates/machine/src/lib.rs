@@ -1,4 +1,4 @@
-//! The contract of all protocol machines.
+//! The contract of all protocol machines, and the small parts that several of them are made of.
 //!
 //! A machine is protocol logic without I/O: it is told what arrived and what time it is, and says
 //! what to send, what happened and when it wants to be asked again. The same machine runs on real
@@ -68,13 +68,23 @@
 
 extern crate alloc;
 
+#[cfg(test)]
+extern crate std;
+
 mod harness;
 mod instant;
+mod replay_window;
+mod round_trip;
 mod timers;
+mod token_bucket;
+pub mod wire;
 
 pub use harness::{Harness, Invariant, Outputs, Violation};
 pub use instant::Instant;
+pub use replay_window::ReplayWindow;
+pub use round_trip::RoundTripEstimator;
 pub use timers::Timers;
+pub use token_bucket::{TokenBucket, TokenRate};
 
 /// What a machine is told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use chappe_machine::TokenRate;
+
 use crate::message::DATAGRAM_BYTES_MAX;
 use crate::plan::{CAP, Plan};
 
@@ -32,8 +34,17 @@ pub enum TakeOver {
 pub struct Pace {
     /// Bytes a second in the long run.
     pub rate_bytes_per_s: u64,
-    /// Bytes at once after a pause.
+    /// Bytes at once after a pause; less than 2,048 counts as 2,048.
     pub burst_bytes: u64,
+}
+
+impl Pace {
+    pub(crate) fn token_rate(self) -> TokenRate {
+        TokenRate {
+            per_s: self.rate_bytes_per_s.max(1),
+            burst: self.burst_bytes.max(2_048),
+        }
+    }
 }
 
 /// Configuration of a node; many nodes of a process can share one.

@@ -257,7 +257,7 @@ impl Topic {
         holds(suspects.max(distrusted) <= SUSPECTS_KNOWN_MAX, || {
             format!("{suspects} suspects, {distrusted} were caught")
         })?;
-        let window = &self.window;
+        let window = &self.window.numbers;
         holds(window.newest == 0 || window.seen & 1 == 1, || {
             format!("the newest was not seen: {window:?}")
         })

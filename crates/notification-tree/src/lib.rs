@@ -124,4 +124,4 @@ pub use message::{
 };
 pub use plan::{CAP, DELAY_MAX, Plan, Splitter};
 pub use tree::Tree;
-pub use window::{WINDOW, Window};
+pub use window::Window;

@@ -3,9 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
-use core::time::Duration;
 
-use chappe_machine::Instant;
+use chappe_machine::{Instant, TokenBucket, TokenRate};
 
 use crate::membership::Contact;
 
@@ -19,85 +18,48 @@ const PEERS_MAX: usize = 1_024;
 /// more than the 64 events that it can have missed of a source.
 const PART: u64 = 8;
 
-/// Tokens that come at a rate.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bucket {
-    tokens: u64,
-    filled: Instant,
-}
-
-impl Bucket {
-    pub(crate) fn new(tokens: u64) -> Self {
-        Self {
-            tokens,
-            filled: Instant::ZERO,
-        }
-    }
-
-    /// Takes `wanted` of what comes at `rate` a second, or says when there are enough. More than
-    /// `most` counts as `most`.
-    pub(crate) fn take(
-        &mut self,
-        now: Instant,
-        wanted: u64,
-        rate: u64,
-        most: u64,
-    ) -> Result<(), Instant> {
-        let rate = u128::from(rate.max(1));
-        let fresh = (now - self.filled).as_nanos() * rate / 1_000_000_000;
-        if fresh > 0 {
-            let sum = u128::from(self.tokens) + fresh;
-            self.tokens = u64::try_from(sum).unwrap_or(u64::MAX).min(most);
-            self.filled = now;
-        }
-        let wanted = wanted.min(most);
-        if let Some(left) = self.tokens.checked_sub(wanted) {
-            self.tokens = left;
-            return Ok(());
-        }
-        let wait = u128::from(wanted - self.tokens) * 1_000_000_000 / rate + 1;
-        Err(now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+/// So many a second, and as many at once.
+fn within_a_second(tokens: u64) -> TokenRate {
+    TokenRate {
+        per_s: tokens,
+        burst: tokens,
     }
 }
 
 /// So many a second for all together and an eighth of it for each, and as many at once.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    rate: u64,
-    all: Bucket,
-    peers: BTreeMap<Option<Contact>, Bucket>,
+    rate: TokenRate,
+    all: TokenBucket,
+    peers: BTreeMap<Option<Contact>, TokenBucket>,
 }
 
 impl Limit {
     pub(crate) fn new(rate: u32) -> Self {
-        let rate = u64::from(rate);
+        let rate = within_a_second(u64::from(rate));
         Self {
             rate,
-            all: Bucket::new(rate),
+            all: TokenBucket::full(Instant::ZERO, rate),
             peers: BTreeMap::new(),
         }
     }
 
     /// Takes one for a peer, if there is one; those whom nobody knows are one peer.
     pub(crate) fn take(&mut self, now: Instant, peer: Option<Contact>) -> bool {
-        if self.rate == 0 {
+        if self.rate.per_s == 0 {
             return false;
         }
-        let own = (self.rate / PART).max(1);
+        let own = within_a_second((self.rate.per_s / PART).max(1));
         if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&peer) {
-            // What has been filled for a second is full, as that of a new peer.
-            let second = Duration::from_secs(1);
-            let used = |bucket: &Bucket| now.saturating_since(bucket.filled) < second;
-            self.peers.retain(|_, bucket| used(bucket));
+            // A full bucket is as good as that of a new peer.
+            self.peers.retain(|_, bucket| !bucket.is_full(now, own));
             if self.peers.len() >= PEERS_MAX {
                 return false;
             }
         }
-        let peer = self.peers.entry(peer).or_insert(Bucket {
-            tokens: own,
-            filled: now,
-        });
-        peer.take(now, 1, own, own).is_ok() && self.all.take(now, 1, self.rate, self.rate).is_ok()
+        let full = || TokenBucket::full(now, own);
+        let peer = self.peers.entry(peer).or_insert_with(full);
+        peer.take(now, 1, own).is_ok() && self.all.take(now, 1, self.rate).is_ok()
     }
 
     /// What holds of it at any time.
@@ -111,6 +73,8 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,16 +1,17 @@
-//! Time-outs from measured round trips (the estimator of RFC 6298, with a floor for fast networks),
-//! and the least of them, from which the latency of an idle network is taken.
+//! Timeouts from measured round trips, and the least round trip, from which the latency of an idle network
+//! is taken.
 
 use core::time::Duration;
+
+use chappe_machine::RoundTripEstimator;
 
 /// Samples after which the least round trip may have become larger by a sixteenth.
 const LEAST_SAMPLES: u8 = 64;
 
-/// Mean, deviation and least of the round trips, the peers' dwell times taken off.
+/// Estimate and least of the round trips, the peers' dwell times taken off.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RoundTrip {
-    mean: Option<Duration>,
-    deviation: Duration,
+    estimator: RoundTripEstimator,
     least: Duration,
     /// Samples since the least was raised.
     samples: u8,
@@ -20,8 +21,7 @@ impl RoundTrip {
     /// An estimate to begin with.
     pub(crate) fn assume(round_trip: Duration) -> Self {
         Self {
-            mean: Some(round_trip),
-            deviation: round_trip / 8,
+            estimator: RoundTripEstimator::assuming(round_trip, round_trip / 8),
             least: round_trip,
             samples: 0,
         }
@@ -30,17 +30,14 @@ impl RoundTrip {
     /// Takes a measurement; `first` replaces what was assumed, unless that was right within a quarter.
     pub(crate) fn measured(&mut self, sample: Duration, first: bool) {
         let right = |mean: &Duration| sample.abs_diff(*mean) <= *mean / 4;
-        match self.mean.filter(|mean| !first || right(mean)) {
-            None => {
-                *self = Self::assume(sample);
-                self.deviation = sample / 2;
-            }
-            Some(mean) => {
-                let error = sample.abs_diff(mean);
-                self.deviation = (self.deviation * 3 + error) / 4;
-                self.mean = Some((mean * 7 + sample) / 8);
-            }
+        if self.mean().is_none_or(|mean| first && !right(&mean)) {
+            *self = Self {
+                estimator: RoundTripEstimator::new(),
+                least: sample,
+                samples: 0,
+            };
         }
+        self.estimator.sample(sample);
         self.samples += 1;
         if self.samples >= LEAST_SAMPLES {
             self.samples = 0;
@@ -56,12 +53,12 @@ impl RoundTrip {
 
     /// The mean, when there is one.
     pub(crate) fn mean(&self) -> Option<Duration> {
-        self.mean
+        self.estimator.mean()
     }
 
-    /// How long to wait for an answer: mean and four deviations, at least `floor` above the mean.
+    /// How long to wait for an answer; `floor` is for networks faster than a timer.
     pub(crate) fn timeout(&self, floor: Duration) -> Option<Duration> {
-        self.mean.map(|mean| mean + (self.deviation * 4).max(floor))
+        self.estimator.timeout(floor)
     }
 }
 

@@ -116,12 +116,7 @@ impl<G: Guard> Tree<G> {
             .record(id)
             .map_or(0, |record| 64 + record.event.bytes().len());
         let now = self.now;
-        self.bucket.take(
-            now,
-            bytes as u64,
-            pace.rate_bytes_per_s,
-            pace.burst_bytes.max(2_048),
-        )
+        self.bucket.take(now, bytes as u64, pace.token_rate())
     }
 
     /// Makes the message of one part and sets its timer.

@@ -74,8 +74,8 @@ impl<G: Guard> Tree<G> {
         }
         let known = topic.version(spread.event.version()).is_some();
         let near = topic.window.boot == id.boot
-            && topic.window.newest > 0
-            && id.sequence <= topic.window.newest.saturating_add(AHEAD_MAX);
+            && topic.window.numbers.newest > 0
+            && id.sequence <= topic.window.numbers.newest.saturating_add(AHEAD_MAX);
         let sender = topic.contact(spread.event.version(), from);
         let caught = sender.is_some_and(|sender| topic.distrusted.contains(&sender));
         let trusted = forward_first && known && near && !caught;

@@ -10,14 +10,14 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use chappe_machine::{Input, Instant, Machine, Output};
+use chappe_machine::{Input, Instant, Machine, Output, TokenBucket};
 
-use crate::config::Config;
+use crate::config::{Config, Pace};
 use crate::error::{Error, Malformed};
 use crate::guard::Guard;
 use crate::interface::{Command, Counters, Happened};
 use crate::job::Job;
-use crate::limit::{Bucket, Limit};
+use crate::limit::Limit;
 use crate::membership::{Contact, Membership};
 use crate::message::{Body, DATAGRAM_BYTES_MAX, Message, SOURCE, Tag, Transmit};
 use crate::plan::Splitter;
@@ -65,7 +65,7 @@ pub struct Tree<G> {
     pub(crate) out: VecDeque<Output<Transmit, Happened>>,
     pub(crate) timers: BinaryHeap<Reverse<(Instant, JobId, Alarm)>>,
     pub(crate) open_jobs: usize,
-    pub(crate) bucket: Bucket,
+    pub(crate) bucket: TokenBucket,
     pub(crate) repairs: Limit,
     /// Signatures of those who were caught, or whom nobody knows.
     pub(crate) verifications: Limit,
@@ -102,7 +102,10 @@ impl<G: Guard> Tree<G> {
             out: VecDeque::new(),
             timers: BinaryHeap::new(),
             open_jobs: 0,
-            bucket: Bucket::new(pace.map_or(0, |pace| pace.burst_bytes)),
+            bucket: TokenBucket::full(
+                Instant::ZERO,
+                pace.map(Pace::token_rate).unwrap_or_default(),
+            ),
             repairs,
             verifications: Limit::new(VERIFICATIONS_PER_S),
             proofs: Proofs::default(),

@@ -1,7 +1,6 @@
 //! Which events of a source were seen: the newest number and the 64 up to it.
 
-/// Sequence numbers up to the newest that are told apart.
-pub const WINDOW: u64 = 64;
+use chappe_machine::ReplayWindow;
 
 /// What a sink has seen of one source; to be stored before the event is used, and given again after
 /// a restart.
@@ -9,10 +8,8 @@ pub const WINDOW: u64 = 64;
 pub struct Window {
     /// The source's boot; events of earlier ones are old.
     pub boot: u32,
-    /// The newest sequence number; 0: none.
-    pub newest: u64,
-    /// Bit `n`: `newest - n` was seen.
-    pub seen: u64,
+    /// The sequence numbers seen.
+    pub numbers: ReplayWindow,
     /// The first sequence number that this sink may have missed and asks for: earlier ones are taken when
     /// they come.
     pub since: u64,
@@ -25,10 +22,7 @@ impl Window {
         if boot != self.boot {
             return boot > self.boot && sequence > 0;
         }
-        match self.newest.checked_sub(sequence) {
-            None => true,
-            Some(age) => sequence > 0 && age < WINDOW && self.seen >> age & 1 == 0,
-        }
+        self.numbers.is_new(sequence)
     }
 
     /// Notes an event as seen.
@@ -36,55 +30,40 @@ impl Window {
         if sequence == 0 || boot < self.boot {
             return;
         }
-        if boot > self.boot || self.newest == 0 {
+        if boot > self.boot || self.numbers.newest == 0 {
             // Of a source that was known before, all of a new life is missed that does not come.
-            let since = if self.newest == 0 { sequence } else { 1 };
+            let since = match self.numbers.newest {
+                0 => sequence,
+                _ => 1,
+            };
             *self = Self {
                 boot,
-                newest: sequence,
-                seen: 1,
+                numbers: ReplayWindow::default(),
                 since,
             };
-            return;
         }
-        match self.newest.checked_sub(sequence) {
-            None => {
-                let ahead = sequence - self.newest;
-                self.seen = if ahead < WINDOW {
-                    self.seen << ahead
-                } else {
-                    0
-                } | 1;
-                self.newest = sequence;
-            }
-            Some(age) if age < WINDOW => self.seen |= 1 << age,
-            Some(_) => {}
-        }
+        self.numbers.accept(sequence);
     }
 
     /// Asks no more for what is missing up to now. Not seen all the same: it is taken when it comes.
     pub(crate) fn give_up(&mut self) {
-        self.since = self.newest.saturating_add(1);
+        self.since = self.numbers.newest.saturating_add(1);
     }
 
     /// The oldest missing number and, from it on, which are missing.
     #[must_use]
     pub fn missing(&self) -> Option<(u64, u64)> {
-        let oldest = self
-            .newest
-            .saturating_sub(WINDOW - 1)
+        let newest = self.numbers.newest;
+        let oldest = newest
+            .saturating_sub(ReplayWindow::SIZE - 1)
             .max(self.since.max(1));
-        let missing = (oldest..=self.newest).filter(|number| !self.has(*number));
+        let missing = (oldest..=newest).filter(|number| self.numbers.is_new(*number));
         let mut found = None;
         for number in missing {
             let (first, bits) = found.get_or_insert((number, 0u64));
             *bits |= 1 << (number - *first);
         }
         found
-    }
-
-    fn has(&self, sequence: u64) -> bool {
-        self.seen >> (self.newest - sequence) & 1 == 1
     }
 }
 

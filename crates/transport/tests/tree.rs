@@ -204,7 +204,7 @@ async fn every_sink_is_given_every_event_once_and_the_dead_are_known() {
     assert!(left.is_empty(), "twice: {left:?}");
     let again = Node::start(5, socket(contacts[5].address), files(5));
     let window = files(5).last(TOPIC).expect("it was kept");
-    assert_eq!(window.newest, 4, "a heartbeat and three events");
+    assert_eq!(window.numbers.newest, 4, "a heartbeat and three events");
     again.tell(subscribe(window)).await;
     again.tell(listed(5)).await;
     nodes.insert(5, again);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chappe_identity::Key;
+use chappe_machine::ReplayWindow;
 use chappe_notification_tree::{
     Contact, Event, EventId, Guard, Keys, Membership, TrustedNetwork, Window,
 };
@@ -150,8 +151,11 @@ fn keep(folder: &std::path::Path) -> std::io::Result<Vec<Duration>> {
             let began = Instant::now();
             let window = Window {
                 boot: 1,
-                newest: newest as u64,
-                ..Window::default()
+                numbers: ReplayWindow {
+                    newest: newest as u64,
+                    seen: 1,
+                },
+                since: 1,
             };
             files.keep(1, &window)?;
             Ok(began.elapsed())

@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use chappe_machine::Instant;
+use chappe_machine::{Instant, TokenBucket, TokenRate};
 
 /// How many addresses of a subnet may spend their whole rate at once. Reason: one that floods
 /// leaves three quarters to the others.
@@ -21,8 +21,6 @@ const ADDRESSES_MAX: usize = 4_096;
 
 /// How often full buckets are looked for when there is no room, at most.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-
-const NANOS_PER_S: u64 = 1_000_000_000;
 
 /// What shares a bucket: the /24 or /64 of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,55 +39,33 @@ impl Subnet {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    /// Billionths of a token.
-    level: u64,
-    at: Instant,
-}
-
 /// Buckets of equal size; a token is one message.
 #[derive(Debug, Clone)]
 struct Layer<K> {
-    burst: u32,
-    per_s: u32,
+    rate: TokenRate,
     most: usize,
-    buckets: HashMap<K, Bucket>,
+    buckets: HashMap<K, TokenBucket>,
     swept: Option<Instant>,
 }
 
 impl<K: Copy + Eq + Hash> Layer<K> {
     fn new(burst: u32, per_s: u32, most: usize) -> Self {
         Self {
-            burst,
-            per_s,
+            rate: TokenRate {
+                per_s: per_s.into(),
+                burst: burst.into(),
+            },
             most,
             buckets: HashMap::new(),
             swept: None,
         }
     }
 
-    fn full(&self) -> u64 {
-        u64::from(self.burst) * NANOS_PER_S
-    }
-
-    /// The level of a bucket now.
-    fn level(&self, bucket: &Bucket, now: Instant) -> u64 {
-        let elapsed = now.saturating_since(bucket.at).as_nanos();
-        let gained = elapsed.saturating_mul(u128::from(self.per_s));
-        let gained = u64::try_from(gained).unwrap_or(u64::MAX);
-        bucket.level.saturating_add(gained).min(self.full())
-    }
-
-    /// What the bucket would hold after one message more; `None` when it has no token.
-    fn after(&self, now: Instant, key: K) -> Option<u64> {
-        let bucket = self.buckets.get(&key);
-        let level = bucket.map_or(self.full(), |bucket| self.level(bucket, now));
-        level.checked_sub(NANOS_PER_S)
-    }
-
-    fn set(&mut self, now: Instant, key: K, level: u64) {
-        self.buckets.insert(key, Bucket { level, at: now });
+    /// The bucket after one message more; `None` when it has no token.
+    fn after(&self, now: Instant, key: K) -> Option<TokenBucket> {
+        let bucket = self.buckets.get(&key).copied();
+        let mut bucket = bucket.unwrap_or_else(|| TokenBucket::full(now, self.rate));
+        bucket.take(now, 1, self.rate).ok().map(|()| bucket)
     }
 
     /// Whether there is room for the key's bucket; forgets those that have filled up again, when
@@ -105,11 +81,8 @@ impl<K: Copy + Eq + Hash> Layer<K> {
             return false;
         }
         self.swept = Some(now);
-        let (full, all) = (self.full(), std::mem::take(&mut self.buckets));
-        let kept = all
-            .into_iter()
-            .filter(|(_, bucket)| self.level(bucket, now) < full);
-        self.buckets = kept.collect();
+        let rate = self.rate;
+        self.buckets.retain(|_, bucket| !bucket.is_full(now, rate));
         self.buckets.len() < self.most
     }
 }
@@ -163,9 +136,9 @@ impl Buckets {
         let Some(shared) = self.shared.after(now, subnet) else {
             return false;
         };
-        self.shared.set(now, subnet, shared);
+        self.shared.buckets.insert(subnet, shared);
         if let Some(own) = own {
-            self.own.set(now, source, own);
+            self.own.buckets.insert(source, own);
         }
         true
     }

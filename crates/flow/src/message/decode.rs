@@ -10,10 +10,10 @@ use crate::config::{
     CHANNEL_NUMBERS_MAX, EARLIER_MAX, NAME_BYTES_MAX, SCHEMA_BYTES_MAX, SERIALIZATION_BYTES_MAX,
     TEXT_BYTES_MAX,
 };
-use crate::wire::Reader;
 use crate::{
     Channel, Code, Credit, Level, LossReason, Position, Records, RefusalReason, SchemaId, Start,
 };
+use chappe_machine::wire::Reader;
 
 /// Why bytes are no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{CHECKSUM_BYTES, Entry, MAGIC, Message, Place, Rolled, SchemaText, kind};
-use crate::wire::{varint_len, write_bytes, write_varint};
 use crate::{Channel, Position, Records, SchemaId, Start};
+use chappe_machine::wire::{varint_len, write_bytes, write_varint};
 
 /// Bytes of the buffer that frames are cut from.
 const CHUNK_BYTES: usize = 16 * 1024;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use chappe_machine::Instant;
+use chappe_machine::{Instant, RoundTripEstimator};
 
 use crate::Key;
 
@@ -30,7 +30,7 @@ struct Late {
 /// says something of its peer only.
 #[derive(Debug)]
 pub(super) struct RoundTrip {
-    smoothed: Option<(Duration, Duration)>,
+    estimator: RoundTripEstimator,
     bounds: (Duration, Duration, Duration),
     /// Time-outs since an answer last came in time.
     silent: u32,
@@ -40,7 +40,7 @@ pub(super) struct RoundTrip {
 impl RoundTrip {
     pub(super) fn new(bounds: (Duration, Duration, Duration)) -> Self {
         Self {
-            smoothed: None,
+            estimator: RoundTripEstimator::new(),
             bounds,
             silent: 0,
             late: VecDeque::new(),
@@ -50,26 +50,14 @@ impl RoundTrip {
     /// An answer came in time.
     pub(super) fn measured(&mut self, took: Duration) {
         self.silent = 0;
-        self.measure(took);
-    }
-
-    fn measure(&mut self, took: Duration) {
-        self.smoothed = Some(match self.smoothed {
-            None => (took, took / 2),
-            Some((mean, deviation)) => (
-                (mean * 7 + took) / 8,
-                (deviation * 3 + mean.abs_diff(took)) / 4,
-            ),
-        });
+        self.estimator.sample(took);
     }
 
     /// How long the next answer is waited for.
     pub(super) fn timeout(&self) -> Duration {
         let (first, least, most) = self.bounds;
-        match self.smoothed {
-            None => first,
-            Some((mean, deviation)) => (mean + deviation * 4).clamp(least, most),
-        }
+        let timeout = self.estimator.timeout(Duration::ZERO);
+        timeout.map_or(first, |timeout| timeout.clamp(least, most))
     }
 
     /// No answer to this request, sent at `at`, came in time.
@@ -90,9 +78,9 @@ impl RoundTrip {
         let Some(late) = self.late.remove(late) else {
             return false;
         };
-        if self.silent >= SILENT_MIN || self.smoothed.is_none() {
+        if self.silent >= SILENT_MIN || self.estimator.mean().is_none() {
             let (_, _, most) = self.bounds;
-            self.measure((now - late.at).min(most));
+            self.estimator.sample((now - late.at).min(most));
         }
         true
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use chappe_machine::ReplayWindow;
 use chappe_notification_tree::Window;
 
 use crate::kad::replace;
@@ -80,8 +81,10 @@ impl Windows for WindowFiles {
         };
         Ok(Window {
             boot: u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
-            newest: number(4),
-            seen: number(12),
+            numbers: ReplayWindow {
+                newest: number(4),
+                seen: number(12),
+            },
             since: number(20),
         })
     }
@@ -89,7 +92,8 @@ impl Windows for WindowFiles {
     fn keep(&mut self, topic: u64, window: &Window) -> io::Result<()> {
         let mut bytes = [0; WINDOW_BYTES];
         bytes[..4].copy_from_slice(&window.boot.to_be_bytes());
-        for (at, number) in [(4, window.newest), (12, window.seen), (20, window.since)] {
+        let ReplayWindow { newest, seen } = window.numbers;
+        for (at, number) in [(4, newest), (12, seen), (20, window.since)] {
             bytes[at..at + 8].copy_from_slice(&number.to_be_bytes());
         }
         replace(&self.path(topic), &bytes)
@@ -107,8 +111,10 @@ mod tests {
         assert_eq!(files.last(7).unwrap(), Window::default());
         let window = Window {
             boot: 3,
-            newest: 1 << 40,
-            seen: u64::MAX - 5,
+            numbers: ReplayWindow {
+                newest: 1 << 40,
+                seen: u64::MAX - 5,
+            },
             since: 9,
         };
         files.keep(7, &window).unwrap();
