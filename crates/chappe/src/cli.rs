@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use chappe_device::host::{CriticalityRule, Order};
 use chappe_identity::PublicKey;
+use chappe_terminal::duration;
 use chappe_transport::tls::Fingerprint;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Finds devices, learns what they are and mean, streams their data and never loses what it
@@ -96,22 +98,9 @@ pub(crate) enum Command {
     /// Turn text XML into EXI and back, explain streams, compile schemas.
     #[command(subcommand)]
     Exi(crate::command::exi::Exi),
-    /// Measure a part beside its peers and floors, and say which targets are met.
-    #[command(after_help = crate::command::bench::help())]
-    Bench(Bench),
     /// Measure latency, throughput and pace between a publisher and subscribers.
     #[command(subcommand)]
     Perf(crate::command::perf::Perf),
-    /// A process of a scenario of `bench`, which starts it.
-    #[command(hide = true)]
-    BenchProcess {
-        /// What it is.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<std::ffi::OsString>,
-    },
-    /// Simulate: exchanges between nodes under faults, or what a session would see on a network.
-    #[command(subcommand)]
-    Sim(crate::command::sim::Sim),
     /// Print the completions of a shell.
     #[command(after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe")]
     Completions {
@@ -153,27 +142,6 @@ pub(crate) enum Device {
     Run(DeviceRun),
 }
 
-/// How a source of notification trees orders its list of sinks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OrderName {
-    /// As they came.
-    AsListed,
-    /// Critical sinks have the event first.
-    Criticality,
-    /// Sinks that answered earlier events help others; who did not is a leaf.
-    Reliability,
-}
-
-impl OrderName {
-    pub(crate) fn order(self) -> Order {
-        match self {
-            Self::AsListed => Order::AsListed,
-            Self::Criticality => Order::Criticality,
-            Self::Reliability => Order::Reliability,
-        }
-    }
-}
-
 /// Flags of `device run`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceRun {
@@ -205,9 +173,11 @@ pub(crate) struct DeviceRun {
     /// DEVICE.TOML goes before it. At most an hour.
     #[arg(long, requires = "tree", value_parser = deadline, value_name = "DURATION")]
     pub deadline: Option<Duration>,
-    /// In which order the tree's sinks are listed.
-    #[arg(long, value_enum, requires = "tree", default_value_t = OrderName::AsListed)]
-    pub order: OrderName,
+    /// In which order the tree's sinks are listed: as they came, critical sinks first, or those that
+    /// answered earlier events first.
+    #[arg(long, requires = "tree", default_value = Order::AsListed.name(),
+          value_parser = PossibleValuesParser::new(Order::ALL.map(Order::name)).try_map(|name| name.parse::<Order>()))]
+    pub order: Order,
     /// How critical the sinks at these addresses are, whatever they say, such as 10.1.0.0/16=7; may be
     /// repeated, the first that has a sink counts. 0.0.0.0/0=0 at the end believes nobody.
     #[arg(long, value_name = "PREFIX=0..255", requires = "tree")]
@@ -764,26 +734,6 @@ pub(crate) enum Data {
     },
 }
 
-/// Flags of `bench`.
-#[derive(Debug, Args)]
-pub(crate) struct Bench {
-    /// What to measure.
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(chappe_bench::SCENARIOS.map(|it| it.name)))]
-    pub scenario: String,
-    /// Fewer repeats, for a first look.
-    #[arg(long)]
-    pub quick: bool,
-    /// Write report, raw samples and figures here.
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Only this part of the scenario, by its name below; may be repeated.
-    #[arg(long, value_name = "PART")]
-    pub only: Vec<String>,
-    /// Where choices come from.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub seed: u64,
-}
-
 /// A deadline of an event.
 fn deadline(text: &str) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(3_600);
@@ -792,27 +742,6 @@ fn deadline(text: &str) -> Result<Duration, String> {
         one if one > MOST => Err("it is longer than an hour".to_owned()),
         one => Ok(one),
     }
-}
-
-/// A duration such as `500ms`, `3s`, `2m`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("{text:?} begins with no number"))?;
-    let seconds = match unit {
-        "ns" => number / 1e9,
-        "us" => number / 1e6,
-        "ms" => number / 1e3,
-        "s" | "" => number,
-        "m" => number * 60.0,
-        "h" => number * 3_600.0,
-        _ => return Err(format!("unit {unit:?} is none of ns, us, ms, s, m, h")),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -824,14 +753,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_take_units() {
-        assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
-        assert!(duration("3 days").is_err() && duration("s").is_err() && duration("-1s").is_err());
     }
 }

@@ -8,30 +8,25 @@
 
 mod cli;
 mod command;
-mod output;
 
 use std::process::ExitCode;
 
+use chappe_terminal::output;
 use clap::Parser;
 
 use cli::{Cli, Command};
 use output::Outcome;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    logging(cli.verbose);
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !failure.message.is_empty() {
-                output::note(format_args!("error: {}", failure.message));
-            }
-            if let Some(hint) = failure.hint {
-                output::note(format_args!("hint: {hint}"));
-            }
-            ExitCode::from(failure.code)
-        }
-    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => match command::moved(&error) {
+            Some(failure) => return chappe_terminal::exit_code(Err(failure)),
+            None => error.exit(),
+        },
+    };
+    chappe_terminal::logging(cli.verbose);
+    chappe_terminal::exit_code(run(cli))
 }
 
 fn run(cli: Cli) -> Outcome {
@@ -65,29 +60,10 @@ fn run(cli: Cli) -> Outcome {
         Command::Dds(flags) => command::dds::run(flags, json),
         Command::Key(verb) => command::key::run(verb, json),
         Command::Exi(verb) => command::exi::run(verb, json),
-        Command::Bench(flags) => command::bench::run(flags, json),
         Command::Perf(verb) => command::perf::run(verb, json),
-        Command::BenchProcess { arguments } => Ok(chappe_bench::process(&arguments)?),
-        Command::Sim(verb) => command::sim::run(verb, json),
         Command::Completions { shell } => {
             command::completions(shell);
             Ok(())
         }
     }
-}
-
-/// Logs go to standard error; `CHAPPE_LOG` takes the syntax of `tracing`'s filters.
-fn logging(verbose: u8) {
-    let default = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CHAPPE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
 }

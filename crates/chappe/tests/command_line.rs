@@ -49,6 +49,7 @@ fn completions_are_printed_for_each_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let output = chappe(&["completions", shell]);
         assert!(out(&output).contains("doctor"), "{shell}");
+        assert!(!out(&output).contains("bench"), "{shell}");
     }
 }
 
@@ -150,34 +151,6 @@ fn what_is_not_there_is_refused_before_the_work() {
         let text = out(&output) + &err(&output);
         assert!(text.contains(words), "{arguments:?}: {text}");
     };
-    for scenario in ["notify", "lookup", "query"] {
-        let arguments = ["bench", scenario, "--only", "nonsense"];
-        stdout_and_error(&arguments, 2, "has no part \"nonsense\"");
-    }
-    for part in ["emulated-dead", "partition", "simulation", "jetstream"] {
-        stdout_and_error(&["bench", "--help"], 0, part);
-    }
-    let lookup = ["sim", "lookup", "--nodes", "2"];
-    for (flag, value) in [
-        ("--least", "nan"),
-        ("--region-nodes", "0"),
-        ("--runs", "0"),
-        ("--sybils", "91"),
-        ("--loss", "-1"),
-        // Nobody is honest.
-        ("--sybils", "90"),
-    ] {
-        let given = format!("{flag}={value}");
-        let arguments = [&lookup[..], &[&given]].concat();
-        stdout_and_error(&arguments, 2, flag);
-    }
-    let out = [&lookup[..], &["--out", "/proc/nope"]].concat();
-    stdout_and_error(&out, 2, "cannot make /proc/nope");
-    stdout_and_error(
-        &["bench", "registry", "--out", "/proc/nope"],
-        2,
-        "/proc/nope",
-    );
     let device = ["device", "run", "demo/devices/thermometer.toml"];
     let tree = [&device[..], &["--tree", "/proc/nope"]].concat();
     stdout_and_error(&tree, 2, "cannot make /proc/nope");
@@ -185,23 +158,30 @@ fn what_is_not_there_is_refused_before_the_work() {
 }
 
 #[test]
-fn a_network_in_which_nothing_is_judged_is_no_success() {
-    let few = [
-        "--nodes",
-        "10",
-        "--session",
-        "1s",
-        "--settle",
-        "5s",
-        "--searches",
-        "20",
-    ];
-    let output = chappe(&[&["sim", "lookup"][..], &few].concat());
-    assert_eq!(output.status.code(), Some(1));
-    let text = out(&output);
-    assert!(text.contains("not judged"), "{text}");
-    assert!(text.contains("searches for one device"), "{text}");
-    assert!(!text.contains("100.00 %"), "{text}");
+fn moved_verbs_name_their_new_program() {
+    for arguments in [
+        &["bench"][..],
+        &["bench", "--help"],
+        &["bench", "exchange", "--quick", "--json"],
+        &["sim", "lookup", "--nodes", "2"],
+        &["sim", "--help"],
+        &["--json", "sim"],
+    ] {
+        let output = chappe(arguments);
+        let text = err(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        let verb = if arguments.contains(&"sim") {
+            "sim"
+        } else {
+            "bench"
+        };
+        assert!(text.contains(&format!("`chappe-lab {verb}`")), "{text}");
+        let command = format!("cargo run --release -p chappe-lab -- {verb}");
+        assert!(text.contains("hint: ") && text.contains(&command), "{text}");
+        assert_eq!(out(&output), "", "results alone go to standard output");
+    }
+    let help = out(&chappe(&["--help"]));
+    assert!(!help.contains("bench") && !help.contains("sim "), "{help}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Plan {
         }
     }
 
-    /// Its name, as `chappe bench notify` and `chappe sim tree` write it.
+    /// Its name, as `chappe-lab bench notify` and `chappe-lab sim tree` write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -4,9 +4,12 @@
 //! handled at the other end [`Cost::delay`] (`L` and the handling) after the send is done. The source
 //! begins at 0.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::str::FromStr;
 use core::time::Duration;
 
 use crate::plan::{Plan, Splitter};
@@ -81,6 +84,33 @@ pub enum Order {
     Criticality,
     /// The most reliable sinks go where the most others depend on them.
     Reliability,
+}
+
+impl Order {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::AsListed, Self::Criticality, Self::Reliability];
+
+    /// Its name, as command lines write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AsListed => "as-listed",
+            Self::Criticality => "criticality",
+            Self::Reliability => "reliability",
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|order| order.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no order {name:?}, but {names}")
+        })
+    }
 }
 
 /// Arranges sinks: gives for each place of the list the number of the sink that belongs there.

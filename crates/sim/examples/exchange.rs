@@ -1,4 +1,4 @@
-//! The exchange between nodes under every fault for so many simulated hours, judged: `chappe sim exchange`
+//! The exchange between nodes under every fault for so many simulated hours, judged: `chappe-lab sim exchange`
 //! for long runs, without building the whole program.
 //!
 //! `cargo run --release -p chappe-sim --example exchange -- [hours] [first seed] [threads]`

@@ -1,5 +1,5 @@
 //! One network, for a first look at a change: `cargo run --release --example lookup -- NODES SYBILS
-//! ATTACK ATTACKED_KEYS SEED [SESSION_S] [LOSS] [COLD] [ENTRANCES] [PARTITION_S] [PARTS] [ONE_WAY]`. `chappe sim
+//! ATTACK ATTACKED_KEYS SEED [SESSION_S] [LOSS] [COLD] [ENTRANCES] [PARTITION_S] [PARTS] [ONE_WAY]`. `chappe-lab sim
 //! lookup` is the command for users.
 
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 //! `cargo run --release --example tree -- SINKS DEAD LOSS SEND_US LATENCY_US HANDLING_US [SEEDS] [FLOOR_US] [HEARTBEAT] \
 //! [WITHIN_S] [EVENTS]`.
 //! `cargo run --release --example tree -- mixed RUNS [SEED]` judges runs of mixed sizes and troubles, as
-//! `chappe sim tree --mixed` does; it prints how far it is, and what breaks a promise as soon as it is found.
+//! `chappe-lab sim tree --mixed` does; it prints how far it is, and what breaks a promise as soon as it is found.
 //! `cargo run --release --example tree -- sources SINKS EVENTS QUEUE_BYTES PACER [PERIOD_US]` has 1 to 16 sources publish at
 //! once, through ports of 100 Mbit/s.
-//! `chappe sim tree` is the command for users, `chappe bench notify --only failures` the measurement.
+//! `chappe-lab sim tree` is the command for users, `chappe-lab bench notify --only failures` the measurement.
 
 use std::time::{Duration, Instant};
 
@@ -140,7 +140,10 @@ fn mixed(runs: u64, seed: u64) {
         for violation in &report.violations {
             println!("seed {}: {violation}", report.seed);
         }
-        println!("  again: chappe sim tree --mixed 1 --seed {}", report.seed);
+        println!(
+            "  again: chappe-lab sim tree --mixed 1 --seed {}",
+            report.seed
+        );
     };
     let sum = series(seed, runs, 1, broken, |sum| {
         if sum.runs.is_multiple_of(RUNS_A_LINE) {

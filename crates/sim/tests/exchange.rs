@@ -1,14 +1,14 @@
 //! Goal: nothing acknowledged is lost, doubled or invented between nodes, whatever happens to them;
 //! what is lost is named; and a run can be repeated.
 //! Method: seeded runs of whole pipelines under the fault matrix, judged by the model. More seeds:
-//! `chappe sim exchange --runs 1000`.
+//! `chappe-lab sim exchange --runs 1000`.
 
 use chappe_sim::exchange::{Fault, Report, Settings, run, series};
 
 fn right(report: &Report) {
     assert!(
         report.violations.is_empty(),
-        "seed {}: {:?}\nagain: chappe sim exchange --seed {} --trace",
+        "seed {}: {:?}\nagain: chappe-lab sim exchange --seed {} --trace",
         report.seed,
         report.violations,
         report.seed

@@ -109,7 +109,7 @@ fn tree(folder: &Path, flags: &DeviceRun) -> Result<HostTree, Failure> {
         deadline: flags.deadline,
         pacer: flags.pacer.clone(),
         order: TreeOrder {
-            order: flags.order.order(),
+            order: flags.order,
             rules: flags.criticality.clone(),
             ..TreeOrder::default()
         },

@@ -1,6 +1,5 @@
 //! One file a verb.
 
-pub(crate) mod bench;
 pub(crate) mod call;
 mod client;
 pub(crate) mod config;
@@ -22,18 +21,31 @@ mod published;
 pub(crate) mod query;
 pub(crate) mod serve;
 mod session;
-pub(crate) mod sim;
-mod sim_lookup;
-pub(crate) mod sim_tree;
 pub(crate) mod stream;
 pub(crate) mod trace;
 pub(crate) mod watch;
 
 use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
 
 use crate::cli::Cli;
+use crate::output::Failure;
 
 /// Prints the completions of `shell`.
 pub(crate) fn completions(shell: clap_complete::Shell) {
     clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
+}
+
+/// For a verb that the command line does not have: the program that has it now.
+pub(crate) fn moved(error: &clap::Error) -> Option<Failure> {
+    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let is_moved = matches!(verb.as_str(), "bench" | "sim");
+    is_moved.then(|| {
+        let message = format!("`chappe {verb}` is now `chappe-lab {verb}`, a program of its own");
+        Failure::new(message).hint(format!(
+            "in a checkout: cargo run --release -p chappe-lab -- {verb} --help"
+        ))
+    })
 }

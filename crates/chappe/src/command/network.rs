@@ -1,9 +1,7 @@
 //! What the commands that look at the network share.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use chappe_dpws::Dialect;
+pub(crate) use chappe_terminal::interrupt::{interrupted, stop_at_interrupt};
 use chappe_transport::Interface;
 
 use crate::output::{Failure, Outcome};
@@ -16,34 +14,6 @@ pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
     let outcome = runtime.block_on(command);
     runtime.shutdown_background();
     outcome
-}
-
-/// Resolves at an interrupt or a request to end.
-pub(crate) async fn interrupted() -> Result<(), Failure> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result?,
-        _ = terminate.recv() => {}
-    }
-    Ok(())
-}
-
-/// Set at the first interrupt; the second ends the program.
-pub(crate) fn stop_at_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&stop);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    std::thread::spawn(move || {
-        if runtime.block_on(interrupted()).is_ok() {
-            set.store(true, Ordering::Relaxed);
-        }
-        if runtime.block_on(interrupted()).is_ok() {
-            std::process::exit(130);
-        }
-    });
-    Ok(stop)
 }
 
 /// The named interfaces, or all that discovery can use.

@@ -6,19 +6,18 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use chappe_bench::perf::{
-    self, Carrier, Criteria, Criterion, Event, Method, PublishSettings, Published,
-    PublisherInterval, SubscribeSettings, Subscribed, SubscriberInterval, Times,
-};
 use chappe_flow::pacer::{Choice, PERIOD_MAX};
 use chappe_identity::CurvePublic;
+use chappe_perf::{
+    Carrier, Criteria, Criterion, Event, Method, PublishSettings, Published, PublisherInterval,
+    SubscribeSettings, Subscribed, SubscriberInterval, Times,
+};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::network;
-use super::sim::bits;
-use crate::cli::duration;
 use crate::output::{self, Failure, Outcome, Table};
+use chappe_terminal::{bytes_per_s, duration};
 
 /// Verbs of `perf`.
 #[derive(Debug, Subcommand)]
@@ -56,7 +55,7 @@ pub(crate) struct Common {
     /// DDS: the library, rustdds, or cyclone where it is built in.
     #[cfg(feature = "dds")]
     #[arg(long, default_value = "rustdds", value_name = "LIBRARY")]
-    pub library: perf::Library,
+    pub library: chappe_perf::Library,
     /// DDS: the domain.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=232))]
     pub domain: u16,
@@ -64,7 +63,7 @@ pub(crate) struct Common {
     #[arg(long = "address", default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub addresses: Vec<std::net::IpAddr>,
     /// DDS: the topic.
-    #[arg(long, default_value = perf::TOPIC, value_name = "NAME")]
+    #[arg(long, default_value = chappe_perf::TOPIC, value_name = "NAME")]
     pub topic: String,
     /// Samples on the way at most: written and not acknowledged. Default: 1000, over DDS 64.
     /// Over DDS the subscriber's reader keeps eight times its own number in memory.
@@ -92,7 +91,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "PER-SECOND")]
     pub min_rate: Option<f64>,
     /// Condition: at least this throughput of samples, such as `100Mbit`, in every phase.
-    #[arg(long, value_parser = bits, value_name = "RATE")]
+    #[arg(long, value_parser = bytes_per_s, value_name = "RATE")]
     pub min_throughput: Option<u64>,
 }
 
@@ -130,7 +129,7 @@ pub(crate) struct Publish {
     #[arg(long, value_name = "PER-SECOND", value_parser = rate, conflicts_with = "pacer")]
     pub rate: Option<Choice>,
     /// For napa: the capacity of the link.
-    #[arg(long, default_value = "1Gbit", value_parser = bits, value_name = "RATE")]
+    #[arg(long, default_value = "1Gbit", value_parser = bytes_per_s, value_name = "RATE")]
     pub capacity: u64,
     /// For napa: so many samples are acknowledged at once.
     #[arg(long, default_value_t = 1, value_name = "SAMPLES")]
@@ -260,7 +259,8 @@ fn publish(flags: &Publish, json: bool) -> Outcome {
         stop: network::stop_at_interrupt()?,
     };
     let mut teller = Teller::new(&flags.common, &PublisherInterval::COLUMNS, json)?;
-    let outcome = perf::publish(&settings, &mut |event| teller.tell(&event)).map_err(failure)?;
+    let outcome =
+        chappe_perf::publish(&settings, &mut |event| teller.tell(&event)).map_err(failure)?;
     teller.end()?;
     if json {
         output::json(&Ended {
@@ -288,7 +288,8 @@ fn subscribe(flags: &Subscribe, json: bool) -> Outcome {
         stop: network::stop_at_interrupt()?,
     };
     let mut teller = Teller::new(&flags.common, &SubscriberInterval::COLUMNS, json)?;
-    let outcome = perf::subscribe(&settings, &mut |event| teller.tell(&event)).map_err(failure)?;
+    let outcome =
+        chappe_perf::subscribe(&settings, &mut |event| teller.tell(&event)).map_err(failure)?;
     teller.end()?;
     if json {
         output::json(&Ended {
@@ -317,7 +318,7 @@ fn carrier(common: &Common, endpoint: &str) -> Result<Carrier, Failure> {
         #[cfg(not(feature = "dds"))]
         (Over::Dds, _) => return Err(Failure::new("this program was built without DDS")),
         #[cfg(feature = "dds")]
-        (Over::Dds, best_effort) => Carrier::Dds(perf::Domain {
+        (Over::Dds, best_effort) => Carrier::Dds(chappe_perf::Domain {
             library: common.library,
             domain: common.domain,
             interfaces: common.addresses.clone(),
@@ -339,7 +340,7 @@ fn criteria(common: &Common, max_lost: Option<u64>) -> Criteria {
     }
 }
 
-fn failure(error: perf::Error) -> Failure {
+fn failure(error: chappe_perf::Error) -> Failure {
     Failure::new(error.text).hint_if(error.hint)
 }
 

@@ -200,13 +200,13 @@ impl Settings {
             ),
             false => String::new(),
         };
-        // What is played by `chappe sim lookup` has such a link.
+        // What is played by `chappe-lab sim lookup` has such a link.
         let (low, high) = match self.link.latency {
             Latency::Uniform(low, high) => (low, high),
             other => (other.mean(), other.mean()),
         };
         format!(
-            "chappe sim lookup --seed {} --nodes {} --sybils {} --attack {} --attacked-keys {} \
+            "chappe-lab sim lookup --seed {} --nodes {} --sybils {} --attack {} --attacked-keys {} \
              --devices {} --searches {} --full-searches {}{session} --settle {}s --latency-min {}s \
              --latency-max {}s --loss {} --begin {} --entrances {} --region-nodes {}\
              {rate}{slow}{partition}",

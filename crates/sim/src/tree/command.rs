@@ -3,30 +3,25 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{Choice, Plan};
 
 use super::{Settings, mixed};
 
 impl Settings {
-    /// The command that runs these settings again, or the settings themselves, where `chappe sim tree` has no
+    /// The command that runs these settings again, or the settings themselves, where `chappe-lab sim tree` has no
     /// flag for one of them.
     #[must_use]
     pub fn again(&self) -> String {
         let seed = self.seed;
         if *self == mixed(seed) {
-            return format!("chappe sim tree --mixed 1 --seed {seed}");
+            return format!("chappe-lab sim tree --mixed 1 --seed {seed}");
         }
         self.command().unwrap_or_else(|| format!("{self:?}"))
     }
 
     fn command(&self) -> Option<String> {
         let (plan, cap) = self.plan_flags()?;
-        let order = match self.order {
-            Order::AsListed => "as-listed",
-            Order::Criticality => "criticality",
-            Order::Reliability => "reliability",
-        };
+        let order = self.order.name();
         let plain = Self::new(self.seed, self.sinks).planned(self.plan);
         // What has a flag; all else has to be as it is without.
         let flags = Self {
@@ -62,7 +57,7 @@ impl Settings {
             return None;
         }
         let mut command = format!(
-            "chappe sim tree --seed {} --sinks {} --plan {plan} --cap {cap} --order {order}",
+            "chappe-lab sim tree --seed {} --sinks {} --plan {plan} --cap {cap} --order {order}",
             self.seed, self.sinks
         );
         self.write_numbers(&mut command);

@@ -1,0 +1,51 @@
+//! The checkout that the program runs in, for what is built or lies beside it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Error;
+
+/// The root of the checkout that the current directory lies in.
+pub(crate) fn root() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let mut folders = here.ancestors();
+    let root = folders.find(|folder| folder.join("crates/lab/Cargo.toml").is_file())?;
+    Some(root.to_owned())
+}
+
+/// Builds a program of the checkout, if it is not built, and gives its path.
+pub(crate) fn build(root: &Path, name: &str, arguments: &[&str]) -> Result<PathBuf, Error> {
+    let output = Command::new("cargo")
+        .current_dir(root)
+        .args(["build", "--locked"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .args(arguments)
+        .output()
+        .map_err(Error::io("running cargo"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last = errors.lines().last().unwrap_or_default();
+        return Err(Error::Failed(format!("cannot build {name}: {last}")));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let executable = |message: serde_json::Value| {
+        let is_wanted = message["target"]["name"] == name;
+        let path = message["executable"].as_str().filter(|_| is_wanted)?;
+        Some(PathBuf::from(path))
+    };
+    let missing = || Error::Failed(format!("cargo does not say where {name} is"));
+    messages
+        .filter_map(executable)
+        .next_back()
+        .ok_or_else(missing)
+}
+
+/// A Python with the peers' packages: `CHAPPE_PEERS_PYTHON`, or what `check/peers` has made.
+pub(crate) fn peers_python() -> Option<PathBuf> {
+    let named = std::env::var_os("CHAPPE_PEERS_PYTHON").map(PathBuf::from);
+    let made = || Some(root()?.join("target/peers/python/bin/python"));
+    named.or_else(made).filter(|path| path.is_file())
+}

@@ -1,0 +1,225 @@
+//! What a small device costs: the thermometer of the device crate, built for size.
+//!
+//! It is measured while it serves: it is probed, described and asked, and its subscriber takes an
+//! event a second. The papers' boards have 8 to 64 MB in all.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use chappe_device::DeviceClient;
+use chappe_device::client::{Delivery, Description, Search, Seen};
+use chappe_xml::{Element, Name};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use crate::memory_group::MemoryGroup;
+use crate::process::{Folder, Process};
+use crate::{Bound, Error, Report, Settings, checkout};
+
+const NAMESPACE: &str = "https://chappe.example/thermometer";
+const SET_PERIOD: &str = "https://chappe.example/thermometer/Thermometer/SetPeriodRequest";
+/// Where the device and its client live.
+const ADDRESS: &str = "127.0.5.1";
+const CLIENT_ADDRESS: &str = "127.0.9.2";
+/// Size of the memory that the smallest board has.
+const BOARD_BYTES: u64 = 8 << 20;
+/// Nothing takes longer.
+const DEADLINE: Duration = Duration::from_secs(60);
+const MIB: f64 = 1_048_576.0;
+
+/// Runs the scenario.
+pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new("device", settings.seed);
+    let Some(root) = checkout::root() else {
+        let reason = "the device is built from the checkout, and this is none";
+        report.skipped.push(reason.to_owned());
+        return Ok(report);
+    };
+    (settings.progress)("building the small device");
+    let program = match build(&root) {
+        Ok(program) => program,
+        Err(error) => {
+            report
+                .skipped
+                .push(format!("the device is not built: {error}"));
+            return Ok(report);
+        }
+    };
+    let size = std::fs::metadata(&program).map_err(Error::io("looking at the small device"))?;
+    let size = size.len() as f64 / MIB;
+    report.row(
+        "program, stripped",
+        size,
+        "MiB",
+        "thermometer, profile small",
+    );
+    report.target("program, stripped", size, Bound::AtMost(3.0), "MiB");
+    let events = if settings.quick { 3 } else { 30 };
+    (settings.progress)("the device serves");
+    serve(&program, events, &mut report)?;
+    (settings.progress)("the device serves in a group of 8 MiB");
+    match MemoryGroup::new(BOARD_BYTES) {
+        Ok(group) => confined(&program, &group, events, &mut report)?,
+        Err(error) => report.skipped.push(format!("the group of 8 MiB: {error}")),
+    }
+    Ok(report)
+}
+
+/// Builds the thermometer as a device for small boards would be.
+fn build(root: &Path) -> Result<PathBuf, Error> {
+    let arguments = ["--profile", "small", "--no-default-features"];
+    let example = ["-p", "chappe-device", "--example", "thermometer"];
+    checkout::build(root, "thermometer", &[&arguments[..], &example].concat())
+}
+
+fn serve(program: &Path, events: usize, report: &mut Report) -> Result<(), Error> {
+    let mut command = Command::new(program);
+    let mut process = Process::start(command.arg(ADDRESS), "the small device")?;
+    process.line()?;
+    let idle = process.memory("VmRSS")? as f64 / MIB;
+    report.row("resident, idle", idle, "MiB", "just started");
+    exchange(events)?;
+    let resident = process.memory("VmRSS")? as f64 / MIB;
+    let peak = process.memory("VmHWM")? as f64 / MIB;
+    let note = format!("after probes, description, calls and {events} events");
+    report.row("resident, serving", resident, "MiB", note);
+    report.row("resident, at most", peak, "MiB", "");
+    report.target("resident, at most", peak, Bound::AtMost(6.0), "MiB");
+    Ok(())
+}
+
+/// The same with memory, page cache and kernel's buffers of it bounded.
+fn confined(
+    program: &Path,
+    group: &MemoryGroup,
+    events: usize,
+    report: &mut Report,
+) -> Result<(), Error> {
+    // A copy that is not in memory, so that its pages count where they are first used.
+    let copies = Folder::new("device")?;
+    let program = copy_to_disk(program, &copies)?;
+    // The shell joins the group and becomes the device, all of whose memory then counts.
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", "echo $$ > \"$1\" && exec \"$2\" \"$3\"", "sh"])
+        .arg(group.members())
+        .arg(&program)
+        .arg(ADDRESS);
+    let name = "runs in a group of 8 MiB, events received";
+    let received = Process::start(&mut command, "the small device in a group").and_then(|mut p| {
+        p.line()?;
+        exchange(events)?;
+        p.memory("VmRSS")
+    });
+    match received {
+        Ok(resident) => {
+            let peak = group.peak().map(|peak| peak as f64 / MIB);
+            let note = "page cache of the program included";
+            let resident = resident as f64 / MIB;
+            report.row("in the group, resident", resident, "MiB", "");
+            if let Some(peak) = peak {
+                report.row("in the group, all memory at most", peak, "MiB", note);
+            }
+            report.target(name, events as f64, Bound::AtLeast(events as f64), "");
+        }
+        Err(error) => {
+            report.row(name, 0.0, "", error.to_string());
+            report.target(name, 0.0, Bound::AtLeast(events as f64), "");
+        }
+    }
+    Ok(())
+}
+
+fn copy_to_disk(program: &Path, folder: &Folder) -> Result<PathBuf, Error> {
+    let path = folder.path().join("device");
+    let failed = || Error::io("copying the small device");
+    std::fs::copy(program, &path).map_err(failed())?;
+    let file = std::fs::File::open(&path).map_err(failed())?;
+    file.sync_all().map_err(failed())?;
+    let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+    posix_fadvise(&file, 0, 0, advice).map_err(|error| failed()(error.into()))?;
+    Ok(path)
+}
+
+/// Finds the device, describes it, sets its period and takes events.
+fn exchange(events: usize) -> Result<(), Error> {
+    crate::readiness::runtime()?.block_on(async {
+        let exchanging = async {
+            let client = crate::readiness::client(CLIENT_ADDRESS)?;
+            let description = described(&client).await?;
+            called(&client, &description).await?;
+            received(&client, &description, events).await?;
+            client.close().await;
+            Ok(())
+        };
+        let late = || Error::Failed(format!("the small device took more than {DEADLINE:?}"));
+        tokio::time::timeout(DEADLINE + Duration::from_secs(events as u64), exchanging)
+            .await
+            .map_err(|_| late())?
+    })
+}
+
+async fn described(client: &DeviceClient) -> Result<Description, Error> {
+    let mut discovery = client.listen();
+    let search = Search {
+        types: vec![Name::new(NAMESPACE, "Thermometer")],
+        ..Search::default()
+    };
+    let mut found = None;
+    // Several searches, as a network has them.
+    for _ in 0..5 {
+        let asking = Error::failed("asking for the small device");
+        let search = client.search(&search).await.map_err(asking)?;
+        loop {
+            match discovery.next().await {
+                Some(Seen::Found(seen))
+                    if seen.types.contains(&Name::new(NAMESPACE, "Thermometer")) =>
+                {
+                    found = Some(seen);
+                }
+                Some(Seen::Match { id, .. }) if id == search => break,
+                Some(Seen::SearchEnded { id, .. }) if id == search => break,
+                Some(_) => {}
+                None => return Err(Error::Failed("the client ended".to_owned())),
+            }
+        }
+    }
+    let found = found.ok_or_else(|| Error::Failed("the small device is not found".to_owned()))?;
+    let describing = Error::failed("describing the small device");
+    client.describe(&found).await.map_err(describing)
+}
+
+async fn called(client: &DeviceClient, description: &Description) -> Result<(), Error> {
+    let service = description.service_of(SET_PERIOD);
+    let service = service.ok_or_else(|| Error::Failed("no operation SetPeriod".to_owned()))?;
+    for _ in 0..100 {
+        let seconds = Element::new(Name::new(NAMESPACE, "seconds")).with_text("1");
+        let body = Element::new(Name::new(NAMESPACE, "SetPeriod")).with_child(seconds);
+        let calling = Error::failed("calling the small device");
+        client
+            .call(service, SET_PERIOD, body)
+            .await
+            .map_err(calling)?;
+    }
+    Ok(())
+}
+
+async fn received(
+    client: &DeviceClient,
+    description: &Description,
+    events: usize,
+) -> Result<(), Error> {
+    let service = description.services.first();
+    let service = service.ok_or_else(|| Error::Failed("no service".to_owned()))?;
+    let subscribing = Error::failed("subscribing at the small device");
+    let mut subscription = client.subscribe(service, &[]).await.map_err(subscribing)?;
+    let mut count = 0;
+    while count < events {
+        match subscription.next().await {
+            Some(Delivery::Notification(_)) => count += 1,
+            Some(Delivery::Subscribed { .. }) => {}
+            other => return Err(Error::Failed(format!("instead of an event: {other:?}"))),
+        }
+    }
+    Ok(())
+}

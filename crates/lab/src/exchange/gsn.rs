@@ -1,0 +1,288 @@
+//! The peer GSN 2.0.1: a producer and as many subscriptions as there are nodes, in one JVM.
+//!
+//! That is less than the study's experiment (one producer, not 24; two doubles and an integer, not
+//! three doubles) and kinder: 24 JVMs do not fit one small machine. Storage is H2 in memory, window
+//! and history of one. `zeromq-async` is PUB/SUB; `zeromq-sync` waits for a byte after each element
+//! (it must be loaded after the producer, or it never starts). What came out is read from the
+//! monitor's counters.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::figures::Line;
+use super::foreign::{Foreign, find};
+use super::run::Bench;
+use crate::{Error, Report, checkout};
+
+/// Where it lies: `check/peers exchange` gets it.
+const LIBRARIES: &str = "target/peers/gsn";
+/// How long the JVM may take until it produces.
+const STARTING: Duration = Duration::from_secs(60);
+/// How long the subscriptions may take until each has had an element.
+const SUBSCRIBING: Duration = Duration::from_secs(60);
+/// Ports, within the namespace of the run; those of zeromq-sync count up from the last.
+const MONITOR: u16 = 22_001;
+const PROXY: u16 = 22_022;
+const DIRECTORY: u16 = 22_023;
+const SYNC: u16 = 23_000;
+
+/// What is measured: the wrapper, and the producer's period in milliseconds.
+const RUNS: [(&str, u32); 4] = [
+    ("zeromq-async", 10),
+    ("zeromq-async", 1),
+    ("zeromq-sync", 10),
+    ("zeromq-sync", 1),
+];
+
+/// Elements a second of all subscriptions together, where it was the most.
+pub(crate) fn run(bench: &Bench<'_>, report: &mut Report, lines: &mut Vec<Line>) -> Option<f64> {
+    let mut most = None;
+    for (wrapper, period_ms) in RUNS {
+        let name = format!("peer GSN, {wrapper}, every {period_ms} ms");
+        match measure(bench, wrapper, period_ms, &name, report) {
+            Ok((line, all)) => {
+                lines.push(line);
+                most = most.max(Some(all));
+            }
+            Err(error) => {
+                report.skipped.push(format!("{name}: {error}"));
+                if matches!(error, Error::Failed(ref what) if what.contains("not installed")) {
+                    break;
+                }
+            }
+        }
+    }
+    most.map(|all| f64::from(u32::try_from(all).unwrap_or(u32::MAX)))
+}
+
+fn measure(
+    bench: &Bench<'_>,
+    wrapper: &str,
+    period_ms: u32,
+    name: &str,
+    report: &mut Report,
+) -> Result<(Line, u64), Error> {
+    (bench.settings.progress)(name);
+    let folder = bench
+        .folder
+        .path()
+        .join(format!("gsn-{wrapper}-{period_ms}"));
+    let mut server = start(&folder, period_ms)?;
+    wait(&mut server, STARTING, |counters| {
+        counters.count("producer") > 0
+    })?;
+    let nodes = bench.sizes.nodes;
+    for number in 0..nodes {
+        let text = subscriber(wrapper, number);
+        write(
+            &folder,
+            &format!("virtual-sensors/subscriber{number}.xml"),
+            &text,
+        )?;
+    }
+    let all = |counters: &Counters| (0..nodes).all(|n| counters.subscriber(n) > 0);
+    wait(&mut server, SUBSCRIBING, all)?;
+    // A JVM is slow at first.
+    std::thread::sleep(2 * bench.sizes.warm);
+    let (begin, before, busy) = (Instant::now(), Counters::read()?, server.processor_s());
+    std::thread::sleep(bench.sizes.measure);
+    let (after, seconds) = (Counters::read()?, begin.elapsed().as_secs_f64());
+    let rates = (0..nodes).map(|n| (after.subscriber(n) - before.subscriber(n)) as f64 / seconds);
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    let total: f64 = rates.iter().sum();
+    let produced = (after.count("producer") - before.count("producer")) as f64 / seconds;
+    let busy = (server.processor_s() - busy) / seconds;
+    let mut row = |what: &str, value: f64, unit: &'static str, note: String| {
+        report.row(&format!("{name}: {what}"), value, unit, note);
+    };
+    let slowest = format!("{nodes} of them; slowest {:.1}", rates[0]);
+    row(
+        "a virtual sensor, median",
+        rates[rates.len() / 2],
+        "1/s",
+        slowest,
+    );
+    row("all together", total, "1/s", String::new());
+    let note = format!("asked for {}", 1_000 / period_ms);
+    row("the producer", produced, "1/s", note);
+    row("processors busy", busy, "", String::new());
+    let line = Line {
+        name: format!(
+            "GSN {}\n{period_ms} ms",
+            wrapper.trim_start_matches("zeromq-")
+        ),
+        generated: produced,
+        consumed: rates[rates.len() / 2],
+    };
+    Ok((line, total as u64))
+}
+
+fn start(folder: &Path, period_ms: u32) -> Result<Foreign, Error> {
+    let libraries = checkout::root().map(|root| root.join(LIBRARIES));
+    let libraries = libraries.filter(|path| path.is_dir());
+    let (Some(libraries), Some(java)) = (libraries, find("java")) else {
+        let what = "GSN or Java is not installed; check/peers exchange does that";
+        return Err(Error::Failed(what.to_owned()));
+    };
+    for part in ["conf", "virtual-sensors", "logs"] {
+        let path = folder.join(part);
+        std::fs::create_dir_all(&path).map_err(Error::io(format!("making {}", path.display())))?;
+    }
+    let configuration = format!(
+        "<gsn><monitor-port>{MONITOR}</monitor-port><zmq-enable>true</zmq-enable>\
+         <zmqproxy>{PROXY}</zmqproxy><zmqmeta>{DIRECTORY}</zmqmeta>\
+         <storage driver=\"org.h2.Driver\" url=\"jdbc:h2:mem:exchange\" user=\"sa\" \
+         password=\"\"/></gsn>"
+    );
+    write(folder, "conf/gsn.xml", &configuration)?;
+    let wrappers = "zeromq-async=ch.epfl.gsn.networking.zeromq.ZeroMQWrapperAsync\n\
+                    zeromq-sync=ch.epfl.gsn.networking.zeromq.ZeroMQWrapperSync\n\
+                    multiformat=ch.epfl.gsn.wrappers.MultiFormatWrapper\n";
+    write(folder, "conf/wrappers.properties", wrappers)?;
+    let address = format!(
+        "<address wrapper=\"multiformat\"><predicate key=\"rate\">{period_ms}</predicate></address>"
+    );
+    let producer = sensor("producer", 10, &address);
+    write(folder, "virtual-sensors/producer.xml", &producer)?;
+    let open = ["lang", "util", "nio"].map(|name| format!("java.base/java.{name}=ALL-UNNAMED"));
+    let mut arguments: Vec<OsString> = Vec::new();
+    for open in &open {
+        arguments.extend(["--add-opens".into(), open.into()]);
+    }
+    let classes: PathBuf = libraries.join("*");
+    arguments.extend([
+        "-Djava.awt.headless=true".into(),
+        "-cp".into(),
+        classes.into(),
+    ]);
+    let main = ["ch.epfl.gsn.Main", "conf", "virtual-sensors"];
+    arguments.extend(main.map(OsString::from));
+    Foreign::start(&java, &arguments, folder)
+}
+
+fn subscriber(wrapper: &str, number: usize) -> String {
+    let predicate =
+        |key: &str, value: &str| format!("<predicate key=\"{key}\">{value}</predicate>");
+    let mut predicates =
+        predicate("vsensor", "producer") + &predicate("meta_port", &DIRECTORY.to_string());
+    if wrapper == "zeromq-async" {
+        predicates += &predicate("address", "tcp://127.0.0.1");
+        predicates += &predicate("data_port", &PROXY.to_string());
+    } else {
+        let port = usize::from(SYNC) + number;
+        predicates += &predicate("address", "tcp://127.0.0.1");
+        predicates += &predicate("local_address", "127.0.0.1");
+        predicates += &predicate("local_port", &port.to_string());
+    }
+    let address = format!("<address wrapper=\"{wrapper}\">{predicates}</address>");
+    sensor(&format!("subscriber{number}"), 100, &address)
+}
+
+/// A descriptor: a bridge with a window and a history of one.
+fn sensor(name: &str, priority: u32, address: &str) -> String {
+    format!(
+        "<virtual-sensor name=\"{name}\" priority=\"{priority}\"><processing-class>\
+         <class-name>ch.epfl.gsn.vsensor.BridgeVirtualSensor</class-name><output-structure>\
+         <field name=\"light\" type=\"double\">a</field>\
+         <field name=\"temperature\" type=\"double\">b</field>\
+         <field name=\"packet_type\" type=\"int\">c</field>\
+         </output-structure></processing-class><description>{name}</description>\
+         <life-cycle pool-size=\"10\"/><addressing/><storage history-size=\"1\"/><streams>\
+         <stream name=\"stream\"><source alias=\"source\" sampling-rate=\"1\" \
+         storage-size=\"1\">{address}<query>select * from wrapper</query></source>\
+         <query>select * from source</query></stream></streams></virtual-sensor>"
+    )
+}
+
+/// Writes a file under another name and moves it to its place: descriptors are watched.
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
+    let path = folder.join(name);
+    let before = path.with_extension("new");
+    std::fs::write(&before, text)
+        .and_then(|()| std::fs::rename(&before, &path))
+        .map_err(Error::io(format!("writing {}", path.display())))
+}
+
+fn wait(
+    server: &mut Foreign,
+    within: Duration,
+    done: impl Fn(&Counters) -> bool,
+) -> Result<(), Error> {
+    let begin = Instant::now();
+    loop {
+        if Counters::read().is_ok_and(|counters| done(&counters)) {
+            return Ok(());
+        }
+        if begin.elapsed() > within || !server.runs() {
+            let what = format!("GSN does not begin: {}", server.last_words());
+            return Err(Error::Failed(what));
+        }
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
+/// What the monitor counts: a name and a number a line.
+#[derive(Debug, PartialEq)]
+struct Counters(Vec<(String, u64)>);
+
+impl Counters {
+    fn read() -> Result<Self, Error> {
+        let failed = || Error::io("asking GSN's monitor");
+        let mut stream = TcpStream::connect(("127.0.0.1", MONITOR)).map_err(failed())?;
+        let patience = Some(Duration::from_secs(5));
+        stream.set_read_timeout(patience).map_err(failed())?;
+        stream
+            .write_all(b"GET / HTTP/1.0\r\n\r\n")
+            .map_err(failed())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map_err(failed())?;
+        Ok(Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let pair = |line: &str| {
+            let (name, number) = line.trim().rsplit_once(' ')?;
+            Some((name.to_owned(), number.parse().ok()?))
+        };
+        Self(text.lines().filter_map(pair).collect())
+    }
+
+    /// Elements that came out of a virtual sensor.
+    fn count(&self, sensor: &str) -> u64 {
+        let name = format!("vs.{sensor}.output.produced.counter");
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map_or(0, |(_, count)| *count)
+    }
+
+    fn subscriber(&self, number: usize) -> u64 {
+        self.count(&format!("subscriber{number}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_their_sensor() {
+        let text = "HTTP/1.1 200 OK\r\n\r\nvs.subscriber1.output.produced.counter 7\r\n\
+                    vs.subscriber11.output.produced.counter 8\r\n";
+        let counters = Counters::parse(text);
+        assert_eq!((counters.subscriber(1), counters.subscriber(11)), (7, 8));
+        assert_eq!(counters.count("producer"), 0);
+    }
+
+    #[test]
+    fn descriptors_are_xml() {
+        for wrapper in ["zeromq-async", "zeromq-sync"] {
+            let text = subscriber(wrapper, 3);
+            let opened = text.matches("<").count() - text.matches("</").count();
+            let closed = text.matches("</").count() + text.matches("/>").count();
+            assert_eq!(opened, closed, "{text}");
+        }
+    }
+}

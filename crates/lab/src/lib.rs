@@ -1,0 +1,267 @@
+//! Benchmark scenarios beside their peers and floors.
+//!
+//! A scenario is run as `chappe-lab bench SCENARIO`. It prints its rows and ends with its targets; a peer
+//! that is not installed is skipped by name, and the floor (a raw socket, an fdatasync) is a row of
+//! the same run. Nothing here is a timed test.
+
+#![deny(unsafe_code)]
+
+mod checkout;
+mod device;
+mod exchange;
+mod exi;
+mod floor;
+mod lookup;
+mod machine;
+mod memory_group;
+mod napa;
+mod notify;
+mod pinned;
+mod process;
+mod program;
+mod query;
+mod readiness;
+mod registry;
+mod report;
+
+pub use machine::Machine;
+pub use process::exit;
+pub use report::{Bound, Report, Row, Target};
+
+use std::time::Duration;
+
+/// How a scenario is run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Fewer repeats.
+    pub quick: bool,
+    /// Only these parts of a scenario; none: all.
+    pub only: Vec<String>,
+    /// Where choices come from.
+    pub seed: u64,
+    /// The program `chappe` for scenarios that run it as a process; `None`: the release build of the
+    /// checkout, or the one in the folder of this program.
+    pub program: Option<std::path::PathBuf>,
+    /// Takes what is being done, for whoever waits.
+    pub progress: fn(&str),
+}
+
+/// A scenario.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What is measured, in a line.
+    pub what: &'static str,
+    /// The parts that can be run alone; none: all of it is one.
+    pub parts: fn() -> Vec<&'static str>,
+    run: fn(&Settings) -> Result<Report, Error>,
+}
+
+const fn scenario(
+    name: &'static str,
+    what: &'static str,
+    parts: fn() -> Vec<&'static str>,
+    run: fn(&Settings) -> Result<Report, Error>,
+) -> Scenario {
+    Scenario {
+        name,
+        what,
+        parts,
+        run,
+    }
+}
+
+/// All scenarios.
+pub const SCENARIOS: [Scenario; 9] = [
+    scenario(
+        "readiness",
+        "from a search to a description, from a device to its first element",
+        Vec::new,
+        readiness::run,
+    ),
+    scenario(
+        "device",
+        "what a small device costs (in a checkout: it is built)",
+        Vec::new,
+        device::run,
+    ),
+    scenario(
+        "registry",
+        "100,000 services in memory",
+        Vec::new,
+        registry::run,
+    ),
+    scenario(
+        "exchange",
+        "24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream",
+        exchange::parts,
+        exchange::run,
+    ),
+    scenario(
+        "query",
+        "a virtual sensor from log to log, compiled and by SQLite",
+        Vec::new,
+        query::run,
+    ),
+    scenario(
+        "notify",
+        "notification trees: plans side by side, dead sinks, loss, emulated links",
+        // As its head says.
+        || {
+            vec![
+                "simulated",
+                "million",
+                "failures",
+                "sources",
+                "mixed",
+                "security",
+                "emulated",
+                "emulated-dead",
+            ]
+        },
+        notify::run,
+    ),
+    scenario(
+        "exi",
+        "encoding and decoding beside EXIficient, parsing of the text and gzip",
+        Vec::new,
+        exi::run,
+    ),
+    scenario(
+        "lookup",
+        "what searches in a Kademlia network find and cost, beside a multicast probe",
+        || lookup::PARTS.to_vec(),
+        lookup::run,
+    ),
+    scenario(
+        "napa",
+        "pacers beside the front of fixed windows and periods, between two processes",
+        napa::parts,
+        napa::run,
+    ),
+];
+
+/// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
+///
+/// # Errors
+/// When there is no such scenario or part, or it could not be run. A target that is missed is no error.
+pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
+    let Some(wanted) = SCENARIOS.iter().find(|it| it.name == scenario) else {
+        let names = SCENARIOS.map(|it| it.name).join(", ");
+        let what = format!("there is no scenario {scenario}, but {names}");
+        return Err(Error::Failed(what));
+    };
+    let parts = (wanted.parts)();
+    let mut only = settings.only.iter();
+    match only.find(|part| !parts.contains(&part.as_str())) {
+        None => (wanted.run)(settings),
+        Some(part) => {
+            let but = match parts.as_slice() {
+                [] => "it is measured as a whole".to_owned(),
+                parts => format!("but {}", parts.join(", ")),
+            };
+            let what = format!("{scenario} has no part {part:?}, {but}");
+            Err(Error::Failed(what))
+        }
+    }
+}
+
+/// Is a process of a scenario: what this program does when a scenario starts it again.
+///
+/// # Errors
+/// What keeps it from its part; the scenario is told.
+pub fn process(arguments: &[std::ffi::OsString]) -> Result<(), Error> {
+    exchange::process(arguments)
+}
+
+/// Why a scenario could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something.
+    #[error("{what}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// Something under test did not do its part.
+    #[error("{0}")]
+    Failed(String),
+    /// The program under test is not there.
+    #[error("there is no program {}", path.display())]
+    NoProgram {
+        /// Where it was expected.
+        path: std::path::PathBuf,
+    },
+}
+
+impl Error {
+    /// The remedy, when it is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoProgram { .. } => {
+                Some("run it in a checkout, which is built, or name a program with --program")
+            }
+            _ => None,
+        }
+    }
+
+    /// An error of the operating system while doing `what`.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+
+    /// Something that should have worked while doing `what`.
+    fn failed<E: std::fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let what = what.into();
+        move |error| Self::Failed(format!("{what}: {error}"))
+    }
+}
+
+/// The value below which `percent` of the samples lie, by the nearest-rank method.
+#[must_use]
+pub fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
+    samples.sort_unstable();
+    let rank = (percent / 100.0 * samples.len() as f64).ceil() as usize;
+    samples
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let mut samples: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentile(&mut samples, 50.0), Duration::from_millis(50));
+        assert_eq!(percentile(&mut samples, 99.0), Duration::from_millis(99));
+        assert_eq!(percentile(&mut samples, 100.0), Duration::from_millis(100));
+        assert_eq!(percentile(&mut [], 50.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_is_refused_by_every_scenario() {
+        for scenario in SCENARIOS {
+            let settings = Settings {
+                quick: true,
+                only: vec!["nonsense".to_owned()],
+                seed: 1,
+                program: None,
+                progress: |_| {},
+            };
+            let refused = run(scenario.name, &settings).unwrap_err().to_string();
+            assert!(refused.contains("\"nonsense\""), "{refused}");
+            for part in (scenario.parts)() {
+                assert!(refused.contains(part), "{refused}");
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The program `chappe-lab`: what measures and simulates Chappe, and does not ship with it.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod command;
+
+use std::process::ExitCode;
+
+use chappe_terminal::output::Outcome;
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    chappe_terminal::logging(cli.verbose);
+    chappe_terminal::exit_code(run(cli))
+}
+
+fn run(cli: Cli) -> Outcome {
+    match cli.command {
+        Command::Bench(flags) => command::bench::run(flags, cli.json),
+        Command::Process { arguments } => Ok(chappe_lab::process(&arguments)?),
+        Command::Sim(verb) => command::sim::run(*verb, cli.json),
+        Command::Completions { shell } => {
+            let mut command = Cli::command();
+            clap_complete::generate(shell, &mut command, "chappe-lab", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}

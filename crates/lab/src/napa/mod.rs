@@ -1,0 +1,65 @@
+//! Pacing of reliable senders: flooding, windows and periods set by hand, NAPA as published ("NAPA: An
+//! algorithm to auto-tune unicast reliable communications over DDS"), and the pacer of this project,
+//! which is told nothing.
+//!
+//! | part | what |
+//! |---|---|
+//! | `simulation` | the product's pacers in front of a simulated bottleneck; this is what is judged |
+//! | `zeromq` | between two processes, over the sessions of links |
+//! | `dds` | the same, over DDS |
+//!
+//! The last two run on plain loopback and through a narrow place, DDS also through one that loses. They
+//! are reported, not judged: on a machine that others use too they say what was possible then.
+//!
+//! In simulation, windows (1, 2, 4, … 1024 samples) and periods (25, evenly on a logarithmic axis from
+//! half to ten times the time that a sample needs on the slowest part of the way) are what an expert
+//! could have set. Their *front* is what no other of them beats in throughput and median latency. A
+//! pacer's **distance** from it is the least d such that with (1 + d) times its throughput and its
+//! latency divided by (1 + d) no point of the front would beat it: on logarithmic axes, how far it
+//! would have to move in both to lie on the front; 0 on it or beyond. Since whoever sends little also
+//! lies on the front, at its slow end, a second target asks for nine tenths of the highest throughput
+//! on it. Throughput is of bytes delivered in order; latency is from writing a sample, when the pacer
+//! lets it go, to its delivery. Each point is the median of three seeds.
+
+mod bottleneck;
+mod cable;
+mod loopback;
+mod scatter;
+mod simulation;
+mod unsafe_tap;
+
+use crate::{Error, Report, Settings};
+
+/// The part that needs no network.
+const SIMULATION: &str = "simulation";
+
+/// The parts: one that needs no network, and a carrier each.
+pub(crate) fn parts() -> Vec<&'static str> {
+    let carriers = loopback::Carrier::ALL.iter().map(|it| it.name());
+    std::iter::once(SIMULATION).chain(carriers).collect()
+}
+
+/// Runs the parts that are wanted.
+pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new("napa", settings.seed);
+    let wanted = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);
+    let carriers = || {
+        let all = loopback::Carrier::ALL.iter();
+        all.filter(|carrier| wanted(carrier.name()))
+    };
+    let mut settings = settings.clone();
+    if carriers().next().is_some() {
+        // Before the simulation, whose results a missing program would lose.
+        settings.program = Some(settings.chappe()?);
+    }
+    if wanted(SIMULATION) {
+        simulation::fronts(&settings, &mut report);
+        simulation::events(&settings, &mut report);
+        simulation::receivers(&settings, &mut report);
+        simulation::period(&settings, &mut report);
+    }
+    for carrier in carriers() {
+        loopback::run(*carrier, &settings, &mut report)?;
+    }
+    Ok(report)
+}

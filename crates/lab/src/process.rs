@@ -1,0 +1,236 @@
+//! Programs under test as processes of their own, ended with the scenario.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::Error;
+
+/// What is read of why a process ended.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+
+/// Processes that were started and not waited for.
+static STARTED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn started() -> MutexGuard<'static, BTreeSet<i32>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends this program and every process that a scenario has started, from any thread.
+pub fn exit(code: i32) -> ! {
+    // Held to the end: nothing is started any more.
+    let started = started();
+    for id in started.iter() {
+        // It may have ended.
+        let _ = kill(Pid::from_raw(*id), Signal::SIGKILL);
+    }
+    std::process::exit(code)
+}
+
+/// This program again, in a role of a scenario.
+pub(crate) fn own_process(role: &str) -> Result<Command, Error> {
+    let program = std::env::current_exe().map_err(Error::io("finding this program"))?;
+    let mut command = Command::new(program);
+    command.args(["process", role]);
+    Ok(command)
+}
+
+/// A process whose output is read by lines. Dropping it ends it as a power cut would.
+pub(crate) struct Process {
+    what: String,
+    child: Child,
+    output: BufReader<ChildStdout>,
+    errors: Option<ChildStderr>,
+}
+
+impl Process {
+    /// Starts `command`; what it says on standard error is thrown away.
+    pub(crate) fn start(command: &mut Command, what: &str) -> Result<Self, Error> {
+        Self::with_errors(command, what, Stdio::null())
+    }
+
+    /// The same of a program that says little on standard error: why it ended.
+    pub(crate) fn start_and_hear(command: &mut Command, what: &str) -> Result<Self, Error> {
+        Self::with_errors(command, what, Stdio::piped())
+    }
+
+    fn with_errors(command: &mut Command, what: &str, errors: Stdio) -> Result<Self, Error> {
+        let failed = Error::io(format!("starting {what}"));
+        let mut started = started();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(failed)?;
+        started.insert(child.id().cast_signed());
+        drop(started);
+        let errors = child.stderr.take();
+        let output = child.stdout.take();
+        let output = output.ok_or_else(|| Error::Failed(format!("{what} has no output")))?;
+        Ok(Self {
+            what: what.to_owned(),
+            child,
+            output: BufReader::new(output),
+            errors,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        let reading = Error::io(format!("reading from {}", self.what));
+        if self.output.read_line(&mut line).map_err(reading)? == 0 {
+            let status = self.wait();
+            let status = status.map_or_else(|error| error.to_string(), |it| it.to_string());
+            let mut said = String::new();
+            if let Some(errors) = &mut self.errors {
+                // What is no text says nothing.
+                let _ = errors.take(ERROR_BYTES_MAX).read_to_string(&mut said);
+            }
+            let said = said.lines().find_map(|line| line.strip_prefix("error: "));
+            let why = said.map_or(status, str::to_owned);
+            return Err(Error::Failed(format!("{} ended: {why}", self.what)));
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Waits until it has ended; from then on its number may be another's.
+    fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        started().remove(&self.child.id().cast_signed());
+        self.child.wait()
+    }
+
+    /// A number of bytes that the operating system keeps of it, such as `VmRSS`.
+    pub(crate) fn memory(&self, field: &str) -> Result<u64, Error> {
+        let path = format!("/proc/{}/status", self.id());
+        let status =
+            std::fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))?;
+        kibibytes(&status, field)
+            .map(|kibibytes| kibibytes * 1024)
+            .ok_or_else(|| Error::Failed(format!("{path} has no {field}")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.wait();
+    }
+}
+
+/// A field of /proc/PID/status.
+fn kibibytes(status: &str, field: &str) -> Option<u64> {
+    let mut lines = status.lines();
+    let rest = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// Processor time in seconds of a process so far, to a hundredth.
+pub(crate) fn processor_s(id: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    // Behind the name in parentheses: the 12th and 13th field are ticks of 10 ms.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields = rest.split_whitespace().skip(11).take(2);
+    let ticks = fields.filter_map(|ticks| ticks.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
+}
+
+/// A folder of this run, removed with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        let name = format!("chappe-lab-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).map_err(Error::io(format!("making {}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::time::Duration;
+
+    use super::*;
+
+    const SOCKET: &str = "CHAPPE_TEST_SOCKET";
+
+    /// This program again, doing one of the tests below that are ignored.
+    fn again(what: &str, socket: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        let name = format!("process::tests::{what}");
+        command.args(["--exact", &name, "--ignored", "--nocapture"]);
+        command.env(SOCKET, socket);
+        command
+    }
+
+    #[test]
+    fn who_exits_takes_along_what_it_has_started() {
+        let folder = Folder::new("exit-test").expect("a folder");
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let starter = again("starts_another_and_exits", &socket)
+            .stdout(Stdio::null())
+            .status();
+        assert_eq!(starter.expect("it runs").code(), Some(3));
+        let (mut other, _) = listener.accept().expect("it connected before");
+        let mut last_words = String::new();
+        other.read_to_string(&mut last_words).expect("its end");
+        assert_eq!(last_words, "");
+    }
+
+    #[test]
+    #[ignore = "run by another test, in a process of its own"]
+    fn starts_another_and_exits() {
+        let Some(socket) = std::env::var_os(SOCKET) else {
+            return;
+        };
+        let other = Process::start(&mut again("says_that_it_lives", socket), "another");
+        let mut other = other.expect("it starts");
+        while !other.line().expect("it says so").contains("connected") {}
+        exit(3);
+    }
+
+    #[test]
+    #[ignore = "run by another test, in a process of its own"]
+    fn says_that_it_lives() {
+        use std::io::Write as _;
+        let Some(socket) = std::env::var_os(SOCKET) else {
+            return;
+        };
+        let mut socket = UnixStream::connect(socket).expect("somebody listens");
+        println!("connected");
+        // Ended here.
+        std::thread::sleep(Duration::from_secs(30));
+        let _ = socket.write_all(b"it lives");
+    }
+
+    #[test]
+    fn fields_of_a_status_are_found_by_their_whole_name() {
+        let status = "Name:\tx\nVmRSSX:\t 1 kB\nVmRSS:\t   2048 kB\n";
+        assert_eq!(kibibytes(status, "VmRSS"), Some(2048));
+        assert_eq!(kibibytes(status, "VmHWM"), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! The terminal of the programs `chappe` and `chappe-lab`.
+//!
+//! Results go to standard output, everything else to standard error ([`output`]). Exit code 0: done;
+//! 1: a negative result (nothing found, a check failed, a target missed); 2: an error, with a `hint:`
+//! when the remedy is known. Deliberately absent: the verbs and flags of a program.
+
+#![forbid(unsafe_code)]
+
+pub mod interrupt;
+pub mod output;
+mod quantity;
+
+pub use quantity::{bytes_per_s, duration};
+
+use std::process::ExitCode;
+
+use output::Outcome;
+
+/// Prints why a command failed, and gives the exit code of the program.
+#[must_use]
+pub fn exit_code(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                output::note(format_args!("error: {}", failure.message));
+            }
+            if let Some(hint) = failure.hint {
+                output::note(format_args!("hint: {hint}"));
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Sends logs to standard error; `CHAPPE_LOG` takes the syntax of `tracing`'s filters.
+pub fn logging(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CHAPPE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}

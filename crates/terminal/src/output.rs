@@ -1,0 +1,212 @@
+//! What the program prints: results on standard output, everything else on standard error.
+
+use std::fmt;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Why a command ended without success.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong, from the outside in.
+    pub message: String,
+    /// The remedy, when it is known.
+    pub hint: Option<String>,
+    /// 1 for a negative result, 2 for an error.
+    pub code: u8,
+}
+
+impl Failure {
+    /// An error.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+            code: 2,
+        }
+    }
+
+    /// A negative result, already printed.
+    pub fn negative() -> Self {
+        Self {
+            message: String::new(),
+            hint: None,
+            code: 1,
+        }
+    }
+
+    /// With a remedy.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With a remedy, if there is one.
+    #[must_use]
+    pub fn hint_if(mut self, hint: Option<impl Into<String>>) -> Self {
+        self.hint = hint.map(Into::into).or(self.hint);
+        self
+    }
+}
+
+/// An error with the errors below it, and what was being done.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(below) = source {
+            let text = below.to_string();
+            if !message.ends_with(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = below.source();
+        }
+        Self::new(message)
+    }
+}
+
+/// The result of a command.
+pub type Outcome = Result<(), Failure>;
+
+/// Prints one line on standard output; a closed pipe ends the program in silence.
+pub fn line(text: impl fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints one JSON document on a line.
+pub fn json(value: &impl Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => line(text),
+        Err(error) => note(format_args!("cannot print the result as JSON: {error}")),
+    }
+}
+
+/// Says something on standard error.
+pub fn note(text: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Says something on standard error if a person reads it.
+pub fn progress(text: impl fmt::Display) {
+    if std::io::stderr().is_terminal() {
+        note(text);
+    }
+}
+
+/// Makes a folder for results; to be asked before the work, which would be lost.
+pub fn folder(path: &Path) -> Outcome {
+    let made = std::fs::create_dir_all(path);
+    made.map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
+}
+
+/// Writes a result into a file.
+pub fn file(path: &Path, text: &str) -> Outcome {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Whether standard output may be coloured.
+pub fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// Rows in aligned columns under a head.
+#[derive(Debug)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a head.
+    pub fn new<const N: usize>(head: [&str; N]) -> Self {
+        Self::with_head(head.iter().map(ToString::to_string).collect())
+    }
+
+    /// A table with a head made at run time.
+    pub fn with_head(head: Vec<String>) -> Self {
+        Self { rows: vec![head] }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<_> = (0..columns).map(width).collect();
+        for (index, row) in self.rows.iter().enumerate() {
+            let mut text = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                let printable: String = cell
+                    .chars()
+                    .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+                    .collect();
+                text.push_str(&format!("{printable:<width$}  "));
+            }
+            let end = if index + 1 == self.rows.len() {
+                ""
+            } else {
+                "\n"
+            };
+            write!(f, "{}{end}", text.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Samples as bars, at most 40 of them, each the largest of its share.
+pub fn sparkline(samples: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const WIDTH: usize = 40;
+    let finite = || samples.iter().copied().filter(|value| value.is_finite());
+    let low = finite().fold(f64::INFINITY, f64::min);
+    let high = finite().fold(f64::NEG_INFINITY, f64::max);
+    let share = samples.len().div_ceil(WIDTH).max(1);
+    let bar = |values: &[f64]| {
+        let peak = values
+            .iter()
+            .copied()
+            .filter(|v| v.is_finite())
+            .fold(low, f64::max);
+        let height = if high > low {
+            (peak - low) / (high - low)
+        } else {
+            0.0
+        };
+        BARS[((height * 7.0).round() as usize).min(7)]
+    };
+    samples.chunks(share).map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align_and_keep_control_characters_away() {
+        let mut table = Table::new(["name", "n"]);
+        table.row(["a\u{1b}[31mb".into(), "1".into()]);
+        assert_eq!(table.to_string(), "name     n\na\u{fffd}[31mb  1");
+    }
+
+    #[test]
+    fn waveforms_become_bars() {
+        assert_eq!(sparkline(&[0.0, 0.5, 1.0]), "▁▅█");
+        assert_eq!(sparkline(&[3.0; 2]), "▁▁");
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&vec![1.0; 1_000]).chars().count(), 40);
+        assert_eq!(sparkline(&[f64::NAN, 1.0, 2.0]).chars().count(), 3);
+    }
+}

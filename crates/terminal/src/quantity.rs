@@ -1,0 +1,76 @@
+//! Quantities with their unit, as flags take them.
+
+use std::time::Duration;
+
+/// Parses a duration such as `500ms`, `3s` or `2m`.
+///
+/// # Errors
+/// When the text is no number with a unit of time.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text)?;
+    let seconds = match unit {
+        "ns" => number / 1e9,
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" | "" => number,
+        "m" => number * 60.0,
+        "h" => number * 3_600.0,
+        _ => return Err(format!("unit {unit:?} is none of ns, us, ms, s, m, h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// Parses a rate in bits such as `250kbit` or `10Mbit/s`, into bytes a second.
+///
+/// # Errors
+/// When the text is no number with a unit of bits, or the rate is out of range.
+pub fn bytes_per_s(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text.trim_end_matches("/s"))?;
+    let bits = match unit {
+        "bit" => number,
+        "kbit" => number * 1e3,
+        "Mbit" => number * 1e6,
+        "Gbit" => number * 1e9,
+        _ => return Err(format!("unit {unit:?} is none of bit, kbit, Mbit, Gbit")),
+    };
+    let bytes = (bits / 8.0) as u64;
+    if bytes == 0 || bits > 1e12 {
+        return Err(format!("{text:?} is not between 8 bit and 1,000 Gbit"));
+    }
+    Ok(bytes)
+}
+
+/// The number at the start of a text, and the unit after it.
+fn split(text: &str) -> Result<(f64, &str), String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number = number
+        .parse()
+        .map_err(|_| format!("{text:?} does not start with a number"))?;
+    Ok((number, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_take_units() {
+        assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert!(duration("3 days").is_err() && duration("s").is_err() && duration("-1s").is_err());
+    }
+
+    #[test]
+    fn rates_are_bits_and_become_bytes() {
+        assert_eq!(bytes_per_s("10Mbit"), Ok(1_250_000));
+        assert_eq!(bytes_per_s("250kbit/s"), Ok(31_250));
+        for wrong in ["10MB", "Mbit", "0bit", "2000Gbit", "-1Mbit"] {
+            assert!(bytes_per_s(wrong).is_err(), "{wrong}");
+        }
+    }
+}
