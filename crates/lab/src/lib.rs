@@ -223,29 +223,15 @@ impl Error {
     }
 }
 
-/// The value below which `percent` of the samples lie, by the nearest-rank method.
-#[must_use]
-pub fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
+/// The percentile of samples in any order; zero of none.
+fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
     samples.sort_unstable();
-    let rank = (percent / 100.0 * samples.len() as f64).ceil() as usize;
-    samples
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or_default()
+    chappe_sim::percentile(samples, percent).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_of_the_nearest_rank() {
-        let mut samples: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(percentile(&mut samples, 50.0), Duration::from_millis(50));
-        assert_eq!(percentile(&mut samples, 99.0), Duration::from_millis(99));
-        assert_eq!(percentile(&mut samples, 100.0), Duration::from_millis(100));
-        assert_eq!(percentile(&mut [], 50.0), Duration::ZERO);
-    }
 
     #[test]
     fn a_part_that_is_not_there_is_refused_by_every_scenario() {

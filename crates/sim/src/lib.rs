@@ -16,7 +16,9 @@ pub mod judge;
 pub mod lookup;
 pub mod network;
 pub mod pacing;
+mod percentile;
 pub mod study;
 pub mod tree;
 
 pub use disk::{Operation, SimDisk};
+pub use percentile::percentile;

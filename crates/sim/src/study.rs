@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use crate::network::{Connection, Link, Network, Node, SendError, Step};
+use crate::percentile;
 
 /// Most latencies that are kept: above that each second one is left out.
 const SAMPLES_MAX: usize = 1 << 20;
@@ -188,12 +189,8 @@ impl<'a> Running<'a> {
 
     fn finish(mut self) -> Sight {
         self.latencies.sort_unstable_by(f32::total_cmp);
-        let at = |share: f64| {
-            let place = (self.latencies.len() as f64 * share) as usize;
-            let place = place.min(self.latencies.len().saturating_sub(1));
-            self.latencies.get(place).map_or(0.0, |it| f64::from(*it))
-        };
-        let (p50, p99, max) = (at(0.5), at(0.99), at(1.0));
+        let at = |percent| percentile(&self.latencies, percent).map_or(0.0, f64::from);
+        let (p50, p99, max) = (at(50.0), at(99.0), at(100.0));
         let counters = self.network.counters();
         let again: u64 = self
             .senders

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use chappe_sim::percentile;
+
 /// Most samples of a second: 24 streams of 1,000.
 const SAMPLES_MAX: usize = 24_000;
 
@@ -50,8 +52,7 @@ impl Latencies {
         let mut seconds = window.seconds;
         let high = seconds.iter_mut().map(|second| {
             second.sort_unstable();
-            let rank = (second.len() * 99).div_ceil(100).saturating_sub(1);
-            second.get(rank).copied().unwrap_or(0)
+            percentile(second, 99.0).unwrap_or(0)
         });
         let high = high.collect();
         (seconds.concat(), high)

@@ -416,8 +416,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
             let best = completion(plan, count, cost);
             let ratio = median.as_secs_f64() / best.as_secs_f64();
             all.sort_unstable();
-            let rank = (all.len() * 999).div_ceil(1_000).saturating_sub(1);
-            let tail = all.get(rank).copied().unwrap_or_default();
+            let tail = chappe_sim::percentile(&all, 99.9).unwrap_or_default();
             let note = format!(
                 "median of {}; o {:?}, L {:?}; {median:?}, {ratio:.3} of the model; p99.9 of {} arrivals {tail:?}; \
                  emulator late by {late:?} at most",

@@ -1,6 +1,7 @@
 //! What a run found.
 
 use super::{Attack, Settings};
+use crate::percentile;
 
 /// Samples of one quantity.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,8 +24,7 @@ impl Distribution {
     /// The value below which `percent` of the samples lie, by the nearest rank; 0 without samples.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> f64 {
-        let rank = (percent / 100.0 * self.0.len() as f64).ceil() as usize;
-        self.0.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+        percentile(&self.0, percent).unwrap_or(0.0)
     }
 
     /// The largest; 0 without samples.

@@ -8,6 +8,7 @@ use chappe_flow::pacer::{Pace, Pacer, Receivers};
 use chappe_machine::Instant;
 
 use super::{Change, Moment, Outcome, Service, Settings};
+use crate::percentile;
 
 /// Bytes of a packet: of a sample that does not fit, whole packets go in vain.
 const PACKET: u64 = 1_400;
@@ -210,14 +211,14 @@ impl<'a> World<'a> {
         let bytes = self.settings.size_bytes as f64;
         let finish = |mut side: SendingSide| {
             side.latencies.sort_unstable_by(f32::total_cmp);
-            let at = |share: f64| percentile(&side.latencies, share);
+            let at = |percent| percentile(&side.latencies, percent).map_or(0.0, f64::from);
             Outcome {
                 throughput_bytes_per_s: side.delivered as f64 * bytes
                     / receivers
                     / seconds.max(1e-9),
-                latency_p50_s: at(0.5),
-                latency_p99_s: at(0.99),
-                latency_max_s: at(1.0),
+                latency_p50_s: at(50.0),
+                latency_p99_s: at(99.0),
+                latency_max_s: at(100.0),
                 ..side.outcome
             }
         };
@@ -674,7 +675,7 @@ impl<'a> World<'a> {
             side.outcome.moments.push(Moment {
                 at_s: self.now as f64 / 1e9,
                 throughput_bytes_per_s: collected.delivered as f64 * bytes * 1e9 / MOMENT as f64,
-                latency_p50_s: percentile(&collected.latencies, 0.5),
+                latency_p50_s: percentile(&collected.latencies, 50.0).map_or(0.0, f64::from),
                 sent_again: collected.sent_again,
                 occupation: side.receivers.in_flight(now).elements,
                 period_s: side.pacer.status().period.as_secs_f64(),
@@ -724,12 +725,4 @@ impl ReceivingSide {
             named_at: None,
         }
     }
-}
-
-/// Of sorted values, by the nearest rank.
-fn percentile(sorted: &[f32], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted
-        .get(rank.saturating_sub(1))
-        .map_or(0.0, |it| f64::from(*it))
 }
