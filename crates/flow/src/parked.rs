@@ -1,11 +1,12 @@
 //! The events of a receiver that change what the subscriber stores, in order. An event that finds no
 //! room in the log's queue waits, and every later event waits after it: an event that overtook it would
-//! move the read position past elements that are not stored.
+//! move the read position past elements that are not stored. An event that waits for the definition of
+//! its own stream holds only the later events of its channel.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 
-use crate::ReceiverEvent;
 use crate::planted::{self, Defect};
+use crate::{Channel, ReceiverEvent};
 
 /// Events that wait for room before the program stops reading its connection; reason: credit bounds
 /// elements only.
@@ -24,14 +25,21 @@ pub const PARKED_MAX: usize = 4_096;
 /// parked.put_back(event); // the log's queue is full
 /// assert!(!parked.push(lost(2)), "it waits after the first");
 /// assert_eq!(parked.take(), Some(lost(1)));
+///
+/// parked.hold(lost(1)); // its stream is being defined
+/// assert_eq!(parked.take(), None, "the second is of the same channel");
+/// parked.release();
+/// assert_eq!(parked.take(), Some(lost(1)));
 /// ```
 #[derive(Debug, Default)]
 pub struct Parked {
     events: VecDeque<ReceiverEvent>,
+    /// Channels whose events wait even while the queue has room.
+    held: BTreeSet<Channel>,
 }
 
 impl Parked {
-    /// Adds an event after those that wait. True if nothing waits before it: then handle the events
+    /// Adds an event after those that wait. True if it waits for none of them: then handle the events
     /// that [`Parked::take`] returns.
     #[must_use]
     pub fn push(&mut self, event: ReceiverEvent) -> bool {
@@ -40,13 +48,15 @@ impl Parked {
             self.events.push_front(event);
             return true;
         }
+        let is_next = !self.is_held(&event) && self.events.iter().all(|it| self.is_held(it));
         self.events.push_back(event);
-        self.events.len() == 1
+        is_next
     }
 
     /// The next event to handle.
     pub fn take(&mut self) -> Option<ReceiverEvent> {
-        self.events.pop_front()
+        let next = self.events.iter().position(|it| !self.is_held(it))?;
+        self.events.remove(next)
     }
 
     /// Puts back the event taken last, because the log's queue has no room for it.
@@ -54,7 +64,22 @@ impl Parked {
         self.events.push_front(event);
     }
 
-    /// The events that wait, in order.
+    /// Puts back the event taken last, and holds its channel: those of other channels go on.
+    pub fn hold(&mut self, event: ReceiverEvent) {
+        self.held.extend(event.channel());
+        self.events.push_front(event);
+    }
+
+    /// Lets the channels go on that were held.
+    pub fn release(&mut self) {
+        self.held.clear();
+    }
+
+    fn is_held(&self, event: &ReceiverEvent) -> bool {
+        event.channel().is_some_and(|it| self.held.contains(&it))
+    }
+
+    /// The events that wait, in order within each channel.
     pub fn iter(&self) -> impl Iterator<Item = &ReceiverEvent> {
         self.events.iter()
     }

@@ -42,7 +42,7 @@ pub use sensor::{
     VirtualSensor,
 };
 pub use store::{
-    DeviceIdentity, Hole, Intake, IntakeError, Opening, RawFollower, RawRecords,
+    DeviceIdentity, Hole, Intake, IntakeError, Opening, OpeningIntake, RawFollower, RawRecords,
     SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
     WrittenFollower, origin_cursor,
 };

@@ -24,13 +24,13 @@ use std::task::{Context, Poll, Waker, ready};
 
 pub use device::DeviceIdentity;
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords, origin_cursor};
-pub use opening::Opening;
+pub use opening::{Opening, OpeningIntake};
 pub use repair::Hole;
 pub use scan::Scan;
 pub use written::{Written, WrittenFollower};
 
 use chappe_log::{
-    Appended, Batch, EagerFollower, Follower, Level, Record, Rollback, Store, Stream,
+    Appended, Batch, Defining, EagerFollower, Follower, Level, Record, Rollback, Store, Stream,
 };
 use serde::{Deserialize, Serialize};
 
@@ -531,13 +531,20 @@ impl StreamLog {
         &self,
         change: impl FnOnce(&mut Metadata) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let defining = self.stream.change_metadata(|stored| {
+        self.redefine(change)?.wait()?;
+        self.renew()
+    }
+
+    /// Queues what `change` makes of the newest metadata.
+    fn redefine(
+        &self,
+        change: impl FnOnce(&mut Metadata) -> Result<(), StoreError>,
+    ) -> Result<Defining, StoreError> {
+        self.stream.change_metadata(|stored| {
             let mut metadata = Metadata::decode(&self.name, stored)?;
             change(&mut metadata)?;
             metadata.encode()
-        })?;
-        defining.wait()?;
-        self.renew()
+        })
     }
 
     /// Takes up the newest metadata that are safe: only then may a record name a new version.

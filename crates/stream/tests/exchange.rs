@@ -65,7 +65,11 @@ fn integers(range: std::ops::Range<i64>) -> Vec<StreamElement> {
 }
 
 fn move_all(from: &StreamLog, to: &StreamLog) -> usize {
-    let intake = to.intake(&from.schema()).expect("fits");
+    let intake = to
+        .intake(&from.schema())
+        .expect("fits")
+        .wait()
+        .expect("safe");
     let have = to.newest_origin();
     let next = have.map_or(Ok(0), |have| from.resume(have)).expect("known");
     let raw = from.read_raw(next, 100, usize::MAX).expect("reads");
@@ -173,7 +177,7 @@ fn elements_are_sent_and_kept_in_the_shape_that_they_were_written_in() {
         assert_eq!(a.version_at(raw.first.sequence), raw.schema_version);
         let of = a.schema_of(raw.schema_version).expect("known");
         // The current version stays what it is.
-        let intake = b.intake(&of).expect("fits");
+        let intake = b.intake(&of).expect("fits").wait().expect("safe");
         assert_eq!((b.schema(), intake.is_current()), (one.clone(), of == one));
         sizes.push((raw.schema_version, raw.records.len()));
         let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
@@ -224,7 +228,7 @@ fn what_does_not_fit_is_refused_by_index() {
         .expect("stored");
     let mut raw = a.read_raw(0, 9, usize::MAX).expect("reads");
     raw.records[1].1.push(0);
-    let intake = b.intake(&a.schema()).expect("fits");
+    let intake = b.intake(&a.schema()).expect("fits").wait().expect("safe");
     let outcome = intake.append(0, raw.first, 0, raw.records.iter().map(|(t, r)| (*t, r)));
     match outcome.map(|appended| appended.count) {
         Err(StoreError::Intake(IntakeError { index: 1, .. })) => {}
@@ -337,4 +341,28 @@ fn records_of_before_links_are_read() {
     assert_eq!(element.origin, None);
     assert_eq!(element.receive_time, Timestamp(105));
     assert_eq!(element.values, [Value::Integer(21)]);
+}
+
+/// A log that is written only when the test does it.
+#[test]
+fn an_intake_does_not_wait_for_the_disk_and_takes_nothing_before_its_version_is_safe() {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+    let options = Options {
+        commit: chappe_log::Commit::Caller,
+        ..options()
+    };
+    let (store, _) = Store::open(Box::new(SimDisk::new(1)), options, 1).expect("opens");
+    let log = stream(&StreamStore::new(store.clone()), "a", &TYPES[..1]);
+    let wider = schema(&TYPES[..2]);
+    let mut opening = log.intake(&wider).expect("fits");
+    let mut nobody = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut opening).poll(&mut nobody).is_pending());
+    assert_eq!(log.schema_of(1), None, "nothing names it yet");
+    store.commit().expect("written");
+    let Poll::Ready(Ok(intake)) = Pin::new(&mut opening).poll(&mut nobody) else {
+        panic!("it is written");
+    };
+    assert_eq!((intake.version(), intake.is_current()), (1, false));
+    assert_eq!(log.schema_of(1), Some(wider));
 }

@@ -83,7 +83,11 @@ fn a_hole_over_an_epoch_without_elements_has_two_parts() {
 
 /// Sends what the copy does not have, of the origin's newest epoch, up to a number.
 fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
-    let intake = copy.intake(&origin.schema()).expect("fits");
+    let intake = copy
+        .intake(&origin.schema())
+        .expect("fits")
+        .wait()
+        .expect("safe");
     let have = copy.newest_origin();
     let next = have.map(|it| (it.epoch, it.sequence + 1));
     let begin = origin.log().epochs().last().expect("one").1;
@@ -110,7 +114,11 @@ fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
 
 /// Asks the origin for all that is missing, until nothing more comes.
 fn repair(origin: &StreamLog, copy: &StreamLog) {
-    let intake = copy.intake(&origin.schema()).expect("fits");
+    let intake = copy
+        .intake(&origin.schema())
+        .expect("fits")
+        .wait()
+        .expect("safe");
     loop {
         let mut came = 0;
         for hole in copy.copied_holes().expect("reads") {
@@ -197,7 +205,11 @@ fn a_number_that_was_lost_before_is_not_put_back_in_anothers_place() {
     carry(&origin, &copy, 5);
     let raw = origin.read_raw(7, 2, usize::MAX).expect("reads");
     let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));
-    let intake = copy.intake(&origin.schema()).expect("fits");
+    let intake = copy
+        .intake(&origin.schema())
+        .expect("fits")
+        .wait()
+        .expect("safe");
     let appended = intake.append(0, raw.first, raw.schema_version, records);
     appended.expect("queued").wait().expect("stored");
     drop((store, copy));

@@ -133,6 +133,23 @@ pub enum ReceiverEvent {
     Session(SessionEvent),
 }
 
+impl ReceiverEvent {
+    /// The channel that it is about; none of one about the session.
+    #[must_use]
+    pub const fn channel(&self) -> Option<Channel> {
+        match self {
+            Self::Accepted { channel, .. }
+            | Self::Refused { channel, .. }
+            | Self::Unsubscribed { channel }
+            | Self::Store { channel, .. }
+            | Self::Lost { channel, .. }
+            | Self::Rollback { channel, .. }
+            | Self::Schema { channel, .. } => Some(*channel),
+            Self::Session(_) => None,
+        }
+    }
+}
+
 impl From<SessionEvent> for ReceiverEvent {
     fn from(event: SessionEvent) -> Self {
         Self::Session(event)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chappe_log::{Appended, Batch, Cursor, Error, Follower, Record, Trimmed};
 
-use super::{StoreError, StreamLog, batch_of};
+use super::{OpeningIntake, StoreError, StreamLog, batch_of};
 use crate::codec::{RecordHead, record_version, validate_body};
 use crate::{CodecError, Epoch, Position, StreamElement, StreamSchema, Timestamp};
 
@@ -138,22 +138,24 @@ impl StreamLog {
     }
 
     /// Prepares for storing elements that another node sends under `schema`. It becomes a version of the
-    /// schema here, if it is none, and not the current one.
+    /// schema here, if it is none, and not the current one. Does not wait for the disk: the result
+    /// resolves when the version is safe.
     ///
     /// # Errors
-    /// A schema that is none, too many versions, or what the log says.
-    pub fn intake(&self, schema: &StreamSchema) -> Result<Intake, StoreError> {
+    /// A schema that is none, too many versions, or what the log says; the log's queue may be full.
+    pub fn intake(&self, schema: &StreamSchema) -> Result<OpeningIntake, StoreError> {
         schema.check_names().map_err(StoreError::Schema)?;
         let mut version = 0;
-        self.alter(|metadata| {
+        let defining = self.redefine(|metadata| {
             version = metadata.add_schema(schema)?;
             Ok(())
         })?;
-        Ok(Intake {
+        let intake = Intake {
             log: self.clone(),
             schema: Arc::new(schema.clone()),
             version,
-        })
+        };
+        Ok(OpeningIntake { intake, defining })
     }
 }
 
@@ -198,7 +200,7 @@ impl RawFollower {
 /// Made by [`StreamLog::intake`] for one version of the sender's schema.
 #[derive(Clone)]
 pub struct Intake {
-    log: StreamLog,
+    pub(super) log: StreamLog,
     schema: Arc<StreamSchema>,
     /// The version of the schema here.
     version: u32,

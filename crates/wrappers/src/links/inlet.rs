@@ -3,13 +3,15 @@
 //! each element is stored exactly once whichever way it came.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chappe_log::Appended;
 use chappe_stream::{
-    CodecError, Epoch, Hole, Intake, IntakeError, Position, RawRecords, SCHEMA_VERSIONS_MAX,
-    StoreError, StreamElement, StreamLog, StreamSchema, Timestamp,
+    CodecError, Epoch, Hole, Intake, IntakeError, OpeningIntake, Position, RawRecords,
+    SCHEMA_VERSIONS_MAX, StoreError, StreamElement, StreamLog, StreamSchema, Timestamp,
 };
 
 use super::dead_letters::{Letter, Reason, own_schema, record_of};
@@ -44,6 +46,8 @@ pub(crate) struct Inlet {
     claim: Claim,
     log: Option<StreamLog>,
     versions: VecDeque<Version>,
+    /// The version that is being defined here.
+    defining: Option<(SchemaRef, OpeningIntake)>,
     /// The newest element that is stored, lost or on its way to the log.
     have: Option<Position>,
     /// Epochs of the origin before that of `have`, as far as they came here, oldest first: what comes of
@@ -93,8 +97,10 @@ impl Arrival {
 /// Why elements were not taken.
 #[derive(Debug)]
 pub(crate) enum InletError {
-    /// The log's queue is full, or the stream is being defined: give the same again a little later.
+    /// The log's queue is full: give the same again a little later.
     Busy,
+    /// The stream, or the version of its schema, is not safe yet: give the same again a little later.
+    Defining,
     /// The origin did not say what its elements look like.
     UnknownSchema(SchemaRef),
     /// What is sent again still does not fit.
@@ -119,7 +125,7 @@ impl From<LinkError> for InletError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })) => Self::Busy,
-            LinkError::Host(error) if error.transient => Self::Busy,
+            LinkError::Host(error) if error.transient => Self::Defining,
             other => Self::Link(other),
         }
     }
@@ -134,7 +140,8 @@ impl From<StoreError> for InletError {
 impl std::fmt::Display for InletError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Busy => f.write_str("the log's queue is full, or the stream is being defined"),
+            Self::Busy => f.write_str("the log's queue is full"),
+            Self::Defining => f.write_str("the stream is being defined"),
             Self::UnknownSchema(schema) => {
                 let (id, version) = (schema.id, schema.version);
                 write!(f, "schema {id} (version {version}) was never told")
@@ -165,6 +172,7 @@ impl Inlet {
             claim,
             log,
             versions: VecDeque::new(),
+            defining: None,
             have: None,
             passed: VecDeque::new(),
             taken_back: 0,
@@ -269,7 +277,8 @@ impl Inlet {
     /// The origin says what its elements look like from here on: that becomes the current schema here.
     ///
     /// # Errors
-    /// See [`InletError`]; after [`InletError::Busy`] the same may be said again.
+    /// See [`InletError`]; after [`InletError::Busy`] and [`InletError::Defining`] the same may be said
+    /// again.
     pub(crate) fn structure(
         &mut self,
         version: u32,
@@ -294,12 +303,7 @@ impl Inlet {
             self.count(|stream| stream.status.refusal = None);
             return Ok(());
         }
-        let opened = self.log.as_ref().filter(|_| self.arrivals.is_some());
-        let log = match opened {
-            Some(log) if !log.schema().equals_but_descriptions(schema) => log.clone(),
-            _ => self.open(schema)?,
-        };
-        let intake = log.intake(schema)?;
+        let intake = self.define(at_origin, schema)?;
         self.versions
             .retain(|known| known.at_origin.version != version);
         if self.versions.len() >= VERSIONS_MAX {
@@ -308,6 +312,35 @@ impl Inlet {
         self.versions.push_back(Version { at_origin, intake });
         self.count(|stream| stream.status.refusal = None);
         Ok(())
+    }
+
+    /// What takes elements of this schema. Without waiting for the disk: elements of the version come
+    /// only when its definition is safe.
+    fn define(
+        &mut self,
+        at_origin: SchemaRef,
+        schema: &StreamSchema,
+    ) -> Result<Intake, InletError> {
+        let begun = self.defining.take();
+        let mut opening = match begun.filter(|(version, _)| *version == at_origin) {
+            Some((_, opening)) => opening,
+            None => {
+                let opened = self.log.as_ref().filter(|_| self.arrivals.is_some());
+                let log = match opened {
+                    Some(log) if !log.schema().equals_but_descriptions(schema) => log.clone(),
+                    _ => self.open(schema)?,
+                };
+                log.intake(schema)?
+            }
+        };
+        let mut nobody = Context::from_waker(Waker::noop());
+        match Pin::new(&mut opening).poll(&mut nobody) {
+            Poll::Ready(intake) => Ok(intake?),
+            Poll::Pending => {
+                self.defining = Some((at_origin, opening));
+                Err(InletError::Defining)
+            }
+        }
     }
 
     /// Opens the stream here with this schema as its current one.
@@ -335,7 +368,8 @@ impl Inlet {
     }
 
     /// Consecutive records of one epoch, as the origin's log has them. Appends to `pending` what is
-    /// on its way to the disk. After [`InletError::Busy`] the same may be given again.
+    /// on its way to the disk. After [`InletError::Busy`] and [`InletError::Defining`] the same may be
+    /// given again.
     ///
     /// # Errors
     /// See [`InletError`].

@@ -37,7 +37,7 @@ pub(crate) fn narrow(queue_bytes: usize) -> Node {
 pub(crate) struct Writing(tokio::task::AbortHandle);
 
 impl Writing {
-    fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         Self::after(node, Duration::from_millis(1))
     }
 
@@ -78,7 +78,7 @@ fn origins(node: &Node) -> Vec<(u64, u64)> {
 }
 
 /// Records of version `version`, with as many fields.
-fn records(numbers: std::ops::Range<u64>, version: u32) -> Records {
+pub(crate) fn records(numbers: std::ops::Range<u64>, version: u32) -> Records {
     let record = |number: u64| {
         let mut element = element(Value::Integer(number as i64));
         element

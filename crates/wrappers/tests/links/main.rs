@@ -4,6 +4,7 @@
 
 mod best_effort;
 mod damaged_record;
+mod defining_schema;
 mod documents;
 mod feeding;
 mod full_queue;

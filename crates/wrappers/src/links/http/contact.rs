@@ -17,6 +17,9 @@ use crate::links::{HttpRefusal, Serialization};
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// How often before the sender is asked to come again.
 const BUSY_TRIES: usize = 250;
+/// The same, of a stream that is being defined; reason: a definition takes two syncs at most, and five
+/// seconds are less than a sender waits for its answer.
+const DEFINING_TRIES: usize = 2_500;
 
 /// The contact point of a link.
 pub(crate) struct ContactPoint {
@@ -191,13 +194,15 @@ pub(super) fn stream_of(document: &Document) -> Option<&str> {
 pub(crate) async fn patiently(
     mut give: impl FnMut() -> Result<(), InletError>,
 ) -> Result<(), InletError> {
-    for _ in 0..BUSY_TRIES {
+    let (mut busy, mut defining) = (0, 0);
+    loop {
         match give() {
-            Err(InletError::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
+            Err(InletError::Busy) if busy < BUSY_TRIES => busy += 1,
+            Err(InletError::Defining) if defining < DEFINING_TRIES => defining += 1,
             other => return other,
         }
+        tokio::time::sleep(BUSY_PAUSE).await;
     }
-    give()
 }
 
 /// Does what a document says; returns when its elements are stored. What does not fit becomes a dead

@@ -31,7 +31,8 @@ const STATUS_PAUSE: Duration = Duration::from_secs(1);
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 /// How soon after the beginning of a session.
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
-/// How long what a full queue refused waits before it is given again.
+/// How long what a full queue refused, or waits for the definition of its stream, waits before it is
+/// given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
 /// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
@@ -105,7 +106,8 @@ struct Subscriber<C: FrameConnection> {
     stored_look: Option<Instant>,
     /// Until then the disk itself wakes the session.
     caught_up: Instant,
-    /// The event that the log's queue had no room for, and all storing events after it.
+    /// The event that the log's queue had no room for, and all storing events after it; of a stream that
+    /// is being defined, those of its channel.
     parked: Parked,
     events: VecDeque<ReceiverEvent>,
     commands: VecDeque<ReceiverCommand>,
@@ -159,6 +161,7 @@ impl<C: FrameConnection> Subscriber<C> {
                 if deadline.is_some_and(|deadline| deadline <= now) {
                     self.give(Input::Timeout);
                 }
+                self.parked.release();
                 self.take_parked();
                 if directory.is_due(now) {
                     self.look_at_directory();
@@ -380,12 +383,14 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    /// Handles the parked events, in order, until the log's queue is full.
+    /// Handles the parked events, in order, until the log's queue is full. A stream that is being defined
+    /// holds up its own events alone.
     fn take_parked(&mut self) {
         while let Some(event) = self.parked.take() {
             match self.store(&event) {
                 Ok(()) => {}
                 Err(InletError::Busy) => return self.parked.put_back(event),
+                Err(InletError::Defining) => self.parked.hold(event),
                 Err(error) => {
                     let hint = match &error {
                         InletError::Link(error) => LinkError::hint(error),
@@ -463,7 +468,7 @@ impl<C: FrameConnection> Subscriber<C> {
     /// The origin says what elements of a version look like. A stream that cannot be stored so is left.
     ///
     /// # Errors
-    /// The log's queue is full.
+    /// The log's queue is full, or the version is not safe yet.
     fn schema(&mut self, channel: Channel, said: &chappe_flow::Schema) -> Result<(), InletError> {
         let Some(inlet) = self.channels.get_mut(&channel) else {
             return Ok(());
@@ -478,7 +483,7 @@ impl<C: FrameConnection> Subscriber<C> {
         let refused = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
             Ok((id, schema)) if id.0 == said.id.0 => match inlet.learn(said.version, &schema) {
                 Ok(()) => return Ok(()),
-                Err(InletError::Busy) => return Err(InletError::Busy),
+                Err(error @ (InletError::Busy | InletError::Defining)) => return Err(error),
                 Err(error) => error.to_string(),
             },
             Ok((id, _)) => format!("the schema is {id}, another than the origin says"),
