@@ -5,6 +5,9 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use chappe_node::Node;
 use chappe_node::config::Config;
@@ -131,6 +134,45 @@ fn links_are_added_and_removed_and_outlive_a_restart() {
         node.change("DELETE", "/api/v1/links/a", &Json::Null).await;
         let metrics = get(&node.node, "/metrics").await.body;
         assert!(!metrics.contains("link=\"a\""), "{metrics}");
+        node.node.shutdown().await.unwrap();
+    });
+}
+
+/// The file of the links is a pipe here, which takes nothing before somebody reads it, as a disk does
+/// that is slow.
+#[test]
+fn a_node_answers_while_the_disk_takes_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    block(async {
+        let node = Operated::start(&config, None).await;
+        let pipe = config.data_directory.join("links.new");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let (answered, told) = mpsc::channel();
+        let read = pipe.clone();
+        let reader = std::thread::spawn(move || {
+            // Read in any case, so that a node that does not answer ends the test.
+            let in_time = told.recv_timeout(Duration::from_secs(20));
+            std::fs::read(read).unwrap();
+            in_time.is_ok()
+        });
+        let body = link("a");
+        let change = node.change("POST", "/api/v1/links", &body);
+        let probe = async {
+            while node.names().await.is_empty() && !reader.is_finished() {}
+            let _ = answered.send(());
+        };
+        let (refused, ()) = tokio::join!(change, probe);
+        assert!(reader.join().unwrap(), "nothing was answered meanwhile");
+        // A pipe cannot be synced.
+        assert!(refused.status >= 500, "{refused:?}");
+        assert!(node.names().await.is_empty(), "it is not kept");
+        std::fs::remove_file(&pipe).unwrap();
+        let made = node.change("POST", "/api/v1/links", &body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let kept = std::fs::read_to_string(config.data_directory.join("links.json")).unwrap();
+        assert!(kept.contains("a.*"), "{kept}");
         node.node.shutdown().await.unwrap();
     });
 }

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use chappe_log::{Level, MemoryDisk, Options, Store};
@@ -27,6 +28,8 @@ struct Node {
     told: Mutex<Vec<String>>,
     /// The streams that topics have opened.
     opened: watch::Sender<BTreeSet<String>>,
+    /// The threads that opened them.
+    openers: Mutex<Vec<ThreadId>>,
 }
 
 impl Node {
@@ -42,6 +45,7 @@ impl Node {
             key,
             told: Mutex::default(),
             opened: watch::Sender::default(),
+            openers: Mutex::default(),
         })
     }
 
@@ -62,6 +66,7 @@ impl TopicsHost for Node {
         schema: &StreamSchema,
         level: Option<Level>,
     ) -> Result<StreamLog, String> {
+        self.openers.lock().unwrap().push(thread::current().id());
         let level = level.unwrap_or(Level::Power);
         let log = self.store.stream(name, level, schema, None);
         let log = log.map_err(|error| error.to_string())?;
@@ -254,6 +259,21 @@ async fn values_of_an_older_schema_that_a_topic_lacks_are_counted() {
         .iter()
         .filter(|it| it.starts_with("values not published"));
     assert_eq!(counted.count(), 3, "{told:?}");
+}
+
+/// Opening a stream may wait for the disk, and the thread of the runtime answers others.
+#[tokio::test]
+async fn a_stream_is_opened_on_a_thread_that_may_wait() {
+    let node = Node::new("aa");
+    let topic = format!("{TOPIC}/opened");
+    let reading = node.start(&SUBSCRIBE.replace(TOPIC, &topic));
+    let mut opened = node.opened.subscribe();
+    let there = opened.wait_for(|names| names.contains("c.d"));
+    within(there, || format!("{:?}", reading.status()))
+        .await
+        .unwrap();
+    let openers = node.openers.lock().unwrap().clone();
+    assert!(!openers.contains(&thread::current().id()));
 }
 
 #[test]

@@ -146,25 +146,55 @@ impl Exchange {
 
 /// Adds a link, which begins at once, is registered, and outlives restarts.
 pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> {
-    let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
     let entity = host::entity(&link);
-    exchange.add(link)?;
-    register::publish(app, vec![entity]).await;
-    Ok(())
+    change(
+        app,
+        |exchange| exchange.add(link),
+        |app| async move {
+            register::publish(&app, vec![entity]).await;
+        },
+    )
+    .await
 }
 
 /// Ends and forgets a link; what it brought stays.
 pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
     let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
-    let streams = exchange.links.show(name)?.streams;
-    exchange.remove(name)?;
     // What it brought stays in the log; it is no longer something that comes.
+    let streams = exchange.links.show(name)?.streams;
     let streams = streams
         .iter()
         .map(|stream| catalogue::key(&stream.local_name));
-    let keys = std::iter::once(key_of(name)).chain(streams);
-    register::remove(app, keys.collect()).await;
-    Ok(())
+    let keys = std::iter::once(key_of(name)).chain(streams).collect();
+    let name = name.to_owned();
+    change(
+        app,
+        move |exchange| exchange.remove(&name),
+        |app| async move {
+            register::remove(&app, keys).await;
+        },
+    )
+    .await
+}
+
+/// Changes the links, which writes and syncs a file, on a thread that may wait for the disk; then the
+/// registry. Also when nobody waits for the result any more.
+async fn change<F: Future<Output = ()> + Send>(
+    app: &App,
+    links: impl FnOnce(&Exchange) -> Result<(), ChangeError> + Send + 'static,
+    registry: impl FnOnce(App) -> F + Send + 'static,
+) -> Result<(), ChangeError> {
+    let app = app.clone();
+    let changing = tokio::spawn(async move {
+        let of = app.clone();
+        let changed = tokio::task::spawn_blocking(move || {
+            links(of.exchange.get().ok_or(ChangeError::Starting)?)
+        });
+        changed.await.map_err(std::io::Error::other)??;
+        registry(app).await;
+        Ok(())
+    });
+    changing.await.map_err(std::io::Error::other)?
 }
 
 /// Starts the links of the configuration and those that were added before.

@@ -33,7 +33,8 @@ pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 
 /// The node, as its topics see it. All calls return soon.
 pub trait TopicsHost: Send + Sync + 'static {
-    /// Creates or opens the stream for what is read from a topic, and registers it.
+    /// Creates or opens the stream for what is read from a topic, and registers it. Called on a thread
+    /// that may wait for the disk.
     ///
     /// # Errors
     /// Another source has a stream of this name, or there are too many; in words.

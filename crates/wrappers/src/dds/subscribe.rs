@@ -74,7 +74,13 @@ impl<'a> Reading<'a> {
         let of = subscription.element_type();
         let of = of.map_err(|error| error.to_string())?;
         let level = subscription.level.map(Into::into);
-        let log = shared.host.open(&subscription.stream, of.schema(), level)?;
+        let (host, name, schema) = (
+            shared.host.clone(),
+            subscription.stream.clone(),
+            of.schema().clone(),
+        );
+        let opened = tokio::task::spawn_blocking(move || host.open(&name, &schema, level));
+        let log = opened.await.map_err(|error| error.to_string())??;
         settled(&log).await?;
         let have = log.newest_origin();
         let topic = subscription.dds_topic();
