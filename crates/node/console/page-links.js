@@ -31,7 +31,8 @@ export function reasons(counts) {
 /** How far a link or a stream is behind, in one cell: elements where the origin tells, and time. */
 export function behind(one) {
   const late = one.lag_s >= 1 ? age(one.lag_s * 1000) : null;
-  if (!one.lag_elements) return late ? `${late} late` : '0';
+  const none = one.lag_elements === null ? '-' : '0';
+  if (!one.lag_elements) return late ? `${late} late` : none;
   return `${count(one.lag_elements)}${late ? ` (${late})` : ''}`;
 }
 

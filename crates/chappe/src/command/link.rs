@@ -155,10 +155,11 @@ fn word(link: &Value) -> &str {
 /// How far a link or a stream is behind: elements, as far as the origin tells, and seconds when it is
 /// one or more.
 fn lag(one: &Value) -> String {
-    let elements = one["lag_elements"].as_u64().unwrap_or(0);
+    let elements = one["lag_elements"].as_u64();
+    let elements = elements.map_or_else(|| "-".to_owned(), |count| count.to_string());
     match one["lag_s"].as_f64() {
         Some(seconds) if seconds >= 1.0 => format!("{elements} ({seconds:.0} s)"),
-        _ => elements.to_string(),
+        _ => elements,
     }
 }
 

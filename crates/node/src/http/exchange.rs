@@ -14,7 +14,8 @@ use axum::response::{IntoResponse, Response};
 use chappe_identity::Principal;
 use chappe_stream::Position;
 use chappe_wrappers::links::http::{
-    Credential, PullRequest, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest,
+    CONTACT_ELEMENTS_MAX, Credential, ELEMENTS_MAX_HEADER, PullRequest, SECRET_HEADER,
+    SubscriptionAnswer, SubscriptionRequest,
 };
 use chappe_wrappers::links::{HttpRefusal, LinkStart, Reader, Serialization};
 use serde::{Deserialize, Serialize};
@@ -284,7 +285,10 @@ pub(super) async fn take(
     let status = StatusCode::from_u16(taken.status).unwrap_or(StatusCode::NO_CONTENT);
     Ok(match taken.body {
         Some(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
-        None => status.into_response(),
+        None => {
+            let most = [(ELEMENTS_MAX_HEADER, CONTACT_ELEMENTS_MAX.to_string())];
+            (status, most).into_response()
+        }
     })
 }
 

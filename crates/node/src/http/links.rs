@@ -77,8 +77,8 @@ pub(crate) struct Link {
     reconnects: u64,
     /// Elements a second, lately.
     rate_per_s: f64,
-    /// Elements that are at the origin and not here, as last heard.
-    lag_elements: u64,
+    /// Elements that are at the origin and not here, as last heard; null where that cannot be known.
+    lag_elements: Option<u64>,
     /// Seconds that the slowest of its streams is behind.
     lag_s: f64,
     /// Bytes that are here and not stored.
@@ -108,8 +108,8 @@ pub(crate) struct LinkStream {
     stored: Option<String>,
     /// Elements a second, lately.
     rate_per_s: f64,
-    /// Elements that are at the origin and not here, as last heard.
-    lag_elements: u64,
+    /// Elements that are at the origin and not here, as last heard; null where that cannot be known.
+    lag_elements: Option<u64>,
     /// Seconds from the newest element's source time to its arrival.
     lag_s: f64,
     /// How full its window is, 0 to 1.

@@ -42,9 +42,9 @@ impl Exchange {
                     .get_or_create(&labels)
                     .inc_by(counts.acknowledged);
                 of.repeated.get_or_create(&labels).inc_by(counts.repeated);
-                of.lag_elements
-                    .get_or_create(&labels)
-                    .inc_by(gauge(stream.lag_elements));
+                if let Some(lag) = stream.lag_elements {
+                    of.lag_elements.get_or_create(&labels).inc_by(gauge(lag));
+                }
                 of.held
                     .get_or_create(&labels)
                     .inc_by(gauge(stream.held_bytes));

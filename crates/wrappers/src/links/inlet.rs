@@ -520,6 +520,14 @@ impl Inlet {
         });
     }
 
+    /// The newest element at the origin has this number, if the origin said so just now.
+    pub(crate) fn behind(&self, last: Option<u64>) {
+        if let Some((last, have)) = last.zip(self.have) {
+            let behind = last.saturating_sub(have.sequence);
+            self.count(|stream| stream.status.lag_elements = Some(behind));
+        }
+    }
+
     /// Whether it is to be read from its end on, and nothing of it is here.
     pub(crate) fn begins_at_end(&self) -> bool {
         self.have.is_none() && self.link.config.start == LinkStart::New

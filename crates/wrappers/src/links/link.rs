@@ -145,7 +145,8 @@ impl Link {
             // What an origin says may be anything.
             lag_elements: streams
                 .iter()
-                .fold(0, |sum: u64, it| sum.saturating_add(it.lag_elements)),
+                .filter_map(|it| it.lag_elements)
+                .reduce(u64::saturating_add),
             lag_s: streams.iter().map(|it| it.lag_s).fold(0.0, f64::max),
             held_bytes: streams.iter().map(|it| it.held_bytes).sum(),
             bytes_received: live.bytes_received,

@@ -105,8 +105,9 @@ pub struct StreamStatus {
     pub stored: Option<Position>,
     /// Elements a second, lately.
     pub rate_per_s: f64,
-    /// Elements that are at the origin and not here, as last heard.
-    pub lag_elements: u64,
+    /// Elements that are at the origin and not here, as last heard. None where that cannot be known: by
+    /// `http_pull`, what the origin has written may still wait in the connection.
+    pub lag_elements: Option<u64>,
     /// Seconds from the newest element's source time to its arrival.
     pub lag_s: f64,
     /// How full the window is, 0 to 1.
@@ -132,8 +133,8 @@ pub struct LinkStatus {
     pub reconnects: u64,
     /// Elements a second, lately.
     pub rate_per_s: f64,
-    /// The sum of its streams' lags in elements.
-    pub lag_elements: u64,
+    /// The sum of its streams' lags in elements, of those that are known.
+    pub lag_elements: Option<u64>,
     /// The largest of its streams' lags in seconds.
     pub lag_s: f64,
     /// Bytes that are here and not stored.

@@ -13,6 +13,7 @@ use chappe_wrappers::links::http::{
 use chappe_wrappers::links::serialization::{Document, SchemaId};
 use chappe_wrappers::links::*;
 
+use crate::full_queue::narrow;
 use crate::host::{Node, PATIENCE, append, assert_same, element, link, schema};
 use crate::server::{Server, serve, serve_contact};
 
@@ -534,7 +535,7 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
         .await
         .expect("it is there already");
     let status = subscriber.links.show("test").expect("there");
-    assert_eq!((status.dead_letters, status.lag_elements), (1, 6));
+    assert_eq!((status.dead_letters, status.lag_elements), (1, Some(6)));
     assert_eq!(status.streams[0].counts.refused["schema"], 1);
     assert_eq!(status.streams[0].counts.repeated, 1);
     assert!(status.streams[0].counts.lost.is_empty(), "it is not lost");
@@ -760,4 +761,84 @@ async fn a_port_of_zeromq_is_told_from_one_of_http() {
         hint.as_ref().is_some_and(|it| it.contains("tcp://")),
         "{hint:?}"
     );
+}
+
+/// The subscriber's log is written only when the test does it.
+#[tokio::test]
+async fn documents_that_are_pulled_are_stored_together() {
+    for form in FORMS {
+        let (origin, subscriber) = (Node::new(1), narrow(1 << 20));
+        let log = origin.stream("a", 600);
+        let server = serve(&origin.links, None).await;
+        let mut config = link(LinkKind::HttpPull, server.url(), &["a"]);
+        config.serialization = Some(form);
+        subscriber.links.add(config).expect("added");
+        let queued = async {
+            let assigned = || Some(subscriber.store.existing("a").ok()??.log().assigned());
+            while assigned() != Some(600) {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        let queued = tokio::time::timeout(std::time::Duration::from_secs(20), queued).await;
+        queued.expect("all are on their way before the first is stored");
+        let status = subscriber.links.show("test").expect("there");
+        assert_eq!(status.streams[0].counts.acknowledged, 0);
+        assert_eq!(status.lag_elements, None, "the connection may hold more");
+        assert!(status.held_bytes > 0);
+        subscriber.store.store().commit().expect("written");
+        let copy = subscriber.wait_for("a", 600).await;
+        assert_same(&log, &copy);
+    }
+}
+
+#[tokio::test]
+async fn a_contact_point_that_says_so_gets_many_elements_in_a_request() {
+    let (origin, subscriber) = (Node::new(1), Node::new(2));
+    let log = origin.stream("a", 600);
+    let server = serve(&origin.links, None).await;
+    let contact = serve(&subscriber.links, None).await;
+    *subscriber.host.contact.lock().unwrap() = Some(contact.url());
+    let config = link(LinkKind::HttpPush, server.url(), &["a"]);
+    subscriber.links.add(config).expect("added");
+    let copy = subscriber.wait_for("a", 600).await;
+    assert_same(&log, &copy);
+    // The log hands out 256 at once: the question, the structure, 1, 255, 256 and 88 elements.
+    assert_eq!(contact.requests.load(Ordering::Relaxed), 6);
+}
+
+#[tokio::test]
+async fn of_several_elements_in_a_request_only_the_refused_one_is_a_dead_letter() {
+    let origin = Node::new(1);
+    let log = origin.stream("a", 6);
+    let (mut seen, address) = contact_point_that(|body| match body.contains(">3<") {
+        true => "422 No",
+        false => "204 Stored\r\nchappe-elements-max: 10",
+    })
+    .await;
+    let reader = Reader {
+        address: Some("127.0.0.1:9".parse().expect("an address")),
+        key: None,
+    };
+    let request = SubscriptionRequest {
+        stream: "a".into(),
+        contact_point: format!("http://{address}/here"),
+        fingerprint: None,
+        after: None,
+        start: LinkStart::First,
+        serialization: Serialization::Xml,
+    };
+    let made = origin.links.http_subscribe(&request, &reader).await;
+    made.expect("made");
+    let mut counts = Vec::new();
+    while counts.len() < 6 {
+        match next(&mut seen).await.matches("</stream-element>").count() {
+            0 => {}
+            count => counts.push(count),
+        }
+    }
+    assert_eq!(counts, [1, 5, 2, 3, 1, 2]);
+    let letters = origin.links.dead_letters("http-push", 0, 9).expect("reads");
+    let fourth = log.newest(3).expect("reads").remove(0).position;
+    let refused: Vec<_> = letters.iter().map(|letter| letter.origin).collect();
+    assert_eq!(refused, [Some(fourth)]);
 }

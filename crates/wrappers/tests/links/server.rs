@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use chappe_wrappers::links::http::{Credential, PullRequest, SECRET_HEADER, SubscriptionRequest};
+use chappe_wrappers::links::http::{
+    CONTACT_ELEMENTS_MAX, Credential, ELEMENTS_MAX_HEADER, PullRequest, SECRET_HEADER,
+    SubscriptionRequest,
+};
 use chappe_wrappers::links::{HttpRefusal, LinkStart, Links, Reader, Serialization};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Frame, Incoming};
@@ -23,6 +28,8 @@ use crate::host::{Node, own_address};
 /// A server; it ends, with its connections, when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// Requests so far.
+    pub(crate) requests: Arc<AtomicUsize>,
     task: AbortHandle,
 }
 
@@ -58,12 +65,17 @@ pub(crate) async fn serve(links: &Links, address: Option<SocketAddr>) -> Server 
     };
     let address = listener.local_addr().expect("an address");
     let links = links.clone();
+    let requests: Arc<AtomicUsize> = Arc::default();
+    let counting = requests.clone();
     let task = tokio::spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, peer)) = listener.accept().await {
-            let links = links.clone();
+            let (links, counting) = (links.clone(), counting.clone());
             connections.spawn(async move {
-                let service = service_fn(|request| answer(links.clone(), peer, request));
+                let service = service_fn(|request| {
+                    counting.fetch_add(1, Ordering::Relaxed);
+                    answer(links.clone(), peer, request)
+                });
                 let served = hyper::server::conn::http1::Builder::new();
                 let _ = served.serve_connection(TokioIo::new(stream), service).await;
             });
@@ -71,6 +83,7 @@ pub(crate) async fn serve(links: &Links, address: Option<SocketAddr>) -> Server 
     });
     Server {
         address,
+        requests,
         task: task.abort_handle(),
     }
 }
@@ -142,7 +155,12 @@ async fn answer(
                 Ok(body) => {
                     let body = body.to_bytes();
                     match links.http_take(link, secret, &media_type, &body).await {
-                        Ok(taken) => full(taken.status, taken.body.unwrap_or_default()),
+                        Ok(taken) => {
+                            let mut answer = full(taken.status, taken.body.unwrap_or_default());
+                            let most = CONTACT_ELEMENTS_MAX.into();
+                            answer.headers_mut().insert(ELEMENTS_MAX_HEADER, most);
+                            answer
+                        }
                         Err(refusal) => refused(refusal),
                     }
                 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chappe_stream::{StreamElement, StreamSchema};
+use tokio::sync::OwnedMutexGuard;
 
 use super::{Confirmation, SENT_AGAIN, Taken};
 use crate::links::handle::Links;
-use crate::links::inlet::{Arrival, Inlet, InletError, Pending};
+use crate::links::inlet::{self, Arrival, Inlet, InletError, Pending};
 use crate::links::link::Link;
 use crate::links::serialization::{Document, Elements};
 use crate::links::{HttpRefusal, Serialization};
@@ -129,6 +130,7 @@ async fn take_documents(
     again: bool,
 ) -> Result<(), HttpRefusal> {
     let held = body.len() as u64;
+    let mut taking: Option<Taking> = None;
     while !body.trim_ascii().is_empty() {
         let (document, used) = serialization
             .decode(body)
@@ -137,46 +139,96 @@ async fn take_documents(
         let Some(stream) = stream_of(&document) else {
             continue;
         };
+        if let Some(other) = taking.take_if(|it| it.inlet.name() != stream) {
+            let stored = finish(other, Ok(())).await;
+            stored.map_err(|(error, name)| refusal(link, contact, &name, error))?;
+        }
+        let one = match &mut taking {
+            Some(one) => one,
+            none => none.insert(Taking::begin(link, contact, stream, held).await?),
+        };
+        let last = last_of(&document);
+        let taken = match document {
+            Document::Elements(elements) if again => one.inlet.take_again(elements).await,
+            other => take(&mut one.inlet, other, &mut one.pending).await,
+        };
+        one.inlet.behind(last);
+        if taken.is_err() {
+            let Some(one) = taking else { break };
+            let stored = finish(one, taken).await;
+            return stored.map_err(|(error, name)| refusal(link, contact, &name, error));
+        }
+        // Those who ask meanwhile are answered between documents.
+        tokio::task::yield_now().await;
+    }
+    let Some(one) = taking else { return Ok(()) };
+    let stored = finish(one, Ok(())).await;
+    stored.map_err(|(error, name)| refusal(link, contact, &name, error))
+}
+
+/// The receiving end of a stream while a request is taken, and what of it is on its way to the disk.
+struct Taking {
+    inlet: OwnedMutexGuard<Inlet>,
+    pending: VecDeque<Pending>,
+}
+
+impl Taking {
+    async fn begin(
+        link: &Arc<Link>,
+        contact: &ContactPoint,
+        stream: &str,
+        held: u64,
+    ) -> Result<Self, HttpRefusal> {
         let inlet = contact.inlet(stream).ok_or_else(|| {
-            HttpRefusal::new(
-                404,
-                "not subscribed",
-                format!("{stream:?} is not wanted here"),
-            )
+            let text = format!("{stream:?} is not wanted here");
+            HttpRefusal::new(404, "not subscribed", text)
         })?;
-        let mut inlet = inlet.lock().await;
+        let inlet = inlet.lock_owned().await;
         if link.is_ended() {
             let text = "the link was removed";
             return Err(HttpRefusal::new(404, "not subscribed", text));
         }
         inlet.holds(held);
-        let outcome = match document {
-            Document::Elements(elements) if again => inlet.take_again(elements).await,
-            other => apply(&mut inlet, other).await,
-        };
-        inlet.holds(0);
-        match outcome {
-            Ok(()) => {}
-            Err(error @ InletError::UnknownSchema(_)) => {
-                return Err(HttpRefusal::new(409, "unknown schema", error.to_string()));
-            }
-            Err(InletError::Misfit(why)) => {
-                return Err(HttpRefusal::new(422, "does not fit", why));
-            }
-            Err(InletError::Link(error)) if error.is_of_stream() => {
-                inlet.refused(&error.told());
-                contact.drop_inlet(inlet.name());
-                return Err(HttpRefusal::new(404, "not subscribed", error.to_string()));
-            }
-            Err(error) => {
-                let host = &link.shared.host;
-                let peer = &link.config.name;
-                host.dropped("not stored", peer, error.to_string(), None);
-                return Err(HttpRefusal::new(503, "not stored", error.to_string()));
-            }
+        Ok(Self {
+            inlet,
+            pending: VecDeque::new(),
+        })
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.inlet.holds(0);
+    }
+}
+
+/// Waits until all that was taken is stored; then `taken` is the outcome. An error comes with the name
+/// of its stream.
+async fn finish(
+    mut taking: Taking,
+    taken: Result<(), InletError>,
+) -> Result<(), (InletError, String)> {
+    let pending = std::mem::take(&mut taking.pending);
+    let stored = stored(&mut taking.inlet, pending, taken).await;
+    stored.map_err(|error| (error, taking.inlet.name().to_owned()))
+}
+
+/// What is answered when a document of `stream` is not stored.
+fn refusal(link: &Link, contact: &ContactPoint, stream: &str, error: InletError) -> HttpRefusal {
+    match error {
+        InletError::UnknownSchema(_) => HttpRefusal::new(409, "unknown schema", error.to_string()),
+        InletError::Misfit(why) => HttpRefusal::new(422, "does not fit", why),
+        InletError::Link(error) if error.is_of_stream() => {
+            inlet::refused(link, stream, &error.told());
+            contact.drop_inlet(stream);
+            HttpRefusal::new(404, "not subscribed", error.to_string())
+        }
+        error => {
+            let host = &link.shared.host;
+            host.dropped("not stored", &link.config.name, error.to_string(), None);
+            HttpRefusal::new(503, "not stored", error.to_string())
         }
     }
-    Ok(())
 }
 
 /// The stream that a document is about.
@@ -208,14 +260,47 @@ pub(crate) async fn patiently(
 /// Does what a document says; returns when its elements are stored. What does not fit becomes a dead
 /// letter.
 pub(crate) async fn apply(inlet: &mut Inlet, document: Document) -> Result<(), InletError> {
-    let applied = apply_once(inlet, document).await;
-    if applied.as_ref().is_err_and(InletError::is_taken_back) {
-        inlet.resume().await?;
-    }
-    applied
+    let mut pending = VecDeque::new();
+    let taken = take(inlet, document, &mut pending).await;
+    stored(inlet, pending, taken).await
 }
 
-async fn apply_once(inlet: &mut Inlet, document: Document) -> Result<(), InletError> {
+/// Waits until what was taken is stored; then `taken` is the outcome.
+async fn stored(
+    inlet: &mut Inlet,
+    pending: VecDeque<Pending>,
+    taken: Result<(), InletError>,
+) -> Result<(), InletError> {
+    let stored = match pending.is_empty() {
+        // They were queued for a request that nobody waits for any more.
+        true => inlet.all_stored().await,
+        // What was taken before an error is stored all the same.
+        false => settle(inlet, pending).await,
+    };
+    let outcome = stored.and(taken);
+    if outcome.as_ref().is_err_and(InletError::is_taken_back) {
+        inlet.resume().await?;
+    }
+    outcome
+}
+
+/// The number of the newest element at the origin, as a document of elements says it.
+fn last_of(document: &Document) -> Option<u64> {
+    match document {
+        Document::Elements(elements) => elements
+            .last
+            .or_else(|| Some(elements.elements.last()?.position.sequence)),
+        _ => None,
+    }
+}
+
+/// Does what a document says, and appends to `pending` what of it is on its way to the disk, also before
+/// an error. What does not fit becomes a dead letter.
+pub(super) async fn take(
+    inlet: &mut Inlet,
+    document: Document,
+    pending: &mut VecDeque<Pending>,
+) -> Result<(), InletError> {
     match document {
         Document::Structure(structure) => {
             patiently(|| inlet.structure(structure.version, &structure.schema)).await
@@ -223,22 +308,9 @@ async fn apply_once(inlet: &mut Inlet, document: Document) -> Result<(), InletEr
         Document::Elements(elements) => {
             let schema = inlet.schema(elements.schema).cloned();
             let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
-            let (last, at_origin) = (elements.last, elements.schema);
+            let at_origin = elements.schema;
             let arrivals = shaped(elements, &schema);
-            let mut pending = VecDeque::new();
-            let take = || inlet.take_elements(at_origin, arrivals.clone(), &mut pending);
-            let taken = patiently(take).await;
-            let newest = inlet.have().map(|have| have.sequence);
-            let behind = last
-                .zip(newest)
-                .map(|(last, newest)| last.saturating_sub(newest));
-            inlet.count(|stream| stream.status.lag_elements = behind.unwrap_or(0));
-            if pending.is_empty() {
-                // They were queued for a request that nobody waits for any more.
-                return inlet.all_stored().await.and(taken);
-            }
-            // What was taken before an error is stored all the same.
-            settle(inlet, pending).await.and(taken)
+            patiently(|| inlet.take_elements(at_origin, arrivals.clone(), pending)).await
         }
         Document::Lost(lost) => {
             let sequence = lost.from;

@@ -10,9 +10,9 @@ use chappe_stream::{Position, StoreError, StreamSchema};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
 
-use super::SENT_AGAIN;
 use super::outflow::Outflow;
 use super::push::Destination;
+use super::{CONTACT_ELEMENTS_MAX, ELEMENTS_MAX_HEADER, SENT_AGAIN};
 use crate::links::dead_letters::{DeadLetters, Letter, Reason, Refused, fit, record_of};
 use crate::links::dial::Again;
 use crate::links::handle::{Links, Shared};
@@ -27,7 +27,7 @@ pub(crate) const PUSH_LETTERS: &str = "http-push";
 /// Dead letters of pushing that are kept; as of a link.
 pub(crate) const LETTERS_MAX: u64 = 10_000;
 /// Elements of one request at most, where a request takes more than one.
-const ELEMENTS_MAX: usize = 256;
+const ELEMENTS_MAX: usize = CONTACT_ELEMENTS_MAX;
 
 /// One subscription at work.
 pub(super) struct Push {
@@ -37,11 +37,14 @@ pub(super) struct Push {
     pub(super) serialization: Serialization,
     pub(super) destination: Destination,
     pub(super) place: Place,
+    /// Elements of the next request at most.
+    pub(super) elements_max: usize,
 }
 
 /// What a contact point did with a request.
 enum Outcome {
-    Stored,
+    /// It takes so many elements in a request, if it says so.
+    Stored(Option<usize>),
     /// It will never take this.
     Refused(Reason, String),
     /// It does not know the schema.
@@ -54,13 +57,9 @@ enum Outcome {
 
 impl Push {
     pub(super) async fn run(mut self) {
-        let most = match self.serialization {
-            Serialization::Xml => 1,
-            _ => ELEMENTS_MAX,
-        };
         let mut again = Again::new(self.shared.host.random());
         again.wait(ReconnectCommand::Start).await;
-        while let Ok(outgoing) = self.outflow.next(most).await {
+        while let Ok(outgoing) = self.outflow.next(self.elements_max).await {
             self.shared.pushes.expire();
             let schema = &outgoing.schema;
             if let Some(structure) = outgoing.structure
@@ -69,40 +68,75 @@ impl Push {
             {
                 break;
             }
-            let (elements, reached) = match &outgoing.document {
+            let (delivered, reached) = match &outgoing.document {
                 Document::Elements(elements) => {
                     let last = elements.elements.last().map(|it| it.position);
-                    (Some(elements), last)
+                    let delivered = self.deliver_elements(elements, schema, &mut again).await;
+                    (delivered, last)
                 }
-                Document::Lost(lost) => {
-                    let sequence = lost.next.saturating_sub(1);
-                    let epoch = lost.epoch;
-                    (None, Some(Position { epoch, sequence }))
-                }
-                _ => (None, None),
-            };
-            match encode(self.serialization, &outgoing.document, schema) {
-                Ok(bytes) => {
-                    if !self.deliver(bytes, elements, schema, &mut again).await {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    let reason = match error {
-                        SerializationError::Limit { .. } => Reason::TooLarge,
-                        _ => Reason::Schema,
+                other => {
+                    let reached = match other {
+                        Document::Lost(lost) => Some(Position {
+                            epoch: lost.epoch,
+                            sequence: lost.next.saturating_sub(1),
+                        }),
+                        _ => None,
                     };
-                    let why = error.to_string();
-                    if !self.bury(elements, schema, reason, &why, &mut again).await {
-                        break;
-                    }
+                    let delivered = match encode(self.serialization, other, schema) {
+                        Ok(bytes) => self.deliver(bytes, None, schema, &mut again).await,
+                        Err(_) => true,
+                    };
+                    (delivered, reached)
                 }
+            };
+            if !delivered {
+                break;
             }
             if let Some(reached) = reached {
                 self.shared.pushes.reached(&self.id, reached);
             }
         }
         self.shared.pushes.remove(&self.id);
+    }
+
+    /// Sends elements until they are stored or refused; false: the subscription is at its end.
+    async fn deliver_elements(
+        &mut self,
+        elements: &Elements,
+        schema: &StreamSchema,
+        again: &mut Again,
+    ) -> bool {
+        match encode_elements(self.serialization, elements, schema) {
+            Ok(bytes) => self.deliver(bytes, Some(elements), schema, again).await,
+            Err(_) if elements.elements.len() > 1 => {
+                self.deliver_halves(elements, schema, again).await
+            }
+            Err(error) => {
+                let reason = match error {
+                    SerializationError::Limit { .. } => Reason::TooLarge,
+                    _ => Reason::Schema,
+                };
+                let why = error.to_string();
+                self.bury(Some(elements), schema, reason, &why, again).await
+            }
+        }
+    }
+
+    /// Sends one half after the other: not all of those that are refused together have to be.
+    async fn deliver_halves(
+        &mut self,
+        elements: &Elements,
+        schema: &StreamSchema,
+        again: &mut Again,
+    ) -> bool {
+        let (first, second) = elements.elements.split_at(elements.elements.len() / 2);
+        for half in [first, second] {
+            let half = elements.with(half);
+            if !Box::pin(self.deliver_elements(&half, schema, again)).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Sends until it is stored or refused; false: the subscription is at its end.
@@ -126,7 +160,8 @@ impl Push {
                 self.place.peer.behind(self.outflow.behind(newest), 0);
             }
             match outcome {
-                Outcome::Stored => {
+                Outcome::Stored(elements_max) => {
+                    self.elements_max = elements_for(self.serialization, elements_max);
                     self.place.peer.add(count, count, 0);
                     again.tell(ReconnectCommand::Worked(1));
                     again.tell(ReconnectCommand::Connected);
@@ -155,6 +190,9 @@ impl Push {
                         .await;
                 }
                 Outcome::Refused(reason, why) => {
+                    if let Some(several) = elements.filter(|it| it.elements.len() > 1) {
+                        return self.deliver_halves(several, schema, again).await;
+                    }
                     return self.bury(elements, schema, reason, &why, again).await;
                 }
                 Outcome::Gone => return false,
@@ -331,7 +369,7 @@ impl Links {
         put(&destination, media_type, encoded(&structure)?).await;
         let media_type = format!("{media_type}{SENT_AGAIN}");
         match put(&destination, &media_type, encoded(&document)?).await {
-            Outcome::Stored => letters.sent_again(number).await,
+            Outcome::Stored(_) => letters.sent_again(number).await,
             Outcome::Refused(_, why) | Outcome::Later(why) => {
                 Err(still(format!("{address} says: {why}")))
             }
@@ -339,6 +377,32 @@ impl Links {
             Outcome::Gone => Err(still(format!("{address} wants nothing any more"))),
         }
     }
+}
+
+/// How many elements a request has at most, when the contact point says that it takes so many.
+pub(super) fn elements_for(serialization: Serialization, told: Option<usize>) -> usize {
+    match serialization {
+        Serialization::Xml => told.unwrap_or(1).clamp(1, ELEMENTS_MAX),
+        _ => ELEMENTS_MAX,
+    }
+}
+
+/// Elements as the documents of one request: of XML each element is one.
+fn encode_elements(
+    serialization: Serialization,
+    elements: &Elements,
+    schema: &StreamSchema,
+) -> Result<Bytes, SerializationError> {
+    let each = match serialization {
+        Serialization::Xml => 1,
+        _ => ELEMENTS_MAX,
+    };
+    let mut bytes = Vec::new();
+    for some in elements.elements.chunks(each) {
+        let document = Document::Elements(elements.with(some));
+        serialization.encode(&document, schema, &mut bytes)?;
+    }
+    Ok(bytes.into())
 }
 
 fn encode(
@@ -358,13 +422,19 @@ async fn put(destination: &Destination, media_type: &str, bytes: Bytes) -> Outco
         headers.insert(CONTENT_TYPE, media_type);
     }
     let answer = client.request(contact, Method::PUT, headers, bytes).await;
+    let elements_max;
     let status = match answer {
         Err(error) => return Outcome::Later(error.to_string()),
-        Ok(answer) => answer.status,
+        Ok(answer) => {
+            let most = answer.headers.get(ELEMENTS_MAX_HEADER);
+            let most = most.and_then(|most| most.to_str().ok()?.parse().ok());
+            elements_max = most;
+            answer.status
+        }
     };
     let text = format!("status {status}");
     match status.as_u16() {
-        200..=299 => Outcome::Stored,
+        200..=299 => Outcome::Stored(elements_max),
         404 | 410 => Outcome::Gone,
         409 => Outcome::UnknownSchema,
         401 | 403 | 408 | 425 | 429 => Outcome::Later(text),

@@ -16,9 +16,11 @@
 //! **Push**: the subscriber says where it wants elements (its contact point). A contact point is a
 //! stranger's word: the address policy judges it, and it has to give back a token before the first
 //! element goes there. One of `https` comes with the fingerprint of its certificate, which is the only
-//! one trusted there. Elements go one after another; a status of 2xx says *stored*, another one of
-//! 4xx makes the element a dead letter of the origin, and anything else is tried again. A
-//! subscription lives as long as it is renewed, which needs the secret that its subscriber was given.
+//! one trusted there. Requests go one after another; a status of 2xx says *stored*, another one of
+//! 4xx makes the element a dead letter of the origin, and anything else is tried again. A request of
+//! XML has one element, or as many as the last answer allowed, each a document; several that are
+//! refused together are sent again in halves. A subscription lives as long as it is renewed, which
+//! needs the secret that its subscriber was given.
 //!
 //! **Pull**: the answer never ends. Every 15 seconds of silence it says that it lives.
 
@@ -29,6 +31,7 @@ mod outflow;
 mod pull;
 mod push;
 mod request;
+mod storing;
 mod subscriber;
 
 use chappe_stream::Position;
@@ -50,6 +53,11 @@ pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
 pub const CONTACT_POINTS_PATH: &str = "/api/v1/exchange/contact-points";
 /// The header with a subscription's secret. It is not part of the path, which proxies log.
 pub const SECRET_HEADER: &str = "chappe-subscription-secret";
+/// The header of a contact point's answer that says how many elements a request may have at most.
+/// Without it a request of XML has one.
+pub const ELEMENTS_MAX_HEADER: &str = "chappe-elements-max";
+/// What contact points of this program say there; reason: the log reads as many at once for a follower.
+pub const CONTACT_ELEMENTS_MAX: usize = 256;
 /// Before the name of a stream that is pulled.
 pub const STREAMS_PATH: &str = "/api/v1/exchange/streams";
 /// The directory.

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::contact::ring_eq;
-use super::delivery::Push;
+use super::delivery::{Push, elements_for};
 use super::kept::{KeptSubscription, keeper};
 use super::outflow::Outflow;
 use super::{Confirmation, Credential, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest};
@@ -238,6 +238,7 @@ impl Links {
             id: id.clone(),
             outflow,
             serialization: request.serialization,
+            elements_max: elements_for(request.serialization, None),
             destination: destination.clone(),
             place: wanted.place,
         };

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use chappe_flow::ReconnectCommand;
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::{Method, StatusCode};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
-use super::contact::{apply, stream_of};
+use super::contact::stream_of;
 use super::request::{Ask, Origin, detail, unwanted};
+use super::storing::Storing;
 use super::{SubscriptionAnswer, SubscriptionRequest};
 use crate::links::dial::Again;
 use crate::links::directory;
@@ -75,6 +77,15 @@ impl Ended {
 impl From<ConnectionError> for Ended {
     fn from(error: ConnectionError) -> Self {
         Self::Down(error)
+    }
+}
+
+impl From<InletError> for Ended {
+    fn from(error: InletError) -> Self {
+        match error {
+            InletError::Link(error) => error.into(),
+            error => Self::Down(plain(error.to_string())),
+        }
     }
 }
 
@@ -188,7 +199,7 @@ async fn pull_once(
     name: &str,
     again: &mut Again,
 ) -> Result<(), Ended> {
-    let mut inlet = Inlet::new(link, name).await?;
+    let inlet = Inlet::new(link, name).await?;
     let serialization = link.config.serialization();
     let begin = match (inlet.have(), link.config.start) {
         (Some(have), _) => format!("after={have}"),
@@ -215,31 +226,60 @@ async fn pull_once(
     }
     again.tell(ReconnectCommand::Connected);
     link.connected();
-    let mut body = answer.into_body();
+    read(
+        link,
+        serialization,
+        answer.into_body(),
+        Storing::new(inlet),
+        again,
+    )
+    .await
+}
+
+/// Reads an endless answer. What it brings is stored while more is read.
+async fn read(
+    link: &Link,
+    serialization: Serialization,
+    mut body: Incoming,
+    mut storing: Storing,
+    again: &mut Again,
+) -> Result<(), Ended> {
+    let window = link.config.limits.stream_window_bytes;
     let mut buffer: Vec<u8> = Vec::new();
+    let mut heard = Instant::now();
     loop {
-        let frame = timeout(SILENCE_MAX, body.frame()).await;
+        let has_room = storing.has_room(window);
+        let frame = tokio::select! {
+            biased;
+            stored = storing.stored() => {
+                stored?;
+                // While there was no room nothing was listened for.
+                heard = if has_room { heard } else { Instant::now() };
+                continue;
+            }
+            frame = timeout_at(heard + SILENCE_MAX, body.frame()), if has_room => frame,
+        };
         let frame = match frame.map_err(|_| plain("the origin is silent"))? {
             None => return Ok(()),
             Some(frame) => frame.map_err(|error| plain(error.to_string()))?,
         };
+        heard = Instant::now();
         let Ok(data) = frame.into_data() else {
             continue;
         };
         link.live().bytes_received += data.len() as u64;
         again.tell(ReconnectCommand::Worked(1));
         buffer.extend_from_slice(&data);
-        inlet.holds(buffer.len() as u64);
-        let used = take_ready(&mut inlet, serialization, &buffer).await;
-        inlet.holds(0);
-        buffer.drain(..used?);
-        inlet.holds(buffer.len() as u64);
+        storing.waits(buffer.len());
+        let used = take_ready(&mut storing, serialization, &buffer).await?;
+        buffer.drain(..used);
+        storing.waits(buffer.len());
     }
 }
 
 /// Takes the whole documents of a buffer; how many bytes they take.
 async fn take_ready(
-    inlet: &mut Inlet,
+    storing: &mut Storing,
     serialization: Serialization,
     buffer: &[u8],
 ) -> Result<usize, Ended> {
@@ -268,14 +308,13 @@ async fn take_ready(
             }
         };
         used += length;
-        if stream_of(&document).is_some_and(|stream| stream != inlet.name()) {
+        if stream_of(&document).is_some_and(|stream| stream != storing.inlet.name()) {
             return Err(plain("the origin sends another stream than was asked for").into());
         }
-        match apply(inlet, document).await {
-            Ok(()) => {}
-            Err(InletError::Link(error)) => return Err(error.into()),
-            Err(error) => return Err(plain(error.to_string()).into()),
-        }
+        storing.take(document, length).await?;
+        storing.waits(buffer.len() - used);
+        // Those who ask meanwhile are answered between documents.
+        tokio::task::yield_now().await;
     }
 }
 

@@ -314,6 +314,17 @@ impl Document {
 }
 
 impl Elements {
+    /// The same about these elements.
+    pub(crate) fn with(&self, elements: &[StreamElement]) -> Self {
+        Self {
+            stream: self.stream.clone(),
+            schema: self.schema,
+            names: self.names.clone(),
+            elements: elements.to_vec(),
+            last: self.last,
+        }
+    }
+
     /// The elements with their values in the order of `schema`: null for what was left out; a whole
     /// number where the schema wants a double becomes one, if it is exact.
     ///

@@ -376,7 +376,7 @@ impl<C: FrameConnection> Subscriber<C> {
             return;
         };
         if let Some(inlet) = self.channels.get(channel) {
-            inlet.count(|stream| stream.status.lag_elements = *behind);
+            inlet.count(|stream| stream.status.lag_elements = Some(*behind));
         }
         if *behind > 0 {
             self.caught_up = Instant::now() + CATCHING_UP;
@@ -627,7 +627,7 @@ impl<C: FrameConnection> Subscriber<C> {
             inlet.count(|stream| {
                 stream.status.held_bytes = state.held_bytes;
                 stream.status.occupation = occupation;
-                stream.status.lag_elements = state.behind;
+                stream.status.lag_elements = Some(state.behind);
             });
         }
     }
