@@ -14,4 +14,5 @@ mod http;
 mod returning_schema;
 mod server;
 mod session;
+mod shared_sync;
 mod trimmed_copy;

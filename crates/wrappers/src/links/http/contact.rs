@@ -16,11 +16,9 @@ use crate::links::{HttpRefusal, Serialization};
 
 /// How long what a full queue refused waits before it is given again.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
-/// How often before the sender is asked to come again.
-const BUSY_TRIES: usize = 250;
-/// The same, of a stream that is being defined; reason: a definition takes two syncs at most, and five
-/// seconds are less than a sender waits for its answer.
-const DEFINING_TRIES: usize = 2_500;
+/// How often before the sender is asked to come again; reason: five seconds are several syncs of a slow
+/// disk, and less than a sender waits for its answer.
+const BUSY_TRIES: usize = 2_500;
 
 /// The contact point of a link.
 pub(crate) struct ContactPoint {
@@ -250,7 +248,7 @@ pub(crate) async fn patiently(
     loop {
         match give() {
             Err(InletError::Busy) if busy < BUSY_TRIES => busy += 1,
-            Err(InletError::Defining) if defining < DEFINING_TRIES => defining += 1,
+            Err(InletError::Defining) if defining < BUSY_TRIES => defining += 1,
             other => return other,
         }
         tokio::time::sleep(BUSY_PAUSE).await;
