@@ -17,9 +17,11 @@ from pair import Node, content, place  # noqa: E402
 LINKS, DEVICES, FLIPS = 16, 3, 60
 # The log's queue holds 4 MiB. The origin has as much before the links begin, and each link fetches all of it.
 BACKLOG_BYTES, PADDING = 4 << 20, "x" * 3000
-# Every sync of the subscriber takes so long. Each lost stretch waits for syncs of its own, so with 500 ms the links
-# would take half an hour.
-SYNC_MS = (1, 30)
+# Every sync of the subscriber takes so long. Its files have the default size: each new one costs two syncs, and with
+# files of 64 KiB those would be most of the time.
+SYNC_MS, SEGMENT_BYTES = (1, 30, 500), 64 << 20
+# Losses and documents share syncs. With a sync for each, catching up at 500 ms would take minutes.
+CATCH_UP_S = 60
 LINK = """
 [[links]]
 name = "c{n}"
@@ -49,7 +51,7 @@ def full_queue(chappe: str, work: pathlib.Path, exchange: str, ports: tuple[int,
         origin.start().ready()
         for number, sync_ms in enumerate(SYNC_MS):
             links = "".join(LINK.format(n=n, **source(n, ports[0], zeromq)) for n in range(LINKS))
-            node = Node(chappe, work / f"subscriber-{number}", "subscriber", ports[1], False, links)
+            node = Node(chappe, work / f"subscriber-{number}", "subscriber", ports[1], False, links, SEGMENT_BYTES)
             try:
                 catch_up(origin, node, sync_ms)
             finally:
@@ -90,7 +92,7 @@ def catch_up(origin: Node, node: Node, sync_ms: int) -> None:
         have = node.streams()
         return all(f"c{n}.{name}" in have and reached(node, f"c{n}.{name}") >= end
                    for n in range(LINKS) for name, end in ends.items())
-    until(120, f"{LINKS} links have caught up with syncs of {sync_ms} ms", arrived)
+    until(CATCH_UP_S, f"{LINKS} links have caught up with syncs of {sync_ms} ms", arrived)
     readable = {name: {one["number"]: content(one) for one in kept(origin, name)} for name in ends}
     lost = lost_elements(node)
     stored = missing = 0

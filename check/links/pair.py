@@ -28,7 +28,7 @@ listen = "127.0.0.1:{port}"
 enabled = {discovery}
 interfaces = ["lo"]
 [log]
-segment_bytes = 65536
+segment_bytes = {segment_bytes}
 min_free_bytes = 0
 {more}
 """
@@ -37,11 +37,13 @@ min_free_bytes = 0
 class Node:
     """A node of one data directory, started again and again."""
 
-    def __init__(self, chappe: str, folder: pathlib.Path, name: str, port: int, discovery: bool, more: str):
+    def __init__(self, chappe: str, folder: pathlib.Path, name: str, port: int, discovery: bool, more: str,
+                 segment_bytes: int = 65_536):
         self.chappe, self.folder, self.name = chappe, folder, name
         (folder / "sensors").mkdir(parents=True, exist_ok=True)
         (folder / "node.toml").write_text(NODE.format(
-            name=name, folder=folder, port=port, discovery=str(discovery).lower(), more=more))
+            name=name, folder=folder, port=port, discovery=str(discovery).lower(), more=more,
+            segment_bytes=segment_bytes))
         self.lives = 0
         self.process: Process | None = None
         self.pid, self.address = 0, ""
