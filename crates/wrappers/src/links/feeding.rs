@@ -14,9 +14,10 @@ use super::link::Link;
 /// Streams that nobody feeds of which is remembered what was told lost; reason: an origin may make up
 /// names without end.
 const REMEMBERED_MAX: usize = 65_536;
-/// Ranges of one stream that are remembered as told lost; reason: only those matter between which a log
-/// that became full took elements back, and the link is begun anew when it does.
-const RANGES_MAX: usize = 16;
+/// Ranges of one stream that are remembered as told lost; reason: only those matter that a log that becomes
+/// full can take back, and a link has no more losses on its way to the disk unless elements of less than a
+/// kilobyte are between them. With 16 KiB of them for a stream, memory stays bounded.
+const RANGES_MAX: usize = 1_024;
 
 /// The streams that links feed.
 #[derive(Default)]
@@ -66,6 +67,16 @@ impl ToldLost {
         }
         (next - from.sequence) - known
     }
+
+    /// Everything up to here is stored: what was told lost before it is never told again.
+    fn forget_to(&mut self, stored: Position) {
+        if self.epoch == stored.epoch {
+            let done = self
+                .ranges
+                .partition_point(|told| told.end <= stored.sequence);
+            self.ranges.drain(..done);
+        }
+    }
 }
 
 /// The right to feed a stream, until it is dropped.
@@ -113,6 +124,14 @@ impl Claim {
         let mut streams = self.link.shared.feeding.streams();
         let fed = streams.entry(self.stream.clone()).or_default();
         fed.lost.add(from, next)
+    }
+
+    /// Everything up to here is stored.
+    pub(crate) fn stored(&self, position: Position) {
+        let mut streams = self.link.shared.feeding.streams();
+        if let Some(fed) = streams.get_mut(&self.stream) {
+            fed.lost.forget_to(position);
+        }
     }
 }
 
@@ -162,10 +181,23 @@ mod tests {
     #[test]
     fn ranges_are_bounded_and_the_newest_stay() {
         let mut told = ToldLost::default();
-        for n in 0..100 {
+        let end = RANGES_MAX as u64 + 100;
+        for n in 0..end {
             assert_eq!(told.add(at(1, 10 * n + 1), 10 * n + 5), 4);
         }
         assert_eq!(told.ranges.len(), RANGES_MAX);
-        assert_eq!(told.add(at(1, 900), 1_000), 100 - 4 * 10);
+        assert_eq!(told.add(at(1, 10 * end - 100), 10 * end), 100 - 4 * 10);
+    }
+
+    #[test]
+    fn what_is_stored_needs_no_memory() {
+        let mut told = ToldLost::default();
+        told.add(at(1, 10), 20);
+        told.add(at(1, 30), 40);
+        told.forget_to(at(2, 100));
+        assert_eq!(told.ranges.len(), 2, "another epoch");
+        told.forget_to(at(1, 35));
+        assert_eq!(told.ranges.len(), 1);
+        assert_eq!(told.add(at(1, 30), 45), 5);
     }
 }

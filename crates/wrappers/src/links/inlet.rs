@@ -776,6 +776,7 @@ impl Inlet {
 
     /// Elements up to this one are stored at their level.
     pub(crate) fn stored(&self, position: Position, count: u64) {
+        self.claim.stored(position);
         self.count(|stream| {
             stream.status.stored = Some(position);
             stream.status.counts.acknowledged += count;
