@@ -512,3 +512,27 @@ async fn publish_node(app: &App) {
         .push(Triple::new(subject, vocabulary::ADDRESS, address));
     crate::register::publish(app, vec![entity]).await;
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Runs a test on a node that looks for no devices, with a configuration that it changes.
+    pub(crate) fn on_node(change: impl FnOnce(&mut Config), test: impl AsyncFnOnce(&App)) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config {
+            data_directory: directory.path().join("data"),
+            sensors_directory: directory.path().join("sensors"),
+            ..Config::default()
+        };
+        config.http.listen = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+        config.discovery.enabled = false;
+        config.log.min_free_bytes = 0;
+        change(&mut config);
+        crate::runtime().unwrap().block_on(async {
+            let node = Node::start(config).await.unwrap();
+            test(&node.app).await;
+            node.shutdown().await.unwrap();
+        });
+    }
+}

@@ -1,9 +1,10 @@
 //! Writing into the registry; what is refused is told and counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use chappe_registry::{Entity, EntityKind, Principal, Search};
+use chappe_registry::{Entity, EntityKind, Error, Principal, Publication, Search};
 use chappe_transport::Hop;
 
 use crate::notices::NoticeKind;
@@ -31,56 +32,117 @@ impl Registrations {
     }
 }
 
-/// Publishes entities, except those that the registry already has as they are.
-pub(crate) async fn publish(app: &App, entities: Vec<Entity>) {
-    // All are on their way before the first is waited for: one sync serves many.
-    let mut underway = Vec::new();
-    for (index, entity) in entities.into_iter().enumerate() {
-        take_turns(index).await;
-        let key = entity.key.clone();
-        let known = app.registry.get(&key, &Principal::Operator);
-        if known.as_ref() == Some(&entity) {
-            app.registrations.came(key, app.registry.revision());
-        } else {
-            underway.push((key, app.registry.publish(entity)));
-        }
-    }
-    for (index, (key, publication)) in underway.into_iter().enumerate() {
-        take_turns(index).await;
-        let published = match publication {
-            Ok(publication) => publication.await,
-            Err(error) => Err(error),
-        };
-        match published {
-            Ok(revision) => app.registrations.came(key, revision),
-            Err(error) => {
-                let reason = "not registered";
-                app.drops
-                    .record(Hop::Metadata, reason, &key, error.to_string(), None);
-                let text = format!("could not be registered: {error}");
-                app.notices.tell(NoticeKind::Health, &key, text);
+/// Pause before a change that the registry did not take is tried again. Reason: a few syncs.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Pauses one after another, a minute together, after which a change is given up. Reason: a full disk may
+/// stay full, and the caller has more to do.
+const RETRIES_MAX: u32 = 1_200;
+
+/// A change of the registry.
+enum Change {
+    Publish(Box<Entity>),
+    Remove(String),
+}
+
+/// A change on its way, none when nothing has to change, or why the registry does not take it.
+type Begun = Result<Option<Publication>, Error>;
+
+impl Change {
+    fn begin(&self, app: &App) -> Begun {
+        match self {
+            Self::Publish(entity) => {
+                let known = app.registry.get(&entity.key, &Principal::Operator);
+                if known.as_ref() == Some(entity) {
+                    return Ok(None);
+                }
+                app.registry.publish(Entity::clone(entity)).map(Some)
             }
+            Self::Remove(key) => match app.registry.remove(key) {
+                Err(Error::Unknown(_)) => Ok(None),
+                begun => begun.map(Some),
+            },
         }
     }
+
+    fn made(self, app: &App, revision: u64) {
+        if let Self::Publish(entity) = self {
+            app.registrations.came(entity.key, revision);
+        }
+    }
+
+    fn refused(&self, app: &App, error: &Error) {
+        let (key, text) = match self {
+            Self::Publish(entity) => (&entity.key, "could not be registered"),
+            Self::Remove(key) => (key, "could not be removed from the registry"),
+        };
+        let (reason, detail) = ("not registered", error.to_string());
+        app.drops.record(Hop::Metadata, reason, key, detail, None);
+        let text = format!("{text}: {error}");
+        app.notices.tell(NoticeKind::Health, key, text);
+    }
+}
+
+/// Publishes entities, except those that the registry already has as they are. Waits while too many
+/// changes are on their way.
+pub(crate) async fn publish(app: &App, entities: Vec<Entity>) {
+    let changes = entities.into_iter().map(Box::new).map(Change::Publish);
+    make(app, changes).await;
 }
 
 /// Removes entities, as far as they are there.
 pub(crate) async fn remove(app: &App, keys: Vec<String>) {
-    let mut underway = Vec::new();
-    for (index, key) in keys.into_iter().enumerate() {
-        take_turns(index).await;
-        app.registrations.left(&key);
-        underway.push((app.registry.remove(&key), key));
+    for key in &keys {
+        app.registrations.left(key);
     }
-    for (removal, key) in underway {
-        let removed = match removal {
-            Ok(publication) => publication.await.map(|_| ()),
-            Err(chappe_registry::Error::Unknown(_)) => Ok(()),
+    make(app, keys.into_iter().map(Change::Remove)).await;
+}
+
+async fn make(app: &App, changes: impl Iterator<Item = Change>) {
+    let mut retries = 0;
+    // As many as possible are on their way before the first is waited for: one sync serves many.
+    let mut underway = VecDeque::new();
+    for (index, change) in changes.enumerate() {
+        take_turns(index).await;
+        let mut begun = change.begin(app);
+        while let Err(Error::Busy { .. }) = begun
+            && let Some((first, begun_first)) = underway.pop_front()
+        {
+            settle(app, first, begun_first, &mut retries).await;
+            begun = change.begin(app);
+        }
+        match begun {
+            Ok(Some(_)) => underway.push_back((change, begun)),
+            _ => settle(app, change, begun, &mut retries).await,
+        }
+    }
+    for (index, (change, begun)) in underway.into_iter().enumerate() {
+        take_turns(index).await;
+        settle(app, change, begun, &mut retries).await;
+    }
+}
+
+/// Waits until a change is made or refused. One that has no room yet is tried again until the node ends;
+/// `retries`: how often that was in vain, one after another.
+async fn settle(app: &App, change: Change, mut begun: Begun, retries: &mut u32) {
+    loop {
+        let outcome = match begun {
+            Ok(Some(publication)) => publication.await,
+            Ok(None) => Ok(app.registry.revision()),
             Err(error) => Err(error),
         };
-        if let Err(error) = removed {
-            let text = format!("could not be removed from the registry: {error}");
-            app.notices.tell(NoticeKind::Health, &key, text);
+        match outcome {
+            Ok(revision) => {
+                *retries = 0;
+                return change.made(app, revision);
+            }
+            Err(error)
+                if error.is_transient() && *retries < RETRIES_MAX && !*app.drain.borrow() =>
+            {
+                *retries += 1;
+                tokio::time::sleep(RETRY_PAUSE).await;
+                begun = change.begin(app);
+            }
+            Err(error) => return change.refused(app, &error),
         }
     }
 }
@@ -102,5 +164,35 @@ pub(crate) async fn forget(app: &App) {
         let found = app.registry.search(&search, &Principal::Operator);
         let keys = found.entities.into_iter().map(|entity| entity.key);
         remove(app, keys.collect()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::tests::on_node;
+
+    /// More than the changes that the registry has on their way.
+    const MANY: usize = 5_000;
+
+    #[test]
+    fn more_changes_at_once_than_the_registry_takes_are_all_made() {
+        on_node(
+            |_| {},
+            async |app| {
+                let keys: Vec<String> = (0..MANY)
+                    .map(|number| format!("urn:many:{number}"))
+                    .collect();
+                let entity = |key: &String| Entity::new(key.clone(), EntityKind::Other, "one");
+                publish(app, keys.iter().map(entity).collect()).await;
+                let is_there =
+                    |key: &&String| app.registry.get(key, &Principal::Operator).is_some();
+                assert_eq!(keys.iter().filter(is_there).count(), MANY);
+                assert!(keys.iter().all(|key| app.registrations.of(key) != u64::MAX));
+                remove(app, keys.clone()).await;
+                assert_eq!(keys.iter().filter(is_there).count(), 0);
+                assert_eq!(app.drops.total(Hop::Metadata, "not registered"), 0);
+            },
+        );
     }
 }

@@ -33,10 +33,27 @@ pub enum Error {
         /// Its value.
         value: usize,
     },
+    /// Too many changes are on their way; the same change may be made when they are safe.
+    #[error("{value} changes are on their way to the journal, as many as are allowed")]
+    Busy {
+        /// How many may be.
+        value: usize,
+    },
     /// The journal refused, failed, or holds what cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// An earlier failure of the journal stopped all changes; reading goes on.
     #[error("changes stopped after a failure of the journal: {0}")]
     Stopped(String),
+}
+
+impl Error {
+    /// Whether the same change may succeed later without anything being removed from the registry.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Journal(JournalError::Full(_))
+        )
+    }
 }

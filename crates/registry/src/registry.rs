@@ -115,7 +115,8 @@ impl Registry {
     ///
     /// # Errors
     /// [`Error::InvalidEntity`], [`Error::NotOwner`] when the key belongs to another owner,
-    /// [`Error::Full`] at a limit, or the journal's error.
+    /// [`Error::Full`] at a limit, [`Error::Busy`] while too many changes are on their way, or the
+    /// journal's error.
     pub fn publish(&self, entity: Entity) -> Result<Publication, Error> {
         entity.validate()?;
         let mut writer = self.inner.writer();
@@ -134,7 +135,8 @@ impl Registry {
     /// Removes the entity `key` with all triples it brought.
     ///
     /// # Errors
-    /// [`Error::Unknown`] when nothing has this key, or the journal's error.
+    /// [`Error::Unknown`] when nothing has this key, [`Error::Busy`] while too many changes are on
+    /// their way, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
         let mut writer = self.inner.writer();
         if self.inner.owner_of(&writer, key).is_none() {
@@ -148,10 +150,7 @@ impl Registry {
             return Err(Error::Stopped(reason.clone()));
         }
         if writer.pending.len() >= MAX_PENDING {
-            return Err(Error::Full {
-                limit: "pending changes",
-                value: MAX_PENDING,
-            });
+            return Err(Error::Busy { value: MAX_PENDING });
         }
         let bytes = record.encode().map_err(JournalError::Failed)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -439,10 +438,7 @@ impl Inner {
         if writer.pending.is_empty() {
             Ok(())
         } else {
-            Err(Error::Full {
-                limit: "changes on their way during compaction",
-                value: 0,
-            })
+            Err(Error::Busy { value: 0 })
         }
     }
 
