@@ -16,7 +16,7 @@ use chappe_wrappers::links::{
 };
 
 use super::kept::Kept;
-use super::{Exchange, key_of, name_of_key};
+use super::{is_removed, key_of, name_of_key};
 use crate::catalogue::{CatalogueError, Entry};
 use crate::devices::of_stream;
 use crate::metrics::LostLabels;
@@ -31,23 +31,33 @@ pub(super) struct Host {
     opening: Arc<Opening>,
 }
 
-/// Streams whose definition is on its way to the disk, by name, or that could not be defined, until the
-/// link asks again. A link asks every few milliseconds, so that no thread waits for the disk.
+/// Streams whose definition is on its way to the disk, by the key of the link that asked and their name,
+/// or that could not be defined, until the link asks again. A link asks every few milliseconds, so that
+/// no thread waits for the disk.
 #[derive(Default)]
-struct Opening(Mutex<HashMap<String, Option<HostError>>>);
+pub(super) struct Opening(Mutex<HashMap<(String, String), Option<HostError>>>);
 
 impl Opening {
-    fn streams(&self) -> MutexGuard<'_, HashMap<String, Option<HostError>>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<(String, String), Option<HostError>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link is removed, and asks no more: the next one of its name begins without its errors.
+    pub(super) fn forget(&self, source: &str) {
+        self.streams().retain(|(asking, _), _| asking != source);
     }
 }
 
 impl Host {
-    pub(super) fn new(app: &App, subscriptions: Kept<KeptSubscription>) -> Self {
+    pub(super) fn new(
+        app: &App,
+        subscriptions: Kept<KeptSubscription>,
+        opening: Arc<Opening>,
+    ) -> Self {
         Self {
             node: Arc::downgrade(app),
             subscriptions,
-            opening: Arc::default(),
+            opening,
         }
     }
 
@@ -70,15 +80,16 @@ impl Host {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, HostError> {
+        let asked = (source.to_owned(), name.to_owned());
         let mut streams = self.opening.streams();
         let under_way = || HostError {
             text: format!("{name} is being defined"),
             transient: true,
         };
-        match streams.get_mut(name).map(Option::take) {
+        match streams.get_mut(&asked).map(Option::take) {
             Some(None) => return Err(under_way()),
             Some(Some(error)) => {
-                streams.remove(name);
+                streams.remove(&asked);
                 return Err(error);
             }
             None => {}
@@ -87,23 +98,37 @@ impl Host {
         if let Some(entry) = app.catalogue.get(name).filter(|entry| is_usable(entry)) {
             return Ok(entry);
         }
-        streams.insert(name.to_owned(), None);
-        let (app, opening) = (app.clone(), self.opening.clone());
-        let (name, schema, source) = (name.to_owned(), schema.clone(), source.to_owned());
+        streams.insert(asked.clone(), None);
+        let (app, opening, schema) = (app.clone(), self.opening.clone(), schema.clone());
         tokio::spawn(async move {
+            let (source, name) = &asked;
             let may_take = |owner: &str| is_orphan(&app, owner);
             let catalogue = &app.catalogue;
-            let made = catalogue.create_or_take(&name, &schema, &source, level, may_take);
-            let failed = made.await.err().map(|error| refused(&error));
-            if let Some(error) = failed {
-                opening.streams().insert(name, Some(error));
-                return;
+            let made = catalogue.create_or_take(name, &schema, source, level, may_take);
+            match made.await {
+                Ok(_) => {
+                    opening.streams().remove(&asked);
+                    register_of(&app, name, &schema, source).await;
+                }
+                Err(error) => {
+                    // Unless the link is removed.
+                    if let Some(outcome) = opening.streams().get_mut(&asked) {
+                        *outcome = Some(refused(&error));
+                    }
+                }
             }
-            opening.streams().remove(&name);
-            let entity = of_stream(&name, &schema, &source, None);
-            register::publish(&app, vec![entity]).await;
         });
         Err(under_way())
+    }
+}
+
+/// Registers a stream of a link, which may have been removed meanwhile. After this the removal of the link
+/// finds the stream.
+async fn register_of(app: &App, name: &str, schema: &StreamSchema, source: &str) {
+    register::publish(app, vec![of_stream(name, schema, source, None)]).await;
+    let owner = app.catalogue.get(name).map(|entry| entry.source());
+    if is_orphan(app, source) && owner.is_none_or(|owner| owner == source) {
+        register::remove(app, vec![catalogue::key(name)]).await;
     }
 }
 
@@ -125,8 +150,8 @@ impl LinkHost for Host {
         let source = key_of(link);
         let entry = self.opened(&app, name, schema, &source, level)?;
         if app.registrations.of(&catalogue::key(name)) == u64::MAX {
-            let entity = of_stream(name, schema, &source, None);
-            tokio::spawn(async move { register::publish(&app, vec![entity]).await });
+            let (app, name, schema) = (app.clone(), name.to_owned(), schema.clone());
+            tokio::spawn(async move { register_of(&app, &name, &schema, &source).await });
         }
         Ok(Opened {
             log: entry.log.clone(),
@@ -256,8 +281,7 @@ fn refused(error: &CatalogueError) -> HostError {
 
 /// Whether a source was a link that is no more.
 fn is_orphan(app: &App, owner: &str) -> bool {
-    let links = app.exchange.get().map(Exchange::links);
-    name_of_key(owner).is_some_and(|link| links.is_some_and(|links| links.show(link).is_err()))
+    name_of_key(owner).is_some_and(|link| is_removed(app, link))
 }
 
 /// What the registry says of a link.
@@ -271,4 +295,62 @@ pub(super) fn entity(link: &LinkConfig) -> Entity {
         .triples
         .push(Triple::new(subject, vocabulary::ADDRESS, address));
     entity
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::links::SUBSCRIPTIONS;
+    use crate::node::tests::on_node;
+
+    /// Asks until the stream is not under way; why it cannot be opened.
+    async fn refusal(host: &Host, link: &str) -> String {
+        let asking = async {
+            loop {
+                let opened = host.open(link, "s", &StreamSchema::default(), None);
+                match opened.map(|_| ()) {
+                    Err(error) if error.transient => tokio::task::yield_now().await,
+                    Err(error) => return error.text,
+                    Ok(()) => return "it is opened".to_owned(),
+                }
+            }
+        };
+        let limited = tokio::time::timeout(Duration::from_secs(60), asking).await;
+        limited.expect("it takes far too long")
+    }
+
+    #[test]
+    fn an_error_is_told_only_to_the_link_that_asked() {
+        let one = |config: &mut crate::config::Config| config.log.max_streams = 1;
+        on_node(one, async |app| {
+            let schema = StreamSchema::default();
+            let other = app.catalogue.create("other", &schema, "a", None);
+            other.await.unwrap();
+            let opening = Arc::<Opening>::default();
+            let kept = Kept::new(&app.config.data_directory, SUBSCRIPTIONS);
+            let host = Host::new(app, kept, opening.clone());
+            let ask = |link: &str| {
+                let opened = host.open(link, "s", &schema, None);
+                opened.map(|_| ()).unwrap_err().transient
+            };
+            let failed = async |link: &str| {
+                let asked = (key_of(link), "s".to_owned());
+                while opening.streams().get(&asked).is_some_and(Option::is_none) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            assert!(ask("a"), "it is being defined");
+            failed("a").await;
+            // There is room by now; link `a` is removed and has not fetched its error.
+            assert_eq!(
+                crate::catalogue::remove(app, "other", true).await.unwrap(),
+                0
+            );
+            assert_eq!(refusal(&host, "b").await, "it is opened");
+            opening.forget(&key_of("a"));
+            assert_eq!(refusal(&host, "a").await, "it is opened");
+        });
+    }
 }

@@ -19,11 +19,11 @@ use chappe_wrappers::links::{
 use crate::error::StartError;
 use crate::http::Listening;
 use crate::notices::NoticeKind;
+use crate::register;
 use crate::shared::App;
-use crate::{catalogue, register};
 use tokio::task::AbortHandle;
 
-use host::Host;
+use host::{Host, Opening};
 pub(crate) use kept::{Kept, LINKS, SUBSCRIPTIONS};
 pub(crate) use listen::{Sockets, bind};
 
@@ -37,6 +37,12 @@ pub(crate) fn name_of_key(key: &str) -> Option<&str> {
     key.strip_prefix("urn:chappe:link:")
 }
 
+/// Whether there is no link of this name; false before the node has started its links.
+pub(crate) fn is_removed(app: &App, link: &str) -> bool {
+    let links = app.exchange.get().map(Exchange::links);
+    links.is_some_and(|links| links.show(link).is_err())
+}
+
 /// The links of a node, and which of them the configuration names.
 pub(crate) struct Exchange {
     links: Links,
@@ -45,6 +51,7 @@ pub(crate) struct Exchange {
     /// What serves others over ZeroMQ.
     serving: Mutex<Vec<AbortHandle>>,
     kept: Kept<LinkConfig>,
+    opening: Arc<Opening>,
     /// Those added while the node runs, as they are kept; locked while the file is written.
     added: Mutex<Vec<LinkConfig>>,
 }
@@ -160,17 +167,21 @@ pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> 
 /// Ends and forgets a link; what it brought stays.
 pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
     let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
-    // What it brought stays in the log; it is no longer something that comes.
-    let streams = exchange.links.show(name)?.streams;
-    let streams = streams
-        .iter()
-        .map(|stream| catalogue::key(&stream.local_name));
-    let keys = std::iter::once(key_of(name)).chain(streams).collect();
+    exchange.links.show(name)?;
+    let key = key_of(name);
     let name = name.to_owned();
     change(
         app,
         move |exchange| exchange.remove(&name),
         |app| async move {
+            if let Some(exchange) = app.exchange.get() {
+                exchange.opening.forget(&key);
+            }
+            // Its streams stay in the log, and are registered no more.
+            let entries = app.catalogue.entries();
+            let streams = entries.iter().filter(|entry| entry.source() == key);
+            let mut keys: Vec<String> = streams.map(|entry| entry.key()).collect();
+            keys.push(key);
             register::remove(&app, keys).await;
         },
     )
@@ -216,7 +227,8 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         app.notices.tell(NoticeKind::Health, &app.name, text);
         Vec::new()
     });
-    let host = Arc::new(Host::new(app, subscriptions));
+    let opening = Arc::<Opening>::default();
+    let host = Arc::new(Host::new(app, subscriptions, opening.clone()));
     let zeromq = ZeromqConfig {
         secret: Some(app.curve.clone()),
         ..ZeromqConfig::default()
@@ -240,6 +252,7 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         links,
         configured,
         kept,
+        opening,
         added: Mutex::new(added.clone()),
     };
     // Links ask for it as soon as they run.
