@@ -576,6 +576,11 @@ impl Stream {
         self.core.view().definition.name.clone()
     }
 
+    /// Whether it was removed by [`crate::Store::remove`], or is about to be: it takes no more records.
+    pub fn is_removed(&self) -> bool {
+        self.core.check_kept().is_err()
+    }
+
     /// The level.
     pub fn level(&self) -> Level {
         self.core.view().definition.level

@@ -54,7 +54,9 @@ fn a_removed_stream_is_gone_and_its_name_can_be_used_again() {
     fill(&a, 40);
     fill(&b, 40);
     let mut follower = a.follow(41);
+    assert!(!a.is_removed());
     assert!(store.remove("a").unwrap());
+    assert!(a.is_removed() && !b.is_removed());
     assert!(!store.remove("a").unwrap());
     assert_eq!(names(&store), ["b"]);
     assert!(store.existing("a").is_none());
@@ -65,6 +67,7 @@ fn a_removed_stream_is_gone_and_its_name_can_be_used_again() {
     let again = store.stream("a", Level::Power, b"other").unwrap();
     assert_ne!(again.epoch(), a.epoch());
     assert_eq!(again.last(), 0);
+    assert!(!again.is_removed());
     fill(&again, 3);
     let epoch = again.epoch();
     drop((a, b, again, follower));

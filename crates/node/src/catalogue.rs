@@ -2,7 +2,7 @@
 
 mod removal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,9 @@ pub(crate) enum CatalogueError {
         /// Its source.
         owner: String,
     },
+    /// An operator removes it, which takes two syncs.
+    #[error("the stream {0:?} is being removed")]
+    Removing(String),
     /// There are too many.
     #[error("there are {0} streams already, as many as log.max_streams allows")]
     TooMany(usize),
@@ -189,6 +192,8 @@ pub(crate) fn name_of(key: &str) -> Option<&str> {
 struct Entries {
     ready: BTreeMap<String, Arc<Entry>>,
     making: BTreeMap<String, Claim>,
+    /// Names of streams that are being removed: nobody finds or defines them.
+    removing: BTreeSet<String>,
     /// How many of those are not ready for the first time yet.
     new: usize,
 }
@@ -314,8 +319,9 @@ impl Catalogue {
         })
     }
 
-    /// Opens the stream of `source`, making it or renewing its schema as needed. A stream that was
-    /// stored under the former key of the device `source` is that device's.
+    /// Opens the stream of `source`, making it or renewing its schema as needed; waits while a stream of
+    /// this name is being removed. A stream that was stored under the former key of the device `source`
+    /// is that device's.
     pub(crate) async fn create(
         &self,
         name: &str,
@@ -344,6 +350,15 @@ impl Catalogue {
             .await
     }
 
+    /// Defines a stream again that was removed, as it was.
+    pub(crate) async fn define_again(&self, removed: &Entry) -> Result<Arc<Entry>, CatalogueError> {
+        let log = &removed.log;
+        let (level, device, source) = (log.log().level(), log.device(), removed.source());
+        let (name, schema, is_own) = (&removed.name, log.schema(), owner_test(&source));
+        let begun = self.begin(name, &schema, &source, Some(level), device.as_ref(), is_own);
+        begun.await?.made().await
+    }
+
     async fn begin(
         &self,
         name: &str,
@@ -356,9 +371,10 @@ impl Catalogue {
         loop {
             let made = self.make(name, schema, source, level, identity, &may_be_of);
             match made {
-                Err(CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull {
-                    ..
-                }))) => tokio::time::sleep(QUEUE_PAUSE).await,
+                Err(
+                    CatalogueError::Removing(_)
+                    | CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })),
+                ) => tokio::time::sleep(QUEUE_PAUSE).await,
                 made => return made,
             }
         }
@@ -416,6 +432,9 @@ impl Catalogue {
         may_be_of: impl Fn(&str) -> bool,
     ) -> Result<Reserved<'_>, CatalogueError> {
         let mut entries = self.write();
+        if entries.removing.contains(name) {
+            return Err(CatalogueError::Removing(name.to_owned()));
+        }
         match entries.owner(name) {
             Some(owner) if !owner.is_empty() && !may_be_of(&owner) => {
                 let stream = name.to_owned();

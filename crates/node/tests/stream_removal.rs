@@ -1,13 +1,16 @@
 //! Goal: a stream that nothing writes can be removed for good, is not removed by mistake, frees its
 //! place, and returns in another epoch; streams that devices left behind empty go by themselves.
-//! Method: nodes one after another over the same directory, asked over REST.
+//! Method: nodes one after another over the same directory, asked over REST; a client that hangs up.
 
 mod common;
 
 use chappe_log::Level;
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
-use common::{block, config, elements, get, prepare_log, send};
+use common::linked::until;
+use common::{block, config, elements, get, prepare_log, send, start};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 const PATH: &str = "/api/v1/streams/ward.words";
 
@@ -90,13 +93,44 @@ fn an_empty_stream_of_a_device_that_never_came_back_is_removed_and_others_stay()
     config.log.remove_abandoned_s = 1;
     block(async {
         let node = Node::start(config).await.unwrap();
-        while get(&node, "/api/v1/streams/gone.empty").await.status == 200 {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        let is_gone = async || get(&node, "/api/v1/streams/gone.empty").await.status == 404;
+        until("the stream is removed", is_gone).await;
         let left = get(&node, "/api/v1/streams").await.json();
         let left = left["streams"].as_array().unwrap().clone();
         let left: Vec<_> = left.iter().map(|stream| stream["name"].clone()).collect();
         assert_eq!(left, ["gone.full", "of-a-link"]);
+        node.shutdown().await.unwrap();
+    });
+}
+
+/// A node whose stream `ward.words`, of two elements, has no source any more, and its token.
+async fn abandoned(config: &chappe_node::config::Config) -> (Node, String) {
+    let node = Node::start(config.clone()).await.unwrap();
+    let token = node.new_token().unwrap().to_owned();
+    let two = [element("one"), element("two")];
+    node.store("ward.words", &schema(), &two).await.unwrap();
+    node.shutdown().await.unwrap();
+    (Node::start(config.clone()).await.unwrap(), token)
+}
+
+#[test]
+fn a_removal_runs_to_its_end_when_its_client_hangs_up() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let (node, token) = abandoned(&config(directory.path())).await;
+        let mut client = TcpStream::connect(node.address()).await.unwrap();
+        let request = format!(
+            "DELETE {PATH}?force=true HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n",
+            node.address()
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        drop(client);
+        until("the removal is told", async || {
+            let notices = get(&node, "/api/v1/notices").await.body;
+            notices.contains("the stream is removed, with 2 elements")
+        })
+        .await;
+        assert_eq!(get(&node, PATH).await.status, 404);
         node.shutdown().await.unwrap();
     });
 }

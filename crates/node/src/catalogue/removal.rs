@@ -1,7 +1,12 @@
 //! Removing streams: at an operator's request, and by age those that devices left behind empty.
 //!
-//! Only a stream that nothing writes and no other node reads is removed. Its source would bring it
-//! back at once, and a reader would wait for elements that never come.
+//! Only a stream whose source is not there and that no other node reads is removed. Its source would
+//! bring it back at once, and a reader would wait for elements that never come.
+//!
+//! The source is looked for where it is known: in the table of devices or of virtual sensors, among the
+//! links. The registry does not tell: a source writes before its stream is registered. The stream is
+//! taken out of the catalogue before the last look. A source that has the stream is there by then, and
+//! one that comes later finds none, and defines it again when the removal has ended.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +17,8 @@ use chappe_stream::StoreError;
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, Entry, key};
-use crate::links::Kept;
+use crate::devices::{DeviceState, key_of};
+use crate::links::{self, Kept};
 use crate::notices::NoticeKind;
 use crate::register;
 use crate::shared::App;
@@ -66,7 +72,9 @@ impl RemovalError {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Unknown(_) => "GET /api/v1/streams lists them",
-            Self::Written { .. } => "remove the link, the virtual sensor or the device first",
+            Self::Written { .. } => {
+                "remove the link or the virtual sensor first; a device has to be gone"
+            }
             Self::Read { .. } => "remove the link at the other node first",
             Self::Holds { .. } => "--force removes them too, over HTTP `?force=true`",
             Self::Store(_) => "GET /ready says whether the log takes data",
@@ -81,20 +89,82 @@ impl Entry {
         (log.assigned() + 1).saturating_sub(log.first())
     }
 
-    /// Whether its source is a device: by its key, or by the address that was its key formerly. The
-    /// name of a virtual sensor has no colon.
-    fn is_of_device(&self) -> bool {
+    /// The key of the device that is its source, which was the device's address formerly. The name of a
+    /// virtual sensor has no colon.
+    fn device(&self) -> Option<String> {
         let source = self.source();
         match source.strip_prefix("urn:chappe:") {
-            Some(own) => own.starts_with("device:"),
-            None => source.contains(':'),
+            Some(own) => own.starts_with("device:").then_some(source),
+            None => source.contains(':').then(|| key_of(&source)),
+        }
+    }
+
+    /// Its source, if that is there: it may have the stream, whether it has registered it or not.
+    fn writer(&self, app: &App) -> Option<String> {
+        let source = self.source();
+        let is_there = if let Some(device) = self.device() {
+            let device = app.devices.get(&device);
+            device.is_some_and(|device| device.state != DeviceState::Gone)
+        } else if let Some(link) = links::name_of_key(&source) {
+            !links::is_removed(app, link)
+        } else if source.starts_with("urn:chappe:") {
+            // This program, or a topic: they have only streams that this run has defined.
+            app.registrations.of(&self.key()) != u64::MAX
+        } else {
+            let sensor = app.sensors.get(&source);
+            sensor.is_some_and(|sensor| sensor.stream == self.name)
+        };
+        is_there.then_some(source)
+    }
+
+    /// How many elements are removed with it, if it may be removed.
+    fn check(&self, app: &App, force: bool) -> Result<u64, RemovalError> {
+        let stream = || self.name.clone();
+        if let Some(source_key) = self.writer(app) {
+            return Err(RemovalError::Written {
+                stream: stream(),
+                source_key,
+            });
+        }
+        let peers = app.exchange.get().map(links::Exchange::peers);
+        let mut peers = peers.into_iter().flatten();
+        if let Some(peer) = peers.find(|peer| peer.streams.contains(&self.name)) {
+            return Err(RemovalError::Read {
+                stream: stream(),
+                reader: peer.key.unwrap_or(peer.address),
+            });
+        }
+        match self.held() {
+            elements if elements > 0 && !force => Err(RemovalError::Holds {
+                stream: stream(),
+                elements,
+            }),
+            elements => Ok(elements),
+        }
+    }
+}
+
+/// A stream that nobody finds or defines. It is put back when this is dropped, unless it is gone.
+struct TakenOut<'a> {
+    catalogue: &'a Catalogue,
+    entry: Arc<Entry>,
+    is_gone: bool,
+}
+
+impl Drop for TakenOut<'_> {
+    fn drop(&mut self) {
+        let mut entries = self.catalogue.write();
+        entries.removing.remove(&self.entry.name);
+        if !self.is_gone {
+            entries.insert(self.entry.clone());
+            self.catalogue.changes.send_modify(|number| *number += 1);
         }
     }
 }
 
 impl Catalogue {
-    /// Takes a stream out, so that nobody finds it meanwhile; not one that is being defined.
-    fn take_out(&self, name: &str) -> Result<Arc<Entry>, RemovalError> {
+    /// Takes a stream out; not one that is being defined.
+    fn take_out(&self, name: &str) -> Result<TakenOut<'_>, RemovalError> {
         let mut entries = self.write();
         let stream = || name.to_owned();
         if let Some(claim) = entries.making.get(name) {
@@ -104,58 +174,56 @@ impl Catalogue {
             });
         }
         let entry = entries.ready.remove(name);
-        entry.ok_or_else(|| RemovalError::Unknown(stream()))
+        let entry = entry.ok_or_else(|| RemovalError::Unknown(stream()))?;
+        entries.removing.insert(stream());
+        Ok(TakenOut {
+            catalogue: self,
+            entry,
+            is_gone: false,
+        })
     }
 }
 
-/// Removes a stream with all its elements; `force`: also when it holds some. How many it held.
+#[cfg(test)]
+impl Catalogue {
+    /// Removes a stream although its source is there.
+    pub(crate) fn remove_written(&self, name: &str) {
+        let mut taken = self.take_out(name).unwrap();
+        assert!(self.store.remove(name).unwrap());
+        taken.is_gone = true;
+    }
+}
+
+/// Removes a stream with all its elements; `force`: also when it holds some. How many it held. A
+/// removal that has begun runs to its end, even if its caller is dropped.
 pub(crate) async fn remove(app: &App, name: &str, force: bool) -> Result<u64, RemovalError> {
+    let (app, name) = (app.clone(), name.to_owned());
+    let whole = tokio::spawn(async move { remove_whole(&app, &name, force).await });
+    whole.await.unwrap_or_else(|_| Err(panicked().into()))
+}
+
+async fn remove_whole(app: &App, name: &str, force: bool) -> Result<u64, RemovalError> {
+    let entry = app.catalogue.get(name);
     let unknown = || RemovalError::Unknown(name.to_owned());
-    let stream = || name.to_owned();
-    let entry = app.catalogue.get(name).ok_or_else(unknown)?;
-    if app.registrations.of(&entry.key()) != u64::MAX {
-        return Err(RemovalError::Written {
-            stream: stream(),
-            source_key: entry.source(),
-        });
-    }
-    let peers = app.exchange.get().map(crate::links::Exchange::peers);
-    let mut peers = peers.into_iter().flatten();
-    if let Some(peer) = peers.find(|peer| peer.streams.iter().any(|it| it == name)) {
-        return Err(RemovalError::Read {
-            stream: stream(),
-            reader: peer.key.unwrap_or(peer.address),
-        });
-    }
-    let elements = entry.held();
-    if elements > 0 && !force {
-        return Err(RemovalError::Holds {
-            stream: stream(),
-            elements,
-        });
-    }
-    let entry = app.catalogue.take_out(name)?;
-    let store = app.catalogue.store();
-    let removed = tokio::task::spawn_blocking({
-        let name = stream();
-        move || store.remove(&name)
-    });
-    let removed = removed.await.unwrap_or_else(|_| {
-        let reason = "the removal ended by a panic".to_owned();
-        Err(chappe_log::Error::Failed { reason }.into())
-    });
-    match removed {
-        Ok(_) => {
-            register::remove(app, vec![key(name)]).await;
-            let text = format!("the stream is removed, with {elements} elements");
-            app.notices.tell(NoticeKind::Health, name, text);
-            Ok(elements)
-        }
-        Err(error) => {
-            app.catalogue.write().insert(entry);
-            Err(error.into())
-        }
-    }
+    // Most removals that are refused are refused here, where the stream stays in use.
+    entry.ok_or_else(unknown)?.check(app, force)?;
+    let mut taken = app.catalogue.take_out(name)?;
+    let elements = taken.entry.check(app, force)?;
+    let (store, stream) = (app.catalogue.store(), name.to_owned());
+    let removed = tokio::task::spawn_blocking(move || store.remove(&stream));
+    removed.await.unwrap_or_else(|_| Err(panicked()))?;
+    // Before its name is free: whoever defines it again registers it again.
+    register::remove(app, vec![key(name)]).await;
+    taken.is_gone = true;
+    drop(taken);
+    let text = format!("the stream is removed, with {elements} elements");
+    app.notices.tell(NoticeKind::Health, name, text);
+    Ok(elements)
+}
+
+fn panicked() -> StoreError {
+    let reason = "the removal ended by a panic".to_owned();
+    chappe_log::Error::Failed { reason }.into()
 }
 
 /// For how long a stream was abandoned.
@@ -204,8 +272,7 @@ impl Abandoned {
         let elapsed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
         let entries = app.catalogue.entries();
         let abandoned = entries.iter().filter(|entry| {
-            let absent = app.registrations.of(&entry.key()) == u64::MAX;
-            absent && entry.held() == 0 && entry.is_of_device()
+            entry.held() == 0 && entry.device().is_some() && entry.writer(app).is_none()
         });
         self.count(abandoned.map(|entry| entry.name.clone()), elapsed);
         let due = self.ages.iter().filter(|(_, reached)| **reached >= age);

@@ -337,7 +337,7 @@ impl Following {
             }
         }
         self.store(part).await;
-        if changes > 0 {
+        if self.streams.take_reopened() || changes > 0 {
             let earliest = self.registered_at.map(|at| at + REGISTER_PAUSE);
             let earliest = earliest.unwrap_or_else(Instant::now);
             self.register_at.get_or_insert(earliest.max(Instant::now()));

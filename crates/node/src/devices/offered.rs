@@ -28,6 +28,8 @@ pub(super) struct Streams {
     /// How many streams of the device the node has, once they were counted.
     count: Option<usize>,
     missing: Option<Trouble>,
+    /// A stream that was removed is defined again, and not registered.
+    is_reopened: bool,
 }
 
 /// What became of one offer.
@@ -109,6 +111,11 @@ impl Streams {
         self.missing.as_ref()
     }
 
+    /// Whether streams have to be registered again since this was asked.
+    pub(super) fn take_reopened(&mut self) -> bool {
+        std::mem::take(&mut self.is_reopened)
+    }
+
     /// The open streams of the offers that the device has now.
     pub(super) fn live<'a>(
         &'a self,
@@ -142,11 +149,12 @@ impl Streams {
         self.known(number).is_none()
     }
 
-    /// What became of an offer, unless its stream has the schema of another one.
+    /// What became of an offer, unless its stream has the schema of another one or was removed.
     fn known(&self, number: usize) -> Option<Result<Arc<Entry>, (String, String)>> {
         match self.slots.get(&number)? {
             Slot::Open(entry) => {
-                let is_current = self.current.get(&entry.name) == Some(&number);
+                let is_current =
+                    self.current.get(&entry.name) == Some(&number) && !entry.log.log().is_removed();
                 is_current.then(|| Ok(entry.clone()))
             }
             Slot::Missing { name, reason } => Some(Err((name.clone(), reason.clone()))),
@@ -163,7 +171,10 @@ impl Streams {
     ) -> Begun<'a> {
         let part = name_part(&offer.name);
         let name = match self.slots.get(&number) {
-            Some(Slot::Open(entry)) => entry.name.clone(),
+            Some(Slot::Open(entry)) => {
+                self.is_reopened |= entry.log.log().is_removed();
+                entry.name.clone()
+            }
             _ => {
                 let continued = self.lineage.stream(&part);
                 continued.unwrap_or_else(|| format!("{}.{part}", self.base))

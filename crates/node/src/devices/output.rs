@@ -4,6 +4,9 @@
 //! While the disk is full the device waits too. A batch that is refused then is offered again, and none
 //! that came after it is stored before it: the log takes a batch only if it has refused nothing since
 //! those before it were offered. What cannot be stored at all is counted as lost, with the reason.
+//!
+//! A stream is not removed while its device is here. Should it be nevertheless, it is defined again, and
+//! the elements that wait are stored there.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,7 +19,7 @@ use chappe_log::{Appended, Error, Store};
 use chappe_stream::{StoreError, StreamElement, Value};
 
 use super::intake::{FULL_PAUSE, lost};
-use crate::catalogue::Entry;
+use crate::catalogue::{CatalogueError, Entry};
 use crate::shared::App;
 
 /// Elements of one device on their way to the disk; with more it waits. Reason: 1,000 elements a second
@@ -40,7 +43,12 @@ pub(super) struct Output {
     /// Whether nothing waits for room on a full disk any more.
     gives_up: Box<dyn Fn() -> bool + Send + Sync>,
     count_lost: Box<CountLost>,
+    define_again: Box<DefineAgain>,
 }
+
+/// Defines a stream again that was removed.
+type DefineAgain = dyn Fn(Arc<Entry>) -> Defined + Send + Sync;
+type Defined = Pin<Box<dyn Future<Output = Result<Arc<Entry>, CatalogueError>> + Send>>;
 
 /// Counts elements of a stream that will never be stored, with the reason and its details.
 type CountLost = dyn Fn(&Entry, u64, &'static str, &str) + Send + Sync;
@@ -57,11 +65,15 @@ struct Batch {
 impl Output {
     /// For a device that is no longer waited for when `is_cut` is set.
     pub(super) fn new(app: &App, is_cut: Arc<AtomicBool>) -> Self {
-        let (of_drain, of_lost) = (app.clone(), app.clone());
+        let (of_drain, of_lost, of_again) = (app.clone(), app.clone(), app.clone());
         Self::with(
             app.store.clone(),
             move || *of_drain.drain.borrow() || is_cut.load(Ordering::Relaxed),
             move |entry, count, reason, detail| lost(&of_lost, entry, count, reason, detail),
+            move |entry| {
+                let app = of_again.clone();
+                Box::pin(async move { app.catalogue.define_again(&entry).await })
+            },
         )
     }
 
@@ -69,6 +81,7 @@ impl Output {
         store: Store,
         gives_up: impl Fn() -> bool + Send + Sync + 'static,
         count_lost: impl Fn(&Entry, u64, &'static str, &str) + Send + Sync + 'static,
+        define_again: impl Fn(Arc<Entry>) -> Defined + Send + Sync + 'static,
     ) -> Self {
         Self {
             taken_back: store.taken_back(),
@@ -78,6 +91,7 @@ impl Output {
             bytes: 0,
             gives_up: Box::new(gives_up),
             count_lost: Box::new(count_lost),
+            define_again: Box::new(define_again),
         }
     }
 
@@ -154,6 +168,7 @@ impl Output {
             match appended.await {
                 Ok(()) => return self.remove(0),
                 Err(Error::Full { .. }) if !(self.gives_up)() => self.take_back().await,
+                Err(Error::Removed { .. }) => self.define_again(0).await,
                 Err(error) => return self.lose(0, "not acknowledged", &error.to_string()),
             }
         }
@@ -173,6 +188,7 @@ impl Output {
                     self.under_way[index].appended = None;
                     index += 1;
                 }
+                Err(Error::Removed { .. }) => self.define_again(index).await,
                 Err(error) => self.lose(index, "not acknowledged", &error.to_string()),
             }
         }
@@ -203,8 +219,37 @@ impl Output {
                 Err(StoreError::Log(Error::Full { .. })) if !(self.gives_up)() => {
                     tokio::time::sleep(FULL_PAUSE).await;
                 }
+                Err(StoreError::Log(Error::Removed { .. })) => self.define_again(index).await,
                 Err(error) => self.lose(index, "not stored", &error.to_string()),
             }
+        }
+    }
+
+    /// The stream of this batch was removed: it is defined again, and what it did not take is offered
+    /// there, in order.
+    async fn define_again(&mut self, index: usize) {
+        let Some(removed) = self.under_way.get(index).map(|batch| batch.entry.clone()) else {
+            return;
+        };
+        let entry = match (self.define_again)(removed.clone()).await {
+            Err(CatalogueError::Store(StoreError::Log(Error::Full { .. })))
+                if !(self.gives_up)() =>
+            {
+                // It is tried again when this batch is.
+                tokio::time::sleep(FULL_PAUSE).await;
+                Ok(removed.clone())
+            }
+            entry => entry,
+        };
+        match entry {
+            Ok(entry) => {
+                let is_of_it = |batch: &&mut Batch| Arc::ptr_eq(&batch.entry, &removed);
+                for batch in self.under_way.iter_mut().skip(index).filter(is_of_it) {
+                    batch.entry = entry.clone();
+                    batch.appended = None;
+                }
+            }
+            Err(error) => self.lose(index, "no stream", &error.to_string()),
         }
     }
 
@@ -255,6 +300,7 @@ mod tests {
     struct World {
         disk: SimDisk,
         store: Store,
+        catalogue: Arc<Catalogue>,
         entries: [Arc<Entry>; 2],
         output: Output,
         gives_up: Arc<AtomicBool>,
@@ -262,15 +308,20 @@ mod tests {
     }
 
     fn world() -> World {
+        world_with_reserve(0)
+    }
+
+    fn world_with_reserve(reserve_bytes: u64) -> World {
         let disk = SimDisk::new(1);
         let options = Options {
-            reserve_bytes: 0,
+            reserve_bytes,
             full_poll: Duration::from_millis(1),
             full_polls: 2,
             ..Options::default()
         };
         let (store, _) = Store::open(Box::new(disk.clone()), options, 1).unwrap();
-        let catalogue = Catalogue::open(store.clone(), Level::Power, &Config::default()).unwrap();
+        let catalogue = Catalogue::open(store.clone(), Level::Power, &Config::default());
+        let catalogue = Arc::new(catalogue.unwrap());
         let schema = StreamSchema {
             fields: vec![Field {
                 name: "n".into(),
@@ -287,13 +338,19 @@ mod tests {
         };
         let (gives_up, lost) = (Arc::<AtomicBool>::default(), Arc::<Mutex<u64>>::default());
         let (giving_up, counting) = (gives_up.clone(), lost.clone());
+        let defining = catalogue.clone();
         World {
             entries: [entry("a"), entry("b")],
             output: Output::with(
                 store.clone(),
                 move || giving_up.load(Ordering::Relaxed),
                 move |_, count, _, _| *counting.lock().unwrap() += count,
+                move |entry| {
+                    let catalogue = defining.clone();
+                    Box::pin(async move { catalogue.define_again(&entry).await })
+                },
             ),
+            catalogue,
             disk,
             store,
             gives_up,
@@ -401,6 +458,47 @@ mod tests {
             tokio::join!(coming, cutting);
             assert_eq!(stored(entry), Vec::from_iter(0..10));
             assert_eq!(*world.lost.lock().unwrap(), 20);
+        });
+    }
+
+    #[test]
+    fn elements_that_wait_while_their_stream_is_removed_are_stored_in_the_next_one() {
+        block(async {
+            // A removal may use the reserve.
+            let mut world = world_with_reserve(3_000);
+            let [a, b] = world.entries.clone();
+            for number in 0..10 {
+                world.output.store(a.clone(), vec![element(number)]).await;
+            }
+            world.output.drain().await;
+            // On a full disk elements wait in the log's queue, and the removal overtakes them.
+            let before = world.store.taken_back();
+            world.disk.set_capacity(world.disk.used() + 2_990);
+            let removing = async {
+                refused(&world.store, before).await;
+                let catalogue = world.catalogue.clone();
+                let removed = tokio::task::spawn_blocking(move || catalogue.remove_written("a"));
+                removed.await.unwrap();
+                world.disk.set_capacity(u64::MAX);
+            };
+            let coming = async {
+                for number in 10..30 {
+                    world.output.store(a.clone(), vec![element(number)]).await;
+                    world.output.store(b.clone(), vec![element(number)]).await;
+                }
+                world.output.drain().await;
+            };
+            tokio::join!(coming, removing);
+            let again = world.catalogue.get("a").unwrap();
+            assert_ne!(again.log.log().epoch(), a.log.log().epoch());
+            assert_eq!(again.source(), a.source());
+            assert_eq!(stored(&again), Vec::from_iter(10..30));
+            assert_eq!(stored(&b), Vec::from_iter(10..30));
+            assert_eq!(*world.lost.lock().unwrap(), 0);
+            // A writer that still has the former stream goes on in the next one, too.
+            world.output.store(a.clone(), vec![element(30)]).await;
+            world.output.drain().await;
+            assert_eq!(stored(&again), Vec::from_iter(10..31));
         });
     }
 }

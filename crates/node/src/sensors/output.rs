@@ -3,8 +3,10 @@
 use chappe_log::{Appended, Error};
 use chappe_stream::{StoreError, StreamElement};
 
-use super::run::Running;
+use super::run::{Running, entities};
+use crate::catalogue::CatalogueError;
 use crate::devices::lost;
+use crate::register;
 
 /// Batches of the output on their way to the disk; with more, the sensor waits for the first.
 const OFFERED_MAX: usize = 16;
@@ -35,6 +37,12 @@ impl Running {
                 Err(StoreError::Log(Error::Full { .. } | Error::TakenBack { .. })) => {
                     self.anew = true;
                 }
+                Err(StoreError::Log(Error::Removed { .. })) => {
+                    if let Err(error) = self.define_again().await {
+                        self.lost(outputs.len() as u64, "no stream", &error.to_string());
+                        break;
+                    }
+                }
                 Err(error) => {
                     self.lost(outputs.len() as u64, "not stored", &error.to_string());
                     break;
@@ -42,6 +50,18 @@ impl Running {
             }
         }
         self.tell_progress();
+    }
+
+    /// The stream of the output was removed, which does not happen while a sensor has it: what comes is
+    /// stored in the next one. Outputs that the removal overtook are counted when they are settled.
+    async fn define_again(&mut self) -> Result<(), CatalogueError> {
+        self.output = self.app.catalogue.define_again(&self.output).await?;
+        let retention = self.descriptor.output.retention;
+        let log = self.output.log.clone();
+        let set = tokio::task::spawn_blocking(move || log.set_retention(retention)).await;
+        set.unwrap_or_else(|_| Err(Error::Closed.into()))?;
+        register::publish(&self.app, entities(&self.descriptor, &self.output.name)).await;
+        Ok(())
     }
 
     /// Notes what has become of the batches of the output.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use chappe_log::{Appended, Error, Level};
 use chappe_machine::{Input, Output, drain};
-use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
+use chappe_registry::{Entity, EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
     Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent, SensorInput,
@@ -135,18 +135,13 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     let feed = app
         .registry
         .subscribe(app.registry.revision() + 1, Principal::Operator);
-    let text = descriptor.description.as_deref();
-    let own = sensor_key(&name);
-    let entities = vec![
-        sensor_entity(&name, &entry.name),
-        of_stream(&entry.name, &output.schema, &own, text),
-    ];
-    register::publish(&app, entities).await;
+    register::publish(&app, entities(&descriptor, &entry.name)).await;
     let bindings = descriptor.sources.iter().map(|source| {
         let limits = BindingLimits::default();
         Binding::new(source.alias.clone(), source.policy, limits)
     });
     let level = entry.log.log().level();
+    let own = sensor_key(&name);
     let running = Running {
         eager: level != Level::Memory,
         progress,
@@ -174,6 +169,16 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         _ = stop.wait_for(|stop| *stop) => {}
     }
     register::remove(&app, vec![own, entry.key()]).await;
+}
+
+/// What the registry says of a sensor and its stream.
+pub(super) fn entities(descriptor: &Descriptor, stream: &str) -> Vec<Entity> {
+    let (name, text) = (&descriptor.name, descriptor.description.as_deref());
+    let schema = &descriptor.output.schema;
+    vec![
+        sensor_entity(name, stream),
+        of_stream(stream, schema, &sensor_key(name), text),
+    ]
 }
 
 fn fail(app: &App, name: &str, message: String) {
