@@ -1,6 +1,7 @@
 //! Goal: a stream that nothing writes can be removed for good, is not removed by mistake, frees its
 //! place, and returns in another epoch; streams that devices left behind empty go by themselves.
-//! Method: nodes one after another over the same directory, asked over REST; a client that hangs up.
+//! Method: nodes one after another over the same directory, asked over REST; a client of live data that
+//! reads nothing meanwhile, and one that hangs up.
 
 mod common;
 
@@ -8,7 +9,7 @@ use chappe_log::Level;
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 use common::linked::until;
-use common::{block, config, elements, get, prepare_log, send, start};
+use common::{Live, block, config, elements, get, prepare_log, send, start};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -111,6 +112,42 @@ async fn abandoned(config: &chappe_node::config::Config) -> (Node, String) {
     node.store("ward.words", &schema(), &two).await.unwrap();
     node.shutdown().await.unwrap();
     (Node::start(config.clone()).await.unwrap(), token)
+}
+
+#[test]
+fn a_client_that_does_not_read_meanwhile_gets_the_stream_that_comes_again() {
+    // More than the buffers between node and client hold, in so many streams that the client does not
+    // come to the removed one at once.
+    const STREAMS: usize = 12;
+    const COUNT: usize = 1_000;
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let (node, token) = abandoned(&config(directory.path())).await;
+        let mut slow = Live::open(&node, "streams=*", None).await;
+        slow.next_of("elements").await;
+        let padded = vec![element(&"x".repeat(1_000)); COUNT];
+        for number in 0..STREAMS {
+            let name = format!("bulk{number}");
+            node.store(&name, &schema(), &padded).await.unwrap();
+        }
+        assert_eq!(delete(&node, &token, "?force=true").await.0, 204);
+        let again = [element("again")];
+        node.store("ward.words", &schema(), &again).await.unwrap();
+        let epoch = get(&node, PATH).await.json()["epoch"].clone();
+        loop {
+            let event = slow.next_of("elements").await;
+            let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
+            let mut elements = data["elements"].as_array().unwrap().iter();
+            if let Some(found) = elements.find(|element| element["stream"] == "ward.words") {
+                assert_eq!(
+                    (&found["epoch"], &found["values"]["text"]),
+                    (&epoch, &"again".into())
+                );
+                break;
+            }
+        }
+        node.shutdown().await.unwrap();
+    });
 }
 
 #[test]

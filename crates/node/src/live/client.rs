@@ -212,8 +212,15 @@ impl Client {
             }
             error => {
                 self.cursors.remove(name);
+                let is_removed = matches!(error, StoreError::Log(Error::Removed { .. }));
                 let text = format!("cannot be read: {error}");
-                self.tell(NoticeKind::Lag, name, text).await
+                self.tell(NoticeKind::Lag, name, text).await?;
+                // Another stream may have its name by now, and have come while this one was followed.
+                if is_removed {
+                    self.join().await
+                } else {
+                    Ok(())
+                }
             }
         }
     }
