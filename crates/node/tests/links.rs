@@ -10,11 +10,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use chappe_node::Node;
-use chappe_node::config::Config;
 use chappe_stream::{
     Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
-use common::{Answer, config, get, own_address, raw, send};
+use common::{Operated, config, get, own_address, raw, send};
 use serde_json::{Value as Json, json};
 
 fn block<T>(future: impl Future<Output = T>) -> T {
@@ -52,36 +51,6 @@ async fn store_one(node: &Node, name: &str) {
         origin: None,
     };
     node.store(name, &schema, &[element]).await.unwrap();
-}
-
-struct Operated {
-    node: Node,
-    token: String,
-}
-
-impl Operated {
-    async fn start(config: &Config, token: Option<String>) -> Self {
-        let node = Node::start(config.clone()).await.unwrap();
-        let new = node.new_token().map(str::to_owned);
-        let token = token.or(new).unwrap();
-        Self { node, token }
-    }
-
-    async fn change(&self, method: &str, path: &str, body: &Json) -> Answer {
-        let credential = format!("Bearer {}", self.token);
-        let fields = [("Authorization", credential.as_str())];
-        let body = body.to_string();
-        send(&self.node, method, path, &fields, body.as_bytes()).await
-    }
-
-    async fn names(&self) -> Vec<String> {
-        let links = get(&self.node, "/api/v1/links").await.json();
-        let links = links["links"].as_array().unwrap();
-        links
-            .iter()
-            .map(|link| link["name"].as_str().unwrap().to_owned())
-            .collect()
-    }
 }
 
 #[test]

@@ -6,58 +6,38 @@
 mod common;
 
 use chappe_node::Node;
-use chappe_node::config::Config;
 use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
 use common::devices::until as until_shown;
 use common::linked::{link, origin_config, stored, subscriber_config, until};
 use common::medical::{Hosting, Monitor};
-use common::{Answer, block, config, get, send};
+use common::{Answer, Operated, block, config, get};
 use serde_json::Value as Json;
 
 const PLAIN: u32 = 262_656;
 
-/// A node and the token of its operator.
-struct Operated {
-    node: Node,
-    token: String,
+/// Removes a stream with its elements.
+async fn remove(operated: &Operated, stream: &str) -> Answer {
+    let path = format!("/api/v1/streams/{stream}?force=true");
+    operated.change("DELETE", &path, &Json::Null).await
 }
 
-impl Operated {
-    async fn start(config: &Config) -> Self {
-        let node = Node::start(config.clone()).await.unwrap();
-        let token = node.new_token().unwrap().to_owned();
-        Self { node, token }
-    }
+async fn is_registered(operated: &Operated, stream: &str) -> bool {
+    let path = format!("/api/v1/entities/urn%3Achappe%3Astream%3A{stream}");
+    get(&operated.node, &path).await.status == 200
+}
 
-    async fn change(&self, method: &str, path: &str, body: &[u8]) -> Answer {
-        let bearer = format!("Bearer {}", self.token);
-        let fields = [("Authorization", bearer.as_str())];
-        send(&self.node, method, path, &fields, body).await
-    }
-
-    async fn remove(&self, stream: &str) -> Answer {
-        let path = format!("/api/v1/streams/{stream}?force=true");
-        self.change("DELETE", &path, b"").await
-    }
-
-    async fn is_registered(&self, stream: &str) -> bool {
-        let path = format!("/api/v1/entities/urn%3Achappe%3Astream%3A{stream}");
-        get(&self.node, &path).await.status == 200
-    }
-
-    /// Removes a stream again and again until it is registered; nothing may remove it.
-    async fn cannot_remove_until_registered(&self, stream: &str) {
-        let mut refused = false;
-        while !(refused && self.is_registered(stream).await) {
-            let answer = self.remove(stream).await;
-            match answer.status {
-                404 => assert!(!refused, "the stream is gone"),
-                409 => {
-                    assert!(answer.body.contains("is written by"), "{}", answer.body);
-                    refused = true;
-                }
-                _ => panic!("{answer:?}"),
+/// Removes a stream again and again until it is registered; nothing may remove it.
+async fn cannot_remove_until_registered(operated: &Operated, stream: &str) {
+    let mut refused = false;
+    while !(refused && is_registered(operated, stream).await) {
+        let answer = remove(operated, stream).await;
+        match answer.status {
+            404 => assert!(!refused, "the stream is gone"),
+            409 => {
+                assert!(answer.body.contains("is written by"), "{}", answer.body);
+                refused = true;
             }
+            _ => panic!("{answer:?}"),
         }
     }
 }
@@ -70,19 +50,19 @@ fn a_stream_of_a_device_is_removed_only_when_the_device_is_gone() {
         let mut config = config(directory.path());
         config.discovery.enabled = true;
         config.discovery.interfaces = vec!["lo".into()];
-        let operated = Operated::start(&config).await;
+        let operated = Operated::start(&config, None).await;
         let node = &operated.node;
         let is_usable = |device: &Json| device["state"] == "usable";
         until_shown(node, &monitor.path(), is_usable).await;
         // Registered at once: the streams of the next one wait a while for their turn.
         monitor.put("first", PLAIN, 2).await;
         until("the first one is registered", async || {
-            operated.is_registered(&monitor.stream("first")).await
+            is_registered(&operated, &monitor.stream("first")).await
         })
         .await;
         let late = monitor.stream("late");
         monitor.put("late", PLAIN, 3).await;
-        operated.cannot_remove_until_registered(&late).await;
+        cannot_remove_until_registered(&operated, &late).await;
         for value in 1..=3 {
             monitor.set("late", value).await;
         }
@@ -90,7 +70,7 @@ fn a_stream_of_a_device_is_removed_only_when_the_device_is_gone() {
         let path = monitor.path();
         monitor.host.stop().await;
         until_shown(node, &path, |device| device["state"] == "gone").await;
-        assert_eq!(operated.remove(&late).await.status, 204);
+        assert_eq!(remove(&operated, &late).await.status, 204);
         operated.node.shutdown().await.unwrap();
     });
 }
@@ -126,7 +106,7 @@ fn a_stream_of_a_virtual_sensor_is_removed_only_without_the_sensor() {
     block(async {
         let config = config(directory.path());
         std::fs::create_dir_all(&config.sensors_directory).unwrap();
-        let operated = Operated::start(&config).await;
+        let operated = Operated::start(&config, None).await;
         operated
             .node
             .store("in", &schema(), &[element(0)])
@@ -137,7 +117,7 @@ fn a_stream_of_a_virtual_sensor_is_removed_only_without_the_sensor() {
              [output]\nstream = \"copy\"\nsql = \"select v from source\"\n\
              [[output.field]]\nname = \"v\"\ntype = \"integer\"\n";
         std::fs::write(&file, text).unwrap();
-        operated.cannot_remove_until_registered("copy").await;
+        cannot_remove_until_registered(&operated, "copy").await;
         let is_running = |sensor: &Json| sensor["state"] == "running";
         until_shown(&operated.node, "/api/v1/virtual-sensors/copy", is_running).await;
         operated
@@ -152,7 +132,7 @@ fn a_stream_of_a_virtual_sensor_is_removed_only_without_the_sensor() {
         stored(&operated.node, "copy", is_copied).await;
         std::fs::remove_file(&file).unwrap();
         until("it is removed without its sensor", async || {
-            operated.remove("copy").await.status == 204
+            remove(&operated, "copy").await.status == 204
         })
         .await;
         operated.node.shutdown().await.unwrap();
@@ -169,7 +149,7 @@ fn streams_that_are_being_defined_when_their_link_is_removed_can_be_removed() {
             let name = format!("ward.s{number}");
             origin.store(&name, &schema(), &[element(1)]).await.unwrap();
         }
-        let operated = Operated::start(&subscriber_config(near.path())).await;
+        let operated = Operated::start(&subscriber_config(near.path()), None).await;
         let node = &operated.node;
         let names = async || {
             let all = get(node, "/api/v1/streams").await.json();
@@ -179,16 +159,19 @@ fn streams_that_are_being_defined_when_their_link_is_removed_can_be_removed() {
         };
         for kind in ["zeromq", "http_pull"] {
             let link = link(kind, &origin);
-            let body = serde_json::to_vec(&link).unwrap();
+            let body = serde_json::to_value(&link).unwrap();
             let added = operated.change("POST", "/api/v1/links", &body).await;
             assert_eq!(added.status, 201, "{added:?}");
             until("a stream comes", async || !names().await.is_empty()).await;
             let path = format!("/api/v1/links/{}", link.name);
-            assert_eq!(operated.change("DELETE", &path, b"").await.status, 204);
+            assert_eq!(
+                operated.change("DELETE", &path, &Json::Null).await.status,
+                204
+            );
             until("all its streams are removed", async || {
                 let names = names().await;
                 for name in &names {
-                    operated.remove(name).await;
+                    remove(&operated, name).await;
                 }
                 names.is_empty()
             })

@@ -145,6 +145,40 @@ pub(crate) async fn get(node: &Node, path: &str) -> Answer {
     send(node, "GET", path, &[], b"").await
 }
 
+/// A node with the token of its operator.
+pub(crate) struct Operated {
+    pub(crate) node: Node,
+    pub(crate) token: String,
+}
+
+impl Operated {
+    /// Starts a node, whose token an earlier run may have told.
+    pub(crate) async fn start(config: &Config, token: Option<String>) -> Self {
+        let node = Node::start(config.clone()).await.unwrap();
+        let new = node.new_token().map(str::to_owned);
+        let token = token.or(new).unwrap();
+        Self { node, token }
+    }
+
+    /// Sends a request as the operator.
+    pub(crate) async fn change(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let credential = format!("Bearer {}", self.token);
+        let fields = [("Authorization", credential.as_str())];
+        let body = body.to_string();
+        send(&self.node, method, path, &fields, body.as_bytes()).await
+    }
+
+    /// The names of its links.
+    pub(crate) async fn names(&self) -> Vec<String> {
+        let links = get(&self.node, "/api/v1/links").await.json();
+        let links = links["links"].as_array().unwrap();
+        links
+            .iter()
+            .map(|link| link["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
 type Reader = BufReader<TcpStream>;
 
 async fn head(reader: &mut Reader) -> (u16, HashMap<String, String>) {
