@@ -5,6 +5,7 @@ mod description;
 mod discovery;
 mod documents;
 mod found;
+mod inbox;
 mod learning;
 mod liveness;
 mod presence;
@@ -56,7 +57,8 @@ pub struct ClientOptions {
     pub policy: AddressPolicy,
     /// Bounds of its requests.
     pub http: ClientLimits,
-    /// Bounds of the server that receives notifications.
+    /// Bounds of the server that receives notifications. Default those of a server, with as many requests
+    /// as connections: devices that wait for their answers keep no other one from being answered.
     pub notifications: ServerLimits,
     /// Bytes of all WSDL and schema documents of one device, inline or fetched, as
     /// [`Element::expanded_bytes`] counts them. Default 64 MiB: an SDC provider whose services each
@@ -72,8 +74,12 @@ pub struct ClientOptions {
     pub liveness_period: Option<Duration>,
     /// Time between two looks at the interfaces. Default 10 s.
     pub interfaces_period: Duration,
-    /// Notifications of one subscription that may wait; then the device waits. Default 1,024.
+    /// Notifications of one subscription that may wait to be read; one more waits for its answer, and so
+    /// does its device. Default 1,024.
     pub notifications_max: usize,
+    /// Bytes of these, as [`Element::expanded_bytes`](chappe_xml::Element::expanded_bytes) counts them.
+    /// Default 8 MiB: as many notifications of a usual size.
+    pub notifications_bytes: usize,
     /// How events are taken from notification trees of devices that spread them so. Default `None`: by
     /// standard notifications alone.
     pub tree: Option<ClientTree>,
@@ -86,13 +92,17 @@ impl Default for ClientOptions {
             dialects: Dialect::ALL.to_vec(),
             policy: AddressPolicy::default(),
             http: ClientLimits::default(),
-            notifications: ServerLimits::default(),
+            notifications: ServerLimits {
+                requests: ServerLimits::default().connections,
+                ..ServerLimits::default()
+            },
             description_bytes: 64 << 20,
             description_deadline: Duration::from_secs(60),
             probe_period: Some(Duration::from_secs(60)),
             liveness_period: Some(Duration::from_secs(3)),
             interfaces_period: Duration::from_secs(10),
             notifications_max: 1_024,
+            notifications_bytes: 8 << 20,
             tree: None,
         }
     }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use chappe_dpws::Dialect;
+use chappe_dpws::eventing::message::action::SUBSCRIPTION_END;
 use chappe_dpws::eventing::{
     EndReason, EventSink, SinkCommand, SinkConfig, SinkEvent, SinkReceive, SinkRefusal,
     SinkTransmit, Source, SubscriptionKey, Token,
@@ -16,11 +17,12 @@ use chappe_identity::Contact;
 use chappe_machine::{Input, Output};
 use chappe_soap::Envelope;
 use chappe_transport::http::{Request, Response, Server};
-use chappe_transport::{Hop, Parsers, route_source};
+use chappe_transport::{Drops, Hop, Parsers, route_source};
 use chappe_xml::Element;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::inbox::{self, Inbox, Outlet, Place, QueueLimits};
 use super::tree::TreeNode;
 use super::{DeviceClient, HostedService, Shared};
 use crate::Error;
@@ -74,11 +76,10 @@ pub struct Notification {
 
 /// A subscription; it ends when this is closed or dropped.
 ///
-/// A device is not answered while as many deliveries as permitted wait here.
+/// A device is not answered while as many notifications, or bytes of them, as permitted wait here.
 pub struct Subscription {
     key: SubscriptionKey,
-    receiver: mpsc::UnboundedReceiver<Delivery>,
-    room: Arc<Semaphore>,
+    outlet: Outlet,
     sink: Arc<Sink>,
 }
 
@@ -93,20 +94,14 @@ impl std::fmt::Debug for Subscription {
 impl Subscription {
     /// The next delivery; `None` when the client is closed.
     pub async fn next(&mut self) -> Option<Delivery> {
-        let delivery = self.receiver.recv().await?;
-        if matches!(delivery, Delivery::Notification(_)) {
-            self.room.add_permits(1);
-        }
-        Some(delivery)
+        let queued = self.outlet.queue.recv().await?;
+        Some(queued.delivery)
     }
 
     /// As [`Subscription::next`], for one who polls several.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        let delivery = ready!(self.receiver.poll_recv(context));
-        if matches!(delivery, Some(Delivery::Notification(_))) {
-            self.room.add_permits(1);
-        }
-        Poll::Ready(delivery)
+        let queued = ready!(self.outlet.queue.poll_recv(context));
+        Poll::Ready(queued.map(|queued| queued.delivery))
     }
 
     /// Asks the device whether it still knows the subscription: it was seen to restart.
@@ -120,15 +115,13 @@ impl Subscription {
     /// are received; then `None`. Later ones are refused.
     pub fn close(&mut self) {
         if self.end() {
-            self.room.add_permits(Semaphore::MAX_PERMITS / 2);
+            self.outlet.open();
         }
     }
 
-    /// Unsubscribes and takes no more events; false when it has ended before.
+    /// Takes no more events, and unsubscribes when those that have arrived are taken; false when it has
+    /// ended before.
     fn end(&mut self) -> bool {
-        let command = SinkCommand::Unsubscribe { key: self.key };
-        // When the queue is full, the lease ends it: nothing is renewed without a receiver.
-        let _ = self.sink.inputs.try_send(Some(Input::Command(command)));
         let mut state = self.sink.state();
         if state.receivers.remove(&self.key).is_none() {
             return false;
@@ -146,7 +139,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.end();
         // A device whose event waits for room is told that it is not received.
-        self.room.close();
+        self.outlet.close();
     }
 }
 
@@ -167,20 +160,25 @@ pub(super) struct Sink {
     state: Mutex<State>,
 }
 
-/// What to answer, and the room that has to be waited for first.
-type Answered = (Reply, Option<Arc<Semaphore>>);
+/// A message that the machine has been given.
+struct Posted {
+    /// Takes what to answer; `None`: the notification has no reader any more.
+    answer: oneshot::Sender<Option<Reply>>,
+    /// The place of the notification that it may be.
+    place: Option<Place>,
+}
 
 #[derive(Default)]
 struct State {
-    receivers: HashMap<SubscriptionKey, (mpsc::UnboundedSender<Delivery>, Arc<Semaphore>)>,
+    receivers: HashMap<SubscriptionKey, Arc<Inbox>>,
     /// The hosts that subscriptions are at.
     hosts: HashMap<SubscriptionKey, IpAddr>,
     /// The nodes of notification trees that subscriptions may use.
     trees: HashMap<SubscriptionKey, Arc<TreeNode>>,
-    /// Paths of which it is asked whether a subscription has them. As many as requests are served at once.
-    asked_paths: Vec<(String, oneshot::Sender<bool>)>,
-    /// Posted messages whose answer is awaited.
-    posted: HashMap<u64, oneshot::Sender<Answered>>,
+    /// Paths of which it is asked which subscription has them. As many as requests are served at once.
+    asked_paths: Vec<(String, oneshot::Sender<Option<SubscriptionKey>>)>,
+    /// Posted messages whose answer is awaited. As many as requests are served at once.
+    posted: HashMap<u64, Posted>,
     next_token: u64,
     /// The interfaces of link-local devices: addresses in messages do not say them.
     zones: HashMap<Ipv6Addr, u32>,
@@ -214,11 +212,14 @@ impl DeviceClient {
             sinks.next_key += 1;
             (sink, base, tree, SubscriptionKey(sinks.next_key))
         };
-        let room = Arc::new(Semaphore::new(shared.options.notifications_max));
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let limits = QueueLimits {
+            notifications: shared.options.notifications_max,
+            bytes: shared.options.notifications_bytes,
+        };
+        let (inbox, outlet) = inbox::queue(key, limits, sink.inputs.clone());
         {
             let mut state = sink.state();
-            state.receivers.insert(key, (sender, Arc::clone(&room)));
+            state.receivers.insert(key, inbox);
             state.hosts.insert(key, peer.ip());
             if let Some(tree) = &tree {
                 state.trees.insert(key, Arc::clone(tree));
@@ -237,12 +238,7 @@ impl DeviceClient {
         };
         let source = Box::new(source);
         sink.command(SinkCommand::Subscribe { key, source }).await;
-        Ok(Subscription {
-            key,
-            receiver,
-            room,
-            sink,
-        })
+        Ok(Subscription { key, outlet, sink })
     }
 }
 
@@ -295,8 +291,7 @@ impl Sinks {
         let taker = Taker {
             sink: Arc::downgrade(&sink),
             shared: Arc::downgrade(shared),
-            room: None,
-            is_unread: false,
+            notification: None,
             requests: JoinSet::new(),
         };
         let running = tokio::spawn(run(machine, receive, taker));
@@ -356,7 +351,7 @@ impl Sinks {
             sink.command(SinkCommand::Stop).await;
             let _ = sink.inputs.send(None).await;
             let _ = running.await;
-            sink.state().receivers.clear();
+            sink.close();
         }
     }
 
@@ -364,7 +359,7 @@ impl Sinks {
     pub(super) fn abandon(&mut self) {
         for (sink, running) in self.of_dialect.values() {
             running.abort();
-            sink.state().receivers.clear();
+            sink.close();
         }
     }
 }
@@ -374,10 +369,16 @@ fn without_zone(address: SocketAddr) -> SocketAddr {
 }
 
 impl Sink {
-    /// The room of a subscription, while somebody reads it.
-    pub(super) fn room(&self, key: SubscriptionKey) -> Option<Arc<Semaphore>> {
-        let state = self.state();
-        state.receivers.get(&key).map(|(_, room)| Arc::clone(room))
+    /// The queue of a subscription, while it is open.
+    pub(super) fn inbox(&self, key: SubscriptionKey) -> Option<Arc<Inbox>> {
+        self.state().receivers.get(&key).map(Arc::clone)
+    }
+
+    /// Nothing comes any more.
+    fn close(&self) {
+        let mut state = self.state();
+        state.posted.clear();
+        state.receivers.drain().for_each(|(_, inbox)| inbox.close());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -390,48 +391,58 @@ impl Sink {
         let _ = self.inputs.send(Some(Input::Command(command))).await;
     }
 
-    /// Whether a subscription has this path.
-    async fn has_path(&self, path: &str) -> bool {
+    /// The subscription that has this path.
+    async fn subscription_at(&self, path: &str) -> Option<SubscriptionKey> {
         let (answer, answered) = oneshot::channel();
         self.state().asked_paths.push((path.to_owned(), answer));
         // Paths are looked up after each input of the machine; this one changes nothing.
         if self.inputs.send(Some(Input::Timeout)).await.is_err() {
             self.state().asked_paths.clear();
         }
-        answered.await.unwrap_or(false)
+        answered.await.ok().flatten()
     }
 
     fn answer_paths(&self, machine: &EventSink) {
         let asked = std::mem::take(&mut self.state().asked_paths);
         for (path, answer) in asked {
             // Nobody waits for it when the connection is gone.
-            let _ = answer.send(machine.has_path(&path));
+            let _ = answer.send(machine.subscription_at(&path));
         }
     }
 
-    /// Gives the machine a posted message and waits for what to answer.
-    async fn post(&self, peer: SocketAddr, path: String, envelope: Envelope) -> Option<Reply> {
+    /// Gives the machine a posted message, once there is room for it, and waits for what to answer;
+    /// `None` when its subscription has ended. `key`: which subscription has the path.
+    async fn post(
+        &self,
+        (peer, drops): (SocketAddr, &Drops),
+        (path, key): (String, Option<SubscriptionKey>),
+        envelope: Envelope,
+    ) -> Option<Reply> {
+        let mut place = None;
+        // The end of a subscription is no notification, and its device may not wait for long.
+        if let Some(key) = key
+            && envelope.addressing.action != SUBSCRIPTION_END
+        {
+            let inbox = self.inbox(key)?;
+            place = Some(inbox.place(envelope.body(), (peer.ip(), drops)).await?);
+        }
+        // From here to the machine nothing waits, so that a sender that hangs up leaves nothing behind.
+        let input = self.inputs.reserve().await.ok()?;
         let (answer, answered) = oneshot::channel();
         let token = {
             let mut state = self.state();
             state.next_token += 1;
             let token = state.next_token;
-            state.posted.insert(token, answer);
+            state.posted.insert(token, Posted { answer, place });
             token
         };
-        let posted = SinkReceive::Posted {
+        input.send(Some(Input::Receive(SinkReceive::Posted {
             token: Token(token),
             peer,
             path: path.into(),
             envelope: Box::new(envelope),
-        };
-        self.inputs.send(Some(Input::Receive(posted))).await.ok()?;
-        let (reply, room) = answered.await.ok()?;
-        if let Some(room) = room {
-            // Until the application has read enough, the device waits for its answer.
-            room.acquire().await.ok()?.forget();
-        }
-        Some(reply)
+        })));
+        answered.await.ok()?
     }
 }
 
@@ -454,8 +465,9 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
     };
     let limits = limits_for(&shared.options.http);
     let (body, bytes) = (request.body.clone(), request.body.len());
-    // A short message costs no more than the question.
-    if Parsers::is_large(bytes) && !sink.has_path(&request.path).await {
+    let key = sink.subscription_at(&request.path).await;
+    // The machine tells the sender of a short one why.
+    if key.is_none() && Parsers::is_large(bytes) {
         let (peer, detail) = (request.peer.ip(), format!("{:?}", SinkRefusal::Path));
         let reason = "notification refused";
         shared.drops.record(Hop::Event, reason, peer, detail, None);
@@ -473,18 +485,22 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
             return response(&Reply::message(fault));
         }
     };
-    let reply = sink.post(request.peer, request.path, envelope).await;
-    response(&reply.unwrap_or(Reply::UNAVAILABLE))
+    let (peer, path) = ((request.peer, &shared.drops), (request.path, key));
+    let Some(reply) = sink.post(peer, path, envelope).await else {
+        let (peer, reason) = (request.peer.ip(), "notification after the end");
+        let drops = &shared.drops;
+        drops.record(Hop::Event, reason, peer, String::new(), None);
+        return response(&Reply::UNAVAILABLE);
+    };
+    response(&reply)
 }
 
 /// Takes what the machine says.
 struct Taker {
     sink: Weak<Sink>,
     shared: Weak<Shared>,
-    /// Of the notification that was just handed out; its answer comes next.
-    room: Option<Arc<Semaphore>>,
-    /// The notification whose answer comes next has no reader any more.
-    is_unread: bool,
+    /// A posted notification; its answer comes next.
+    notification: Option<Delivery>,
     requests: JoinSet<()>,
 }
 
@@ -517,15 +533,18 @@ impl Take<EventSink> for Taker {
                 });
             }
             Output::Transmit(SinkTransmit::Reply { token, reply }) => {
-                let room = self.room.take();
-                let reply = match std::mem::take(&mut self.is_unread) {
-                    true => Reply::UNAVAILABLE,
-                    false => reply,
+                let notification = self.notification.take();
+                let posted = sink.state().posted.remove(&token.0);
+                let Some(Posted { answer, place }) = posted else {
+                    return;
                 };
-                if let Some(posted) = sink.state().posted.remove(&token.0) {
-                    // Whoever posted may have gone.
-                    let _ = posted.send((reply, room));
-                }
+                let is_taken = match (notification, place) {
+                    (None, _) => true,
+                    (Some(notification), Some(place)) => place.put(notification),
+                    (Some(_), None) => false,
+                };
+                // Whoever posted may have gone.
+                let _ = answer.send(is_taken.then_some(reply));
             }
             Output::Event(SinkEvent::Tree {
                 key,
@@ -539,9 +558,8 @@ impl Take<EventSink> for Taker {
             }
             Output::Event(SinkEvent::NotTaken { key }) => {
                 shared.tree_counters.duplicate();
-                // Its place was taken before.
-                if let Some(room) = sink.room(key) {
-                    room.add_permits(1);
+                if let Some(inbox) = sink.inbox(key) {
+                    inbox.spread_came(None);
                 }
             }
             Output::Event(event) => self.event(&sink, &shared, event),
@@ -557,7 +575,6 @@ impl Take<EventSink> for Taker {
 
 impl Taker {
     fn event(&mut self, sink: &Arc<Sink>, shared: &Shared, event: SinkEvent) {
-        let mut posted = true;
         let (key, delivery) = match event {
             SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
             SinkEvent::Renewed { key, granted } => (key, Delivery::Renewed { granted }),
@@ -574,13 +591,17 @@ impl Taker {
                 body,
                 by_tree,
             } => {
-                posted = !by_tree;
-                let notification = Notification {
+                let notification = Delivery::Notification(Notification {
                     action: action.into_owned(),
                     body,
                     received_at: SystemTime::now(),
-                };
-                (key, Delivery::Notification(notification))
+                });
+                if !by_tree {
+                    self.notification = Some(notification);
+                } else if let Some(inbox) = sink.inbox(key) {
+                    inbox.spread_came(Some(notification));
+                }
+                return;
             }
             SinkEvent::Trouble { key, reason, hint } => {
                 let detail = reason.to_string();
@@ -600,23 +621,8 @@ impl Taker {
             }
             _ => return,
         };
-        let state = sink.state();
-        let is_posted = posted && matches!(delivery, Delivery::Notification(_));
-        match state.receivers.get(&key) {
-            Some((sender, room)) => {
-                if is_posted {
-                    self.room = Some(Arc::clone(room));
-                }
-                let _ = sender.send(delivery);
-            }
-            None if is_posted => {
-                self.is_unread = true;
-                let reason = "notification after the end";
-                shared
-                    .drops
-                    .record(Hop::Event, reason, "", String::new(), None);
-            }
-            None => {}
+        if let Some(inbox) = sink.inbox(key) {
+            inbox.tell(delivery);
         }
     }
 }
@@ -643,21 +649,85 @@ async fn ask(
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::task::Waker;
+
+    use proptest::prelude::*;
 
     use chappe_soap::{Addressing, AddressingVersion};
 
     use super::*;
 
     const KEY: SubscriptionKey = SubscriptionKey(1);
+    /// A queue for one notification.
+    const ONE: QueueLimits = QueueLimits {
+        notifications: 1,
+        bytes: 4_000,
+    };
 
-    fn event() -> Delivery {
+    fn event(number: usize) -> Delivery {
         Delivery::Notification(Notification {
-            action: "urn:event".to_owned(),
+            action: number.to_string(),
             body: Element::new(chappe_xml::Name::new("urn:test", "Event")),
             received_at: SystemTime::UNIX_EPOCH,
         })
+    }
+
+    fn body(bytes: usize) -> Element {
+        Element::new(chappe_xml::Name::new("urn:test", "Event")).with_text("x".repeat(bytes))
+    }
+
+    /// A sink whose machine is the test.
+    fn sink() -> (Arc<Sink>, mpsc::Receiver<Option<InputOf<EventSink>>>) {
+        let (inputs, posted) = mpsc::channel(8);
+        let sink = Sink {
+            inputs,
+            path: "/events",
+            state: Mutex::default(),
+        };
+        (Arc::new(sink), posted)
+    }
+
+    /// A subscription whose queue holds so much.
+    fn subscription(sink: &Arc<Sink>, limits: QueueLimits) -> Subscription {
+        let (inbox, outlet) = inbox::queue(KEY, limits, sink.inputs.clone());
+        sink.state().receivers.insert(KEY, inbox);
+        let sink = Arc::clone(sink);
+        Subscription {
+            key: KEY,
+            outlet,
+            sink,
+        }
+    }
+
+    /// Posts an event with this number and so many bytes of text.
+    async fn post(sink: Arc<Sink>, drops: Drops, number: usize, bytes: usize) -> Option<Reply> {
+        let addressing = Addressing::new(AddressingVersion::V200508, number.to_string());
+        let envelope = Envelope::new(addressing).with_body(body(bytes));
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let path = ("/events/1".to_owned(), Some(KEY));
+        sink.post((peer, &drops), path, envelope).await
+    }
+
+    /// The machine takes the next posted event, if there is one, and hands it out.
+    fn take_one(sink: &Arc<Sink>, posted: &mut mpsc::Receiver<Option<InputOf<EventSink>>>) -> bool {
+        let Ok(Some(Input::Receive(SinkReceive::Posted {
+            token, envelope, ..
+        }))) = posted.try_recv()
+        else {
+            return false;
+        };
+        let one = sink.state().posted.remove(&token.0).unwrap();
+        let number = envelope.addressing.action.parse().unwrap();
+        let is_taken = one.place.unwrap().put(event(number));
+        let _ = one.answer.send(is_taken.then_some(Reply::ACCEPTED));
+        true
+    }
+
+    fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
+        future
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
     }
 
     /// A subscription with one event, whose device is not answered before there is room. `end` ends it;
@@ -665,36 +735,17 @@ mod tests {
     fn answer_after(
         end: impl FnOnce(Subscription) -> Option<Subscription>,
     ) -> (Option<Reply>, Option<Subscription>) {
-        let (inputs, mut posted) = mpsc::channel(8);
-        let sink = Arc::new(Sink {
-            inputs,
-            path: "/events",
-            state: Mutex::default(),
-        });
-        let (room, (sender, receiver)) = (Arc::new(Semaphore::new(0)), mpsc::unbounded_channel());
-        sender.send(event()).unwrap();
-        let of_key = (sender, Arc::clone(&room));
-        sink.state().receivers.insert(KEY, of_key);
-        let subscription = Subscription {
-            key: KEY,
-            receiver,
-            room: Arc::clone(&room),
-            sink: Arc::clone(&sink),
-        };
-        let addressing = Addressing::new(AddressingVersion::V200508, "urn:event");
-        let envelope = Envelope::new(addressing);
-        let peer = "127.0.0.1:1".parse().unwrap();
-        let mut post = pin!(sink.post(peer, "/events/1".to_owned(), envelope));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(post.as_mut().poll(&mut context).is_pending());
-        let Ok(Some(Input::Receive(SinkReceive::Posted { token, .. }))) = posted.try_recv() else {
-            panic!("nothing was posted")
-        };
-        let waiting = sink.state().posted.remove(&token.0).unwrap();
-        assert!(waiting.send((Reply::ACCEPTED, Some(room))).is_ok());
-        assert!(post.as_mut().poll(&mut context).is_pending());
+        let (sink, mut posted) = sink();
+        let subscription = subscription(&sink, ONE);
+        let mut first = pin!(post(Arc::clone(&sink), Drops::default(), 1, 0));
+        assert!(is_pending(first.as_mut()) && take_one(&sink, &mut posted));
+        let mut second = pin!(post(Arc::clone(&sink), Drops::default(), 1, 0));
+        assert!(is_pending(second.as_mut()) && !take_one(&sink, &mut posted));
         let left = end(subscription);
-        match post.as_mut().poll(&mut context) {
+        if is_pending(second.as_mut()) {
+            assert!(take_one(&sink, &mut posted));
+        }
+        match second.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => (reply, left),
             Poll::Pending => panic!("the device is not answered"),
         }
@@ -709,17 +760,152 @@ mod tests {
         assert_eq!(reply, Some(Reply::ACCEPTED));
         let mut left = left.unwrap();
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(left.poll_next(&mut context), Poll::Ready(Some(event())));
+        assert_eq!(left.poll_next(&mut context), Poll::Ready(Some(event(1))));
+        assert_eq!(left.poll_next(&mut context), Poll::Ready(Some(event(1))));
         assert_eq!(left.poll_next(&mut context), Poll::Ready(None));
     }
 
     #[test]
     fn an_event_that_nobody_is_handed_is_not_answered_as_received() {
-        let (reply, _) = answer_after(|subscription| {
-            drop(subscription);
-            None
-        });
-        assert_eq!(reply, None);
+        let (sink, mut posted) = sink();
+        let subscription = subscription(&sink, ONE);
+        let drops = Drops::default();
+        let mut first = pin!(post(Arc::clone(&sink), drops.clone(), 1, 0));
+        assert!(is_pending(first.as_mut()));
+        let mut second = pin!(post(Arc::clone(&sink), drops.clone(), 1, 0));
+        assert!(is_pending(second.as_mut()));
+        drop(subscription);
+        assert!(take_one(&sink, &mut posted));
+        let mut context = Context::from_waker(Waker::noop());
+        for post in [first, second] {
+            assert_eq!(post.poll(&mut context), Poll::Ready(None));
+        }
+        let next = posted.try_recv();
+        let is_end = |next: &_| {
+            matches!(
+                next,
+                Ok(Some(Input::Command(SinkCommand::Unsubscribe { .. })))
+            )
+        };
+        assert!(is_end(&next), "{next:?}");
+        assert_eq!(drops.total(Hop::Event, "notification not waited for"), 0);
+    }
+
+    #[test]
+    fn senders_that_hang_up_while_they_wait_leave_nothing_and_are_counted() {
+        let (sink, mut posted) = sink();
+        let mut subscription = subscription(&sink, ONE);
+        let drops = Drops::default();
+        for round in 0..100 {
+            let mut first = pin!(post(Arc::clone(&sink), drops.clone(), 1, 0));
+            assert!(is_pending(first.as_mut()) && take_one(&sink, &mut posted));
+            for _ in 0..10 {
+                let waiting = post(Arc::clone(&sink), drops.clone(), 1, 0);
+                assert!(is_pending(pin!(waiting)));
+            }
+            assert!(!take_one(&sink, &mut posted), "round {round}");
+            let mut context = Context::from_waker(Waker::noop());
+            assert_eq!(
+                subscription.poll_next(&mut context),
+                Poll::Ready(Some(event(1)))
+            );
+            assert_eq!(subscription.poll_next(&mut context), Poll::Pending);
+        }
+        assert_eq!(
+            drops.total(Hop::Event, "notification not waited for"),
+            1_000
+        );
+    }
+
+    /// Several senders that wait for their answers, and a reader.
+    struct World {
+        sink: Arc<Sink>,
+        posted: mpsc::Receiver<Option<InputOf<EventSink>>>,
+        subscription: Subscription,
+        posts: Vec<Pin<Box<dyn Future<Output = Option<Reply>>>>>,
+        /// Sizes of all that was sent.
+        sent: Vec<usize>,
+        answered: usize,
+        read: usize,
+    }
+
+    impl World {
+        fn send(&mut self, bytes: usize) {
+            let post = post(
+                Arc::clone(&self.sink),
+                Drops::default(),
+                self.sent.len(),
+                bytes,
+            );
+            self.sent.push(body(bytes).expanded_bytes());
+            self.posts.push(Box::pin(post));
+            self.settle();
+        }
+
+        fn settle(&mut self) {
+            let answered = &mut self.answered;
+            for _ in 0..2 {
+                let mut context = Context::from_waker(Waker::noop());
+                self.posts
+                    .retain_mut(|post| match post.as_mut().poll(&mut context) {
+                        Poll::Pending => true,
+                        Poll::Ready(reply) => {
+                            assert_eq!(reply, Some(Reply::ACCEPTED));
+                            *answered += 1;
+                            false
+                        }
+                    });
+                while take_one(&self.sink, &mut self.posted) {}
+            }
+        }
+
+        fn read(&mut self) -> bool {
+            let mut context = Context::from_waker(Waker::noop());
+            let Poll::Ready(next) = self.subscription.poll_next(&mut context) else {
+                return false;
+            };
+            assert_eq!(next, Some(event(self.read)));
+            self.read += 1;
+            self.settle();
+            true
+        }
+    }
+
+    proptest! {
+        /// Senders that wait, several at a time, lose nothing and keep their order, and the queue keeps
+        /// within its limits.
+        #[test]
+        fn each_event_is_read_queued_or_waits_for_room(
+            steps in proptest::collection::vec((proptest::bool::weighted(0.6), 0..2_500_usize), 1..200),
+            notifications in 1..8_usize,
+        ) {
+            let limits = QueueLimits { notifications, bytes: 4_000 };
+            let (sink, posted) = sink();
+            let mut world = World {
+                subscription: subscription(&sink, limits),
+                sink,
+                posted,
+                posts: Vec::new(),
+                sent: Vec::new(),
+                answered: 0,
+                read: 0,
+            };
+            for (sends, bytes) in steps {
+                match sends {
+                    true => world.send(bytes),
+                    false => {
+                        let is_empty = world.read == world.sent.len();
+                        prop_assert_eq!(world.read(), !is_empty);
+                    }
+                }
+                let queued = &world.sent[world.read..world.answered];
+                prop_assert_eq!(world.answered + world.posts.len(), world.sent.len());
+                prop_assert!(queued.len() <= notifications);
+                prop_assert!(queued.iter().sum::<usize>() <= limits.bytes);
+            }
+            while world.read() {}
+            prop_assert_eq!(world.read, world.sent.len());
+        }
     }
 
     /// Answers questions for paths, and keeps the address of each subscription for its events.
@@ -762,13 +948,15 @@ mod tests {
         sink.command(SinkCommand::Subscribe { key: KEY, source })
             .await;
         let unknown = format!("/events/{:032x}", 1);
-        assert!(!sink.has_path(&unknown).await);
+        assert_eq!(sink.subscription_at(&unknown).await, None);
         let text = text.lock().unwrap().clone();
         let path = text.split("192.0.2.1:1").nth(1).unwrap();
         let path = path.split('<').next().unwrap();
-        assert!(sink.has_path(path).await, "{path} of {text}");
+        let known = sink.subscription_at(path).await;
+        assert_eq!(known, Some(KEY), "{path} of {text}");
         sink.inputs.send(None).await.unwrap();
         driving.await.unwrap();
-        assert!(!sink.has_path(path).await, "the client has ended");
+        let known = sink.subscription_at(path).await;
+        assert_eq!(known, None, "the client has ended");
     }
 }

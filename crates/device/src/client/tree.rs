@@ -397,10 +397,11 @@ async fn hand_out(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> R
     };
     for (sink, key) in subscriptions.unwrap_or_default() {
         let Some(sink) = sink.upgrade() else { continue };
-        let Some(room) = sink.room(key) else { continue };
-        match room.acquire().await {
-            Ok(permit) => permit.forget(),
-            Err(_) => continue,
+        let Some(inbox) = sink.inbox(key) else {
+            continue;
+        };
+        if inbox.expect_spread(&body).await.is_none() {
+            continue;
         }
         let spread = SinkReceive::Spread {
             key,

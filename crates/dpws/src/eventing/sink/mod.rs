@@ -181,10 +181,10 @@ impl EventSink {
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Whether a subscription has this path now.
+    /// The subscription that has this path now.
     #[must_use]
-    pub fn has_path(&self, path: &str) -> bool {
-        self.route(path).is_some()
+    pub fn subscription_at(&self, path: &str) -> Option<SubscriptionKey> {
+        self.route(path)
     }
 
     fn event(&mut self, event: SinkEvent) {
