@@ -161,23 +161,28 @@ impl Following {
         }
     }
 
-    /// Adds the yields that are ready, so that all are stored together.
+    /// Adds the yields that are ready, as far as the quota has room for them, so that all are stored
+    /// together.
     fn with_ready(&mut self, mut yields: Vec<Yield>) -> Vec<Yield> {
+        self.quota.charge(&yields);
         // This only looks; the next wait registers its own waker.
         let mut nobody = Context::from_waker(Waker::noop());
         while yields.len() < BATCH_MAX
+            && !self.quota.is_paused()
             && !yields.contains(&Yield::OffersChanged)
             && let Poll::Ready(Some(more)) = pin!(self.attachment.next()).poll(&mut nobody)
         {
+            self.quota.charge(&more);
             yields.extend(more);
         }
         yields
     }
 
-    /// Stores what the device was told is received.
+    /// Stores what the device was told is received, all of it, also of a device that is paused.
     async fn finish(&mut self) {
         self.attachment.close();
         while let Some(yields) = self.attachment.next().await {
+            self.quota.charge(&yields);
             self.take(yields).await;
         }
         self.output.drain().await;
@@ -319,9 +324,6 @@ impl Following {
         if yields.contains(&Yield::OffersChanged) {
             self.recognize().await;
         }
-        let offers = self.attachment.offers();
-        let (quota, streams) = (&mut self.quota, &mut self.streams);
-        let yields = quota::admit(&self.app, &self.key, quota, streams, offers, yields).await;
         let is_change = |one: &&Yield| **one == Yield::OffersChanged;
         let changes = yields.iter().filter(is_change).count();
         let (mut part, mut seen) = (Vec::new(), 0);
