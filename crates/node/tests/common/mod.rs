@@ -4,6 +4,7 @@
 
 pub(crate) mod devices;
 pub(crate) mod elements;
+pub(crate) mod identity;
 pub(crate) mod linked;
 pub(crate) mod medical;
 
