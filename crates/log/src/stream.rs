@@ -581,6 +581,11 @@ impl Stream {
         self.core.check_kept().is_err()
     }
 
+    /// The number that it got when it was defined; a stream that was defined later has a higher one.
+    pub fn number(&self) -> u32 {
+        self.core.id
+    }
+
     /// The level.
     pub fn level(&self) -> Level {
         self.core.view().definition.level

@@ -14,7 +14,7 @@ use chappe_device::{DeviceClient, Error};
 use chappe_transport::Hop;
 use chappe_wrappers::Trouble;
 use chappe_wrappers::dpws::{Attachment, RETRY, Yield};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::identity::Product;
@@ -36,6 +36,8 @@ const REGISTER_PAUSE: Duration = Duration::from_secs(1);
 struct Following {
     app: App,
     client: Arc<DeviceClient>,
+    /// Says when the device has left.
+    left: watch::Receiver<bool>,
     key: String,
     found: Found,
     /// As it described itself last.
@@ -90,13 +92,14 @@ impl Describing {
     }
 }
 
-/// Follows one device until `orders` is closed; then what it was told is received is stored. With
-/// `is_cut` set, nothing waits for room on a full disk.
+/// Follows one device until `orders` and `left` are closed; then what it was told is received is stored.
+/// From then on nothing waits for a device, and with `is_cut` set nothing waits for room on a full disk.
 pub(super) async fn follow(
     app: App,
     client: Arc<DeviceClient>,
     found: Found,
     mut orders: mpsc::Receiver<Order>,
+    left: watch::Receiver<bool>,
     is_cut: Arc<AtomicBool>,
 ) {
     let key = key_of(&found.endpoint);
@@ -105,6 +108,7 @@ pub(super) async fn follow(
         quota: quota::Held::new(&app, &key),
         app,
         client,
+        left,
         key,
         found,
         product: None,
@@ -266,13 +270,16 @@ impl Following {
         let vanished = vanished.into_iter().skip(description.services.len());
         register::remove(app, vanished.collect()).await;
         let rules = task::rules(app).await;
-        self.product = Some(Product::of(description));
+        let product = self.product.insert(Product::of(description));
+        self.streams.name(&self.key, &product.base);
         // Before anything is subscribed, since it may take some seconds.
         self.recognize().await;
+        if self.has_left() {
+            return;
+        }
         self.attachment
             .describe(&self.client, description, &rules)
             .await;
-        self.streams.name(&self.key, description.name());
         self.failure = None;
         self.is_described = true;
         self.is_silent = false;
@@ -289,11 +296,16 @@ impl Following {
         if let Some(product) = &self.product
             && let Some(identity) = product.identity(meta_data)
         {
-            let (app, client, streams) = (&self.app, &self.client, &mut self.streams);
+            let (app, client, key) = (&self.app, &self.client, &self.key);
+            let (streams, left) = (&mut self.streams, &mut self.left);
             streams
-                .recognize(app, client, &self.key, product, identity)
+                .recognize(app, client, key, product, identity, left)
                 .await;
         }
+    }
+
+    fn has_left(&self) -> bool {
+        self.left.has_changed().is_err()
     }
 
     async fn open_streams(&mut self) {
@@ -334,7 +346,8 @@ impl Following {
             }
             self.store(std::mem::take(&mut part)).await;
             seen += 1;
-            if seen == changes {
+            // Of a device that has left, only streams with elements are still opened.
+            if seen == changes && !self.has_left() {
                 self.open_streams().await;
             }
         }

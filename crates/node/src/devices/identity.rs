@@ -7,7 +7,7 @@
 
 use chappe_device::client::{Description, Presence};
 use chappe_dpws::metadata::localized;
-use chappe_stream::DeviceIdentity;
+use chappe_stream::{DeviceIdentity, name_part};
 use chappe_wrappers::sdc::MetaData;
 
 /// Characters of each part. Reason: a stranger's text is stored with each of its streams.
@@ -32,6 +32,8 @@ const PLACEHOLDERS: [&str; 14] = [
 
 /// What a device says of itself as a product, and where it answered.
 pub(super) struct Product {
+    /// The prefix of the names of its streams, made of its friendly name.
+    pub(super) base: String,
     manufacturer: Option<String>,
     model: Option<String>,
     serial_number: Option<String>,
@@ -44,6 +46,7 @@ impl Product {
         let text = |texts| localized(texts, "en").and_then(part);
         let number = || part(model.model_number.as_deref()?);
         Self {
+            base: name_part(description.name()),
             manufacturer: text(&model.manufacturer),
             model: text(&model.model_name).or_else(number),
             serial_number: device.serial_number.as_deref().and_then(serial_number),
@@ -131,6 +134,7 @@ mod tests {
                 dialect,
             };
             let product = Product {
+                base: String::new(),
                 manufacturer: part(manufacturer),
                 model: part(model),
                 serial_number: serial_number(serial),

@@ -4,14 +4,20 @@
 //! of that address is gone: it does not answer where it answered last, its task has stored its
 //! elements, and the registry does not list it. Otherwise two devices have the same serial number, or
 //! one claims the other's: each gets streams of its own.
+//!
+//! A device that has streams of its identity under its own endpoint address looks for no others. Of
+//! several streams that a device could continue, the one that its own name gives comes first, then the
+//! one that was defined first: whoever claims an identity later comes after the device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_device::DeviceClient;
+use chappe_identity::{Contact, Host};
 use chappe_registry::Principal;
 use chappe_stream::DeviceIdentity;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::identity::Product;
@@ -21,15 +27,27 @@ use crate::catalogue::Entry;
 use crate::notices::NoticeKind;
 use crate::shared::{App, ended};
 
-/// Former devices of one identity that are asked whether they are present, those with the newest
-/// elements first; streams of others are not continued. Reason: there is more than one only where
-/// serial numbers are not unique.
+/// Former devices of one identity that are asked whether they are present, in the order in which their
+/// streams would be continued; streams of others are not continued. Reason: there is more than one only
+/// where serial numbers are not unique, or somebody claims them.
 const PREDECESSORS_MAX: usize = 8;
+/// Of these, former devices that answered last at one address. Reason: a host can claim an identity
+/// under any number of endpoint addresses, and must not keep the former device from being asked.
+const PREDECESSORS_OF_HOST_MAX: usize = PREDECESSORS_MAX / 2;
 /// Time in which it must be certain that a former device is gone. Reason: three attempts of three
 /// seconds at its address, and two in which its task may store what it has.
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Pause between two looks whether a device that does not answer has been removed.
 const LEAVING_PAUSE: Duration = Duration::from_millis(20);
+
+/// A device that may continue streams.
+pub(super) struct Successor<'a> {
+    pub(super) client: &'a Arc<DeviceClient>,
+    pub(super) key: &'a str,
+    pub(super) product: &'a Product,
+    /// Says when the device has left: then it continues nothing.
+    pub(super) left: &'a mut watch::Receiver<bool>,
+}
 
 /// The streams of a device's identity.
 #[derive(Default)]
@@ -59,9 +77,7 @@ impl Lineage {
     pub(super) async fn recognize(
         &mut self,
         app: &App,
-        client: &Arc<DeviceClient>,
-        key: &str,
-        product: &Product,
+        successor: Successor<'_>,
         identity: DeviceIdentity,
     ) -> bool {
         if self.identity.as_ref() == Some(&identity) {
@@ -69,43 +85,35 @@ impl Lineage {
         }
         let known = self.identity.replace(identity.clone());
         if known.is_none_or(|known| known.identity != identity.identity) {
-            self.trace(app, client, key, product, &identity).await;
+            self.trace(app, successor, &identity).await;
         }
         true
     }
 
     /// Finds the streams of an identity that the device continues.
-    async fn trace(
-        &mut self,
-        app: &App,
-        client: &Arc<DeviceClient>,
-        key: &str,
-        product: &Product,
-        identity: &DeviceIdentity,
-    ) {
+    async fn trace(&mut self, app: &App, successor: Successor<'_>, identity: &DeviceIdentity) {
         self.streams.clear();
-        let (own, foreign): (Vec<_>, Vec<_>) = app
-            .catalogue
-            .of_identity(&identity.identity)
-            .into_iter()
-            .partition(|entry| entry.source() == key);
-        for entry in own {
-            self.add(&entry, None);
+        let (key, base) = (successor.key, &successor.product.base);
+        let mut streams = app.catalogue.of_identity(&identity.identity);
+        streams.sort_by_key(|entry| {
+            let has_own_name = entry.name == format!("{base}.{}", last_part(&entry.name));
+            (!has_own_name, entry.log.log().number())
+        });
+        let is_own = |entry: &Arc<Entry>| entry.source() == key;
+        if streams.iter().any(is_own) {
+            let own = streams.iter().filter(|entry| is_own(entry));
+            own.for_each(|entry| self.add(entry, None));
+            return;
         }
-        let is_new = |entry: &Arc<Entry>| !self.streams.contains_key(last_part(&entry.name));
-        let mut foreign: Vec<_> = foreign.into_iter().filter(is_new).collect();
-        // Of several streams with the same last part, the newest is continued.
-        foreign.sort_by_key(|entry| std::cmp::Reverse(entry.last_time()));
-        let mut gone: BTreeMap<String, bool> = BTreeMap::new();
-        for (owner, is_gone) in look(app, client, product, &foreign).await {
-            if !is_gone {
-                notice_apart(app, key, identity, &owner);
+        let looked = look(app, successor, &streams).await;
+        for (owner, is_gone) in &looked {
+            if *is_gone == Some(false) {
+                notice_apart(app, key, identity, owner);
             }
-            gone.insert(owner, is_gone);
         }
-        for entry in foreign {
+        for entry in streams {
             let owner = entry.source();
-            if gone.get(&owner) == Some(&true) {
+            if looked.get(&owner) == Some(&Some(true)) {
                 self.add(&entry, Some(owner));
             }
         }
@@ -140,11 +148,9 @@ impl Lineage {
         let Some(owner) = stream.predecessor.take_if(|_| stream.name == name) else {
             return;
         };
-        if app.devices.get(&owner).is_some() {
-            app.devices.update(&owner, |device| {
-                device.streams.retain(|stream| stream != name);
-            });
-        }
+        app.devices.update(&owner, |device| {
+            device.streams.retain(|stream| stream != name);
+        });
         if self.announced.insert(owner.clone()) {
             let (old, new) = (endpoint(&owner), endpoint(key));
             let identity = self.identity.as_ref().map(|one| one.identity.as_str());
@@ -167,55 +173,91 @@ fn last_part(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// The first owners of these streams, each with whether it is gone.
-async fn look(
-    app: &App,
-    client: &Arc<DeviceClient>,
-    product: &Product,
-    streams: &[Arc<Entry>],
-) -> BTreeMap<String, bool> {
-    let mut owners = BTreeMap::new();
-    let mut looks = JoinSet::new();
-    for entry in streams {
-        let owner = entry.source();
-        if owners.contains_key(&owner) || owners.len() >= PREDECESSORS_MAX {
-            continue;
-        }
-        let Some(device) = entry.log.device() else {
-            continue;
-        };
-        owners.insert(owner.clone(), false);
-        let (app, client, successor) = (app.clone(), client.clone(), product.presence.clone());
+/// Owners of streams, each with whether it is gone, as far as that is known.
+type Looked = BTreeMap<String, Option<bool>>;
+
+/// Asks the first owners of these streams, until it is known which ones are continued. What cannot be
+/// decided in time counts as present.
+async fn look(app: &App, successor: Successor<'_>, streams: &[Arc<Entry>]) -> Looked {
+    let (mut looked, mut looks) = (Looked::new(), JoinSet::new());
+    for (owner, address) in predecessors(streams) {
+        looked.insert(owner.clone(), None);
+        let (app, client) = (app.clone(), successor.client.clone());
+        let presence = successor.product.presence.clone();
         looks.spawn(async move {
-            let endpoint = endpoint_of(&owner)?;
-            if client
-                .is_present(&endpoint, &device.address, &successor)
-                .await
-            {
-                return None;
-            }
-            while !has_left(&app, &owner) {
+            let Some(endpoint) = endpoint_of(&owner) else {
+                return (owner, false);
+            };
+            let is_present = client.is_present(&endpoint, &address, &presence).await;
+            while !is_present && !has_left(&app, &owner) {
                 tokio::time::sleep(LEAVING_PAUSE).await;
             }
-            Some(owner)
+            (owner, !is_present)
         });
     }
-    let mut drain = app.drain.clone();
     let all = async {
-        while let Some(looked) = looks.join_next().await {
-            // One that failed is as one that is present.
-            if let Ok(Some(owner)) = looked {
-                owners.insert(owner, true);
+        while !is_decided(streams, &looked)
+            && let Some(one) = looks.join_next().await
+        {
+            // One that failed is never decided.
+            if let Ok((owner, is_gone)) = one {
+                looked.insert(owner, Some(is_gone));
             }
         }
     };
-    tokio::select! {
-        _ = tokio::time::timeout(DEADLINE, all) => {}
-        () = ended(&mut drain) => {}
+    let is_late = tokio::select! {
+        late = tokio::time::timeout(DEADLINE, all) => late.is_err(),
+        () = ended(successor.left) => false,
+    };
+    if is_late {
+        looked
+            .values_mut()
+            .for_each(|is_gone| *is_gone = is_gone.or(Some(false)));
     }
     // They hold the client.
     looks.shutdown().await;
+    looked
+}
+
+/// The owners of streams that are asked, each with the address where it answered last.
+fn predecessors(streams: &[Arc<Entry>]) -> BTreeMap<String, String> {
+    let mut owners = BTreeMap::new();
+    let mut of_host: BTreeMap<Option<Host>, usize> = BTreeMap::new();
+    for entry in streams {
+        let owner = entry.source();
+        let Some(device) = entry.log.device() else {
+            continue;
+        };
+        if owners.len() >= PREDECESSORS_MAX || owners.contains_key(&owner) {
+            continue;
+        }
+        let contact = Contact::parse(&device.address, 0).ok();
+        let count = of_host
+            .entry(contact.map(|it| Host::of(it.address.ip())))
+            .or_default();
+        if *count < PREDECESSORS_OF_HOST_MAX {
+            *count += 1;
+            owners.insert(owner, device.address);
+        }
+    }
     owners
+}
+
+/// Whether it is known of each last part of a name which of these streams is continued: the first one
+/// whose owner is gone.
+fn is_decided(streams: &[Arc<Entry>], looked: &Looked) -> bool {
+    let mut continued = BTreeSet::new();
+    streams.iter().all(|entry| {
+        let part = last_part(&entry.name);
+        match looked.get(&entry.source()) {
+            Some(None) => continued.contains(part),
+            Some(Some(true)) => {
+                continued.insert(part);
+                true
+            }
+            Some(Some(false)) | None => true,
+        }
+    })
 }
 
 /// Whether a device is gone, with all that its task and the registry had of it.

@@ -7,9 +7,10 @@ use chappe_device::DeviceClient;
 use chappe_stream::{DeviceIdentity, name_part};
 use chappe_transport::Hop;
 use chappe_wrappers::{Offer, Offers, Trouble};
+use tokio::sync::watch;
 
 use super::identity::Product;
-use super::lineage::Lineage;
+use super::lineage::{Lineage, Successor};
 use crate::catalogue::{CatalogueError, Entry, Making};
 use crate::shared::{App, take_turns};
 
@@ -43,9 +44,9 @@ enum Slot {
 }
 
 impl Streams {
-    /// The device is called so now. Streams that it has keep their names.
-    pub(super) fn name(&mut self, key: &str, device: &str) {
-        self.base = name_part(device);
+    /// The names of the device's streams have this prefix now. Streams that it has keep their names.
+    pub(super) fn name(&mut self, key: &str, base: &str) {
+        base.clone_into(&mut self.base);
         // A device that shares its name with another is told from it by its endpoint.
         let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
         let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
@@ -53,7 +54,7 @@ impl Streams {
     }
 
     /// The device has this durable identity: its streams continue those of the identity. May take some
-    /// seconds when these are of another endpoint address.
+    /// seconds when these are of another endpoint address, unless the device has `left` meanwhile.
     pub(super) async fn recognize(
         &mut self,
         app: &App,
@@ -61,9 +62,16 @@ impl Streams {
         key: &str,
         product: &Product,
         identity: DeviceIdentity,
+        left: &mut watch::Receiver<bool>,
     ) {
         let lineage = &mut self.lineage;
-        if lineage.recognize(app, client, key, product, identity).await {
+        let successor = Successor {
+            client,
+            key,
+            product,
+            left,
+        };
+        if lineage.recognize(app, successor, identity).await {
             // It is stored with all of them.
             self.current.clear();
         }

@@ -116,6 +116,24 @@ struct Table {
     shares: Shares<String>,
 }
 
+impl Table {
+    fn change(&mut self, key: &str, change: impl FnOnce(&mut Device)) {
+        let Some(device) = self.devices.get_mut(key) else {
+            return;
+        };
+        change(device);
+        if device.state != DeviceState::Gone {
+            device.last_seen = clock::rfc3339(clock::now());
+        }
+        match device.host {
+            Some(host) if device.state != DeviceState::Gone => {
+                self.shares.set(&device.key, host, device.is_described);
+            }
+            _ => self.shares.forget(&device.key),
+        }
+    }
+}
+
 impl Devices {
     /// A table with room for as many as the configuration says.
     pub(crate) fn new(discovery: &Discovery) -> Self {
@@ -147,36 +165,34 @@ impl Devices {
         }
     }
 
-    /// Changes a device, making it when it is new; false when there is no room for a new one.
-    pub(crate) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) -> bool {
+    /// Changes a device, which comes into the table when it is new; false when there is no room for it.
+    pub(super) fn enter(&self, key: &str, change: impl FnOnce(&mut Device)) -> bool {
         let mut table = self.lock();
-        let Table { devices, shares } = &mut *table;
-        if !devices.contains_key(key) && devices.len() >= self.devices_max {
-            let gone = devices
-                .values()
-                .filter(|device| device.state == DeviceState::Gone)
-                .min_by(|a, b| a.last_seen.cmp(&b.last_seen))
-                .map(|device| device.key.clone());
-            let Some(gone) = gone else { return false };
-            devices.remove(&gone);
-        }
-        let now = clock::rfc3339(clock::now());
-        let device = devices.entry(key.to_owned()).or_insert_with(|| Device {
-            key: key.to_owned(),
-            first_seen: now.clone(),
-            ..Device::default()
-        });
-        change(device);
-        if device.state != DeviceState::Gone {
-            device.last_seen = now;
-        }
-        match device.host {
-            Some(host) if device.state != DeviceState::Gone => {
-                shares.set(&device.key, host, device.is_described);
+        let devices = &mut table.devices;
+        if !devices.contains_key(key) {
+            if devices.len() >= self.devices_max {
+                let gone = devices
+                    .values()
+                    .filter(|device| device.state == DeviceState::Gone)
+                    .min_by(|a, b| a.last_seen.cmp(&b.last_seen))
+                    .map(|device| device.key.clone());
+                let Some(gone) = gone else { return false };
+                devices.remove(&gone);
             }
-            _ => shares.forget(&device.key),
+            let device = Device {
+                key: key.to_owned(),
+                first_seen: clock::rfc3339(clock::now()),
+                ..Device::default()
+            };
+            devices.insert(key.to_owned(), device);
         }
+        table.change(key, change);
         true
+    }
+
+    /// Changes a device that is in the table. One that lost its place does not come back this way.
+    pub(crate) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) {
+        self.lock().change(key, change);
     }
 
     /// Notes that a device that is here was found this way too.
@@ -242,7 +258,7 @@ mod tests {
             Room::Of(victim) => drop(devices.remove(victim)),
             Room::TableFull | Room::HostFull => return room,
         }
-        assert!(devices.update(key, |device| {
+        assert!(devices.enter(key, |device| {
             device.host = Some(of);
             device.is_described = is_described;
         }));

@@ -32,27 +32,34 @@ pub(super) enum Order {
     Doubt,
 }
 
-/// Shows what discovery says.
+/// Puts a device into the table, as discovery describes it; false when there is no room for it.
+pub(super) fn enter(app: &App, key: &str, found: &Found) -> bool {
+    app.devices.enter(key, |device| announced(device, found))
+}
+
+/// Shows how discovery describes a device that has a place in the table.
 pub(super) fn announce(app: &App, key: &str, found: &Found) {
-    app.devices.update(key, |device| {
-        device.endpoint.clone_from(&found.endpoint);
-        device.host.get_or_insert(found.host());
-        if device.name.is_empty() {
-            device.name.clone_from(&found.endpoint);
-        }
-        if device.state == DeviceState::Gone || device.dialect.is_empty() {
-            device.state = DeviceState::Attention;
-            device.reason = Some("it is being described".to_owned());
-            device.hint = None;
-            device.found_by.clear();
-        }
-        device.found_by(found.way);
-        device.dialect = entities::dialect_word(found.dialect).to_owned();
-        device.types = found.types.iter().map(entities::type_name).collect();
-        device.scopes.clone_from(&found.scopes);
-        device.addresses.clone_from(&found.xaddrs);
-        device.metadata_version = u64::from(found.metadata_version);
-    });
+    app.devices.update(key, |device| announced(device, found));
+}
+
+fn announced(device: &mut Device, found: &Found) {
+    device.endpoint.clone_from(&found.endpoint);
+    device.host.get_or_insert(found.host());
+    if device.name.is_empty() {
+        device.name.clone_from(&found.endpoint);
+    }
+    if device.state == DeviceState::Gone || device.dialect.is_empty() {
+        device.state = DeviceState::Attention;
+        device.reason = Some("it is being described".to_owned());
+        device.hint = None;
+        device.found_by.clear();
+    }
+    device.found_by(found.way);
+    device.dialect = entities::dialect_word(found.dialect).to_owned();
+    device.types = found.types.iter().map(entities::type_name).collect();
+    device.scopes.clone_from(&found.scopes);
+    device.addresses.clone_from(&found.xaddrs);
+    device.metadata_version = u64::from(found.metadata_version);
 }
 
 pub(super) fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
@@ -210,11 +217,11 @@ pub(super) async fn register(
     register::publish(app, all).await;
 }
 
-/// Takes a device that has left out of the registry; its streams keep their elements.
-pub(super) async fn leave(app: &App, key: &str, reason: &str) {
-    let Some(device) = app.devices.get(key) else {
-        return;
-    };
+/// Removes a device that has left from the registry; its streams keep their elements. `device`: as it
+/// was shown when it left, in case that another gets its place in the table meanwhile.
+pub(super) async fn leave(app: &App, device: Device, reason: &str) {
+    let device = app.devices.get(&device.key).unwrap_or(device);
+    let key = device.key.as_str();
     app.devices.update(key, |device| {
         device.state = DeviceState::Gone;
         (device.host, device.is_described) = (None, false);
