@@ -5,11 +5,13 @@
    never far behind what was sent.
 3. The disk is full for a while as a device sends, and again while the node ends: what is stored is a run of
    what was sent, in its order, none lost or twice.
+4. Forty devices leave at once while each sync takes 500 ms: a device that comes then does not wait for them.
 """
 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,8 @@ METRICS = 500
 DEVICES = 40
 PERIOD_MS = 25
 BEHIND_MS_MAX = 200
+# One after another, forty devices take 40 s to leave.
+LATER_S_MAX = 5
 ANSWER_MS_MAX = 20
 # Rows of a recording, which a device sends again and again.
 ROWS = 100
@@ -202,10 +206,37 @@ def fill_and_free(cable: Cable, chappe: str, data: pathlib.Path) -> None:
     started.stop()
 
 
+def left(cable: Cable, chappe: str) -> None:
+    started, address = node(cable, chappe, "leaving", 500)
+
+    def states() -> dict[str, str]:
+        return {one["name"]: one["state"] for one in get(cable, f"{address}/api/v1/devices")["devices"]}
+
+    def comes(name: str, number: int) -> tuple[Process, float]:
+        start = time.monotonic()
+        one = device(cable, chappe, name, number, WAVE)
+        until(60, f"{name} usable", lambda: states().get(name) == "usable")
+        return one, time.monotonic() - start
+    first, alone = comes("first", 1)
+    many = [device(cable, chappe, f"leaving-{number}", number + 2, WAVE) for number in range(DEVICES)]
+    until(60, f"{DEVICES} devices usable", lambda: list(states().values()).count("usable") == DEVICES + 1)
+    for one in many:
+        os.killpg(one.process.pid, signal.SIGTERM)
+    until(20, "one that is gone", lambda: "gone" in states().values())
+    last, among = comes("last", DEVICES + 2)
+    expect(among <= alone + LATER_S_MAX, f"a device is usable after {among:.1f} s while {DEVICES} leave, after "
+           f"{alone:.1f} s when it comes alone, with syncs of 500 ms")
+    until(60, "all others gone", lambda: list(states().values()).count("gone") == DEVICES)
+    expect(started.stop() == 0, "the node drains and ends with 0")
+    for one in (first, last, *many):
+        one.stop()
+
+
 def check(cable: Cable, chappe: str) -> None:
     attached(cable, chappe)
     followed(cable, chappe)
     full_in_between(cable, chappe)
+    left(cable, chappe)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
-    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd device documents rest
-                                                           reading exchange links clear mistakes
+    python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd claims device documents
+                                                           rest reading exchange links clear mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
    crowd:     one host against its neighbours: names of others, a full table, questions without end.
+   claims:    a host that claims the serial number of a device, and answers nothing.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
 4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
 5. reading:   partial answers, memory of one question, questions that another site's page starts.
@@ -27,6 +28,7 @@ import time
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+import claims  # noqa: E402
 import clear  # noqa: E402
 import crowd  # noqa: E402
 import device as device_part  # noqa: E402
@@ -41,8 +43,8 @@ import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "crowd", "device", "documents", "rest", "reading", "exchange", "links", "clear",
-         "mistakes"]
+PARTS = ["discovery", "forged", "crowd", "claims", "device", "documents", "rest", "reading", "exchange", "links",
+         "clear", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -118,6 +120,8 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
                 processes.append((alone := start_device(cable, chappe, "A", "device-alone"))[0])
                 return alone
             crowd.check(cable, node, address, ready, start_alone)
+        if part == "claims":
+            claims.check(cable, chappe, told["address"])
         if part == "device":
             device, ready = start_device(cable, chappe, "A", "device-attacked")
             quiet, quiet_ready = start_device(cable, chappe, "A", "device-quiet", 3_600_000)
