@@ -9,7 +9,7 @@ use chappe_log::Level;
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 use common::linked::until;
-use common::{Live, block, config, elements, get, prepare_log, send, start};
+use common::{Live, block, config, elements, get, prepare_log, send};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 

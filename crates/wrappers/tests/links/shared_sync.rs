@@ -11,7 +11,7 @@ use chappe_stream::*;
 use chappe_wrappers::links::*;
 
 use crate::full_queue::{Direct, Writing, damaged, narrow};
-use crate::host::{Node, assert_same, link, schema};
+use crate::host::{Node, PATIENCE, assert_same, link, schema};
 use crate::server::{Server, serve};
 
 const RECORDS: i64 = 300;
