@@ -101,7 +101,9 @@ impl Plan {
                 let (size, longer) = (sinks / parts, sinks % parts);
                 sizes.extend((0..parts).map(|part| size + u32::from(part < longer)));
             }
-            Self::Postal { delay, cap } => postal(sinks, delay, cap.max(1), sizes, totals),
+            Self::Postal { delay, cap } => {
+                postal(sinks, delay, cap.max(1), sizes, totals);
+            }
         }
     }
 }
@@ -159,8 +161,8 @@ impl Splitter {
         let (sizes, totals) = (&mut self.sizes, &mut self.totals);
         // As many send costs as the plan takes, but for the last delay.
         let mut steps = |cap| {
-            postal(sinks, delay, cap, sizes, totals);
-            totals.len() as u64
+            sizes.clear();
+            postal(sinks, delay, cap, sizes, totals)
         };
         let best = steps(cap);
         let most = best + (best + u64::from(delay)) / LONGER;
@@ -199,51 +201,80 @@ impl Splitter {
     }
 }
 
-/// The postal optimum: the smallest time `t` in which `sinks` sinks can be reached, and what the
-/// heads, one a send cost, still reach in it.
+/// The postal optimum: fills `sizes` with the parts, and returns the smallest number of send costs,
+/// without the last delay, in which all sinks can be reached.
 ///
-/// `F(t)` nodes know the event `t` send costs after the first: `F(t) = 1` for `t <= d`, then
-/// `F(t) = 1 + F(t-1-d) + ... + F(t-c-d)`, for a head told with the `i`-th send knows it at `i + d`.
-/// `totals[k - 1]` is `F(d + k)`.
-fn postal(sinks: u32, delay: u32, cap: u16, sizes: &mut Vec<u32>, totals: &mut Vec<u32>) {
+/// `F(t)` nodes have the event `t` send costs after the first: `F(t) = 1` for `t <= d`, then
+/// `F(t) = 1 + F(t-1-d) + ... + F(t-c-d)`, because a head that gets the `i`-th send has the event at
+/// `i + d`. `totals[k - 1]` is `F(d + k)`.
+///
+/// With a delay of at least `generations * cap` no head sends before all heads of the generation above
+/// have sent, and a longer delay only moves the generations apart: the parts stay the same. The delay of
+/// a plan comes from the network, so the sum is made with the shorter one.
+fn postal(sinks: u32, delay: u32, cap: u16, sizes: &mut Vec<u32>, totals: &mut Vec<u32>) -> u64 {
     let cap = u32::from(cap);
     if sinks <= cap.min(delay.saturating_add(1)) {
         // No head could help before the last send is done.
         sizes.resize(sinks as usize, 1);
-        return;
+        return u64::from(sinks);
     }
-    let wanted = sinks.saturating_add(1);
-    totals.clear();
-    let mut helped = 0u32; // What the heads reach together.
-    let at = |totals: &[u32], time: u32| match time.checked_sub(delay) {
-        None | Some(0) => 1,
-        Some(after) => totals[after as usize - 1],
-    };
-    // Ends after at most `sinks` rounds (each adds one at least when cap > 0 and time passes) times
-    // the delay; with cap 1 the tree is a chain.
-    let mut step = 0u32;
-    loop {
-        step += 1;
-        helped = helped.saturating_add(at(totals, step - 1));
-        if step > cap {
-            helped -= at(totals, step - 1 - cap).min(helped);
-        }
-        let total = helped.saturating_add(1);
-        totals.push(total);
-        if total >= wanted {
-            break;
-        }
+    if cap == 1 {
+        sizes.push(sinks);
+        return 1 + u64::from(sinks - 1) * (u64::from(delay) + 1);
     }
+    let generations = generations(sinks, cap);
+    let summed = delay.min(generations.saturating_mul(cap));
+    sum(sinks, summed, cap, totals);
+    let steps = totals.len() as u32;
     let mut left = sinks;
-    for send in 1..=cap.min(step) {
-        let size = at(totals, step - send).min(left);
+    for send in 1..=cap.min(steps) {
+        let size = at(totals, summed, steps - send).min(left);
         sizes.push(size);
         left -= size;
         if left == 0 {
             break;
         }
     }
-    debug_assert_eq!(left, 0, "F(t) counts what the heads reach");
+    debug_assert_eq!(left, 0, "F(t) counts all nodes that the heads reach");
+    u64::from(steps) + u64::from(generations - 1) * u64::from(delay - summed)
+}
+
+/// The depth of the smallest full tree of `cap` children each that holds so many sinks; `cap` is at
+/// least 2.
+fn generations(sinks: u32, cap: u32) -> u32 {
+    let (mut depth, mut width, mut reached) = (0, 1u64, 0);
+    while reached < u64::from(sinks) {
+        depth += 1;
+        width *= u64::from(cap);
+        reached += width;
+    }
+    depth
+}
+
+/// `F(time)`.
+fn at(totals: &[u32], delay: u32, time: u32) -> u32 {
+    match time.checked_sub(delay) {
+        None | Some(0) => 1,
+        Some(after) => totals[after as usize - 1],
+    }
+}
+
+/// Sums `F` until it reaches the sinks and the source.
+fn sum(sinks: u32, delay: u32, cap: u32, totals: &mut Vec<u32>) {
+    let wanted = sinks.saturating_add(1);
+    totals.clear();
+    let mut reached = 0u32; // By the heads together.
+    for step in 1.. {
+        reached = reached.saturating_add(at(totals, delay, step - 1));
+        if step > cap {
+            reached -= at(totals, delay, step - 1 - cap).min(reached);
+        }
+        let total = reached.saturating_add(1);
+        totals.push(total);
+        if total >= wanted {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -278,6 +309,52 @@ mod tests {
                 assert_eq!(sizes.iter().sum::<u32>(), sinks, "{plan:?} {sinks}");
                 assert!(sizes.iter().all(|size| *size > 0), "{plan:?} {sinks}");
             }
+        }
+    }
+
+    /// Parts and send costs as the sum over the whole delay gives them.
+    fn whole_sum(sinks: u32, delay: u32, cap: u16) -> (Vec<u32>, u64) {
+        let (mut sizes, mut totals) = (Vec::new(), Vec::new());
+        let wide = u32::from(cap);
+        if sinks <= wide.min(delay + 1) {
+            return (vec![1; sinks as usize], u64::from(sinks));
+        }
+        sum(sinks, delay, wide, &mut totals);
+        let (steps, mut left) = (totals.len() as u32, sinks);
+        for send in 1..=wide.min(steps) {
+            let size = at(&totals, delay, steps - send).min(left);
+            left -= size;
+            sizes.extend((size > 0).then_some(size));
+        }
+        (sizes, u64::from(steps))
+    }
+
+    #[test]
+    fn a_long_delay_is_summed_as_a_short_one() {
+        for cap in [1, 2, 3, 5, 8, 31, 128] {
+            for sinks in (1..80).chain([128, 129, 257, 500]) {
+                for delay in [0, 1, 2, 7, 30, 64, 65, 200, 900, 1_000] {
+                    let (mut sizes, mut totals) = (Vec::new(), Vec::new());
+                    let steps = postal(sinks, delay, cap, &mut sizes, &mut totals);
+                    let whole = whole_sum(sinks, delay, cap);
+                    assert_eq!((sizes, steps), whole, "{sinks} {delay} {cap}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_of_a_stranger_costs_little() {
+        for (sinks, delay, cap) in [
+            (48, DELAY_MAX, 1),
+            (4_000_000, DELAY_MAX, 1),
+            (4_000_000, DELAY_MAX, 2),
+            (4_000_000, u32::MAX, u16::MAX),
+        ] {
+            let (mut sizes, mut totals) = (Vec::new(), Vec::new());
+            postal(sinks, delay, cap, &mut sizes, &mut totals);
+            assert_eq!(sizes.iter().sum::<u32>(), sinks);
+            assert!(totals.len() <= 4 * 65_536, "{} {cap}", totals.len());
         }
     }
 

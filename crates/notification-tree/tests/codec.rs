@@ -214,6 +214,20 @@ proptest! {
 }
 
 #[test]
+fn a_strangers_plan_with_a_long_delay_holds_little_memory() {
+    // A publication, then a spread of 48 sinks by a chain with a delay of 43,690 send costs.
+    let mut data = vec![0; 80];
+    for (at, byte) in [(0, 91), (3, 66), (21, 39), (37, 136), (40, 201), (47, 2)] {
+        data[at] = byte;
+    }
+    data[48..].copy_from_slice(&[
+        198, 112, 103, 78, 226, 209, 120, 104, 120, 92, 148, 147, 86, 27, 82, 0, 181, 86, 133, 217,
+        83, 82, 47, 119, 200, 11, 197, 243, 15, 146, 0, 0,
+    ]);
+    check::check(&data[..78]);
+}
+
+#[test]
 fn lists_that_repeat_or_name_nobody_are_refused() {
     let new = |sinks| Membership::new(1, 1, sinks);
     assert_eq!(
