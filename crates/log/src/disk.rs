@@ -27,6 +27,9 @@ pub trait Disk: Send + Sync + 'static {
     fn identity(&self, name: &str) -> io::Result<u128>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// The store writes nothing more: another one may use the directory, though handles of this one may
+    /// still read.
+    fn unlock(&self) {}
 }
 
 /// One open file.

@@ -71,8 +71,10 @@ pub enum Error {
     Rollback(#[from] Rollback),
     // -- the caller's use --
     /// The queue in memory is full and the options say to refuse rather than to wait.
-    #[error("the queue holds {queued} bytes, its limit is {limit}")]
+    #[error("the queue holds {queued} of {limit} bytes, and the batch has {bytes}")]
     QueueFull {
+        /// Size of the batch; see [`crate::Stream::room`].
+        bytes: usize,
         /// Bytes queued.
         queued: usize,
         /// [`crate::Options::queue_bytes`].

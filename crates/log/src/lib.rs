@@ -84,6 +84,7 @@ mod snapshot;
 mod step;
 mod store;
 mod stream;
+mod waiting;
 
 pub use batch::Batch;
 pub use disk::{Disk, File};
@@ -108,6 +109,7 @@ pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamRe
 pub use scrub::Scrubbed;
 pub use store::{Committed, Counters, Store};
 pub use stream::Stream;
+pub use waiting::{Room, Settled};
 
 /// What an acknowledgement of a stream's records means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

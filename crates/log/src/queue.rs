@@ -8,6 +8,7 @@ use crate::read::Reader;
 use crate::recent::{Recent, Recents};
 use crate::scrub::Scrub;
 use crate::stream::Core;
+use crate::waiting::Waiters;
 use crate::{Commit, Counters, Disk, Error, Health, Level, Options, QueueFull};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -66,8 +67,10 @@ pub(crate) struct Queue {
     pub(crate) asleep: bool,
     /// Something waits that is worth no pause.
     pub(crate) urgent: bool,
-    /// So many callers wait for room.
+    /// Threads that wait for room.
     waiting: u32,
+    /// Tasks that wait for a commit.
+    pub(crate) waiters: Waiters,
     /// Nothing more is written, not even a clean end.
     pub(crate) abandoned: bool,
     /// Why nothing is taken any more.
@@ -91,6 +94,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Every append is refused from now on.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.stopped.is_some() || self.closing
+    }
+
     /// Records of level memory may wait for room on the disk.
     fn lacks_room(&self) -> bool {
         self.health == Health::Full || self.waits_for_room
@@ -137,6 +145,7 @@ impl Shared {
                 asleep: false,
                 urgent: false,
                 waiting: 0,
+                waiters: Waiters::default(),
                 abandoned: false,
                 stopped: None,
                 health: Health::Ok,
@@ -202,16 +211,16 @@ impl Shared {
                 let (free, reserve) = (queue.free, self.options.reserve_bytes);
                 return Err(Error::Full { free, reserve });
             }
-            let limit = self.queue_limit(&queue);
-            if queue.bytes == 0 || queue.bytes + bytes <= limit {
+            if self.fits(&queue, bytes) {
                 return Ok(queue);
             }
             let refuse = self.options.queue_full == QueueFull::Refuse;
             if refuse || self.options.commit == Commit::Caller {
                 queue.counters.refused += 1;
                 return Err(Error::QueueFull {
+                    bytes,
                     queued: queue.bytes,
-                    limit,
+                    limit: self.queue_limit(&queue),
                 });
             }
             queue.waiting += 1;
@@ -229,6 +238,11 @@ impl Shared {
             0
         };
         self.options.queue_bytes.saturating_add(more)
+    }
+
+    /// Whether there is room for so many bytes; one batch always has some.
+    pub(crate) fn fits(&self, queue: &Queue, bytes: usize) -> bool {
+        queue.bytes == 0 || queue.bytes + bytes <= self.queue_limit(queue)
     }
 
     /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a call of the
@@ -274,9 +288,13 @@ impl Shared {
         if queue.closing {
             return Err(Error::Closed);
         }
-        let (queued, limit) = (queue.bytes, self.queue_limit(&queue));
-        if queued > 0 && queued + draft.body.bytes.len() > limit {
-            return Err(Error::QueueFull { queued, limit });
+        let bytes = draft.body.bytes.len();
+        if !self.fits(&queue, bytes) {
+            return Err(Error::QueueFull {
+                bytes,
+                queued: queue.bytes,
+                limit: self.queue_limit(&queue),
+            });
         }
         Ok(queue)
     }
@@ -377,6 +395,7 @@ impl Shared {
         for pending in done {
             wakers.extend(pending.ack.settle(Ok(())));
         }
+        wakers.extend(self.lock().waiters.take());
         wake(wakers);
     }
 
@@ -472,6 +491,7 @@ impl Shared {
         for pending in refused.into_iter().rev() {
             pending.ack.resolve(Err(Error::Full { free, reserve }));
         }
+        wake(self.lock().waiters.take());
         kept
     }
 
@@ -496,7 +516,15 @@ impl Shared {
         let mut queue = self.lock();
         queue.health = Health::Full;
         queue.free = free;
+        self.end_waiting(queue);
+    }
+
+    /// Threads and tasks that wait look at the queue again.
+    pub(crate) fn end_waiting(&self, mut queue: MutexGuard<'_, Queue>) {
+        let wakers = queue.waiters.take();
+        drop(queue);
         self.room.notify_all();
+        wake(wakers);
     }
 
     /// Nothing more is taken; everything that waits is told.
@@ -508,9 +536,10 @@ impl Shared {
             }
             queue.stopped = Some(reason.clone());
             queue.bytes = 0;
-            self.room.notify_all();
             let cores: Vec<Arc<Core>> = queue.streams.values().cloned().collect();
-            (std::mem::take(&mut queue.pending), cores)
+            let left = std::mem::take(&mut queue.pending);
+            self.end_waiting(queue);
+            (left, cores)
         };
         for pending in group.into_iter().chain(left) {
             pending.ack.resolve(Err(reason.clone()));

@@ -7,6 +7,7 @@ use crate::queue::Shared;
 use crate::scrub::{Scrub, Scrubbed};
 use crate::step::{Committer, Step};
 use crate::stream::Core;
+use crate::waiting::Room;
 use crate::{Commit, Disk, Error, Health, Level, Lost, Options, Recovery, Stream, StreamInfo};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -131,13 +132,20 @@ impl Owner {
     }
 
     fn close(&self) -> Result<(), Error> {
-        self.shared.lock().closing = true;
+        let mut queue = self.shared.lock();
+        queue.closing = true;
+        self.shared.end_waiting(queue);
+        let closed = self.end_writing();
+        self.shared.reader.disk().0.unlock();
+        closed
+    }
+
+    fn end_writing(&self) -> Result<(), Error> {
         if self.shared.options.commit == Commit::Caller {
             return self.end();
         }
         self.shared.work.notify_all();
         self.shared.pause.notify_all();
-        self.shared.room.notify_all();
         let thread = self
             .thread
             .lock()
@@ -224,6 +232,11 @@ impl Store {
             this: Weak::clone(this),
         });
         Ok((Store { owner }, recovery))
+    }
+
+    /// Waits, after [`Error::QueueFull`], until a batch of so many bytes fits into the queue.
+    pub fn room(&self, bytes: usize) -> Room {
+        Room::new(&self.owner.shared, bytes)
     }
 
     /// Opens a stream, or creates it. A changed level or changed metadata are recorded before it

@@ -13,6 +13,7 @@ use crate::queue::{Pending, Queue};
 use crate::read::{Got, Take};
 use crate::recent::Recent;
 use crate::store::Owner;
+use crate::waiting::{Room, Settled};
 use crate::{Cursor, Error, Follower, GapReason, Level, Position, Record, Rollback};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -191,6 +192,15 @@ impl Core {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether nothing is on its way to the disk: neither records nor a cursor.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
+    }
+
+    fn is_written(&self) -> bool {
+        self.view().index.next() > self.assigned.load(Ordering::Relaxed)
+    }
+
     /// The numbers from `from` on are given out anew: their records were refused.
     pub(crate) fn take_back(&self, from: u64, wakers: &mut Vec<Waker>) {
         let mut view = self.view();
@@ -236,6 +246,11 @@ impl Stream {
     /// acknowledged, and then all of it is.
     pub fn append(&self, batch: impl Into<Batch>) -> Result<Appended, Error> {
         self.append_on(Terms::default(), batch.into())
+    }
+
+    /// Waits, after [`Error::QueueFull`], until a batch of so many bytes fits into the queue.
+    pub fn room(&self, bytes: usize) -> Room {
+        Room::new(&self.owner.shared, bytes)
     }
 
     /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
@@ -291,7 +306,7 @@ impl Stream {
     /// Ends the pause before the next commit ([`crate::Options::commit_pause`]) if records of this
     /// stream wait for it; says whether some do.
     pub fn hurry(&self) -> bool {
-        let waits = !self.is_written();
+        let waits = !self.core.is_written();
         if waits {
             self.owner.shared.hurry();
         }
@@ -556,11 +571,12 @@ impl Stream {
 
     /// Whether nothing of it is on its way to the disk: neither records nor a cursor.
     pub fn is_settled(&self) -> bool {
-        self.core.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
+        self.core.is_settled()
     }
 
-    fn is_written(&self) -> bool {
-        self.core.view().index.next() > self.assigned()
+    /// Waits until nothing of it is on its way to the disk: neither records nor a cursor.
+    pub fn settled(&self) -> Settled {
+        Settled::new(&self.owner.shared, &self.core)
     }
 
     fn check_taken_back(&self, queue: &Queue, taken_back: u64) -> Result<(), Error> {

@@ -19,8 +19,6 @@ pub(crate) use removal::{Abandoned, LOOK as ABANDONED_LOOK, RemovalError, remove
 
 /// Time over which a stream's rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
-/// How long an append waits before it asks a full queue again.
-const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a stream cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -123,20 +121,11 @@ impl Entry {
         append: impl Fn() -> Result<Appended, StoreError>,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
-        loop {
-            match append() {
-                Err(StoreError::Log(chappe_log::Error::QueueFull { .. })) => {
-                    tokio::time::sleep(QUEUE_PAUSE).await;
-                }
-                Ok(appended) => {
-                    if let Some(last) = elements.last() {
-                        self.came(elements.len() as u64, last.source_time);
-                    }
-                    return Ok(appended);
-                }
-                Err(error) => return Err(error),
-            }
+        let appended = self.log.when_room(append).await?;
+        if let Some(last) = elements.last() {
+            self.came(elements.len() as u64, last.source_time);
         }
+        Ok(appended)
     }
 
     /// Notes that so many elements came, the last one of this source time.
@@ -368,13 +357,15 @@ impl Catalogue {
         identity: Option<&DeviceIdentity>,
         may_be_of: impl Fn(&str) -> bool,
     ) -> Result<Making<'_>, CatalogueError> {
+        let mut changes = self.changes();
         loop {
-            let made = self.make(name, schema, source, level, identity, &may_be_of);
-            match made {
-                Err(
-                    CatalogueError::Removing(_)
-                    | CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })),
-                ) => tokio::time::sleep(QUEUE_PAUSE).await,
+            match self.make(name, schema, source, level, identity, &may_be_of) {
+                Err(CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull {
+                    bytes,
+                    ..
+                }))) => self.store.room(bytes).await,
+                // The sender is part of this catalogue.
+                Err(CatalogueError::Removing(_)) => drop(changes.changed().await),
                 made => return made,
             }
         }
@@ -513,7 +504,7 @@ impl Catalogue {
         self.entries().into_iter().filter(is_so).collect()
     }
 
-    /// Changes when a stream comes.
+    /// Changes when a stream is defined, and when a removal ends.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

@@ -32,10 +32,6 @@ const EVENT_INTERVAL: u32 = 256;
 /// Bytes that wait for the log; more is refused, and whoever brings elements waits.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// Turns of the runtime at the end, so that tasks that were told to end let go of the data directory;
-/// reason: a task that owns tasks ends a turn before them, and they lie three deep.
-const LAST_TURNS: usize = 16;
-
 /// A running node. Dropping it ends it without order; see [`Node::shutdown`].
 pub struct Node {
     app: App,
@@ -329,9 +325,6 @@ impl Node {
         for store in stores {
             let closed = tokio::task::spawn_blocking(move || store.close()).await;
             closed.unwrap_or(Err(chappe_log::Error::Closed))?;
-        }
-        for _ in 0..LAST_TURNS {
-            tokio::task::yield_now().await;
         }
         Ok(())
     }

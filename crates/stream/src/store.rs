@@ -30,7 +30,8 @@ pub use scan::Scan;
 pub use written::{Written, WrittenFollower};
 
 use chappe_log::{
-    Appended, Batch, Defining, EagerFollower, Follower, Level, Record, Rollback, Store, Stream,
+    Appended, Batch, Defining, EagerFollower, Follower, Level, Record, Rollback, Room, Store,
+    Stream,
 };
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +219,11 @@ impl StreamStore {
         })
     }
 
+    /// Waits, after [`chappe_log::Error::QueueFull`], until so many bytes fit into the log's queue.
+    pub fn room(&self, bytes: usize) -> Room {
+        self.store.room(bytes)
+    }
+
     /// The stream with the newest of its definitions that is safe.
     fn opened(&self, stream: Stream) -> Result<StreamLog, StoreError> {
         let name = stream.name();
@@ -380,6 +386,25 @@ impl StreamLog {
     /// What the log says.
     pub fn retain(&self, now: Timestamp) -> Result<(), StoreError> {
         Ok(self.keeper.look(&self.stream, now, self.retention())?)
+    }
+
+    /// Calls `append`, which queues elements of this stream, again whenever the log's queue was too full
+    /// for them and has room.
+    ///
+    /// # Errors
+    /// Those of `append` other than [`chappe_log::Error::QueueFull`].
+    pub async fn when_room<T>(
+        &self,
+        append: impl Fn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match append() {
+                Err(StoreError::Log(chappe_log::Error::QueueFull { bytes, .. })) => {
+                    self.stream.room(bytes).await;
+                }
+                queued => return queued,
+            }
+        }
     }
 
     /// Queues `elements`. Their positions are not looked at: the log gives them, one after another

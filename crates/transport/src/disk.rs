@@ -15,12 +15,12 @@ use std::time::UNIX_EPOCH;
 /// The file whose lock says that the directory is in use.
 const LOCK: &str = "lock";
 
-/// A directory for one log. The lock on it is held until this is dropped.
+/// A directory for one log. The lock on it is held until the log is closed, or this is dropped.
 #[derive(Debug)]
 pub struct FileDisk {
     path: PathBuf,
     directory: fs::File,
-    _lock: fs::File,
+    lock: Option<fs::File>,
 }
 
 impl FileDisk {
@@ -56,28 +56,22 @@ impl FileDisk {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        FileDisk::locked(path, lock)
+        FileDisk::new(path, Some(lock))
     }
 
     /// Opens an existing directory to read it (for a check), without a lock: what is being written
     /// meanwhile looks like an incomplete end.
     pub fn open_unlocked(path: impl AsRef<Path>) -> io::Result<FileDisk> {
         let path = path.as_ref().to_path_buf();
-        let directory = fs::File::open(&path)?;
-        let unlocked = directory.try_clone()?;
-        Ok(FileDisk {
-            path,
-            directory,
-            _lock: unlocked,
-        })
+        FileDisk::new(path, None)
     }
 
-    fn locked(path: PathBuf, lock: fs::File) -> io::Result<FileDisk> {
+    fn new(path: PathBuf, lock: Option<fs::File>) -> io::Result<FileDisk> {
         let directory = fs::File::open(&path)?;
         Ok(FileDisk {
             path,
             directory,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -150,6 +144,13 @@ impl Disk for FileDisk {
             .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let second = born.map_or_else(|| u128::from(metadata.dev()), |time| time.as_nanos());
         Ok(u128::from(metadata.ino()) << 64 | second & u128::from(u64::MAX))
+    }
+
+    fn unlock(&self) {
+        if let Some(lock) = &self.lock {
+            // Closing the file unlocks it, too.
+            let _ = lock.unlock();
+        }
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -305,8 +306,10 @@ mod tests {
                 .wait()
                 .unwrap();
             assert_eq!(stream.last(), round + 1);
-            drop(stream);
             store.close().unwrap();
+            // Handles that are left over do not keep the directory.
+            assert_eq!(stream.last(), round + 1);
+            drop(FileDisk::open(&path).unwrap());
         }
         let report = check(&FileDisk::open_unlocked(&path).unwrap()).unwrap();
         assert_eq!(

@@ -157,8 +157,9 @@ impl Drop for TakenOut<'_> {
         entries.removing.remove(&self.entry.name);
         if !self.is_gone {
             entries.insert(self.entry.clone());
-            self.catalogue.changes.send_modify(|number| *number += 1);
         }
+        drop(entries);
+        self.catalogue.changes.send_modify(|number| *number += 1);
     }
 }
 

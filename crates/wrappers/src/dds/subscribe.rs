@@ -10,18 +10,16 @@ use chappe_dds::{
 };
 use chappe_flow::pacer::Choice;
 use chappe_log::Appended;
-use chappe_stream::{Position, StoreError, StreamElement, StreamLog};
+use chappe_stream::{Position, StreamElement, StreamLog};
 use tokio::sync::watch;
 
 use super::config::stored_topic;
 use super::{Shared, Subscription, SubscriptionStatus, lock};
 
-/// The pause before a failed subscription is tried again, and while the log's queue is full.
+/// The pause before a failed subscription is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The pause while the log's queue is full.
-const FULL: Duration = Duration::from_millis(2);
-/// How often is looked whether the log has stored what was queued before: ten seconds.
-const SETTLE_LOOKS: u32 = 5_000;
+/// Longest wait until the log has stored what was queued before.
+const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 /// Elements that are stored together.
 const BATCH: usize = 256;
 /// Batches on their way to the disk; reason: beyond it what comes waits in the library.
@@ -190,14 +188,8 @@ impl<'a> Reading<'a> {
         };
         let count = batch.len() as u64;
         let origin = batch.iter().rev().find_map(|element| element.origin);
-        let appended = loop {
-            match self.log.append(&batch) {
-                Err(StoreError::Log(chappe_log::Error::QueueFull { .. })) => {
-                    tokio::time::sleep(FULL).await;
-                }
-                appended => break appended.map_err(|error| error.to_string())?,
-            }
-        };
+        let appended = self.log.when_room(|| self.log.append(&batch)).await;
+        let appended = appended.map_err(|error| error.to_string())?;
         self.shared.host.received(self.log.name(), count, newest);
         self.storing.push_back((appended, origin, count));
         Ok(())
@@ -265,13 +257,8 @@ impl<'a> Reading<'a> {
 
 /// Waits until what was queued before is stored: a reading that ended has left it.
 async fn settled(log: &StreamLog) -> Result<(), String> {
-    for _ in 0..SETTLE_LOOKS {
-        if log.log().assigned() <= log.log().last() {
-            return Ok(());
-        }
-        tokio::time::sleep(FULL).await;
-    }
-    Err("the log does not store what was queued before".to_owned())
+    let settled = tokio::time::timeout(SETTLE_LIMIT, log.log().settled()).await;
+    settled.map_err(|_| "the log does not store what was queued before".to_owned())
 }
 
 /// The next batch that is stored.

@@ -27,10 +27,8 @@ const VERSIONS_MAX: usize = SCHEMA_VERSIONS_MAX;
 /// Epochs of the origin that are remembered as passed; reason: an origin keeps as many.
 const PASSED_MAX: usize = 64;
 
-/// How often, and how long apart, is looked whether the log has stored what was queued before: ten
-/// seconds, longer than any disk that is alive.
-const SETTLE_LOOKS: u32 = 5_000;
-const SETTLE_PAUSE: Duration = Duration::from_millis(2);
+/// Longest wait until the log has stored what was queued before; reason: a disk that works is quicker.
+const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The receiving end of one stream.
 pub(crate) struct Inlet {
@@ -807,14 +805,11 @@ impl Inlet {
 /// Waits until what was given to the log before is stored, or never will be: the newest element says
 /// where the link goes on only then.
 async fn settled(log: &chappe_log::Stream, name: &str) -> Result<(), LinkError> {
-    for _ in 0..SETTLE_LOOKS {
-        if log.is_settled() {
-            return Ok(());
-        }
-        tokio::time::sleep(SETTLE_PAUSE).await;
-    }
-    let why = format!("the log does not store what was queued for {name} before");
-    Err(LinkError::Unsupported(why))
+    let settled = tokio::time::timeout(SETTLE_LIMIT, log.settled()).await;
+    settled.map_err(|_| {
+        let why = format!("the log does not store what was queued for {name} before");
+        LinkError::Unsupported(why)
+    })
 }
 
 /// The origin, or this node, refuses a stream; told once.

@@ -1,0 +1,124 @@
+//! Tasks that wait for the commit thread: for room in the queue, or until a stream is settled.
+//!
+//! Each is woken after every commit and looks again, so that one that goes away takes nobody's turn.
+
+use crate::Health;
+use crate::queue::{Queue, Shared};
+use crate::stream::Core;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The wakers of waiting tasks, by the number of their [`Place`].
+#[derive(Default)]
+pub(crate) struct Waiters {
+    last: u64,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl Waiters {
+    pub(crate) fn take(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakers).into_values().collect()
+    }
+}
+
+/// A task's place among the waiters.
+struct Place {
+    shared: Arc<Shared>,
+    number: Option<u64>,
+}
+
+impl Place {
+    fn new(shared: &Arc<Shared>) -> Place {
+        Place {
+            shared: Arc::clone(shared),
+            number: None,
+        }
+    }
+
+    /// Ready when `is_over`; looks again after the next commit.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        is_over: impl FnOnce(&Shared, &Queue) -> bool,
+    ) -> Poll<()> {
+        let mut queue = self.shared.lock();
+        if is_over(&self.shared, &queue) {
+            return Poll::Ready(());
+        }
+        let waiters = &mut queue.waiters;
+        let number = *self.number.get_or_insert_with(|| {
+            waiters.last += 1;
+            waiters.last
+        });
+        waiters.wakers.insert(number, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.shared.lock().waiters.wakers.remove(&number);
+        }
+    }
+}
+
+/// Resolves when a batch that was refused with [`crate::Error::QueueFull`] fits into the queue, or when
+/// the log takes nothing any more. The next append succeeds, unless another task was quicker, or says
+/// why it cannot.
+#[must_use = "room is there when this resolves"]
+pub struct Room {
+    place: Place,
+    bytes: usize,
+}
+
+impl Room {
+    pub(crate) fn new(shared: &Arc<Shared>, bytes: usize) -> Room {
+        Room {
+            place: Place::new(shared),
+            bytes,
+        }
+    }
+}
+
+impl Future for Room {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let bytes = self.bytes;
+        self.place.poll(context, |shared, queue| {
+            let takes_nothing = queue.takes_nothing() || queue.health == Health::Full;
+            takes_nothing || shared.fits(queue, bytes)
+        })
+    }
+}
+
+/// Resolves when nothing of a stream is on its way to the disk, or when the log has ended.
+#[must_use = "the stream is settled when this resolves"]
+pub struct Settled {
+    place: Place,
+    core: Arc<Core>,
+}
+
+impl Settled {
+    pub(crate) fn new(shared: &Arc<Shared>, core: &Arc<Core>) -> Settled {
+        Settled {
+            place: Place::new(shared),
+            core: Arc::clone(core),
+        }
+    }
+}
+
+impl Future for Settled {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let core = Arc::clone(&self.core);
+        self.place.poll(context, |_, queue| {
+            queue.stopped.is_some() || core.is_settled()
+        })
+    }
+}
