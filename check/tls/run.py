@@ -59,7 +59,7 @@ def ending(chappe: str, work: pathlib.Path) -> None:
         url = json.loads(node.stdout.readline())["address"]
         trust = ("--cacert", str(work / "certificate.pem"))
         notices = run("curl", "-sS", *trust, url + "/api/v1/notices").stdout
-        expect("ends within 7 days" in notices, "a notice tells that it ends within 7 days")
+        expect("expires within 7 days" in notices, "a notice tells that it expires within 7 days")
         metrics = run("curl", "-sS", *trust, url + "/metrics").stdout
         line = next(line for line in metrics.splitlines() if line.startswith("chappe_certificate_end_seconds"))
         days = (float(line.split()[-1]) - time.time()) / 86_400

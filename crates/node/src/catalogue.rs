@@ -17,6 +17,8 @@ use crate::config::Config;
 
 pub(crate) use removal::{Abandoned, LOOK as ABANDONED_LOOK, RemovalError, remove};
 
+/// Pause before an append to a full disk is tried again; meanwhile the sender waits.
+pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(500);
 /// Time over which a stream's rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
@@ -257,12 +259,6 @@ impl Making<'_> {
         let log = self.opening.await?;
         Ok(self.reserved.catalogue.insert(log)?)
     }
-
-    /// As [`Making::made`], but waits on this thread.
-    fn wait(self) -> Result<Arc<Entry>, CatalogueError> {
-        let log = self.opening.wait()?;
-        Ok(self.reserved.catalogue.insert(log)?)
-    }
 }
 
 impl Drop for Reserved<'_> {
@@ -369,18 +365,6 @@ impl Catalogue {
                 made => return made,
             }
         }
-    }
-
-    /// As [`Catalogue::create`], for callers that cannot await it: the thread waits for the disk.
-    pub(crate) fn create_blocking(
-        &self,
-        name: &str,
-        schema: &StreamSchema,
-        source: &str,
-        level: Option<Level>,
-    ) -> Result<Arc<Entry>, CatalogueError> {
-        self.make(name, schema, source, level, None, owner_test(source))?
-            .wait()
     }
 
     /// As [`Catalogue::create`]; the stream may also be one of an owner of which `may_take` says so.
@@ -507,6 +491,21 @@ impl Catalogue {
     /// Changes when a stream is defined, and when a removal ends.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+#[cfg(test)]
+impl Catalogue {
+    /// As [`Catalogue::create`], with a log that has room, on a thread that may wait.
+    pub(crate) fn create_blocking(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        source: &str,
+        level: Option<Level>,
+    ) -> Result<Arc<Entry>, CatalogueError> {
+        let making = self.make(name, schema, source, level, None, owner_test(source))?;
+        Ok(self.insert(making.opening.wait()?)?)
     }
 }
 

@@ -1,34 +1,36 @@
-//! A certificate that ends is told of before it does: 30 days and 7 days before, and when it is over.
+//! Notices before the certificate of the HTTP interface expires, 30 days and 7 days, and when it has.
 
 use std::time::Duration;
 
 use crate::clock;
 use crate::notices::NoticeKind;
+use crate::observability::Observability;
 use crate::shared::{App, ended};
 
-/// How often is looked; reason: a clock that is set right is noticed within the hour.
+/// Pause between two looks; reason: a clock that is corrected is noticed within the hour.
 const PERIOD: Duration = Duration::from_secs(3_600);
 const DAY_S: i64 = 86_400;
-/// Days before its end on which it is told of; reason: a month to get a new one, a week to hurry.
+/// Days before its expiry on which a notice is given; reason: a month to get a new one, a week to hurry.
 const DAYS: [i64; 2] = [30, 7];
 
 /// Looks at the certificate until the node ends.
 pub(crate) async fn watch(app: App) {
-    let ends = app
-        .tls
-        .as_ref()
-        .and_then(chappe_transport::tls::Server::ends_s);
-    let Some(ends) = ends else {
+    let tls = app.identity.tls.as_ref();
+    let Some(ends_s) = tls.and_then(chappe_transport::tls::Server::ends_s) else {
         return;
     };
-    app.metrics.certificate_ends.set(ends);
+    let Observability {
+        metrics, notices, ..
+    } = &*app.observability;
+    metrics.certificate_ends.set(ends_s);
     let mut told = None;
     let mut drain = app.drain.clone();
     loop {
-        let stage = stage(clock::now().0.div_euclid(1_000_000_000), ends);
+        let stage = stage(clock::now().0.div_euclid(1_000_000_000), ends_s);
         if stage > told {
             told = stage;
-            tell(&app, ends, stage);
+            let text = notice(ends_s, stage);
+            notices.tell(NoticeKind::Health, &app.identity.name, text);
         }
         tokio::select! {
             () = ended(&mut drain) => return,
@@ -37,18 +39,17 @@ pub(crate) async fn watch(app: App) {
     }
 }
 
-fn tell(app: &App, ends: i64, stage: Option<usize>) {
-    let at = clock::rfc3339(chappe_stream::Timestamp(ends.saturating_mul(1_000_000_000)));
+fn notice(ends_s: i64, stage: Option<usize>) -> String {
+    let nanos = ends_s.saturating_mul(1_000_000_000);
+    let at = clock::rfc3339(chappe_stream::Timestamp(nanos));
     let text = match stage.and_then(|stage| DAYS.get(stage)) {
-        Some(days) => format!("the certificate of http.tls ends within {days} days, at {at}"),
-        None => format!("the certificate of http.tls has ended, at {at}"),
+        Some(days) => format!("the certificate of http.tls expires within {days} days, at {at}"),
+        None => format!("the certificate of http.tls has expired, at {at}"),
     };
-    let hint = "put a new one into its file and start the node anew";
-    app.notices
-        .tell(NoticeKind::Health, &app.name, format!("{text}: {hint}"));
+    format!("{text}: put a new one into its file and restart the node")
 }
 
-/// How near the end is: which of [`DAYS`] has come, or one more when it is over.
+/// The stage of expiry: an index of [`DAYS`], or their number when the certificate has expired.
 fn stage(now_s: i64, ends_s: i64) -> Option<usize> {
     let left = ends_s.saturating_sub(now_s);
     if left <= 0 {

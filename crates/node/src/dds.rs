@@ -12,13 +12,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use tokio::runtime::Handle;
 
-use crate::devices::of_stream;
+use crate::clock;
 use crate::error::StartError;
 use crate::metrics::PacerStateLabel;
 use crate::notices::NoticeKind;
 use crate::shared::{App, Shared};
-use crate::{catalogue, clock, register};
+use crate::streams::Opening;
 
 /// The source, in the registry, of all streams that are read from topics.
 const SOURCE: &str = "urn:chappe:dds";
@@ -40,7 +41,7 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
     }
     let host = Arc::new(Host {
         node: Arc::downgrade(app),
-        key: app.key.clone(),
+        key: app.identity.public_key.clone(),
     });
     let topics = Topics::start(config, host, app.catalogue.store());
     let topics = topics.map_err(|error| StartError::Dds {
@@ -65,7 +66,8 @@ fn tell_fragment_memory(app: &App) {
     if let Some((memory, text)) = memory.and_then(|it| Some((it, it.complaint()?))) {
         let text = format!("{text}; remedy: {}", memory.remedy());
         tracing::warn!("{text}");
-        app.notices
+        app.observability
+            .notices
             .tell(NoticeKind::Health, "memory for fragments", text);
     }
 }
@@ -88,15 +90,15 @@ impl TopicsHost for Host {
         level: Option<Level>,
     ) -> Result<StreamLog, String> {
         let app = self.node.upgrade().ok_or("the node ends")?;
-        let known = app.catalogue.get(name).map(|entry| entry.log.schema());
-        let made = app.catalogue.create_blocking(name, schema, SOURCE, level);
-        let entry = made.map_err(|error| error.to_string())?;
-        let registered = app.registrations.of(&catalogue::key(name)) != u64::MAX;
-        if !registered || known.as_ref() != Some(schema) {
-            let entity = of_stream(name, schema, SOURCE, None);
-            let registering = app.clone();
-            tokio::spawn(async move { register::publish(&registering, vec![entity]).await });
-        }
+        let opening = Opening {
+            name: name.to_owned(),
+            schema: schema.clone(),
+            source: SOURCE.to_owned(),
+            level,
+        };
+        // Topics open their streams on threads that may wait.
+        let opened = Handle::current().block_on(opening.open(&app, |_| false));
+        let entry = opened.map_err(|error| error.to_string())?;
         Ok(entry.log.clone())
     }
 
@@ -114,13 +116,17 @@ impl TopicsHost for Host {
 
     fn notice(&self, text: String) {
         if let Some(app) = self.node.upgrade() {
-            app.notices.tell(NoticeKind::Link, "dds", text);
+            app.observability
+                .notices
+                .tell(NoticeKind::Link, "dds", text);
         }
     }
 
     fn dropped(&self, reason: &'static str, topic: &str, detail: String) {
         if let Some(app) = self.node.upgrade() {
-            app.drops.record(Hop::Exchange, reason, topic, detail, None);
+            app.observability
+                .drops
+                .record(Hop::Exchange, reason, topic, detail, None);
         }
     }
 

@@ -32,7 +32,9 @@ pub(crate) async fn watch(app: App) {
                 [] => "takes data again".to_owned(),
                 reasons => format!("takes no data: {}", reasons.join("; ")),
             };
-            app.notices.tell(NoticeKind::Health, &app.name, text);
+            app.observability
+                .notices
+                .tell(NoticeKind::Health, &app.identity.name, text);
             told = reasons;
         }
         if app.registry.needs_compaction() {

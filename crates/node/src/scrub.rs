@@ -1,45 +1,51 @@
-//! Reads old files of both logs again, slowly, and tells of damage before somebody needs what is
-//! damaged.
+//! Reads the closed segments of both logs again, slowly, so that damage is known before the damaged
+//! records are needed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_log::Store;
+use tokio::sync::watch;
 
 use crate::notices::NoticeKind;
-use crate::shared::{App, ended};
+use crate::observability::Observability;
+use crate::shared::ended;
 
-/// How often a piece is read.
+/// Pause between two reads.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Reads until the node ends; at once none when `log.scrub_bytes_per_s` is 0.
-pub(crate) async fn watch(app: App) {
-    let budget = app.config.log.scrub_bytes_per_s;
-    if budget == 0 {
+/// Reads `bytes_per_s` of each log until the node ends; returns at once when that is 0.
+pub(crate) async fn watch(
+    logs: [(&'static str, Store); 2],
+    bytes_per_s: u64,
+    observability: Arc<Observability>,
+    mut drain: watch::Receiver<bool>,
+) {
+    if bytes_per_s == 0 {
         return;
     }
-    let mut drain = app.drain.clone();
     loop {
         tokio::select! {
             () = ended(&mut drain) => return,
             () = tokio::time::sleep(PERIOD) => {}
         }
-        for (name, store) in [("log", &app.store), ("registry", &app.registry_store)] {
-            step(&app, name, store.clone(), budget).await;
+        for (name, log) in &logs {
+            read(name, log.clone(), bytes_per_s, &observability).await;
         }
     }
 }
 
-/// Reads one piece, and tells what is damaged in it.
-async fn step(app: &App, name: &str, store: Store, budget: u64) {
-    let scrubbed = tokio::task::spawn_blocking(move || store.scrub(budget)).await;
+/// Reads one piece of a log, and shows its damage as notices.
+async fn read(name: &str, log: Store, bytes: u64, observability: &Observability) {
+    let scrubbed = tokio::task::spawn_blocking(move || log.scrub(bytes)).await;
     match scrubbed {
         Ok(Ok(scrubbed)) => {
             for range in scrubbed.corrupt {
-                app.notices
-                    .tell(NoticeKind::Health, name, crate::node::damage(&range));
+                let text = crate::storage::damage(&range);
+                observability.notices.tell(NoticeKind::Health, name, text);
             }
         }
-        Ok(Err(error)) => tracing::warn!(%error, log = name, "old files cannot be read"),
+        Ok(Err(error)) => tracing::warn!(%error, log = name, "closed segments cannot be read"),
         // The node ends.
         Err(_) => {}
     }

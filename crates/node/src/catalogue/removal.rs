@@ -20,7 +20,7 @@ use super::{Catalogue, Entry, key};
 use crate::devices::{DeviceState, key_of};
 use crate::links::{self, Kept};
 use crate::notices::NoticeKind;
-use crate::register;
+
 use crate::shared::App;
 
 /// How often abandoned streams are looked for; reason: their age is counted in days.
@@ -109,7 +109,7 @@ impl Entry {
             !links::is_removed(app, link)
         } else if source.starts_with("urn:chappe:") {
             // This program, or a topic: they have only streams that this run has defined.
-            app.registrations.of(&self.key()) != u64::MAX
+            app.registrar.is_registered(&self.key())
         } else {
             let sensor = app.sensors.get(&source);
             sensor.is_some_and(|sensor| sensor.stream == self.name)
@@ -214,11 +214,13 @@ async fn remove_whole(app: &App, name: &str, force: bool) -> Result<u64, Removal
     let removed = tokio::task::spawn_blocking(move || store.remove(&stream));
     removed.await.unwrap_or_else(|_| Err(panicked()))?;
     // Before its name is free: whoever defines it again registers it again.
-    register::remove(app, vec![key(name)]).await;
+    app.registrar.remove(vec![key(name)]).await;
     taken.is_gone = true;
     drop(taken);
     let text = format!("the stream is removed, with {elements} elements");
-    app.notices.tell(NoticeKind::Health, name, text);
+    app.observability
+        .notices
+        .tell(NoticeKind::Health, name, text);
     Ok(elements)
 }
 

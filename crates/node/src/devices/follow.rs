@@ -25,7 +25,7 @@ use super::table::DeviceState;
 use super::task::{self, BATCH_MAX, Order, Taking};
 use super::{entities, key_of};
 use crate::notices::NoticeKind;
-use crate::register;
+
 use crate::shared::App;
 
 /// Pause between two changes of what is registered of a device. Reason: each costs a commit, and every
@@ -243,7 +243,10 @@ impl Following {
         let is_known = |failure: &Trouble| failure.detail == reason;
         if !self.failure.as_ref().is_some_and(is_known) {
             let text = format!("cannot be described: {reason}");
-            self.app.notices.tell(NoticeKind::Device, &self.key, text);
+            self.app
+                .observability
+                .notices
+                .tell(NoticeKind::Device, &self.key, text);
         }
         task::trouble(&self.app, &self.key, reason.clone(), error.hint());
         self.failure = Some(Trouble {
@@ -258,7 +261,8 @@ impl Following {
         let (app, key) = (&self.app, &self.key);
         for note in &description.notes {
             let (detail, hint) = (note.detail.clone(), note.hint.clone());
-            app.drops
+            app.observability
+                .drops
                 .record(Hop::Metadata, note.reason, key, detail, hint);
         }
         let mut services = 0;
@@ -268,7 +272,7 @@ impl Following {
         });
         let vanished = entities::service_keys(key, services);
         let vanished = vanished.into_iter().skip(description.services.len());
-        register::remove(app, vanished.collect()).await;
+        app.registrar.remove(vanished.collect()).await;
         let rules = task::rules(app).await;
         let product = self.product.insert(Product::of(description));
         self.streams.name(&self.key, &product.base);
@@ -405,7 +409,10 @@ impl Following {
                 other => format!("{other} streams"),
             };
             let text = format!("{name}: usable, {count}");
-            self.app.notices.tell(NoticeKind::Device, &self.key, text);
+            self.app
+                .observability
+                .notices
+                .tell(NoticeKind::Device, &self.key, text);
         }
     }
 }

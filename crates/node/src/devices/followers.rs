@@ -181,7 +181,7 @@ impl Followers {
         if let Some(detail) = key::refusal(&found.endpoint) {
             let hint = Some("give the device an endpoint of its own, as urn:uuid:…".to_owned());
             let (reason, from) = ("endpoint refused", found.from.ip());
-            let drops = &self.app.drops;
+            let drops = &self.app.observability.drops;
             return drops.record(Hop::Discovery, reason, from, detail, hint);
         }
         let key = key_of(&found.endpoint);
@@ -256,7 +256,7 @@ impl Followers {
         let detail = format!("{dropped}: there are {count} already");
         let hint = Some(format!("the limit is {limit}"));
         // One entry for all of them: a flood must not push out the others.
-        let drops = &self.app.drops;
+        let drops = &self.app.observability.drops;
         drops.record(Hop::Discovery, reason, "", detail, hint);
         let Some(victim) = victim else {
             return Place::None;

@@ -158,7 +158,9 @@ impl Lineage {
                 "{new} continues the streams of {old}, which is gone: both are {}",
                 identity.unwrap_or_default()
             );
-            app.notices.tell(NoticeKind::Device, key, text);
+            app.observability
+                .notices
+                .tell(NoticeKind::Device, key, text);
         }
     }
 
@@ -280,5 +282,7 @@ fn notice_apart(app: &App, key: &str, identity: &DeviceIdentity, owner: &str) {
         identity.identity,
         endpoint(owner),
     );
-    app.notices.tell(NoticeKind::Device, key, text);
+    app.observability
+        .notices
+        .tell(NoticeKind::Device, key, text);
 }

@@ -8,7 +8,6 @@ mod entities;
 mod follow;
 mod followers;
 mod identity;
-mod intake;
 mod key;
 mod lineage;
 mod offered;
@@ -26,9 +25,7 @@ use chappe_identity::{AddressPolicy, Prefix};
 
 pub(crate) use entities::of_stream;
 use followers::Followers;
-pub(crate) use intake::{FULL_PAUSE, lost};
 pub(crate) use key::{former_key, key_of};
-pub(crate) use quota::DeviceQuotas;
 pub(crate) use table::{Device, DeviceState, Devices};
 
 use crate::config::Discovery;
@@ -42,7 +39,7 @@ pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
     let mut told = String::new();
     loop {
-        match DeviceClient::start(options(&app), app.drops.clone()) {
+        match DeviceClient::start(options(&app), app.observability.drops.clone()) {
             Ok(client) => return follow_all(&app, client).await,
             Err(error) => {
                 let text = error.to_string();
@@ -51,7 +48,9 @@ pub(crate) async fn watch(app: App) {
                         .hint()
                         .map_or(String::new(), |hint| format!(" ({hint})"));
                     let notice = format!("cannot look for devices: {text}{hint}");
-                    app.notices.tell(NoticeKind::Health, "discovery", notice);
+                    app.observability
+                        .notices
+                        .tell(NoticeKind::Health, "discovery", notice);
                     told = text;
                 }
             }
@@ -73,11 +72,14 @@ fn options(app: &App) -> ClientOptions {
     ClientOptions {
         selection,
         policy: policy(discovery),
-        tree: app.tree.clone().map(|key| ClientTree {
-            criticality: discovery.tree_criticality,
-            windows: Some(app.config.data_directory.join("tree-windows")),
-            ..ClientTree::new(key)
-        }),
+        tree: discovery
+            .tree
+            .then(|| app.identity.key.clone())
+            .map(|key| ClientTree {
+                criticality: discovery.tree_criticality,
+                windows: Some(app.config.data_directory.join("tree-windows")),
+                ..ClientTree::new(key)
+            }),
         ..ClientOptions::default()
     }
 }
@@ -92,7 +94,7 @@ pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
 async fn follow_all(app: &App, client: DeviceClient) {
     let client = Arc::new(client);
     // Discovery starts once in the life of a node.
-    let _ = app.device_client.set(Arc::downgrade(&client));
+    let _ = app.devices.client.set(Arc::downgrade(&client));
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
     let mut seen = match client.discover().await {

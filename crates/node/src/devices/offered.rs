@@ -98,8 +98,13 @@ impl Streams {
             if let Err((name, reason)) = self.finish(number, begun).await {
                 count += 1;
                 let detail = format!("{name}: {reason}");
-                app.drops
-                    .record(Hop::Element, "no stream", key, detail.clone(), None);
+                app.observability.drops.record(
+                    Hop::Element,
+                    "no stream",
+                    key,
+                    detail.clone(),
+                    None,
+                );
                 self.missing.get_or_insert(Trouble {
                     reason: "no stream",
                     detail,

@@ -18,8 +18,7 @@ use std::task::Poll;
 use chappe_log::{Appended, Error, Store};
 use chappe_stream::{StoreError, StreamElement, Value};
 
-use super::intake::{FULL_PAUSE, lost};
-use crate::catalogue::{CatalogueError, Entry};
+use crate::catalogue::{CatalogueError, Entry, FULL_PAUSE};
 use crate::shared::App;
 
 /// Elements of one device on their way to the disk; with more it waits. Reason: 1,000 elements a second
@@ -65,11 +64,14 @@ struct Batch {
 impl Output {
     /// For a device that is no longer waited for when `is_cut` is set.
     pub(super) fn new(app: &App, is_cut: Arc<AtomicBool>) -> Self {
-        let (of_drain, of_lost, of_again) = (app.clone(), app.clone(), app.clone());
+        let (of_drain, of_again) = (app.clone(), app.clone());
+        let observability = app.observability.clone();
         Self::with(
-            app.store.clone(),
+            app.storage.log.clone(),
             move || *of_drain.drain.borrow() || is_cut.load(Ordering::Relaxed),
-            move |entry, count, reason, detail| lost(&of_lost, entry, count, reason, detail),
+            move |entry, count, reason, detail| {
+                observability.lost(&entry.name, count, reason, detail);
+            },
             move |entry| {
                 let app = of_again.clone();
                 Box::pin(async move { app.catalogue.define_again(&entry).await })

@@ -283,7 +283,7 @@ impl Held {
         Self {
             app: app.clone(),
             key: key.to_owned(),
-            quota: app.device_quotas.enter(key, Instant::now()),
+            quota: app.devices.quotas.enter(key, Instant::now()),
         }
     }
 
@@ -300,7 +300,7 @@ impl Held {
             .charge(Instant::now(), elements().count() as u64, bytes);
         if let (true, Some(excess)) = (self.quota.is_paused(), &self.quota.excess) {
             let quota = excess.kind.key;
-            let slowed = &self.app.metrics.devices_slowed;
+            let slowed = &self.app.observability.metrics.devices_slowed;
             slowed.get_or_create(&QuotaLabel { quota }).inc();
         }
     }
@@ -308,7 +308,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.app.device_quotas.leave(&self.key, &self.quota);
+        self.app.devices.quotas.leave(&self.key, &self.quota);
     }
 }
 

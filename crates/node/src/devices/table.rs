@@ -1,15 +1,17 @@
 //! The devices that are known, as they are shown.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use chappe_device::DeviceClient;
 use chappe_device::client::Way;
 use chappe_identity::{Host, Quota, Room, Shares};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::quota::DeviceQuotas;
 use crate::clock;
-use crate::config::Discovery;
+use crate::config::Config;
 
 /// A device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
@@ -103,10 +105,13 @@ impl DeviceState {
 
 /// All devices. Those that are gone stay for those who ask where they are, as long as there is
 /// room.
-#[derive(Debug)]
 pub(crate) struct Devices {
     devices_max: usize,
     table: Mutex<Table>,
+    /// Limits of what devices store.
+    pub(super) quotas: DeviceQuotas,
+    /// The client that finds devices, once it is started.
+    pub(crate) client: OnceLock<Weak<DeviceClient>>,
 }
 
 #[derive(Debug)]
@@ -135,8 +140,9 @@ impl Table {
 }
 
 impl Devices {
-    /// A table with room for as many as the configuration says.
-    pub(crate) fn new(discovery: &Discovery) -> Self {
+    /// No devices, with the limits of the configuration and of a log of so many bytes.
+    pub(crate) fn new(config: &Config, log_bytes: Option<u64>) -> Self {
+        let discovery = &config.discovery;
         let of_host = discovery.max_devices_per_address as usize;
         let quota = Quota {
             total: discovery.max_devices as usize,
@@ -149,6 +155,8 @@ impl Devices {
                 devices: BTreeMap::new(),
                 shares: Shares::new(quota),
             }),
+            quotas: DeviceQuotas::new(config, log_bytes),
+            client: OnceLock::new(),
         }
     }
 
@@ -240,11 +248,10 @@ mod tests {
     use super::*;
 
     fn devices(devices_max: u32, of_address: u32) -> Devices {
-        Devices::new(&Discovery {
-            max_devices: devices_max,
-            max_devices_per_address: of_address,
-            ..Discovery::default()
-        })
+        let mut config = Config::default();
+        config.discovery.max_devices = devices_max;
+        config.discovery.max_devices_per_address = of_address;
+        Devices::new(&config, None)
     }
 
     fn host(number: u8) -> Host {

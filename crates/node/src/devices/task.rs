@@ -11,13 +11,12 @@ use chappe_wrappers::rules::Rules;
 use chappe_wrappers::{Offer, Offers, Trouble};
 
 use super::entities;
-use super::intake;
 use super::offered::Streams;
 use super::output::Output;
 use super::table::{Device, DeviceState};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
-use crate::register;
+
 use crate::shared::{App, take_turns};
 
 /// Yields taken together before they are stored.
@@ -79,7 +78,7 @@ pub(super) async fn rules(app: &App) -> Rules {
     };
     for error in wrong {
         let hint = error.hint.clone();
-        app.drops.record(
+        app.observability.drops.record(
             Hop::Element,
             "rules file",
             &error.file,
@@ -130,13 +129,17 @@ impl Taking<'_> {
             let count = elements.len() as u64;
             let Some(offer) = self.offers.get(number) else {
                 let detail = "its offer is forgotten";
-                intake::lost_of(self.app, self.key, count, "no stream", detail);
+                self.app
+                    .observability
+                    .lost(self.key, count, "no stream", detail);
                 continue;
             };
             match self.stream(number, offer).await {
                 Ok(entry) => self.output.store(entry, elements).await,
                 Err((name, reason)) => {
-                    intake::lost_of(self.app, &name, count, "no stream", &reason);
+                    self.app
+                        .observability
+                        .lost(&name, count, "no stream", &reason);
                 }
             }
         }
@@ -180,12 +183,13 @@ fn note(app: &App, key: &str, trouble: &Trouble) {
         Hop::Element
     };
     let hint = trouble.hint.as_ref().map(ToString::to_string);
-    let first = app.drops.total(hop, trouble.reason) == 0;
-    app.drops
+    let first = app.observability.drops.total(hop, trouble.reason) == 0;
+    app.observability
+        .drops
         .record(hop, trouble.reason, key, trouble.detail.clone(), hint);
     if first {
         let text = format!("{}: {}", trouble.reason, trouble.detail);
-        app.notices.tell(NoticeKind::Drop, key, text);
+        app.observability.notices.tell(NoticeKind::Drop, key, text);
     }
 }
 
@@ -204,7 +208,9 @@ pub(super) async fn register(
     let before = std::mem::replace(registered, shown.streams.clone());
     let streams_now: HashSet<&String> = shown.streams.iter().collect();
     let vanished = before.iter().filter(|name| !streams_now.contains(name));
-    register::remove(app, vanished.map(|name| catalogue::key(name)).collect()).await;
+    app.registrar
+        .remove(vanished.map(|name| catalogue::key(name)).collect())
+        .await;
     let mut all = entities::of_device(&shown);
     for (index, (offer, entry)) in streams.live(offers).enumerate() {
         take_turns(index).await;
@@ -214,7 +220,7 @@ pub(super) async fn register(
         entity.scopes.clone_from(&shown.scopes);
         all.push(entity);
     }
-    register::publish(app, all).await;
+    app.registrar.publish(all).await;
 }
 
 /// Removes a device that has left from the registry; its streams keep their elements. `device`: as it
@@ -228,7 +234,7 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
         device.reason = Some(reason.to_owned());
         device.hint = None;
     });
-    app.notices.tell(
+    app.observability.notices.tell(
         NoticeKind::Device,
         key,
         format!("{}: gone, {reason}", device.name),
@@ -242,5 +248,5 @@ pub(super) async fn unregister(app: &App, device: &Device) {
     let mut keys: Vec<String> = streams.collect();
     keys.extend(entities::service_keys(&device.key, device.services.len()));
     keys.push(device.key.clone());
-    register::remove(app, keys).await;
+    app.registrar.remove(keys).await;
 }

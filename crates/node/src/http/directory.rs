@@ -13,10 +13,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::exchange;
 use super::params::{Name, Params};
+use super::parts;
 use super::problem::Problem;
-use super::streams::{Field, find, level_word};
+use super::streams::{find, level_word};
 use crate::catalogue::Entry;
 use crate::shared::App;
+use crate::view::FieldView;
 
 /// The directory.
 #[derive(Serialize, ToSchema)]
@@ -33,7 +35,7 @@ pub(crate) struct Described {
     /// The version of its structure.
     schema_version: u32,
     /// What its elements consist of.
-    fields: Vec<Field>,
+    fields: Vec<FieldView>,
     /// What an element's key identifies, for streams with keys.
     key: Option<String>,
     /// What its elements survive here: memory, process or power.
@@ -55,7 +57,7 @@ impl Described {
         Self {
             name: entry.name.clone(),
             schema_version: entry.log.schema_version(),
-            fields: schema.fields.iter().map(Field::of).collect(),
+            fields: schema.fields.iter().map(FieldView::of).collect(),
             key: schema.key.clone(),
             level: level_word(log.level()),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
@@ -88,7 +90,7 @@ pub(super) async fn list(
     let streams = part.streams.unwrap_or_default();
     if let Some(word) = part.serialization {
         let serialization = exchange::serialization(&word)?;
-        let links = app.exchange()?.links();
+        let links = parts::exchange(&app)?.links();
         let answer = links.http_directory(&streams, serialization, &exchange::reader(peer));
         let answer = answer.map_err(exchange::refused)?;
         let kind = serialization.media_type();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::params::{self, Name, Params, Who};
+use super::parts;
 use super::problem::Problem;
 use crate::config::nearest;
 use crate::shared::App;
@@ -250,7 +251,7 @@ async fn answer(app: &App, query: String, who: Principal) -> Result<Response, Pr
         rows: limits.query_rows as usize,
         ..SparqlLimits::default()
     };
-    let permit = app.query_permit()?;
+    let permit = parts::query_permit(app)?;
     let registry = app.registry.clone();
     let work = tokio::task::spawn_blocking(move || {
         let interrupt = Interrupt::when(move || Instant::now() >= deadline);

@@ -24,6 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
 use super::params::{self, Name, Params, Who};
+use super::parts;
 use super::problem::Problem;
 use crate::shared::App;
 
@@ -105,9 +106,9 @@ pub(super) async fn pull(
         start,
         serialization: word.map(serialization).transpose()?,
     };
-    let links = app.exchange()?.links();
+    let links = parts::exchange(&app)?.links();
     let mut body = links.http_pull(&request, &reader(peer)).map_err(refused)?;
-    let permit = app.pulls.clone().try_acquire_owned().map_err(|_| {
+    let permit = app.permits.pull().ok_or_else(|| {
         Problem::unavailable("half of the connections are endless answers to other nodes")
             .hint("the limit of both is http.max_connections")
     })?;
@@ -195,7 +196,7 @@ pub(super) async fn subscribe(
     body: Body,
 ) -> Result<(StatusCode, Json<Subscription>), Problem> {
     let request: SubscriptionRequest = params::json(&app, body).await?;
-    let links = app.exchange()?.links();
+    let links = parts::exchange(&app)?.links();
     let made = links.http_subscribe(&request, &reader(peer)).await;
     let made = made.map_err(refused)?;
     Ok((StatusCode::CREATED, Json(made.into())))
@@ -223,7 +224,7 @@ pub(super) async fn renew(
     Who(who): Who,
     headers: HeaderMap,
 ) -> Result<Json<Subscription>, Problem> {
-    let links = app.exchange()?.links();
+    let links = parts::exchange(&app)?.links();
     let renewed = links.http_renew(&id, credential(who, &headers));
     Ok(Json(renewed.map_err(refused)?.into()))
 }
@@ -241,7 +242,7 @@ pub(super) async fn end(
     Who(who): Who,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    let links = app.exchange()?.links();
+    let links = parts::exchange(&app)?.links();
     let ended = links.http_end(&id, credential(who, &headers));
     ended.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
@@ -276,8 +277,7 @@ pub(super) async fn take(
     })?;
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let taken = app
-        .exchange()?
+    let taken = parts::exchange(&app)?
         .links()
         .http_take(&link, &secret, kind, &bytes)
         .await;

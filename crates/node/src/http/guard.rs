@@ -16,6 +16,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chappe_identity::{Principal, Token};
+use chappe_transport::Hop;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -49,7 +50,9 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
             next.run(request).await
         }
         Err((reason, problem)) => {
-            app.count_drop(reason, &peer, &problem.detail, problem.hint.clone());
+            let (detail, hint) = (problem.detail.clone(), problem.hint.clone());
+            let drops = &app.observability.drops;
+            drops.record(Hop::Http, reason, &peer, detail, hint);
             problem.into_response()
         }
     };
@@ -57,7 +60,8 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         response = not_allowed(&method, &path, &response);
     }
     complete(response.headers_mut(), &path);
-    app.metrics
+    app.observability
+        .metrics
         .request(&method, response.status(), started.elapsed());
     response
 }

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::params::{self, Name, Params};
+use super::parts;
 use super::problem::Problem;
 use crate::clock::rfc3339;
 use crate::config::nearest;
-use crate::links::{ChangeError, Exchange};
+use crate::links::{ChangeError, Exchange, Listening};
 use crate::shared::App;
 
 /// Dead letters in one answer, unless fewer are asked for; reason: a screen or two.
@@ -35,19 +36,6 @@ pub(crate) struct Links {
     peers: Vec<Peer>,
     /// Where others can read here.
     listening: Listening,
-}
-
-/// Where others can read here.
-#[derive(Debug, Clone, Default, Serialize, ToSchema)]
-pub(crate) struct Listening {
-    /// Address of sessions.
-    pub(crate) sessions: Option<String>,
-    /// Address of PUB.
-    pub(crate) publish: Option<String>,
-    /// Address of the directory.
-    pub(crate) directory: Option<String>,
-    /// The node's public CURVE key (Z85), where CURVE is spoken.
-    pub(crate) curve_key: Option<String>,
 }
 
 /// A link.
@@ -300,7 +288,7 @@ impl Peer {
 #[utoipa::path(get, path = "/api/v1/links", tag = "links",
     responses((status = 200, body = Links)))]
 pub(super) async fn list(State(app): State<App>) -> Result<Json<Links>, Problem> {
-    let exchange = app.exchange()?;
+    let exchange = parts::exchange(&app)?;
     let links = exchange.links().list().into_iter();
     let peers = exchange.peers().into_iter();
     Ok(Json(Links {
@@ -319,7 +307,7 @@ pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json
 }
 
 fn shown(app: &App, name: &str) -> Result<Link, Problem> {
-    let exchange = app.exchange()?;
+    let exchange = parts::exchange(app)?;
     let status = exchange.links().show(name);
     let status = status.map_err(|error| refused(app, error.into()))?;
     Ok(Link::of(exchange, status))
@@ -450,7 +438,7 @@ pub(super) async fn dead_letters(
         let detail = format!("at most {LETTERS_MAX} dead letters are given at once");
         return Err(Problem::bad_request(detail));
     }
-    let links = app.exchange()?.links().clone();
+    let links = parts::exchange(&app)?.links().clone();
     let from = which.from.unwrap_or(0);
     // Reading touches the disk: not on the thread that serves.
     let read = tokio::task::spawn_blocking(move || links.dead_letters(&name, from, limit + 1));
@@ -505,7 +493,7 @@ pub(super) async fn act_on_letters(
     body: Body,
 ) -> Result<Json<Done>, Problem> {
     let meant: Numbers = params::json(&app, body).await?;
-    let links = app.exchange()?.links().clone();
+    let links = parts::exchange(&app)?.links().clone();
     let fail = |error: LinkError| refused(&app, error.into());
     links.dead_letters(&name, 0, 0).map_err(fail)?;
     let numbers = match meant.numbers {

@@ -58,8 +58,7 @@ pub(super) async fn live(
         }
         None => None,
     };
-    let permit = app.live_clients.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| {
+    let permit = app.permits.live_client().ok_or_else(|| {
         Problem::unavailable("there are as many clients of live data as allowed")
             .hint("one connection carries many streams; the limit is http.max_live_clients")
     })?;

@@ -6,7 +6,6 @@ mod console;
 mod dds;
 mod devices;
 mod directory;
-mod element;
 mod entities;
 mod exchange;
 mod guard;
@@ -17,6 +16,7 @@ mod node;
 mod openapi;
 mod page;
 mod params;
+mod parts;
 mod problem;
 mod query;
 mod sensors;
@@ -27,14 +27,11 @@ use axum::Router;
 use axum::http::Uri;
 use axum::routing::get;
 
-pub(crate) use element::ElementView;
-pub(crate) use links::Listening;
 pub use openapi::openapi;
-pub(crate) use problem::Problem;
 pub(crate) use server::{Serving, serve};
-pub(crate) use streams::Field as FieldView;
 
 use crate::shared::App;
+use problem::Problem;
 
 /// All routes behind the guard.
 pub(crate) fn router(app: App) -> Router {

@@ -41,16 +41,16 @@ pub(crate) struct Node {
 #[utoipa::path(get, path = "/api/v1/node", tag = "node", responses((status = 200, body = Node)))]
 pub(super) async fn node(State(app): State<App>) -> Json<Node> {
     Json(Node {
-        name: app.name.clone(),
-        key: app.key.clone(),
+        name: app.identity.name.clone(),
+        key: app.identity.public_key.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        started_at: clock::rfc3339(app.started_at),
-        address: app.address.to_string(),
-        url: app.url(),
-        curve_key: app.curve.public().to_z85(),
-        fingerprint: app.fingerprint(),
-        data_directory_free_bytes: app.disk_free_bytes(),
-        resident_bytes: crate::shared::resident_bytes(),
+        started_at: clock::rfc3339(app.identity.started_at),
+        address: app.identity.address.to_string(),
+        url: app.identity.url(),
+        curve_key: app.identity.key.curve().public().to_z85(),
+        fingerprint: app.identity.fingerprint(),
+        data_directory_free_bytes: app.storage.free_bytes(),
+        resident_bytes: crate::measure::resident_bytes(),
     })
 }
 
@@ -98,7 +98,13 @@ pub(crate) struct Drops {
 #[utoipa::path(get, path = "/api/v1/drops", tag = "node", responses((status = 200, body = Drops)))]
 pub(super) async fn drops(State(app): State<App>) -> Json<Drops> {
     Json(Drops {
-        drops: app.drops.entries().into_iter().map(Drop::of).collect(),
+        drops: app
+            .observability
+            .drops
+            .entries()
+            .into_iter()
+            .map(Drop::of)
+            .collect(),
     })
 }
 
@@ -114,7 +120,7 @@ pub(crate) struct Notices {
     responses((status = 200, body = Notices)))]
 pub(super) async fn notices(State(app): State<App>) -> Json<Notices> {
     Json(Notices {
-        notices: app.notices.history(),
+        notices: app.observability.notices.history(),
     })
 }
 
@@ -131,7 +137,7 @@ pub(crate) struct Health {
 /// Whether the program answers at all, and whether stored data is damaged.
 #[utoipa::path(get, path = "/health", tag = "node", responses((status = 200, body = Health)))]
 pub(super) async fn health(State(app): State<App>) -> Json<Health> {
-    let reasons = app.damage();
+    let reasons = app.storage.damage();
     let status = if reasons.is_empty() { "ok" } else { "damaged" };
     Json(Health { status, reasons })
 }
@@ -153,8 +159,9 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
 #[utoipa::path(get, path = "/metrics", tag = "node",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    app.measure();
+    crate::measure::measure(&app);
     let text = app
+        .observability
         .metrics
         .text()
         .map_err(|_| Problem::internal("metrics"))?;

@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::element::ElementView;
 use super::problem::Problem;
 use super::streams::refused;
 use crate::catalogue::Entry;
+use crate::view::ElementView;
 
 /// Bytes of JSON that are gathered before they are sent. A shorter answer is sent whole.
 const CHUNK_BYTES: usize = 256 << 10;

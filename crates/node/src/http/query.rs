@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
-use super::element::ValueView;
 use super::params;
+use super::parts;
 use super::problem::Problem;
 use crate::catalogue::Entry;
 use crate::shared::App;
+use crate::view::ValueView;
 
 /// Names what an answer lacks: `elements` of a stream, `rows` of the result, or both.
 const PARTIAL: HeaderName = HeaderName::from_static("chappe-partial");
@@ -95,7 +96,7 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let rows = question.limit.unwrap_or(limits.query_rows);
     let rows = rows.min(limits.query_rows) as usize;
     let time = Duration::from_millis(u64::from(limits.query_time_ms));
-    let permit = app.query_permit()?;
+    let permit = parts::query_permit(&app)?;
     let entries = app.catalogue.entries();
     let (handle_sender, handle) = oneshot::channel();
     let work = tokio::task::spawn_blocking(move || {

@@ -59,7 +59,7 @@ pub(super) async fn put(
         move || sensors::write(&app, &name, &text)
     });
     let done = done.await;
-    app.rescan.notify_one();
+    app.sensors.rescan.notify_one();
     written(done)
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn delete(
         move || sensors::remove(&app, &name)
     });
     let done = done.await;
-    app.rescan.notify_one();
+    app.sensors.rescan.notify_one();
     written(done)
 }
 

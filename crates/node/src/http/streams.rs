@@ -12,7 +12,6 @@ use chappe_stream::{Position, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::element::ElementShape;
 use super::page::{Gaps, Page};
 use super::params::{self, Name, Params};
 use super::problem::Problem;
@@ -20,6 +19,7 @@ use crate::catalogue::{self, Entry, RemovalError};
 use crate::clock::rfc3339;
 use crate::config::nearest;
 use crate::shared::App;
+use crate::view::{ElementShape, FieldView};
 
 /// All streams.
 #[derive(Serialize, ToSchema)]
@@ -48,38 +48,11 @@ pub(crate) struct Stream {
     /// The key of the device, or the name of the virtual sensor, that yields it.
     source: String,
     /// What its elements consist of.
-    fields: Vec<Field>,
+    fields: Vec<FieldView>,
     /// What an element's key identifies, for streams with keys.
     key: Option<String>,
     /// Its key in the registry.
     entity: String,
-}
-
-/// A field.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct Field {
-    name: String,
-    /// boolean, integer, double, text, bytes or samples.
-    #[serde(rename = "type")]
-    field_type: String,
-    /// A UCUM code.
-    unit: Option<String>,
-    /// A URI.
-    observed_property: Option<String>,
-    description: Option<String>,
-}
-
-impl Field {
-    pub(crate) fn of(field: &chappe_stream::Field) -> Self {
-        let word = serde_json::to_value(field.field_type).unwrap_or_default();
-        Self {
-            name: field.name.clone(),
-            field_type: word.as_str().unwrap_or_default().to_owned(),
-            unit: field.unit.clone(),
-            observed_property: field.observed_property.clone(),
-            description: field.description.clone(),
-        }
-    }
 }
 
 impl Stream {
@@ -95,7 +68,7 @@ impl Stream {
             rate_per_s: entry.rate_per_s(),
             last_time: entry.last_time().map(rfc3339),
             source: entry.source(),
-            fields: schema.fields.iter().map(Field::of).collect(),
+            fields: schema.fields.iter().map(FieldView::of).collect(),
             key: schema.key.clone(),
             entity: entry.key(),
         }

@@ -55,7 +55,7 @@ impl KadMetrics {
 
 /// Brings the metrics up to date.
 pub(crate) fn measure(app: &Shared) {
-    let (now, of) = (status(app), &app.metrics.kad);
+    let (now, of) = (status(app), &app.observability.metrics.kad);
     let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     of.contacts.set(gauge(now.contacts));
     let nodes = now

@@ -58,7 +58,7 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
         membership,
         ..KadNodeOptions::at(listen)
     };
-    let node = KadNode::start(key, options, app.drops.clone()).map_err(|source| {
+    let node = KadNode::start(key, options, app.observability.drops.clone()).map_err(|source| {
         let hint = "take another address with kad.listen; see who has it: ss -lunp";
         refused(format!("{listen}: {source}"), Some(hint))
     })?;
@@ -96,8 +96,14 @@ pub(crate) async fn run(app: App) {
     let interfaces = announced.then(|| interfaces(&discovery.interfaces));
     let telling = async {
         if let Some(interfaces) = interfaces {
-            let endpoint = format!("urn:chappe:kad:{}", app.key);
-            announce(interfaces, node.local_addr(), endpoint, app.drops.clone()).await;
+            let endpoint = format!("urn:chappe:kad:{}", app.identity.public_key.clone());
+            announce(
+                interfaces,
+                node.local_addr(),
+                endpoint,
+                app.observability.drops.clone(),
+            )
+            .await;
         }
         std::future::pending::<()>().await;
     };

@@ -46,8 +46,13 @@ pub(crate) async fn publish(app: App) {
                 None if published.len() >= PUBLISHED_MAX => {
                     let detail = format!("{key}: {PUBLISHED_MAX} are published already");
                     let hint = Some("let a second node publish the others".to_owned());
-                    app.drops
-                        .record(Hop::Discovery, "not published", "", detail, hint);
+                    app.observability.drops.record(
+                        Hop::Discovery,
+                        "not published",
+                        "",
+                        detail,
+                        hint,
+                    );
                     continue;
                 }
                 None => {

@@ -105,7 +105,8 @@ fn tell_exhausted(app: &App) {
     );
     let hint =
         Some("raise kad.search_bytes, or name the types that matter in kad.types".to_owned());
-    app.drops
+    app.observability
+        .drops
         .record(Hop::Discovery, "search cut off", "", detail, hint);
 }
 

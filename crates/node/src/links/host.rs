@@ -18,11 +18,9 @@ use chappe_wrappers::links::{
 use super::kept::Kept;
 use super::{is_removed, key_of, name_of_key};
 use crate::catalogue::{CatalogueError, Entry};
-use crate::devices::of_stream;
-use crate::metrics::LostLabels;
 use crate::notices::NoticeKind;
 use crate::shared::{App, Shared};
-use crate::{catalogue, clock, register};
+use crate::{catalogue, clock, streams};
 
 /// The node, as its links see it; it may be gone before they are.
 pub(super) struct Host {
@@ -99,20 +97,23 @@ impl Host {
             return Ok(entry);
         }
         streams.insert(asked.clone(), None);
-        let (app, opening, schema) = (app.clone(), self.opening.clone(), schema.clone());
+        let opening = streams::Opening {
+            name: name.to_owned(),
+            schema: schema.clone(),
+            source: source.to_owned(),
+            level,
+        };
+        let (app, under_way_streams) = (app.clone(), self.opening.clone());
         tokio::spawn(async move {
-            let (source, name) = &asked;
             let may_take = |owner: &str| is_orphan(&app, owner);
-            let catalogue = &app.catalogue;
-            let made = catalogue.create_or_take(name, &schema, source, level, may_take);
-            match made.await {
+            match opening.open(&app, may_take).await {
                 Ok(_) => {
-                    opening.streams().remove(&asked);
-                    register_of(&app, name, &schema, source).await;
+                    under_way_streams.streams().remove(&asked);
+                    unregister_removed(&app, &opening).await;
                 }
                 Err(error) => {
                     // Unless the link is removed.
-                    if let Some(outcome) = opening.streams().get_mut(&asked) {
+                    if let Some(outcome) = under_way_streams.streams().get_mut(&asked) {
                         *outcome = Some(refused(&error));
                     }
                 }
@@ -122,13 +123,15 @@ impl Host {
     }
 }
 
-/// Registers a stream of a link, which may have been removed meanwhile. After this the removal of the link
-/// finds the stream.
-async fn register_of(app: &App, name: &str, schema: &StreamSchema, source: &str) {
-    register::publish(app, vec![of_stream(name, schema, source, None)]).await;
-    let owner = app.catalogue.get(name).map(|entry| entry.source());
-    if is_orphan(app, source) && owner.is_none_or(|owner| owner == source) {
-        register::remove(app, vec![catalogue::key(name)]).await;
+/// Takes a stream out of the registry again whose link was removed while it was registered. After this the
+/// removal of the link finds the stream.
+async fn unregister_removed(app: &App, opening: &streams::Opening) {
+    let owner = app.catalogue.get(&opening.name).map(|entry| entry.source());
+    let is_its = owner.is_none_or(|owner| owner == opening.source);
+    if is_orphan(app, &opening.source) && is_its {
+        app.registrar
+            .remove(vec![catalogue::key(&opening.name)])
+            .await;
     }
 }
 
@@ -149,9 +152,17 @@ impl LinkHost for Host {
         let app = self.app()?;
         let source = key_of(link);
         let entry = self.opened(&app, name, schema, &source, level)?;
-        if app.registrations.of(&catalogue::key(name)) == u64::MAX {
-            let (app, name, schema) = (app.clone(), name.to_owned(), schema.clone());
-            tokio::spawn(async move { register_of(&app, &name, &schema, &source).await });
+        if !app.registrar.is_registered(&entry.key()) {
+            let opening = streams::Opening {
+                name: name.to_owned(),
+                schema: schema.clone(),
+                source,
+                level,
+            };
+            tokio::spawn(async move {
+                opening.register(&app).await;
+                unregister_removed(&app, &opening).await;
+            });
         }
         Ok(Opened {
             log: entry.log.clone(),
@@ -195,17 +206,15 @@ impl LinkHost for Host {
         let Some(app) = self.node.upgrade() else {
             return;
         };
-        let labels = LostLabels {
-            stream: app.metrics.stream_label(stream, &app.config.limits),
-            // What is corrupt here is counted by the log under that word.
-            reason: match reason {
-                LossReason::Corrupt => "corrupt_at_origin",
-                other => other.as_str(),
-            },
+        let label = match reason {
+            // Elements that are corrupt here are counted by the log under that word.
+            LossReason::Corrupt => "corrupt_at_origin",
+            other => other.as_str(),
         };
-        app.metrics.lost.get_or_create(&labels).inc_by(elements);
+        app.observability.count_lost(stream, elements, label);
         let detail = format!("{elements} elements of {stream}");
-        app.drops
+        app.observability
+            .drops
             .record(Hop::Exchange, reason.as_str(), link, detail, None);
     }
 
@@ -215,13 +224,15 @@ impl LinkHost for Host {
             // The subject is shown beside it.
             let rest = text.strip_prefix(&format!("link {link}"));
             let text = rest.map_or(&*text, |rest| rest.trim_start_matches([':', ' ']));
-            app.notices.tell(NoticeKind::Link, link, text);
+            app.observability.notices.tell(NoticeKind::Link, link, text);
         }
     }
 
     fn dropped(&self, reason: &'static str, peer: &str, detail: String, hint: Option<String>) {
         if let Some(app) = self.node.upgrade() {
-            app.drops.record(Hop::Exchange, reason, peer, detail, hint);
+            app.observability
+                .drops
+                .record(Hop::Exchange, reason, peer, detail, hint);
         }
     }
 
@@ -238,13 +249,13 @@ impl LinkHost for Host {
     fn contact_base(&self) -> Option<String> {
         // An origin can only come to an address that is one.
         let app = self.node.upgrade()?;
-        let reachable = !app.address.ip().is_unspecified();
-        reachable.then(|| app.url())
+        let reachable = !app.identity.address.ip().is_unspecified();
+        reachable.then(|| app.identity.url())
     }
 
     fn contact_fingerprint(&self) -> Option<String> {
         let app = self.node.upgrade()?;
-        app.tls.as_ref().map(|tls| tls.fingerprint().to_string())
+        app.identity.fingerprint()
     }
 
     fn may_push_in_clear(&self) -> bool {

@@ -7,10 +7,24 @@ use chappe_transport::Drops;
 use chappe_transport::zeromq::{
     Allowed, Endpoint, Error, Limits, Publisher, Reply, Router, Security,
 };
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::config::Exchange;
 use crate::error::StartError;
-use crate::http::Listening;
+
+/// The addresses at which other nodes read here.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub(crate) struct Listening {
+    /// Address of sessions.
+    pub(crate) sessions: Option<String>,
+    /// Address of PUB.
+    pub(crate) publish: Option<String>,
+    /// Address of the directory.
+    pub(crate) directory: Option<String>,
+    /// The node's public CURVE key (Z85), where CURVE is spoken.
+    pub(crate) curve_key: Option<String>,
+}
 
 /// What listens, before it is handed to the links.
 pub(crate) struct Sockets {

@@ -17,15 +17,14 @@ use chappe_wrappers::links::{
 };
 
 use crate::error::StartError;
-use crate::http::Listening;
 use crate::notices::NoticeKind;
-use crate::register;
+
 use crate::shared::App;
 use tokio::task::AbortHandle;
 
 use host::{Host, Opening};
 pub(crate) use kept::{Kept, LINKS, SUBSCRIPTIONS};
-pub(crate) use listen::{Sockets, bind};
+pub(crate) use listen::{Listening, Sockets, bind};
 
 /// The key of a link in the registry, which is the source of the streams that it brings.
 pub(crate) fn key_of(link: &str) -> String {
@@ -158,7 +157,7 @@ pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> 
         app,
         |exchange| exchange.add(link),
         |app| async move {
-            register::publish(&app, vec![entity]).await;
+            app.registrar.publish(vec![entity]).await;
         },
     )
     .await
@@ -182,7 +181,7 @@ pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
             let streams = entries.iter().filter(|entry| entry.source() == key);
             let mut keys: Vec<String> = streams.map(|entry| entry.key()).collect();
             keys.push(key);
-            register::remove(&app, keys).await;
+            app.registrar.remove(keys).await;
         },
     )
     .await
@@ -224,13 +223,15 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
     let subscriptions = Kept::new(&app.config.data_directory, SUBSCRIPTIONS);
     let subscribed = subscriptions.read().unwrap_or_else(|error| {
         let text = format!("the subscriptions made before are not there: {error}");
-        app.notices.tell(NoticeKind::Health, &app.name, text);
+        app.observability
+            .notices
+            .tell(NoticeKind::Health, &app.identity.name, text);
         Vec::new()
     });
     let opening = Arc::<Opening>::default();
     let host = Arc::new(Host::new(app, subscriptions, opening.clone()));
     let zeromq = ZeromqConfig {
-        secret: Some(app.curve.clone()),
+        secret: Some(app.identity.key.curve()),
         ..ZeromqConfig::default()
     };
     let links = Links::new(host, app.catalogue.store(), bounds, zeromq);
@@ -243,7 +244,9 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         .collect();
     let added = kept.read().unwrap_or_else(|error| {
         let text = format!("the links that were added before are not there: {error}");
-        app.notices.tell(NoticeKind::Health, &app.name, text);
+        app.observability
+            .notices
+            .tell(NoticeKind::Health, &app.identity.name, text);
         Vec::new()
     });
     let exchange = Exchange {
@@ -269,16 +272,23 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         let name = link.name.clone();
         if let Err(error) = with_token(&link).and_then(|link| Ok(exchange.links.add(link)?)) {
             let (reason, detail) = ("link not started", error.to_string());
-            app.drops
-                .record(Hop::Exchange, reason, &name, detail.clone(), error.hint());
+            app.observability.drops.record(
+                Hop::Exchange,
+                reason,
+                &name,
+                detail.clone(),
+                error.hint(),
+            );
             let text = format!("it is not started: {detail}");
-            app.notices.tell(NoticeKind::Link, &name, text);
+            app.observability
+                .notices
+                .tell(NoticeKind::Link, &name, text);
         }
     }
     exchange.links.http_restore(subscribed);
     let statuses = exchange.links.list();
     let entities = statuses.iter().map(|link| host::entity(&link.config));
-    register::publish(app, entities.collect()).await;
+    app.registrar.publish(entities.collect()).await;
     Ok(())
 }
 

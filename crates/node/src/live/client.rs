@@ -30,15 +30,15 @@ pub(crate) type Sender = mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
 /// Sends live data until the connection closes, stalls, or the node ends.
 pub(crate) async fn run(app: App, wanted: Wanted, after: Option<After>, sender: Sender) {
     let client = Client {
-        notices: app.notices.watch(),
+        notices: app.observability.notices.watch(),
         cursors: Cursors::default(),
         event_bytes: EVENT_BYTES,
         app,
         wanted,
         sender,
     };
-    client.app.metrics.live_clients.inc();
-    let gauge = client.app.metrics.live_clients.clone();
+    client.app.observability.metrics.live_clients.inc();
+    let gauge = client.app.observability.metrics.live_clients.clone();
     // An error only says that the client has gone.
     let _ = client.serve(after).await;
     gauge.dec();
@@ -166,7 +166,7 @@ impl Client {
             let piece = cursors.read();
             (cursors, piece)
         };
-        let readers = &self.app.live_readers;
+        let readers = &self.app.permits.live_readers;
         let read = readers.run_if_large(self.event_bytes, reading).await;
         let (cursors, piece) = read.map_err(|error| {
             tracing::error!(%error, "a client of live data was cut");
@@ -179,12 +179,16 @@ impl Client {
 
     async fn send_piece(&mut self, piece: Piece) -> Result<(), Gone> {
         for (name, behind) in piece.lagging {
-            self.app.metrics.live_lagged.inc();
+            self.app.observability.metrics.live_lagged.inc();
             let text = format!("{behind} elements behind; they are sent from the log");
             self.tell(NoticeKind::Lag, &name, text).await?;
         }
         if let Some(event) = piece.event {
-            self.app.metrics.live_elements.inc_by(piece.elements);
+            self.app
+                .observability
+                .metrics
+                .live_elements
+                .inc_by(piece.elements);
             self.send(event).await?;
         }
         match piece.interruption {

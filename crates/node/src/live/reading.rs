@@ -13,7 +13,7 @@ use chappe_stream::{Epoch, Position, StoreError, StreamElement, StreamFollower, 
 
 use super::Vector;
 use crate::catalogue::Entry;
-use crate::http::ElementView;
+use crate::view::ElementView;
 
 /// Bytes of records read at once, and gathered into one event.
 pub(super) const EVENT_BYTES: usize = 256 << 10;

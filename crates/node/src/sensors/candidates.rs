@@ -48,7 +48,7 @@ pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Ca
         candidates.push(Candidate {
             stream: entry.name.clone(),
             device: Some(entry.source()).filter(|source| !source.is_empty()),
-            registered: app.registrations.of(&entity.key),
+            registered: app.registrar.registered_at(&entity.key),
             why,
             schema,
         });

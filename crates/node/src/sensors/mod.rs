@@ -86,7 +86,8 @@ pub(crate) async fn watch(app: App) {
                 let text = format!("cannot be read: {error}");
                 if told.as_ref() != Some(&text) {
                     let directory = app.config.sensors_directory.display().to_string();
-                    app.notices
+                    app.observability
+                        .notices
                         .tell(NoticeKind::Health, &directory, text.clone());
                     told = Some(text);
                 }
@@ -95,7 +96,7 @@ pub(crate) async fn watch(app: App) {
         }
         tokio::select! {
             () = ended(&mut drain) => break,
-            () = app.rescan.notified() => {}
+            () = app.sensors.rescan.notified() => {}
             () = tokio::time::sleep(PERIOD) => {}
         }
     }
@@ -119,7 +120,8 @@ async fn renew(app: &App, seen: &mut BTreeMap<PathBuf, Seen>, found: BTreeMap<Pa
                 running.end().await;
             }
             app.sensors.remove(&one.name);
-            app.notices
+            app.observability
+                .notices
                 .tell(NoticeKind::Binding, &one.name, "its file is gone");
         }
     }
@@ -200,7 +202,8 @@ fn refuse(app: &App, before: Option<Seen>, path: &Path, stamp: Stamp, problem: P
         Some(before) => (before.name, before.running),
         None => (stem.into_owned(), None),
     };
-    app.notices
+    app.observability
+        .notices
         .tell(NoticeKind::Health, &name, problem.to_string());
     let error = SensorError {
         message: problem.what,

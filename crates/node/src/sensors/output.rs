@@ -5,8 +5,6 @@ use chappe_stream::{StoreError, StreamElement};
 
 use super::run::{Running, entities};
 use crate::catalogue::CatalogueError;
-use crate::devices::lost;
-use crate::register;
 
 /// Batches of the output on their way to the disk; with more, the sensor waits for the first.
 const OFFERED_MAX: usize = 16;
@@ -60,7 +58,10 @@ impl Running {
         let log = self.output.log.clone();
         let set = tokio::task::spawn_blocking(move || log.set_retention(retention)).await;
         set.unwrap_or_else(|_| Err(Error::Closed.into()))?;
-        register::publish(&self.app, entities(&self.descriptor, &self.output.name)).await;
+        self.app
+            .registrar
+            .publish(entities(&self.descriptor, &self.output.name))
+            .await;
         Ok(())
     }
 
@@ -105,6 +106,7 @@ impl Running {
     }
 
     fn lost(&self, count: u64, reason: &'static str, detail: &str) {
-        lost(&self.app, &self.output, count, reason, detail);
+        let observability = &self.app.observability;
+        observability.lost(&self.output.name, count, reason, detail);
     }
 }

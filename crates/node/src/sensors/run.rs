@@ -29,12 +29,12 @@ use super::dropped::Dropped;
 use super::follow::next_batch;
 use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
-use crate::catalogue::{self, Entry};
+use crate::catalogue::{self, Entry, FULL_PAUSE};
 use crate::clock::{self, rfc3339};
-use crate::devices::{FULL_PAUSE, of_stream};
-use crate::http::FieldView;
+use crate::devices::of_stream;
 use crate::notices::NoticeKind;
-use crate::register;
+use crate::view::FieldView;
+
 use crate::shared::App;
 
 /// Time that a sensor may take of the thread that serves, before the rest of a batch goes to another;
@@ -103,7 +103,7 @@ async fn open_progress(
     descriptor: &Descriptor,
 ) -> Result<Progress, StoreError> {
     let (store, log, name) = (
-        app.store.clone(),
+        app.storage.log.clone(),
         output.log.clone(),
         descriptor.name.clone(),
     );
@@ -135,7 +135,9 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     let feed = app
         .registry
         .subscribe(app.registry.revision() + 1, Principal::Operator);
-    register::publish(&app, entities(&descriptor, &entry.name)).await;
+    app.registrar
+        .publish(entities(&descriptor, &entry.name))
+        .await;
     let bindings = descriptor.sources.iter().map(|source| {
         let limits = BindingLimits::default();
         Binding::new(source.alias.clone(), source.policy, limits)
@@ -168,7 +170,7 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         () = running.follow(feed) => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }
-    register::remove(&app, vec![own, entry.key()]).await;
+    app.registrar.remove(vec![own, entry.key()]).await;
 }
 
 /// What the registry says of a sensor and its stream.
@@ -231,7 +233,7 @@ impl Running {
             if self.anew {
                 self.begin_anew().await;
             }
-            self.taken_back = self.app.store.taken_back();
+            self.taken_back = self.app.storage.log.taken_back();
             let deadline = self
                 .machine
                 .as_ref()
@@ -338,6 +340,7 @@ impl Running {
                 };
                 let text = format!("{alias} {verb} {stream}: {}", change.reason);
                 self.app
+                    .observability
                     .notices
                     .tell(NoticeKind::Binding, &self.name, text.clone());
                 self.remember(rfc3339(change.at), text);
@@ -430,7 +433,7 @@ impl Running {
                 .map_or(String::new(), |alias| format!("{alias}: "));
             let detail = format!("{of_source}{} elements, the last time", one.count);
             let (hop, name) = (Hop::Element, &self.name);
-            let drops = &self.app.drops;
+            let drops = &self.app.observability.drops;
             drops.record_times(one.count, hop, one.reason, name, detail, None);
             self.app.sensors.update(name, |sensor| {
                 *sensor.dropped.entry(one.reason.to_owned()).or_default() += one.count;
@@ -507,6 +510,7 @@ impl Running {
 
     pub(super) fn drop(&self, reason: &'static str, detail: String) {
         self.app
+            .observability
             .drops
             .record(Hop::Element, reason, &self.name, detail, None);
     }

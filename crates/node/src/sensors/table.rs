@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use crate::http::FieldView;
+use crate::view::FieldView;
 
 /// A virtual sensor.
 #[derive(Clone, Default, Serialize, ToSchema)]
@@ -113,11 +114,15 @@ pub(crate) struct Event {
 
 /// All virtual sensors, by name.
 #[derive(Default)]
-pub(crate) struct Sensors(Mutex<BTreeMap<String, Sensor>>);
+pub(crate) struct Sensors {
+    sensors: Mutex<BTreeMap<String, Sensor>>,
+    /// Asks for a look at the sensors' directory now.
+    pub(crate) rescan: Notify,
+}
 
 impl Sensors {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Sensor>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sensors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows a sensor as it is now.

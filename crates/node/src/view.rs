@@ -1,4 +1,4 @@
-//! A stream element as JSON, written straight from the element.
+//! Elements and fields of streams as JSON, written straight from the element.
 //!
 //! Times are RFC 3339; bytes are base64; an epoch is 16 hexadecimal digits, as in a position. A
 //! number that JSON cannot write (not a number, infinite) is null. Integers beyond 2^53 are written
@@ -12,6 +12,34 @@ use serde::{Serialize, ser::SerializeStruct};
 use utoipa::ToSchema;
 
 use crate::clock::rfc3339;
+
+/// A field of a stream, as JSON.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Field)]
+pub(crate) struct FieldView {
+    name: String,
+    /// boolean, integer, double, text, bytes or samples.
+    #[serde(rename = "type")]
+    field_type: String,
+    /// A UCUM code.
+    unit: Option<String>,
+    /// A URI.
+    observed_property: Option<String>,
+    description: Option<String>,
+}
+
+impl FieldView {
+    pub(crate) fn of(field: &Field) -> Self {
+        let word = serde_json::to_value(field.field_type).unwrap_or_default();
+        Self {
+            name: field.name.clone(),
+            field_type: word.as_str().unwrap_or_default().to_owned(),
+            unit: field.unit.clone(),
+            observed_property: field.observed_property.clone(),
+            description: field.description.clone(),
+        }
+    }
+}
 
 /// An element with the schema that names its values.
 pub(crate) struct ElementView<'a> {

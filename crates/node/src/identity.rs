@@ -1,0 +1,69 @@
+//! Who the node is, and where it listens.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use chappe_identity::Key;
+use chappe_stream::Timestamp;
+use chappe_transport::tls;
+
+use crate::config::Config;
+use crate::{clock, data};
+
+/// Name, keys and address of a node.
+pub(crate) struct Identity {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its key pair.
+    pub(crate) key: Arc<Key>,
+    /// Its public key, hexadecimal.
+    pub(crate) public_key: String,
+    /// When it was started.
+    pub(crate) started_at: Timestamp,
+    /// The address it listens on.
+    pub(crate) address: SocketAddr,
+    /// TLS of its HTTP interface, unless that speaks clear text.
+    pub(crate) tls: Option<tls::Server>,
+}
+
+impl Identity {
+    /// Of a node that starts now.
+    pub(crate) fn new(
+        config: &Config,
+        key: Key,
+        address: SocketAddr,
+        tls: Option<tls::Server>,
+    ) -> Self {
+        Self {
+            name: name(config),
+            public_key: key.public().to_string(),
+            key: Arc::new(key),
+            started_at: clock::now(),
+            address,
+            tls,
+        }
+    }
+
+    /// The URL of its REST interface and its console.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The fingerprint (SHA-256, hexadecimal) of its certificate, if it speaks TLS.
+    pub(crate) fn fingerprint(&self) -> Option<String> {
+        let tls = self.tls.as_ref();
+        tls.map(|tls| tls.fingerprint().to_string())
+    }
+}
+
+/// The configured name, else that of the host.
+pub(crate) fn name(config: &Config) -> String {
+    if !config.name.is_empty() {
+        return config.name.clone();
+    }
+    match data::host().trim() {
+        "" => "chappe".to_owned(),
+        host => host.chars().take(63).collect(),
+    }
+}

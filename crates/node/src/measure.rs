@@ -1,0 +1,130 @@
+//! Gauges that are read when somebody asks for the metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::sync::atomic::Ordering::Relaxed;
+
+use chappe_log::Health;
+
+use crate::metrics::{DropLabels, LostLabels, StateLabel, StreamLabel};
+use crate::shared::Shared;
+
+/// Sets the gauges to their current values.
+pub(crate) fn measure(app: &Shared) {
+    let metrics = &app.observability.metrics;
+    let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    metrics.disk_free.set(gauge(app.storage.free_bytes()));
+    metrics.resident.set(gauge(resident_bytes()));
+    metrics
+        .start_time
+        .set(app.identity.started_at.0 as f64 / 1e9);
+    let healthy = app.storage.log.health() == Health::Ok;
+    metrics.log_healthy.set(i64::from(healthy));
+    let counters = app.storage.log.counters();
+    metrics.log_bytes.inner().store(counters.bytes, Relaxed);
+    metrics.log_records.inner().store(counters.records, Relaxed);
+    metrics.log_syncs.inner().store(counters.syncs, Relaxed);
+    for (state, count) in app.devices.counts() {
+        let label = StateLabel { state };
+        metrics.devices.get_or_create(&label).set(count);
+    }
+    let client = app.devices.client.get().and_then(Weak::upgrade);
+    if let Some(counts) = client.map(|client| client.tree_counts()) {
+        metrics.measure_tree(counts);
+    }
+    for (state, count) in app.sensors.counts() {
+        let label = StateLabel { state };
+        metrics.sensors.get_or_create(&label).set(count);
+    }
+    for (hop, reason, count) in app.observability.drops.totals() {
+        let label = DropLabels {
+            hop: hop.as_str(),
+            reason,
+        };
+        let counter = metrics.dropped.get_or_create(&label);
+        counter.inner().store(count, Relaxed);
+    }
+    let scrubbed = counters.scrubbed_bytes + app.storage.registry_log.counters().scrubbed_bytes;
+    metrics.scrubbed.inner().store(scrubbed, Relaxed);
+    measure_streams(app);
+    if let Some(exchange) = app.exchange.get() {
+        exchange.measure(&app.observability.metrics, &app.config.limits);
+    }
+    crate::kad::measure(app);
+    #[cfg(feature = "dds")]
+    if let Some(topics) = app.topics.get() {
+        crate::dds::measure(topics, &app.observability.metrics.topics);
+    }
+}
+
+fn measure_streams(app: &Shared) {
+    let entries = app.catalogue.entries();
+    let streams = i64::try_from(entries.len()).unwrap_or(i64::MAX);
+    app.observability.metrics.streams.set(streams);
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for entry in entries {
+        let label = app.observability.stream_label(&entry.name);
+        *counts.entry(label).or_default() += entry.log.log().last();
+    }
+    for (stream, count) in counts {
+        let counter = app
+            .observability
+            .metrics
+            .elements
+            .get_or_create(&StreamLabel { stream });
+        counter.inner().store(count, Relaxed);
+    }
+    measure_losses(app);
+}
+
+/// Elements that the log itself has lost: damaged, or removed by the limit of its size.
+fn measure_losses(app: &Shared) {
+    let mut lost: BTreeMap<(String, &str), u64> = BTreeMap::new();
+    let mut restored: BTreeMap<String, u64> = BTreeMap::new();
+    let mut missing: BTreeMap<String, i64> = BTreeMap::new();
+    for one in app.storage.log.lost() {
+        let stream = app.observability.stream_label(&one.stream);
+        for (reason, count) in [("damaged", one.corrupt), ("size_limit", one.size_limit)] {
+            if count > 0 {
+                *lost.entry((stream.clone(), reason)).or_default() += count;
+            }
+        }
+        let missing = missing.entry(stream.clone()).or_default();
+        *missing = missing.saturating_add_unsigned(one.missing);
+        if one.filled > 0 {
+            *restored.entry(stream).or_default() += one.filled;
+        }
+    }
+    for ((stream, reason), count) in lost {
+        let counter = app
+            .observability
+            .metrics
+            .lost
+            .get_or_create(&LostLabels { stream, reason });
+        counter.inner().store(count, Relaxed);
+    }
+    for (stream, count) in missing {
+        let gauge = app
+            .observability
+            .metrics
+            .missing
+            .get_or_create(&StreamLabel { stream });
+        gauge.set(count);
+    }
+    for (stream, count) in restored {
+        let counter = app
+            .observability
+            .metrics
+            .restored
+            .get_or_create(&StreamLabel { stream });
+        counter.inner().store(count, Relaxed);
+    }
+}
+
+/// Resident bytes of this process; 0 where the system does not say.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}

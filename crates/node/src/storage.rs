@@ -1,0 +1,224 @@
+//! The logs of a node: one of its streams, one of its registry.
+
+use std::path::Path;
+use std::time::Duration;
+
+use chappe_log::{CorruptRange, Disk, Health, Level, Options, QueueFull, Recovery, Store};
+use chappe_registry::{LogJournal, Registry};
+use chappe_transport::FileDisk;
+
+use crate::clock;
+use crate::config::{Config, DurabilityLevel};
+use crate::data::{log_directory, registry_directory};
+use crate::error::StartError;
+use crate::notices::{NoticeKind, Notices};
+use crate::size_limit::SizeLimit;
+
+/// Records that a follower of the log takes at once; reason: a client of live data holds one batch.
+const FOLLOW_RECORDS: usize = 256;
+/// Bytes that wait for the log; more is refused, and whoever brings elements waits.
+const QUEUE_BYTES: usize = 4 << 20;
+
+/// Both logs, open, and the disk that they lie on.
+pub(crate) struct Storage {
+    /// The log of the streams.
+    pub(crate) log: Store,
+    /// The journal of the registry.
+    pub(crate) registry_log: Store,
+    /// The data directory, for its free space.
+    disk: FileDisk,
+}
+
+/// What opening the logs found.
+pub(crate) struct Recoveries {
+    log: Recovery,
+    registry: Recovery,
+}
+
+impl Storage {
+    /// Opens both logs below the data directory.
+    ///
+    /// # Errors
+    /// A directory that is in use or cannot be written, a log that cannot be read.
+    pub(crate) fn open(
+        config: &Config,
+        size_limit: SizeLimit,
+    ) -> Result<(Self, Recoveries), StartError> {
+        let directory = &config.data_directory;
+        let pause = Duration::from_millis(u64::from(config.log.commit_pause_ms));
+        let options = Options {
+            retain_bytes: size_limit.bytes,
+            commit_pause: pause,
+            cursor_of: Some(chappe_stream::origin_cursor),
+            ..log_options(config)
+        };
+        let (log, log_recovery) = open_log(&log_directory(directory), options)?;
+        let (registry_log, registry_recovery) =
+            open_log(&registry_directory(directory), log_options(config))?;
+        let disk = FileDisk::open_unlocked(directory);
+        let disk = disk.map_err(|source| StartError::Directory {
+            path: directory.clone(),
+            source,
+        })?;
+        let storage = Self {
+            log,
+            registry_log,
+            disk,
+        };
+        let recoveries = Recoveries {
+            log: log_recovery,
+            registry: registry_recovery,
+        };
+        Ok((storage, recoveries))
+    }
+
+    /// Both logs, with the names that operators see.
+    pub(crate) fn logs(&self) -> [(&'static str, &Store); 2] {
+        [("log", &self.log), ("registry", &self.registry_log)]
+    }
+
+    /// Bytes that can still be written below the data directory.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.disk.free_bytes().unwrap_or(0)
+    }
+
+    /// Why the logs take no data; empty when they do.
+    pub(crate) fn reasons_not_ready(&self) -> Vec<String> {
+        let reasons = self.logs().map(|(name, log)| match log.health() {
+            Health::Ok => None,
+            Health::Full => Some(format!("{name}: the disk is full")),
+            Health::Failed(reason) => Some(format!("{name}: {reason}")),
+        });
+        reasons.into_iter().flatten().collect()
+    }
+
+    /// Stored records that are damaged, counted by log; empty when none is.
+    pub(crate) fn damage(&self) -> Vec<String> {
+        let damages = self.logs().map(|(name, log)| {
+            let lost = log.lost();
+            let damaged = lost.iter().filter(|it| it.missing > 0);
+            let records: u64 = damaged.clone().map(|it| it.missing).sum();
+            let streams = damaged.count();
+            (records > 0)
+                .then(|| format!("{name}: {records} records of {streams} streams are damaged"))
+        });
+        damages.into_iter().flatten().collect()
+    }
+
+    /// Writes everything that is queued, and closes both logs.
+    ///
+    /// # Errors
+    /// A log that could not be closed; its acknowledged records are safe nevertheless.
+    pub(crate) async fn close(&self) -> Result<(), chappe_log::Error> {
+        for (_, log) in self.logs() {
+            let log = log.clone();
+            let closed = tokio::task::spawn_blocking(move || log.close()).await;
+            closed.unwrap_or(Err(chappe_log::Error::Closed))?;
+        }
+        Ok(())
+    }
+}
+
+impl Recoveries {
+    /// Notices of what operators should know about the last end of the node.
+    pub(crate) fn notify(&self, notices: &Notices) {
+        tell_recovery(notices, "log", &self.log);
+        tell_recovery(notices, "registry", &self.registry);
+    }
+}
+
+/// The level of durability in the words of the log.
+pub(crate) fn level(level: DurabilityLevel) -> Level {
+    match level {
+        DurabilityLevel::Memory => Level::Memory,
+        DurabilityLevel::Process => Level::Process,
+        DurabilityLevel::Power => Level::Power,
+    }
+}
+
+/// The options that the log and the registry's journal share.
+fn log_options(config: &Config) -> Options {
+    Options {
+        segment_bytes: config.log.segment_bytes,
+        queue_bytes: QUEUE_BYTES,
+        queue_full: QueueFull::Refuse,
+        batch_bytes: QUEUE_BYTES,
+        reserve_bytes: config.log.min_free_bytes,
+        follow_records: FOLLOW_RECORDS,
+        ..Options::default()
+    }
+}
+
+fn open_log(directory: &Path, options: Options) -> Result<(Store, Recovery), StartError> {
+    let disk = FileDisk::open(directory).map_err(|source| StartError::Directory {
+        path: directory.to_owned(),
+        source,
+    })?;
+    let seed = chappe_transport::seed_number().map_err(StartError::Random)?;
+    Store::open(Box::new(disk), options, seed).map_err(|source| StartError::Log {
+        path: directory.to_owned(),
+        source,
+    })
+}
+
+/// Opens the registry in its log.
+///
+/// # Errors
+/// A journal that cannot be read.
+pub(crate) fn open_registry(directory: &Path, store: &Store) -> Result<Registry, StartError> {
+    let path = || directory.to_owned();
+    let existing = store.streams();
+    let metadata = existing.iter().find(|info| info.name == "registry");
+    let metadata = metadata.map_or(&[][..], |info| &info.metadata);
+    let stream = store.stream("registry", Level::Power, metadata);
+    let stream = stream.map_err(|source| StartError::Log {
+        path: path(),
+        source,
+    })?;
+    let journal = LogJournal::new(stream, || clock::now().0);
+    Registry::open(journal).map_err(|source| StartError::Registry {
+        path: path(),
+        source,
+    })
+}
+
+/// Damage in words: where, and what is missing by it.
+pub(crate) fn damage(range: &CorruptRange) -> String {
+    /// Streams that are named; more are counted.
+    const NAMED: usize = 4;
+    let mut text = format!(
+        "{} bytes of {} are damaged: {}",
+        range.bytes, range.segment, range.what
+    );
+    for (stream, first, last) in range.gaps.iter().take(NAMED) {
+        text.push_str(&format!("; {stream} lacks {first} to {last}"));
+    }
+    if range.gaps.len() > NAMED {
+        text.push_str(&format!("; so do {} more", range.gaps.len() - NAMED));
+    }
+    text
+}
+
+/// Tells what opening a log found that somebody should know.
+fn tell_recovery(notices: &Notices, name: &str, recovery: &Recovery) {
+    let tell = |text: String| notices.tell(NoticeKind::Health, name, text);
+    if recovery.copied {
+        tell("the files are a copy: every stream goes on in a new epoch".to_owned());
+    }
+    if let Some(tail) = &recovery.torn_tail {
+        tell(format!(
+            "{} bytes at the end of {} were never complete and were cut",
+            tail.bytes, tail.segment
+        ));
+    }
+    for range in recovery.corrupt.iter().filter(|range| !range.settled) {
+        tell(damage(range));
+    }
+    for epoch in recovery.new_epochs.iter().take(20) {
+        tell(format!(
+            "stream {} goes on in a new epoch: {}",
+            epoch.stream,
+            epoch.reason.text()
+        ));
+    }
+}
