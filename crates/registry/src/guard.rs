@@ -26,6 +26,10 @@ pub(crate) const MAX_OPERATORS: usize = 192;
 /// Hyphens of an IRI like `urn:uuid:...`; with more, its signs are escaped.
 const MAX_IRI_HYPHENS: usize = 8;
 
+/// Negations inside each other. Default 6: the parser reads the operand of each twice, so that each
+/// doubles its time, and the limit of time does not hold in the parser.
+const MAX_NEGATIONS: usize = 6;
+
 /// Keywords that add a step to the algebra.
 const KEYWORDS: [&str; 11] = [
     "UNION", "OPTIONAL", "MINUS", "FILTER", "BIND", "VALUES", "GRAPH", "AS", "EXISTS", "LATERAL",
@@ -46,6 +50,7 @@ pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
     let mut rest = query.as_bytes();
     let mut escapes = Escapes::default();
     let (mut depth, mut deepest, mut operators) = (0_usize, 0_usize, 0_usize);
+    let mut negations = Negations::default();
     while let Some((first, tail)) = rest.split_first() {
         let mut skip = 1;
         match first {
@@ -59,12 +64,19 @@ pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
                 }
                 None => operators += 1,
             },
-            b'(' | b'[' => depth += 1,
-            b'{' => {
+            b'(' | b'[' | b'{' => {
                 depth += 1;
-                operators += 1;
+                operators += usize::from(*first == b'{');
+                negations.open();
             }
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b')' | b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                negations.close();
+            }
+            b'!' if tail.first() != Some(&b'=') => {
+                operators += 1;
+                negations.begin();
+            }
             b'+' | b'-' | b'*' | b'/' | b'|' | b'&' | b'^' | b'=' | b'>' | b'!' => operators += 1,
             b'?' | b'$' => {
                 let name = word_length(tail);
@@ -87,12 +99,44 @@ pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
         if operators > MAX_OPERATORS {
             return Err(over("operators and groups", MAX_OPERATORS));
         }
+        if negations.nested() > MAX_NEGATIONS {
+            return Err(over("nested negations", MAX_NEGATIONS));
+        }
         rest = rest.get(skip..).unwrap_or_default();
     }
     Ok(Checked {
         text: escapes.finish(query),
         small: deepest <= SMALL_NESTING && operators <= SMALL_OPERATORS,
     })
+}
+
+/// How many negations the place that is looked at stands in, as far as brackets tell.
+#[derive(Default)]
+struct Negations {
+    /// Of each open bracket: whether it is an operand of a negation.
+    brackets: Vec<bool>,
+    /// There is a negation whose operand may yet come.
+    is_begun: bool,
+}
+
+impl Negations {
+    fn begin(&mut self) {
+        self.is_begun = true;
+    }
+
+    fn open(&mut self) {
+        self.brackets.push(std::mem::take(&mut self.is_begun));
+    }
+
+    fn close(&mut self) {
+        self.brackets.pop();
+        self.is_begun = false;
+    }
+
+    fn nested(&self) -> usize {
+        let negated = self.brackets.iter().filter(|is_negated| **is_negated);
+        negated.count()
+    }
 }
 
 fn over(limit: &'static str, value: usize) -> SparqlError {
@@ -243,6 +287,36 @@ mod tests {
         // With white space or a quote before the bracket it is no IRI, and counts.
         let chain = "?a<?b + ?c>1 ".repeat(100);
         assert!(check(&chain).is_err());
+    }
+
+    #[test]
+    fn negations_inside_each_other_are_bounded() {
+        let nested = |open: &str, close: &str, count: usize| {
+            let text = format!(
+                "ASK {{ FILTER({}1{}) }}",
+                open.repeat(count),
+                close.repeat(count)
+            );
+            match check(&text) {
+                Err(SparqlError::Limit { limit, .. }) => limit,
+                _ => "",
+            }
+        };
+        for (open, close) in [
+            ("!(", ")"),
+            ("! # \n IF(1, 1,", ")"),
+            ("!EXISTS { FILTER(", ")}"),
+        ] {
+            assert_eq!(nested(open, close, MAX_NEGATIONS), "", "{open}");
+            assert_eq!(
+                nested(open, close, MAX_NEGATIONS + 1),
+                "nested negations",
+                "{open}"
+            );
+        }
+        let beside = "FILTER(!(?a) && !BOUND(?b) && ?a != (1)) ".repeat(20);
+        assert!(check(&format!("ASK {{ {beside} }}")).is_ok());
+        assert_eq!(nested("(?a != ", ")", 20), "");
     }
 
     #[test]

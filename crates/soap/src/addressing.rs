@@ -55,6 +55,11 @@ impl AddressingVersion {
     }
 }
 
+/// Bytes of an endpoint reference, its address and the trees of its reference parameters together.
+/// Default 16 KiB: some hundred characters are usual. They are kept for as long as a subscription or
+/// a device, and go out again with each message to the endpoint.
+pub(crate) const REFERENCE_BYTES_MAX: usize = 16 << 10;
+
 /// Where messages go: an address, and headers to be echoed there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndpointReference {
@@ -85,14 +90,22 @@ impl EndpointReference {
                 what: "an Address",
             });
         };
-        let reference_parameters = ["ReferenceProperties", "ReferenceParameters"]
+        let address = address.text();
+        let holders = ["ReferenceProperties", "ReferenceParameters"]
             .into_iter()
-            .filter_map(|local| element.child(&version.name(local)))
-            .flat_map(|holder| holder.elements().cloned())
-            .collect();
+            .filter_map(|local| element.child(&version.name(local)));
+        let parameters: Vec<&Element> = holders.flat_map(Element::elements).collect();
+        let bytes = parameters.iter().map(|one| one.expanded_bytes());
+        let bytes = address.len() + bytes.sum::<usize>();
+        if bytes > REFERENCE_BYTES_MAX {
+            return Err(Error::LongReference {
+                element: element.name.clone(),
+                bytes,
+            });
+        }
         Ok(Self {
-            address: address.text().trim().to_owned().into(),
-            reference_parameters,
+            address: address.trim().to_owned().into(),
+            reference_parameters: parameters.into_iter().cloned().collect(),
         })
     }
 

@@ -2,6 +2,8 @@
 
 use chappe_xml::Name;
 
+use crate::addressing::REFERENCE_BYTES_MAX;
+
 /// Bytes or elements that are no usable SOAP message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -37,5 +39,15 @@ pub enum Error {
         element: Name,
         /// What is missing or wrong.
         what: &'static str,
+    },
+    /// An endpoint reference that would be kept, and sent back with each message.
+    #[error(
+        "{element} has {bytes} bytes of address and reference parameters, the limit is {REFERENCE_BYTES_MAX}"
+    )]
+    LongReference {
+        /// The endpoint reference.
+        element: Name,
+        /// What its address and parameters take.
+        bytes: usize,
     },
 }

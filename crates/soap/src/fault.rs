@@ -4,6 +4,10 @@ use chappe_xml::{Element, Name, Str};
 
 use crate::NAMESPACE;
 
+/// Characters of a fault's reason that are read. Default 1,024: it is shown to people, and kept with
+/// what is in trouble.
+const REASON_CHARACTERS_MAX: usize = 1_024;
+
 /// The fault codes of SOAP 1.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultCode {
@@ -98,7 +102,13 @@ impl Fault {
         let reason = element
             .child(&name("Reason"))
             .and_then(|reason| reason.child(&name("Text")))
-            .map(|text| text.text().trim().to_owned())
+            .map(|text| {
+                text.text()
+                    .trim()
+                    .chars()
+                    .take(REASON_CHARACTERS_MAX)
+                    .collect::<String>()
+            })
             .unwrap_or_default();
         let detail = element.child(&name("Detail"));
         let detail = detail

@@ -53,6 +53,27 @@ fn all_addressing_properties_round_trip() {
     }
 }
 
+/// A reference is kept with each subscription, and written into each message to its endpoint.
+#[test]
+fn references_and_reasons_are_as_long_as_is_usual() {
+    let version = AddressingVersion::V200508;
+    let read = |text: &str, count: usize| {
+        let parameters = "<p/>".repeat(count);
+        let text = format!(
+            "<a:To xmlns:a='{WSA}'><a:Address>{text}</a:Address><a:ReferenceParameters>{parameters}\
+             </a:ReferenceParameters></a:To>"
+        );
+        let element = Element::parse(text.as_bytes()).expect("a reference");
+        EndpointReference::from_element(version, &element)
+    };
+    assert!(read(&"x".repeat(2_000), 20).is_ok());
+    let is_long = |read| matches!(read, Err(Error::LongReference { .. }));
+    assert!(is_long(read("x", 1_000)) && is_long(read(&"x".repeat(20_000), 0)));
+    let fault = Fault::sender(Name::new("urn:x", "No"), "r".repeat(100_000)).to_element();
+    let read = Fault::from_element(&fault).expect("a fault");
+    assert_eq!(read.reason.len(), 1_024);
+}
+
 #[test]
 fn prefixes_of_the_sender_are_kept_for_content() {
     let read = envelope(

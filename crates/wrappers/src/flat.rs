@@ -6,14 +6,14 @@
 //!
 //! Deliberately not here: nested and repeated content, which wants path rules ([`crate::rules`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use base64::Engine as _;
 use chappe_soap::schema::{
     FieldPlace, FlatField, FlatType, ValueFamily, parse_date_time, parse_duration,
 };
 use chappe_stream::{Field, FieldType, Quality, StreamSchema, Timestamp, Value};
-use chappe_xml::{Element, Node};
+use chappe_xml::{Element, Name, Node};
 
 use crate::mapping::{self, Mapped, Mapping, Offer, Trouble, column_name};
 
@@ -26,7 +26,12 @@ struct Event {
     columns: Vec<usize>,
     /// The field that holds the source time.
     time: Option<usize>,
+    /// The elements of the fields, each with its place among [`Found`].
+    elements: HashMap<Name, usize>,
 }
+
+/// The children of an event's element that hold fields, the first of each name.
+type Found<'a> = Vec<Option<&'a Element>>;
 
 /// The mapping of the flat events of one device.
 #[derive(Debug, Default)]
@@ -45,7 +50,13 @@ impl FlatMapping {
             !field.list && !field.repeated && field.data_type.family() == ValueFamily::DateTime
         };
         let time = flat.fields.iter().position(is_time);
+        // A field that is declared twice has one value: a second column would be a copy.
+        let mut declared = HashSet::new();
+        let mut is_first = |field: &FlatField| {
+            declared.insert((field.place == FieldPlace::Attribute, field.name.clone()))
+        };
         let columns: Vec<_> = (0..flat.fields.len())
+            .filter(|index| is_first(&flat.fields[*index]))
             .filter(|index| Some(*index) != time && !flat.fields[*index].repeated)
             .collect();
         if columns.is_empty() {
@@ -66,12 +77,23 @@ impl FlatMapping {
         });
         self.events.push(Event {
             action: action.to_owned(),
+            elements: places(&flat),
             flat,
             columns,
             time,
         });
         Ok(())
     }
+}
+
+fn places(flat: &FlatType) -> HashMap<Name, usize> {
+    let mut places = HashMap::new();
+    let of_elements = |field: &&FlatField| field.place == FieldPlace::Element;
+    for field in flat.fields.iter().filter(of_elements) {
+        let next = places.len();
+        places.entry(field.name.clone()).or_insert(next);
+    }
+    places
 }
 
 /// Column names given so far, each with the number of columns that wanted it.
@@ -124,6 +146,31 @@ impl Mapping for FlatMapping {
 }
 
 impl Event {
+    /// Looks at each child once: an event may have half a million, and a thousand fields.
+    fn find<'a>(&self, body: &'a Element) -> Found<'a> {
+        let mut found = vec![None; self.elements.len()];
+        for child in body.elements() {
+            if let Some(place) = self.elements.get(&child.name) {
+                found[*place].get_or_insert(child);
+            }
+        }
+        found
+    }
+
+    /// The text of a field in the event, or `None` when it is missing or nil.
+    fn text(&self, body: &Element, found: &Found<'_>, field: &FlatField) -> Option<String> {
+        match field.place {
+            FieldPlace::Attribute => body.attribute(&field.name).map(str::to_owned),
+            FieldPlace::Text => Some(body.text().into_owned()),
+            FieldPlace::Element => {
+                let child = found[*self.elements.get(&field.name)?]?;
+                let nil = Name::new("http://www.w3.org/2001/XMLSchema-instance", "nil");
+                let is_nil = matches!(child.attribute(&nil), Some("true" | "1"));
+                (!is_nil).then(|| child.text().into_owned())
+            }
+        }
+    }
+
     fn map(&self, index: usize, body: &Element, received: Timestamp) -> Mapped {
         let mut mapped = Mapped::default();
         if body.name != self.flat.name {
@@ -136,11 +183,10 @@ impl Event {
                 .push(Trouble::new("flat_other_element", detail));
             return mapped;
         }
+        let found = self.find(body);
+        let text = |field: usize| self.text(body, &found, &self.flat.fields[field]);
         let mut source_time = received;
-        if let Some(text) = self
-            .time
-            .and_then(|time| find(body, &self.flat.fields[time]))
-        {
+        if let Some(text) = self.time.and_then(text) {
             match parse_date_time(&text) {
                 Ok(nanoseconds) => source_time = Timestamp(nanoseconds),
                 Err(error) => mapped
@@ -152,7 +198,7 @@ impl Event {
         let mut values = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let field = &self.flat.fields[*column];
-            let value = match find(body, field) {
+            let value = match text(*column) {
                 Some(text) => value(field, &text, source_time),
                 None if field.optional => Ok(Value::Null),
                 None => Err("it is missing".to_owned()),
@@ -194,20 +240,6 @@ fn column(field: &FlatField) -> Field {
             .or_else(|| duration.then(|| "s".to_owned())),
         observed_property: field.model_reference.first().cloned(),
         description: field.doc.clone(),
-    }
-}
-
-/// The text of a field in the event, or `None` when it is missing or nil.
-fn find(body: &Element, field: &FlatField) -> Option<String> {
-    match field.place {
-        FieldPlace::Attribute => body.attribute(&field.name).map(str::to_owned),
-        FieldPlace::Text => Some(body.text().into_owned()),
-        FieldPlace::Element => {
-            let child = body.child(&field.name)?;
-            let nil = chappe_xml::Name::new("http://www.w3.org/2001/XMLSchema-instance", "nil");
-            let is_nil = matches!(child.attribute(&nil), Some("true" | "1"));
-            (!is_nil).then(|| child.text().into_owned())
-        }
     }
 }
 
@@ -373,6 +405,45 @@ mod tests {
             Value::Null,
         ];
         assert_eq!(element.values, wanted);
+    }
+
+    #[test]
+    fn a_field_that_is_declared_twice_is_one_column() {
+        let mut flat = flat();
+        let note = flat.fields.last().cloned().expect("a field");
+        flat.fields.extend(vec![note; 60]);
+        let mut mapping = FlatMapping::default();
+        mapping
+            .add("R", "urn:test/R", flat)
+            .expect("it has columns");
+        assert_eq!(mapping.offers()[0].schema.fields.len(), 5);
+    }
+
+    /// A message of 4 MiB has some 300,000 children.
+    #[test]
+    fn an_event_of_many_children_is_mapped_in_time() {
+        let mut wide = flat();
+        wide.fields = (0..1_000)
+            .map(|number| FlatField::new(Name::owned(NS, format!("f{number}")), XsdType::Int))
+            .collect();
+        let mut mapping = FlatMapping::default();
+        mapping
+            .add("R", "urn:test/R", wide)
+            .expect("it has columns");
+        let mut body = Element::new(Name::new(NS, "Reading"));
+        let child = |local: &'static str| Node::Element(Element::new(Name::new(NS, local)));
+        body.children = vec![child("g"); 300_000];
+        body.children.push(Node::Element(
+            Element::new(Name::new(NS, "f999")).with_text("7"),
+        ));
+        let start = std::time::Instant::now();
+        let mapped = mapping.map("urn:test/R", &body, Timestamp(9));
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+        assert_eq!(mapped.elements[0].1.values.last(), Some(&Value::Integer(7)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use chappe_dpws::metadata::{
 use chappe_identity::{Contact, Refusal};
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_transport::Hop;
+use tokio::time::timeout;
 
 use super::documents::{Documents, Kind, NOTES_MAX};
 use super::{Description, DeviceClient, Found, HostedService, Note, Shared};
@@ -24,6 +25,10 @@ const XADDRS_MAX: usize = 16;
 const SERVICES_MAX: usize = 64;
 /// Documents of one service that are fetched.
 const DOCUMENTS_MAX: usize = 32;
+/// The question that is asked of as many devices at once as there are.
+pub(super) const GET: &str = "Get";
+/// Bytes of the answer to it. Default 256 KiB: metadata of 64 services take 40.
+pub(super) const GET_BYTES: usize = 256 << 10;
 
 impl DeviceClient {
     /// Reads what a device is: tries its addresses, nearest to the sender first, and asks each
@@ -33,9 +38,7 @@ impl DeviceClient {
     /// When none of its addresses may be contacted, or answers. The reason is noted as a drop too.
     pub async fn describe(&self, found: &Found) -> Result<Description, Error> {
         let shared = &self.shared;
-        let deadline = shared.options.description_deadline;
-        let described = tokio::time::timeout(deadline, describe(shared, found)).await;
-        let described = described.unwrap_or(Err(Error::Slow(deadline)));
+        let described = describe(shared, found).await;
         match &described {
             Ok(description) => {
                 let contact = &description.contact;
@@ -49,15 +52,40 @@ impl DeviceClient {
     }
 }
 
+/// Within [`ClientOptions::description_deadline`](super::ClientOptions::description_deadline) it must
+/// have answered, and again have told what its services are, once it has its turn for that.
 async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> {
+    let deadline = shared.options.description_deadline;
+    let slow = |_| Error::Slow(deadline);
+    let answered = timeout(deadline, answered(shared, found)).await;
+    let answered = answered.map_err(slow)??;
+    let turn = shared.turns.wait(answered.contact.address.ip()).await;
+    let described = timeout(deadline, services(shared, found, answered)).await;
+    let mut description = described.map_err(slow)??;
+    description.turn = turn;
+    Ok(description)
+}
+
+/// What a device answers to Get.
+struct Answered {
+    contact: Contact,
+    metadata: Metadata,
+    dialect: Dialect,
+    notes: Vec<Note>,
+}
+
+async fn answered(shared: &Shared, found: &Found) -> Result<Answered, Error> {
     let mut notes = Vec::new();
     let mut failure = None;
-    let mut answered = None;
     for contact in contacts(shared, found, &mut notes)? {
         match get(shared, found, &contact, &mut notes).await {
-            Ok(metadata) => {
-                answered = Some((contact, metadata));
-                break;
+            Ok((metadata, dialect)) => {
+                return Ok(Answered {
+                    contact,
+                    metadata,
+                    dialect,
+                    notes,
+                });
             }
             Err(error) => {
                 notes.push(Note {
@@ -69,13 +97,24 @@ async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> 
             }
         }
     }
-    let Some((contact, (metadata, dialect))) = answered else {
-        let error = failure.unwrap_or(Error::NoAddress);
-        if found.is_dpws() || found.types.is_empty() {
-            return Err(error);
-        }
-        return Err(Error::NotDpws(Box::new(error)));
-    };
+    let error = failure.unwrap_or(Error::NoAddress);
+    if found.is_dpws() || found.types.is_empty() {
+        return Err(error);
+    }
+    Err(Error::NotDpws(Box::new(error)))
+}
+
+async fn services(
+    shared: &Shared,
+    found: &Found,
+    answered: Answered,
+) -> Result<Description, Error> {
+    let Answered {
+        contact,
+        metadata,
+        dialect,
+        notes,
+    } = answered;
     let relationship = metadata.relationship.unwrap_or_default();
     let mut reader = Reader {
         shared,
@@ -107,6 +146,7 @@ async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> 
             reader.notes.truncate(NOTES_MAX);
             reader.notes
         },
+        turn: None,
     })
 }
 
@@ -155,7 +195,7 @@ async fn get(
     contact: &Contact,
     notes: &mut Vec<Note>,
 ) -> Result<(Metadata, Dialect), Error> {
-    let question = "Get";
+    let question = GET;
     let version = found.dialect.addressing();
     let to = EndpointReference::new(found.endpoint.clone());
     let request = transfer_get(version, &to, shared.message_id());
@@ -183,9 +223,17 @@ pub(super) async fn ask(
     request: &Envelope,
     question: &'static str,
 ) -> Result<(Metadata, Dialect, Vec<Deviation>), Error> {
-    let answer = shared.http.post_soap(contact, request).await?;
-    let body = answer.and_then(|envelope| envelope.body.into_iter().next());
-    let read = body.as_ref().and_then(Metadata::from_element);
+    let http = match question {
+        GET => &shared.small,
+        _ => &shared.http,
+    };
+    let answer = http.post_soap(contact, request).await?;
+    // The tree is read and let go of there: it may be 64 MiB.
+    let reading = http.parsers().run(move || {
+        let body = answer.and_then(|envelope| envelope.body.into_iter().next());
+        body.as_ref().and_then(Metadata::from_element)
+    });
+    let read = reading.await?;
     read.ok_or_else(|| Error::Answer {
         question,
         what: "no mex:Metadata in it".to_owned(),

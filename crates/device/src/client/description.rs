@@ -11,6 +11,7 @@ use chappe_soap::wsdl::Wsdl;
 use chappe_xml::Name;
 
 use super::Found;
+use super::turns::Turn;
 
 /// The description of a device.
 #[derive(Debug, Clone)]
@@ -31,6 +32,7 @@ pub struct Description {
     pub services: Vec<HostedService>,
     /// What is odd about it, or missing; none of it prevents its use.
     pub notes: Vec<Note>,
+    pub(super) turn: Option<Turn>,
 }
 
 impl Description {

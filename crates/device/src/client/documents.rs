@@ -59,13 +59,20 @@ impl Documents {
 
     /// Takes a WSDL that stands in the metadata.
     pub(super) fn inline(&mut self, location: &str, root: &Element) {
-        match self.bytes_left.checked_sub(root.expanded_bytes()) {
-            Some(left) => {
-                self.bytes_left = left;
-                self.wsdl(location, root, root.to_text());
-            }
-            None => self.too_large(location),
+        let text = root.to_text();
+        match self.spend(root, &text) {
+            true => self.wsdl(location, root, text),
+            false => self.too_large(location),
         }
+    }
+
+    /// Takes the bytes of a document from those that are left: its tree, and its text, which is kept
+    /// and may be comments alone.
+    fn spend(&mut self, root: &Element, text: &str) -> bool {
+        let bytes = root.expanded_bytes() + text.len();
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.unwrap_or(self.bytes_left);
+        left.is_some()
     }
 
     /// Takes the text of a document of at most so many bytes.
@@ -83,8 +90,10 @@ impl Documents {
                 return self.unread_if_wsdl(kind);
             }
         };
-        self.bytes_left = self.bytes_left.saturating_sub(root.expanded_bytes());
         let text = String::from_utf8_lossy(text).into_owned();
+        if !self.spend(&root, &text) {
+            return self.too_large(location);
+        }
         match kind {
             Kind::Wsdl => self.wsdl(location, &root, text),
             Kind::Schema => {
@@ -143,4 +152,32 @@ fn is_expanded(reason: &Reason) -> bool {
             ..
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_count_with_the_documents_that_are_kept() {
+        let comment = "x".repeat(1_000);
+        let text = format!(
+            "<s:schema xmlns:s='http://www.w3.org/2001/XMLSchema'><!--{comment}--></s:schema>"
+        );
+        let mut documents = Documents {
+            bytes_left: 5_000,
+            ..Documents::default()
+        };
+        for number in 0..10 {
+            documents.text(Kind::Schema, &number.to_string(), text.as_bytes(), 4_000);
+        }
+        let kept: usize = documents.read.iter().map(|one| one.text.len()).sum();
+        assert!(
+            (1_000..5_000).contains(&kept),
+            "{kept} bytes of text are kept"
+        );
+        let refused = documents.notes.iter();
+        let refused = refused.filter(|note| note.reason == "description too large");
+        assert_eq!(refused.count() + documents.read.len(), 10);
+    }
 }

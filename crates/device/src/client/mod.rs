@@ -12,6 +12,7 @@ mod presence;
 mod subscription;
 mod table;
 mod tree;
+mod turns;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,6 +133,8 @@ impl Default for Search {
 struct Shared {
     options: ClientOptions,
     http: Client,
+    /// Its answers are small.
+    small: Client,
     drops: Drops,
     orders: mpsc::Sender<Order<Command>>,
     seen: broadcast::Sender<Seen>,
@@ -142,6 +145,8 @@ struct Shared {
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
     tree_counters: tree::Counters,
+    /// Of the addresses whose devices are being described.
+    turns: turns::Turns,
 }
 
 /// Finds and uses devices. Runs on the current runtime until it is closed or dropped.
@@ -186,6 +191,10 @@ impl DeviceClient {
         });
         let shared = Arc::new(Shared {
             http: Client::new(options.http.clone()),
+            small: Client::new(ClientLimits {
+                body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
+                ..options.http.clone()
+            }),
             options,
             drops,
             orders,
@@ -196,6 +205,7 @@ impl DeviceClient {
             sinks: Mutex::default(),
             probes: AtomicU64::new(1),
             tree_counters: tree::Counters::default(),
+            turns: turns::Turns::default(),
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));
@@ -324,6 +334,7 @@ impl DeviceClient {
         sinks.close().await;
         self.tasks.shutdown().await;
         self.shared.http.close_idle();
+        self.shared.small.close_idle();
     }
 }
 

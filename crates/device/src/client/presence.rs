@@ -11,7 +11,7 @@ use chappe_identity::{Contact, Scheme};
 use chappe_soap::EndpointReference;
 use chappe_transport::http;
 
-use super::describe::ask;
+use super::describe::{GET, ask};
 use super::liveness::{Look, contact_of, forget, look_at};
 use super::{Description, DeviceClient, Shared};
 use crate::Error;
@@ -105,7 +105,7 @@ async fn is_there(
     let to = EndpointReference::new(endpoint.to_owned());
     let version = dialect.addressing();
     let request = transfer_get(version, &to, shared.message_id());
-    let asked = ask(shared, contact, &request, "Get");
+    let asked = ask(shared, contact, &request, GET);
     match tokio::time::timeout(ANSWER_DEADLINE, asked).await.ok()? {
         Ok((metadata, ..)) => {
             let host = metadata.relationship.and_then(|one| one.host);

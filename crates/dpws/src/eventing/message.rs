@@ -235,6 +235,9 @@ fn endpoint(
     };
     match EndpointReference::from_element(version, child) {
         Ok(endpoint) if !endpoint.address.is_empty() => Ok(Some(endpoint)),
+        Err(error @ chappe_soap::Error::LongReference { .. }) => {
+            Err(EventingFault::InvalidMessage(error.to_string().into()))
+        }
         _ => Err(EventingFault::InvalidMessage(
             format!("{local} has no Address").into(),
         )),

@@ -219,13 +219,26 @@ impl Reader {
                 break;
             }
             let id = own_children(child, "ServiceId").next();
+            let service_id = id.map(|id| clip(&id.text())).unwrap_or_default();
+            let endpoints = self.endpoints(child, &service_id);
             read.hosted.push(Hosted {
-                endpoints: endpoints(child).take(ELEMENTS_KEPT_MAX).collect(),
+                endpoints,
                 types: self.types(path, child),
-                service_id: id.map(|id| clip(&id.text())).unwrap_or_default(),
+                service_id,
             });
         }
         metadata.relationship = Some(read);
+    }
+
+    /// The endpoints of a service that can be read.
+    fn endpoints(&mut self, hosted: &Element, service_id: &str) -> Vec<EndpointReference> {
+        let is_one = |child: &&Element| child.name.local == "EndpointReference";
+        let read: Vec<_> = endpoints(hosted).take(ELEMENTS_KEPT_MAX).collect();
+        if read.len() < hosted.elements().filter(is_one).count() {
+            let what = format!("EndpointReference of {service_id}");
+            self.deviations.push(Deviation::Unreadable(what));
+        }
+        read
     }
 
     fn types(&mut self, path: &[&Element; 3], parent: &Element) -> Vec<Name> {

@@ -3,7 +3,7 @@
 //! A description changes by reports, in the order in which they come; the answer to GetMdib replaces
 //! it as a whole. Metrics that are removed are remembered for reports that were sent before.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use chappe_stream::Timestamp;
 use chappe_xml::{Element, Name};
@@ -11,6 +11,7 @@ use chappe_xml::{Element, Name};
 use super::description::{Described, HANDLE, Metric};
 use super::meta_data::MetaData;
 use super::report::{self, number};
+use super::tree::Tree;
 use super::versions::{Judged, StateVersions};
 use super::{MESSAGE, PARTICIPANT};
 use crate::mapping::{Mapped, Trouble};
@@ -23,8 +24,6 @@ pub(crate) const METRICS_MAX: usize = 512;
 const REMOVED_MAX: usize = METRICS_MAX;
 /// Handles that are remembered because they have no stream; further ones are counted all the same.
 const LEFT_OUT_MAX: usize = 4_096;
-/// Descriptors whose place in the tree is remembered. Reason: some ten for each metric.
-const DESCRIPTORS_MAX: usize = 8_192;
 
 /// The mapping of one SDC device.
 #[derive(Debug, Default)]
@@ -36,8 +35,7 @@ pub struct SdcMapping {
     metrics: BTreeMap<String, Known>,
     /// Oldest first.
     removed: VecDeque<Removed>,
-    /// The handle of the descriptor that contains one, by its handle.
-    parents: HashMap<String, String>,
+    tree: Tree,
     /// Handles that have no stream, as far as the description says.
     left_out: BTreeSet<String>,
 }
@@ -140,17 +138,18 @@ impl SdcMapping {
                 .troubles
                 .push(Trouble::new("sdc_no_metrics", detail));
         }
-        let listed = |handle: &String| described.metrics.iter().any(|one| one.handle == *handle);
+        let listed = described.metrics.iter().map(|one| one.handle.as_str());
+        let listed: HashSet<&str> = listed.collect();
         let vanished: Vec<String> = self
             .metrics
             .keys()
-            .filter(|one| !listed(one))
+            .filter(|one| !listed.contains(one.as_str()))
             .cloned()
             .collect();
         for handle in vanished {
             outcome.offers_changed |= self.remove(&handle, version, offers);
         }
-        self.parents.clear();
+        self.tree.clear();
         self.left_out.clear();
         self.put_all(described, None, version, offers, &mut outcome);
         self.mdib = Some(Mdib {
@@ -314,9 +313,9 @@ impl SdcMapping {
         offers: &mut Offers,
         outcome: &mut Outcome,
     ) {
-        let room = DESCRIPTORS_MAX.saturating_sub(self.parents.len());
-        self.parents
-            .extend(described.parents.into_iter().take(room));
+        for (handle, parent) in described.parents {
+            self.tree.put(handle, parent);
+        }
         self.leave_out(described.left_out);
         let mut seen = BTreeSet::new();
         for metric in described.metrics {
@@ -394,23 +393,9 @@ impl SdcMapping {
 
     /// Removes a descriptor with all that it contains.
     fn remove_below(&mut self, handle: &str, version: u64, offers: &mut Offers) -> bool {
-        let is_below = |one: &String| {
-            // A tree that is none must not be walked for ever.
-            let step = |one: &&str| self.parents.get(*one).map(String::as_str);
-            let mut path = std::iter::successors(Some(one.as_str()), step).take(64);
-            path.any(|one| one == handle)
-        };
-        let below: Vec<String> = self
-            .metrics
-            .keys()
-            .filter(|one| is_below(one))
-            .cloned()
-            .collect();
-        self.parents.remove(handle);
         self.left_out.remove(handle);
         let mut changed = false;
-        for handle in below {
-            self.parents.remove(&handle);
+        for handle in self.tree.take(handle) {
             changed |= self.remove(&handle, version, offers);
         }
         changed

@@ -10,6 +10,7 @@ mod description;
 mod meta_data;
 mod metrics;
 mod report;
+mod tree;
 mod units;
 mod versions;
 

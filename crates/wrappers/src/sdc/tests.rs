@@ -376,3 +376,50 @@ fn the_identifiers_of_the_device_are_read() {
     assert_eq!(read.device_identifier.as_deref(), Some("04012345678901"));
     assert_eq!(read.serial_number.as_deref(), Some("SN-7"));
 }
+
+/// A report of 4 MiB may hold 40,000 parts, and the device may say that its tree is a circle.
+#[test]
+fn many_removals_are_taken_in_time() {
+    let mut device = Device::new();
+    let part = |kind: &str, parent: &str, descriptors: &str| {
+        format!(
+            "<m:ReportPart ModificationType='{kind}' ParentDescriptor='{parent}'>{descriptors}</m:ReportPart>"
+        )
+    };
+    let mut text = String::new();
+    for number in 0..64 {
+        let above = format!("c{}", (number + 1) % 64);
+        text += &part(
+            "Upt",
+            &above,
+            &format!("<m:Descriptor Handle='c{number}'/>"),
+        );
+    }
+    let metric = |number| {
+        format!(
+            "<m:Descriptor xsi:type='p:NumericMetricDescriptor' Handle='m{number}'>\
+             <p:Unit Code='262656'/></m:Descriptor>"
+        )
+    };
+    text += &part("Crt", "c0", &(0..500).map(metric).collect::<String>());
+    let modified = |text: &str, version| {
+        let mut report = report("DescriptionModificationReport", text);
+        let version = (Name::local("MdibVersion"), format!("{version}").into());
+        report.attributes.push(version);
+        report
+    };
+    device.report(&modified(&text, 1_000));
+    assert_eq!(device.names().len(), 504);
+    let nothing = part("Del", "", "<m:Descriptor Handle='z'/>").repeat(20_000);
+    let nothing = modified(&nothing, 1_001);
+    let start = std::time::Instant::now();
+    assert!(!device.report(&nothing).offers_changed);
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    let below = part("Del", "", "<m:Descriptor Handle='c7'/>");
+    assert!(device.report(&modified(&below, 1_002)).offers_changed);
+    assert_eq!(device.names().len(), 4, "all stood below it");
+}
