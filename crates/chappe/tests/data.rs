@@ -287,6 +287,29 @@ fn damage_is_named_mended_and_kept_aside() {
 }
 
 #[test]
+fn what_an_earlier_repair_kept_stays() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = ran(scratch.path(), 150);
+    let mut kept = Vec::new();
+    for byte in [30_000, 40_000] {
+        let segment = directory.join("log/0000000002.segment");
+        let mut bytes = fs::read(&segment).unwrap();
+        bytes[byte] ^= 8;
+        fs::write(&segment, &bytes).unwrap();
+        let (code, repaired, said) = data("repair", &[&directory]);
+        assert_eq!(code, Some(0), "{said}");
+        let part = &repaired["parts"][0];
+        let aside = Path::new(part["kept_aside"].as_str().unwrap());
+        let file = aside.join(part["files"][0].as_str().unwrap());
+        assert!(!kept.iter().any(|(other, _)| *other == file), "{file:?}");
+        kept.push((file.clone(), fs::read(file).unwrap()));
+    }
+    for (file, bytes) in kept {
+        assert_eq!(fs::read(&file).unwrap(), bytes, "{file:?}");
+    }
+}
+
+#[test]
 fn wrong_places_are_named() {
     let scratch = tempfile::tempdir().unwrap();
     let none = scratch.path().join("none");
@@ -298,7 +321,10 @@ fn wrong_places_are_named() {
         );
     }
     let (code, _, said) = data("backup", &[&none, &scratch.path().join("to")]);
-    assert!(code == Some(2) && said.contains("hint: "), "{said}");
+    assert!(
+        code == Some(2) && said.contains("hint: name the data directory"),
+        "{said}"
+    );
     let (code, _, said) = data("restore", &[&none, &scratch.path().join("to")]);
     assert!(
         code == Some(2) && said.contains("hint: name a directory"),

@@ -14,7 +14,7 @@ mod corpus;
 
 #[test]
 fn the_corpus_passes() {
-    corpus::replay("discovery", 10, check::check);
+    corpus::replay("discovery", 15, check::check);
 }
 
 /// Bytes of a seed of which each byte is changed.

@@ -14,33 +14,33 @@ use corpus::replay;
 
 #[test]
 fn bit_packed() {
-    replay("exi_bit", 1, |data| {
+    replay("exi_bit", 60, |data| {
         exi::decoder(data, Alignment::BitPacked, false);
     });
 }
 
 #[test]
 fn byte_aligned() {
-    replay("exi_byte", 1, |data| {
+    replay("exi_byte", 60, |data| {
         exi::decoder(data, Alignment::ByteAligned, false);
     });
 }
 
 #[test]
 fn pre_compressed() {
-    replay("exi_precompress", 1, |data| {
+    replay("exi_precompress", 60, |data| {
         exi::decoder(data, Alignment::PreCompression, false);
     });
 }
 
 #[test]
 fn compressed() {
-    replay("exi_compress", 1, |data| {
+    replay("exi_compress", 60, |data| {
         exi::decoder(data, Alignment::BitPacked, true);
     });
 }
 
 #[test]
 fn schemas() {
-    replay("exi_xsd", 1, exi::xsd);
+    replay("exi_xsd", 2, exi::xsd);
 }

@@ -104,6 +104,27 @@ impl Origin {
         self.frame(writer.finish().expect("it was pushed"));
     }
 
+    /// Answers the first probe after this time, so that it is the measured round trip.
+    fn measure_round_trip(&mut self, round_trip: Duration) {
+        let probe = loop {
+            self.now = self.machine.deadline().expect("a probe becomes due");
+            self.input(Input::Timeout);
+            let messages = decode(self.frames.last().expect("a frame")).expect("a sound frame");
+            let token = messages.flatten().find_map(|message| match message {
+                Message::Probe { token, .. } => Some(token),
+                _ => None,
+            });
+            if let Some(token) = token {
+                break token;
+            }
+        };
+        self.now += round_trip;
+        let mut writer = FrameWriter::default();
+        writer.push_acknowledge(1, probe, &[entry(0)], usize::MAX);
+        self.frame(writer.finish().expect("it was pushed"));
+        assert_eq!(self.machine.round_trip(), Some(round_trip));
+    }
+
     fn failure(&self) -> Option<&Failure> {
         self.events.iter().find_map(|event| match event {
             SenderEvent::Session(SessionEvent::Failed(failure)) => Some(failure),
@@ -326,23 +347,41 @@ fn missing_what_was_never_sent_is_refused() {
 }
 
 #[test]
-fn asking_for_the_same_again_and_again_is_answered_once_a_round_trip() {
+fn asking_for_the_same_is_answered_once_a_round_trip() {
+    const ROUND_TRIP: Duration = Duration::from_millis(20);
     let mut origin = Origin::open();
-    for _ in 0..1_000 {
-        origin.frame(frame(&[Message::Missing {
-            channel: CHANNEL,
-            stage: 0,
-            from: 1,
-            next: 11,
-        }]));
-    }
-    let reads = origin.events.iter();
-    let reads = reads.filter(|event| matches!(event, SenderEvent::Read { .. }));
+    origin.measure_round_trip(ROUND_TRIP);
+    let ask = |origin: &mut Origin| {
+        for _ in 0..1_000 {
+            origin.frame(frame(&[Message::Missing {
+                channel: CHANNEL,
+                stage: 0,
+                from: 1,
+                next: 11,
+            }]));
+        }
+        let is_read = |event: &SenderEvent| matches!(event, SenderEvent::Read { .. });
+        let events = std::mem::take(&mut origin.events);
+        events.into_iter().filter(is_read).count()
+    };
     assert_eq!(
-        reads.count(),
+        ask(&mut origin),
         1,
         "the caller is asked once until it answers"
     );
+    origin.input(Input::Command(SenderCommand::Records {
+        channel: CHANNEL,
+        epoch: 9,
+        first: 1,
+        schema_version: 1,
+        records: records(10),
+    }));
+    assert_eq!(origin.machine.counters().sent_again, 10);
+    origin.now += ROUND_TRIP - Duration::from_nanos(1);
+    assert_eq!(ask(&mut origin), 0, "within a round trip");
+    origin.now += Duration::from_nanos(1);
+    assert_eq!(ask(&mut origin), 1, "after a round trip");
+    assert_eq!(origin.machine.counters().sent_again, 10);
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! with rot, a torn tail and lost segments is mended, on a disk that is cut at every boundary too.
 
 use chappe_log::{
-    Disk, EpochReason, Error, Level, MemoryDisk, Options, Store, Stream, back_up, check, repair,
+    Disk, EpochReason, Error, Level, MemoryDisk, Options, Repaired, Report, Store, Stream, back_up,
+    check, repair,
 };
 use chappe_sim::SimDisk;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -156,7 +157,7 @@ fn broken() -> SimDisk {
     disk
 }
 
-fn mend(disk: &SimDisk, kept: &MemoryDisk) -> Result<chappe_log::Repaired, Error> {
+fn mend(disk: &SimDisk, kept: &MemoryDisk) -> Result<Repaired, Error> {
     repair(
         Box::new(disk.clone()),
         &mut || Ok(Box::new(kept.clone())),
@@ -164,30 +165,54 @@ fn mend(disk: &SimDisk, kept: &MemoryDisk) -> Result<chappe_log::Repaired, Error
     )
 }
 
-#[test]
-fn mending_keeps_what_is_damaged_aside_and_ends_the_waiting() {
-    let disk = broken();
+/// What `check` finds in the broken log, the repaired disk, what was kept, and what repair reports.
+fn repaired() -> (Report, SimDisk, MemoryDisk, Repaired) {
+    let (disk, kept) = (broken(), MemoryDisk::new());
     let before = check(&disk).unwrap();
+    let repaired = mend(&disk, &kept).unwrap();
+    (before, disk, kept, repaired)
+}
+
+#[test]
+fn repair_reports_what_it_found() {
+    let (before, _, _, repaired) = repaired();
     assert_eq!(before.corrupt.len(), 3);
+    assert_eq!(repaired.before, before);
+}
+
+#[test]
+fn repair_keeps_damaged_bytes_aside() {
+    let disk = broken();
+    let originals: Vec<_> = disk
+        .names()
+        .iter()
+        .filter_map(|it| disk.bytes(it))
+        .collect();
     let kept = MemoryDisk::new();
-    let mended = mend(&disk, &kept).unwrap();
-    assert_eq!(mended.before, before);
+    let repaired = mend(&disk, &kept).unwrap();
     // The bytes of two ranges and of the tail.
-    assert_eq!(mended.aside.len(), 3);
-    for name in &mended.aside {
-        assert!(!kept.open(name).unwrap().is_empty().unwrap());
+    assert_eq!(repaired.aside.len(), 3);
+    for name in &repaired.aside {
+        let file = kept.open(name).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
+        let mut originals = originals.iter();
+        let was_there = originals.any(|it| it.windows(bytes.len()).any(|part| part == bytes));
+        assert!(!bytes.is_empty() && was_there, "{name}");
     }
-    let given_up: u64 = mended
+}
+
+#[test]
+fn repair_gives_up_exactly_what_is_lost() {
+    let (before, disk, _, repaired) = repaired();
+    let gaps = &before.streams[0].gaps;
+    let lost: u64 = gaps.iter().map(|(from, last)| last - from + 1).sum();
+    assert!(lost > 10, "{lost}");
+    let given_up = repaired
         .given_up
         .iter()
-        .map(|(_, from, last)| last - from + 1)
-        .sum();
-    let lost: u64 = before.streams[0]
-        .gaps
-        .iter()
-        .map(|(from, last)| last - from + 1)
-        .sum();
-    assert!(given_up == lost && lost > 10, "{given_up} of {lost}");
+        .map(|(_, from, last)| (*from, *last));
+    assert_eq!(&given_up.collect::<Vec<_>>(), gaps);
     let after = check(&disk).unwrap();
     let (old, new) = (&before.streams[0], &after.streams[0]);
     assert_eq!(
@@ -195,14 +220,23 @@ fn mending_keeps_what_is_damaged_aside_and_ends_the_waiting() {
         (old.records, &old.gaps, &vec![])
     );
     assert!(after.clean && after.torn_tail.is_none());
-    // Mended once is mended.
+}
+
+#[test]
+fn a_second_repair_gives_up_nothing_more() {
+    let (_, disk, ..) = repaired();
     let again = mend(&disk, &MemoryDisk::new()).unwrap();
     assert_eq!(
         (again.given_up, again.recovery.new_epochs),
         (vec![], vec![])
     );
-    // What somebody has all the same can be put back.
+}
+
+#[test]
+fn what_was_given_up_can_be_filled() {
+    let (_, disk, ..) = repaired();
     let (store, recovery) = Store::open(Box::new(disk), options(), 6).unwrap();
+    assert!(recovery.clean);
     let stream = store.existing("a").unwrap();
     let (from, last) = stream.given_up()[0];
     assert!(matches!(stream.read(from, 1), Err(Error::Gap { next, .. }) if next > last));
@@ -218,7 +252,6 @@ fn mending_keeps_what_is_damaged_aside_and_ends_the_waiting() {
         stream.give_up(from, last),
         Err(Error::NotMissing { .. })
     ));
-    assert!(recovery.clean);
 }
 
 #[test]

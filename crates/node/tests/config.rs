@@ -315,6 +315,7 @@ fn wrong_variables_and_flags_are_refused_by_name() {
 
 #[test]
 fn a_certificate_has_its_key_or_is_made() {
+    let hint = "set certificate and key under [http.tls], or self_signed = true alone";
     let table = [
         ("certificate = \"c.pem\"", "http.tls.certificate", 2),
         ("key = \"k.pem\"", "http.tls.key", 2),
@@ -331,7 +332,7 @@ fn a_certificate_has_its_key_or_is_made() {
         };
         assert_eq!(problem.key.as_deref(), Some(key), "{error}");
         assert_eq!(problem.line, Some(line), "{error}");
-        assert!(problem.hint.is_some());
+        assert_eq!(problem.hint.as_deref(), Some(hint), "{error}");
     }
     let pair = "[http.tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"";
     let tls = load(&file(pair)).unwrap().config.http.tls;
@@ -470,28 +471,42 @@ fn links_are_checked_each_by_its_line() {
     let loaded = load(&file(&two)).unwrap();
     assert_eq!(loaded.config.links[1].as_prefix.as_deref(), Some("x"));
 
+    let sample = "chappe config sample";
     let wrong = [
-        (link("a", "") + &link("a", ""), "links.1.name", 8),
-        (link("a", "colour = 1"), "links.0.colour", 6),
+        (
+            link("a", "") + &link("a", ""),
+            "links.1.name",
+            8,
+            "another name",
+        ),
+        (link("a", "colour = 1"), "links.0.colour", 6, "known here: address"),
         (
             link("a", "").replace("http_pull", "htp_pull"),
             "links.0.kind",
             3,
+            "http_pull",
         ),
         (
             link("a", "").replace("http://", "tcp://"),
             "links.0.address",
             4,
+            sample,
         ),
-        (link("a", "") + &link("B", ""), "links.1.name", 8),
-        ("[[links]]\nname = \"a\"".to_owned(), "links.0", 1),
+        (
+            link("a", "") + &link("B", ""),
+            "links.1.name",
+            8,
+            sample,
+        ),
+        ("[[links]]\nname = \"a\"".to_owned(), "links.0", 1, sample),
     ];
-    for (text, key, line) in wrong {
+    for (text, key, line, hint) in wrong {
         let error = load(&file(&text)).unwrap_err();
         let problem = &error.problems[0];
         assert_eq!(problem.key.as_deref(), Some(key), "{error}");
         assert_eq!(problem.line, Some(line), "{error}");
-        assert!(problem.hint.is_some(), "{error}");
+        let found = problem.hint.as_deref().unwrap_or_default();
+        assert!(found.contains(hint), "{error}: {found}");
     }
 }
 

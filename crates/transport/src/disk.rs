@@ -330,31 +330,87 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_file_is_appended_read_and_cut() {
+    /// A directory of its own, and a disk there with one file `f`.
+    fn with_file(bytes: &[u8]) -> (tempfile::TempDir, FileDisk, Box<dyn chappe_log::File>) {
         let scratch = tempfile::tempdir().unwrap();
         let disk = FileDisk::open(scratch.path()).unwrap();
         let mut file = disk.create("f").unwrap();
-        file.append(b"hello world").unwrap();
-        file.sync().unwrap();
-        file.truncate(5).unwrap();
-        file.append(b"!").unwrap();
+        file.append(bytes).unwrap();
+        (scratch, disk, file)
+    }
+
+    fn read_at(disk: &FileDisk, name: &str, at: u64) -> Vec<u8> {
         let mut buffer = [0; 16];
-        let read = disk.open("f").unwrap().read_at(1, &mut buffer).unwrap();
-        assert_eq!(&buffer[..read], b"ello!");
-        file.write_again(1, b"ell").unwrap();
+        let read = disk.open(name).unwrap().read_at(at, &mut buffer).unwrap();
+        buffer[..read].to_vec()
+    }
+
+    #[test]
+    fn what_is_appended_is_read_from_any_offset() {
+        let (_scratch, disk, mut file) = with_file(b"hello");
+        file.append(b" world").unwrap();
+        assert_eq!(read_at(&disk, "f", 0), b"hello world");
+        assert_eq!(read_at(&disk, "f", 6), b"world");
+        assert_eq!(read_at(&disk, "f", 11), b"");
+    }
+
+    #[test]
+    fn appending_goes_on_after_a_cut() {
+        let (_scratch, disk, mut file) = with_file(b"hello world");
+        file.truncate(5).unwrap();
+        assert_eq!(file.len().unwrap(), 5);
+        file.append(b"!").unwrap();
+        assert_eq!(read_at(&disk, "f", 0), b"hello!");
+    }
+
+    #[test]
+    fn writing_again_moves_no_end() {
+        let (_scratch, disk, mut file) = with_file(b"hexxo");
+        file.write_again(2, b"ll").unwrap();
         file.append(b"?").unwrap();
-        let read = disk.open("f").unwrap().read_at(0, &mut buffer).unwrap();
-        assert_eq!(&buffer[..read], b"hello!?", "not at the end");
+        assert_eq!(read_at(&disk, "f", 0), b"hello?");
+    }
+
+    #[test]
+    fn a_renamed_file_keeps_its_identity() {
+        let (_scratch, disk, mut file) = with_file(b"a");
         let identity = disk.identity("f").unwrap();
         disk.rename("f", "g").unwrap();
         assert_eq!(disk.identity("g").unwrap(), identity);
+        file.append(b"b").unwrap();
+        assert_eq!(read_at(&disk, "g", 0), b"ab");
+        disk.create("f").unwrap();
+        assert_ne!(disk.identity("f").unwrap(), identity);
+    }
+
+    #[test]
+    fn a_renamed_file_is_listed_once() {
+        let (_scratch, disk, _file) = with_file(b"a");
+        disk.rename("f", "g").unwrap();
         assert_eq!(disk.list().unwrap(), vec!["g".to_owned()]);
+    }
+
+    #[test]
+    fn a_missing_file_is_not_found() {
+        let (_scratch, disk, _file) = with_file(b"a");
+        disk.rename("f", "g").unwrap();
+        let opened = disk.open("f").map(drop);
+        assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn file_and_directory_are_synced() {
+        let (_scratch, disk, mut file) = with_file(b"a");
+        file.sync().unwrap();
         disk.sync_directory().unwrap();
-        assert!(disk.free_bytes().unwrap() > 0);
-        assert_eq!(
-            disk.open("f").err().map(|e| e.kind()),
-            Some(io::ErrorKind::NotFound)
-        );
+    }
+
+    #[test]
+    fn free_room_is_that_of_the_file_system() {
+        let (scratch, disk, _file) = with_file(b"a");
+        let total = nix::sys::statvfs::statvfs(scratch.path()).unwrap();
+        let total = total.blocks() as u64 * total.fragment_size() as u64;
+        let free = disk.free_bytes().unwrap();
+        assert!((1..=total).contains(&free), "{free} of {total}");
     }
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 #[test]
 fn the_corpus_holds() {
-    corpus::replay("zmtp", 15, |input| {
+    corpus::replay("zmtp", 18, |input| {
         zmtp::check(input);
         for at in 0..input.len().min(200) {
             let mut changed = input.to_vec();

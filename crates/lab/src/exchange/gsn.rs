@@ -265,6 +265,8 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
+    use chappe_xml::{Element, Name};
+
     use super::*;
 
     #[test]
@@ -278,11 +280,29 @@ mod tests {
 
     #[test]
     fn descriptors_are_xml() {
-        for wrapper in ["zeromq-async", "zeromq-sync"] {
+        let name = |local: &str| Name::owned("", local);
+        for (wrapper, address) in [
+            ("zeromq-async", "data_port=22022"),
+            ("zeromq-sync", "local_port=23003"),
+        ] {
             let text = subscriber(wrapper, 3);
-            let opened = text.matches("<").count() - text.matches("</").count();
-            let closed = text.matches("</").count() + text.matches("/>").count();
-            assert_eq!(opened, closed, "{text}");
+            let root =
+                Element::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert_eq!(root.name, name("virtual-sensor"));
+            assert_eq!(root.attribute(&name("name")), Some("subscriber3"));
+            let source = ["streams", "stream", "source", "address"];
+            let found = source
+                .iter()
+                .try_fold(&root, |at, part| at.child(&name(part)));
+            let found = found.unwrap_or_else(|| panic!("no {source:?} in {text}"));
+            assert_eq!(found.attribute(&name("wrapper")), Some(wrapper));
+            let predicate = name("predicate");
+            let keys = found.children_named(&predicate).map(|it| {
+                let key = it.attribute(&name("key")).expect("a key");
+                format!("{key}={}", it.text())
+            });
+            let keys: Vec<_> = keys.collect();
+            assert!(keys.iter().any(|key| key == address), "{keys:?}");
         }
     }
 }

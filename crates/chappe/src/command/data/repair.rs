@@ -86,16 +86,3 @@ fn print(name: &str, repaired: &Repaired, aside: Option<&Path>) {
         repaired.recovery.records, repaired.recovery.segments
     ));
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_that_was_kept_is_written_over() {
-        let scratch = tempfile::tempdir().unwrap();
-        let first = aside_of(scratch.path(), "log");
-        std::fs::create_dir_all(&first).unwrap();
-        assert_ne!(aside_of(scratch.path(), "log"), first);
-    }
-}
