@@ -1,7 +1,8 @@
-//! Values by their datatype representation (7.1, 7.2): made ready, written, read.
+//! Values in their datatype representations (7.1, 7.2): preparing, writing and reading them.
 //!
-//! Whether a value can be represented decides on the production, hence on the event code in front of
-//! it: a value is first made [`Ready`], then its event is written, then the value.
+//! The production, and so the event code before a value, depends on whether the datatype can
+//! represent the value. A value is therefore first prepared as [`PreparedValue`]; the event code and then
+//! the value are written after that.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,49 +16,51 @@ use crate::value::{
     unreversed,
 };
 
-/// Most decimal digits of one number; reason: conversion takes time by their square.
+/// Maximum decimal digits of one number. Reason: conversion time grows with their square.
 const DIGITS_MAX: usize = 4096;
-/// As many groups of seven bits.
+/// The same limit in groups of seven bits.
 const GROUPS_MAX: usize = 1945;
-/// Values in one list; reason: a list is made ready as a whole.
+/// Maximum values in one list. Reason: a list is prepared as a whole.
 const LIST_MAX: u64 = 1 << 20;
 
-/// A value that fits its representation, not yet written.
+/// A value that fits its representation and is ready to be written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Ready<'a> {
-    /// An n-bit unsigned integer: value and width.
+pub(crate) enum PreparedValue<'a> {
+    /// An n-bit unsigned integer: value and width in bits.
     Bits(u32, u32),
     Integer(i64),
     Unsigned(u64),
-    /// A number of any size: its sign, if it has one, and where its groups are in the scratch.
+    /// A number of any size: its sign, if it has one, and the range of its groups in the scratch
+    /// buffer.
     Large(Option<bool>, usize, usize),
     Decimal(Decimal),
-    /// A decimal of any size: sign, groups of the integral part, of the reversed fraction.
+    /// A decimal of any size: sign, groups of the integral part and of the reversed fraction.
     LargeDecimal(bool, (usize, usize), (usize, usize)),
     Float(Float),
     DateTime(DateTime),
-    /// A time with a fraction of any size: groups of the reversed fraction.
-    FineDateTime(DateTime, usize, usize),
-    /// Octets of the caller.
+    /// A time with a fraction of any size, as the range of groups of the reversed fraction.
+    PreciseDateTime(DateTime, usize, usize),
+    /// Octets borrowed from the caller.
     Octets(&'a [u8]),
-    /// Octets in the scratch.
-    Scratch(usize, usize),
+    /// A range of octets in the scratch buffer.
+    ScratchOctets(usize, usize),
     /// A string for the value partitions.
     Text(&'a str),
-    /// A string of a character set.
+    /// A string of a restricted character set.
     Restricted(u32, &'a str),
-    /// Items of a datatype, apart by white space, and how many; each is made ready when it is written.
+    /// A list: the datatype of its items, their text separated by white space, and their number.
+    /// Each item is prepared when it is written.
     List(u32, &'a str, u64),
-    /// By its lexical form, which is in the scratch, for this datatype.
+    /// The lexical form in the scratch buffer, for this datatype.
     Lexical(u32),
 }
 
-impl Ready<'_> {
-    /// Room for what becomes ready.
+impl PreparedValue<'_> {
+    /// A placeholder for a value to be prepared.
     pub(crate) const NONE: Self = Self::Bits(0, 0);
 }
 
-/// Room for making values ready, reused.
+/// Reused buffers for preparing values.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) octets: Vec<u8>,
@@ -66,7 +69,7 @@ pub(crate) struct Scratch {
     digits: Vec<u8>,
 }
 
-/// Which representation a datatype has under the options of a stream.
+/// The representations of datatypes under the options of a stream.
 pub(crate) trait Representations {
     fn representation(&self, datatype: u32) -> &Representation;
 }
@@ -77,33 +80,37 @@ impl Representations for Schema {
     }
 }
 
-/// Makes the lexical form of a value ready; false: it cannot be represented.
-pub(crate) fn ready<'a>(
+/// Prepares a value from its lexical form. Returns false if the datatype cannot represent it.
+pub(crate) fn prepare<'a>(
     schema: &impl Representations,
     datatype: u32,
     text: &'a str,
     scratch: &mut Scratch,
-    to: &mut Ready<'a>,
+    to: &mut PreparedValue<'a>,
 ) -> bool {
-    let made = match schema.representation(datatype) {
-        Representation::List(item) => ready_list(schema, *item, text, scratch),
-        _ => ready_one(schema, datatype, text, scratch),
+    let prepared = match schema.representation(datatype) {
+        Representation::List(item) => prepare_list(schema, *item, text, scratch),
+        _ => prepare_atomic(schema, datatype, text, scratch),
     };
-    made.map(|made| *to = made).is_some()
+    prepared.map(|prepared| *to = prepared).is_some()
 }
 
-/// The same of what is no list.
-fn ready_one<'a>(
+/// Prepares a value that is not a list.
+fn prepare_atomic<'a>(
     schema: &impl Representations,
     datatype: u32,
     text: &'a str,
     scratch: &mut Scratch,
-) -> Option<Ready<'a>> {
+) -> Option<PreparedValue<'a>> {
     match schema.representation(datatype) {
-        Representation::String => Some(Ready::Text(text)),
-        Representation::Restricted(set) => Some(Ready::Restricted(*set, text)),
-        Representation::Boolean => boolean(text).map(|value| Ready::Bits(u32::from(value), 1)),
-        Representation::PatternBoolean => pattern_boolean(text).map(|value| Ready::Bits(value, 2)),
+        Representation::String => Some(PreparedValue::Text(text)),
+        Representation::Restricted(set) => Some(PreparedValue::Restricted(*set, text)),
+        Representation::Boolean => {
+            boolean(text).map(|value| PreparedValue::Bits(u32::from(value), 1))
+        }
+        Representation::PatternBoolean => {
+            pattern_boolean(text).map(|value| PreparedValue::Bits(value, 2))
+        }
         Representation::Integer => integer(text, scratch),
         Representation::Unsigned => unsigned(text, scratch),
         Representation::Bounded { least, count } => {
@@ -115,16 +122,18 @@ fn ready_one<'a>(
                 .and_then(|v| v.checked_sub(*least));
             let offset = offset.and_then(|offset| u32::try_from(offset).ok());
             let offset = offset.filter(|offset| offset < count);
-            offset.map(|offset| Ready::Bits(offset, width(u64::from(*count))))
+            offset.map(|offset| PreparedValue::Bits(offset, width(u64::from(*count))))
         }
         Representation::Decimal => match Decimal::parse(text) {
-            Some(value) => Some(Ready::Decimal(value)),
+            Some(value) => Some(PreparedValue::Decimal(value)),
             None => large_decimal(text, scratch),
         },
-        Representation::Float => Float::parse(text).map(|value| Ready::Float(value.normalized())),
+        Representation::Float => {
+            Float::parse(text).map(|value| PreparedValue::Float(value.normalized()))
+        }
         Representation::DateTime(kind) => match DateTime::parse(*kind, text) {
-            Some(value) => Some(Ready::DateTime(value)),
-            None => fine_date_time(*kind, text, scratch),
+            Some(value) => Some(PreparedValue::DateTime(value)),
+            None => precise_date_time(*kind, text, scratch),
         },
         Representation::Base64 => binary(text, scratch, parse_base64),
         Representation::Hex => binary(text, scratch, parse_hex),
@@ -135,70 +144,73 @@ fn ready_one<'a>(
     }
 }
 
-/// The items of a list.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split([' ', '\t', '\n', '\r']);
-    words.filter(|word| !word.is_empty())
+/// Splits a list into its items.
+pub(crate) fn list_items(text: &str) -> impl Iterator<Item = &str> {
+    let list_items = text.split([' ', '\t', '\n', '\r']);
+    list_items.filter(|item_text| !item_text.is_empty())
 }
 
-/// A list; none: one of its items cannot be represented.
-fn ready_list<'a>(
+/// Prepares a list; none if an item cannot be represented.
+fn prepare_list<'a>(
     schema: &impl Representations,
     item: u32,
     text: &'a str,
     scratch: &mut Scratch,
-) -> Option<Ready<'a>> {
+) -> Option<PreparedValue<'a>> {
     let mut count = 0;
-    for word in words(text) {
+    for item_text in list_items(text) {
         let start = scratch.octets.len();
-        ready_one(schema, item, word, scratch)?;
+        prepare_atomic(schema, item, item_text, scratch)?;
         scratch.octets.truncate(start);
         count += 1;
     }
-    Some(Ready::List(item, text, count))
+    Some(PreparedValue::List(item, text, count))
 }
 
-/// Makes a typed value ready without its lexical form, and strings; false: go by the lexical form.
+/// Prepares strings, and typed values without their lexical form. Returns false if the lexical form
+/// is needed.
 #[inline(always)]
-pub(crate) fn ready_typed<'a>(
+pub(crate) fn prepare_typed<'a>(
     representation: &Representation,
     value: &Value<'a>,
-    to: &mut Ready<'a>,
+    to: &mut PreparedValue<'a>,
 ) -> bool {
     #[inline(always)]
-    fn set<'a>(to: &mut Ready<'a>, ready: Ready<'a>) -> bool {
+    fn set<'a>(to: &mut PreparedValue<'a>, ready: PreparedValue<'a>) -> bool {
         *to = ready;
         true
     }
     match (representation, value) {
         (Representation::String, Value::Text(text) | Value::Lexical(text)) => {
-            set(to, Ready::Text(text))
+            set(to, PreparedValue::Text(text))
         }
-        (Representation::Integer, Value::Integer(value)) => set(to, Ready::Integer(*value)),
-        (Representation::Float, Value::Float(value)) => set(to, Ready::Float(*value)),
+        (Representation::Integer, Value::Integer(value)) => set(to, PreparedValue::Integer(*value)),
+        (Representation::Float, Value::Float(value)) => set(to, PreparedValue::Float(*value)),
         (Representation::Boolean, Value::Boolean(value)) => {
-            set(to, Ready::Bits(u32::from(*value), 1))
+            set(to, PreparedValue::Bits(u32::from(*value), 1))
         }
         (Representation::Unsigned, Value::Integer(value)) => match u64::try_from(*value) {
-            Ok(value) => set(to, Ready::Unsigned(value)),
+            Ok(value) => set(to, PreparedValue::Unsigned(value)),
             Err(_) => false,
         },
         (Representation::Bounded { least, count }, Value::Integer(value)) => {
             let offset = i128::from(*value).checked_sub(*least);
             let offset = offset.and_then(|offset| u32::try_from(offset).ok());
             match offset.filter(|offset| offset < count) {
-                Some(offset) => set(to, Ready::Bits(offset, width(u64::from(*count)))),
+                Some(offset) => set(to, PreparedValue::Bits(offset, width(u64::from(*count)))),
                 None => false,
             }
         }
         (Representation::DateTime(kind), Value::DateTime(value)) if *kind == value.kind => {
-            set(to, Ready::DateTime(*value))
+            set(to, PreparedValue::DateTime(*value))
         }
         (Representation::PatternBoolean, Value::Boolean(value)) => {
-            set(to, Ready::Bits(u32::from(*value) * 2, 2))
+            set(to, PreparedValue::Bits(u32::from(*value) * 2, 2))
         }
-        (Representation::Unsigned, Value::Unsigned(value)) => set(to, Ready::Unsigned(*value)),
-        (Representation::Decimal, Value::Decimal(value)) => set(to, Ready::Decimal(*value)),
+        (Representation::Unsigned, Value::Unsigned(value)) => {
+            set(to, PreparedValue::Unsigned(*value))
+        }
+        (Representation::Decimal, Value::Decimal(value)) => set(to, PreparedValue::Decimal(*value)),
         (Representation::Decimal, Value::Integer(value)) => {
             let decimal = Decimal {
                 negative: *value < 0,
@@ -206,18 +218,18 @@ pub(crate) fn ready_typed<'a>(
                 fraction: 0,
                 fraction_digits: 0,
             };
-            set(to, Ready::Decimal(decimal))
+            set(to, PreparedValue::Decimal(decimal))
         }
         (Representation::Float, Value::Integer(mantissa)) => {
             let float = Float::Finite {
                 mantissa: *mantissa,
                 exponent: 0,
             };
-            set(to, Ready::Float(float))
+            set(to, PreparedValue::Float(float))
         }
         (Representation::Base64, Value::Base64(octets) | Value::Hex(octets))
         | (Representation::Hex, Value::Hex(octets) | Value::Base64(octets)) => {
-            set(to, Ready::Octets(octets))
+            set(to, PreparedValue::Octets(octets))
         }
         _ => false,
     }
@@ -245,14 +257,14 @@ fn binary<'a>(
     text: &str,
     scratch: &mut Scratch,
     parse: fn(&str, &mut Vec<u8>) -> bool,
-) -> Option<Ready<'a>> {
+) -> Option<PreparedValue<'a>> {
     let start = scratch.octets.len();
     let whole = parse(text, &mut scratch.octets);
-    whole.then_some(Ready::Scratch(start, scratch.octets.len()))
+    whole.then_some(PreparedValue::ScratchOctets(start, scratch.octets.len()))
 }
 
-/// Digits of a whole number with its sign, without leading zeros.
-fn whole(text: &str) -> Option<(bool, &str)> {
+/// Splits a whole number into its sign (true for negative) and its digits without leading zeros.
+fn whole_digits(text: &str) -> Option<(bool, &str)> {
     let text = collapse(text);
     let negative = text.starts_with('-');
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -260,36 +272,37 @@ fn whole(text: &str) -> Option<(bool, &str)> {
     plain.then(|| (negative, digits.trim_start_matches('0')))
 }
 
-fn integer<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
-    let (negative, digits) = whole(text)?;
+fn integer<'a>(text: &str, scratch: &mut Scratch) -> Option<PreparedValue<'a>> {
+    let (negative, digits) = whole_digits(text)?;
     if digits.len() <= 18 {
         let magnitude = digits.bytes().fold(0, |n, b| n * 10 + i64::from(b - b'0'));
-        return Some(Ready::Integer(if negative {
+        return Some(PreparedValue::Integer(if negative {
             -magnitude
         } else {
             magnitude
         }));
     }
-    // Of a negative number the magnitude is written less one.
-    let (start, end) = large(digits, negative, scratch)?;
-    Some(Ready::Large(Some(negative), start, end))
+    // A negative number is stored as its magnitude minus one.
+    let (start, end) = large_groups(digits, negative, scratch)?;
+    Some(PreparedValue::Large(Some(negative), start, end))
 }
 
-fn unsigned<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
-    let (negative, digits) = whole(text)?;
+fn unsigned<'a>(text: &str, scratch: &mut Scratch) -> Option<PreparedValue<'a>> {
+    let (negative, digits) = whole_digits(text)?;
     if negative && !digits.is_empty() {
         return None;
     }
     if digits.len() <= 19 {
         let value = digits.bytes().fold(0, |n, b| n * 10 + u64::from(b - b'0'));
-        return Some(Ready::Unsigned(value));
+        return Some(PreparedValue::Unsigned(value));
     }
-    let (start, end) = large(digits, false, scratch)?;
-    Some(Ready::Large(None, start, end))
+    let (start, end) = large_groups(digits, false, scratch)?;
+    Some(PreparedValue::Large(None, start, end))
 }
 
-/// Groups of seven bits of a number in decimal digits, less one if asked, in the scratch.
-fn large(digits: &str, less_one: bool, scratch: &mut Scratch) -> Option<(usize, usize)> {
+/// Converts decimal digits, minus one if requested, to groups of seven bits; returns their range in
+/// the scratch buffer.
+fn large_groups(digits: &str, less_one: bool, scratch: &mut Scratch) -> Option<(usize, usize)> {
     if digits.len() > DIGITS_MAX {
         return None;
     }
@@ -313,7 +326,7 @@ fn large(digits: &str, less_one: bool, scratch: &mut Scratch) -> Option<(usize, 
             let value = rest * 10 + u32::from(*digit);
             *digit = (value / 128) as u8;
             rest = value % 128;
-            // A quotient digit is below ten, as the rest is below 128.
+            // The rest is below 128, so a digit of the quotient is below ten.
         }
         scratch.octets.push(rest as u8);
         while from < digits.len() && digits[from] == 0 {
@@ -323,7 +336,7 @@ fn large(digits: &str, less_one: bool, scratch: &mut Scratch) -> Option<(usize, 
     Some((start, scratch.octets.len()))
 }
 
-fn large_decimal<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
+fn large_decimal<'a>(text: &str, scratch: &mut Scratch) -> Option<PreparedValue<'a>> {
     let text = collapse(text);
     let negative = text.starts_with('-');
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -332,18 +345,22 @@ fn large_decimal<'a>(text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
     if (integral.is_empty() && fraction.is_empty()) || !plain(integral) || !plain(fraction) {
         return None;
     }
-    let integral = large(integral.trim_start_matches('0'), false, scratch)?;
-    let fraction = large_reversed(fraction, scratch)?;
-    Some(Ready::LargeDecimal(negative, integral, fraction))
+    let integral = large_groups(integral.trim_start_matches('0'), false, scratch)?;
+    let fraction = reversed_groups(fraction, scratch)?;
+    Some(PreparedValue::LargeDecimal(negative, integral, fraction))
 }
 
-fn large_reversed(fraction: &str, scratch: &mut Scratch) -> Option<(usize, usize)> {
+fn reversed_groups(fraction: &str, scratch: &mut Scratch) -> Option<(usize, usize)> {
     let reversed: String = fraction.trim_end_matches('0').chars().rev().collect();
-    large(reversed.trim_start_matches('0'), false, scratch)
+    large_groups(reversed.trim_start_matches('0'), false, scratch)
 }
 
-/// A time whose fraction has more digits than a number holds.
-fn fine_date_time<'a>(kind: DateTimeKind, text: &str, scratch: &mut Scratch) -> Option<Ready<'a>> {
+/// Prepares a time whose fraction has more digits than 64 bits hold.
+fn precise_date_time<'a>(
+    kind: DateTimeKind,
+    text: &str,
+    scratch: &mut Scratch,
+) -> Option<PreparedValue<'a>> {
     let (before, after) = text.split_once('.')?;
     let count = after.bytes().take_while(u8::is_ascii_digit).count();
     let (fraction, zone) = after.split_at(count);
@@ -353,8 +370,8 @@ fn fine_date_time<'a>(kind: DateTimeKind, text: &str, scratch: &mut Scratch) -> 
     if count == 0 || !kind.has_time() {
         return None;
     }
-    let (start, end) = large_reversed(fraction, scratch)?;
-    Some(Ready::FineDateTime(value, start, end))
+    let (start, end) = reversed_groups(fraction, scratch)?;
+    Some(PreparedValue::PreciseDateTime(value, start, end))
 }
 
 fn enumerated<'a>(
@@ -363,59 +380,59 @@ fn enumerated<'a>(
     base: u32,
     text: &'a str,
     scratch: &mut Scratch,
-) -> Option<Ready<'a>> {
+) -> Option<PreparedValue<'a>> {
     let bits = width(values.len() as u64);
-    let found = |at: usize| Ready::Bits(at as u32, bits);
+    let found = |at: usize| PreparedValue::Bits(at as u32, bits);
     if let Some(at) = values.iter().position(|value| value == text) {
         return Some(found(at));
     }
     if matches!(schema.representation(base), Representation::String) {
         return None;
     }
-    // Equal values may be written differently.
+    // Equal values may have different lexical forms.
     let start = scratch.octets.len();
-    let wanted = by_value(ready_one(schema, base, text, scratch)?);
+    let wanted = in_utc(prepare_atomic(schema, base, text, scratch)?);
     let wanted_octets = scratch.octets.split_off(start);
     let same = values.iter().position(|value| {
-        let other = ready_one(schema, base, value, scratch);
+        let other = prepare_atomic(schema, base, value, scratch);
         let octets = scratch.octets.split_off(start);
-        other.map(by_value) == Some(wanted) && octets == wanted_octets
+        other.map(in_utc) == Some(wanted) && octets == wanted_octets
     });
     same.map(found)
 }
 
-/// Times that are the same point of time are the same.
-fn by_value(item: Ready<'_>) -> Ready<'_> {
+/// Normalizes times to UTC, so that equal points in time compare equal.
+fn in_utc(item: PreparedValue<'_>) -> PreparedValue<'_> {
     match item {
-        Ready::DateTime(value) => Ready::DateTime(value.to_utc()),
+        PreparedValue::DateTime(value) => PreparedValue::DateTime(value.to_utc()),
         item => item,
     }
 }
 
-/// Writes all but what goes by the string table; that is for the caller.
-pub(crate) fn write(writer: &mut BitWriter, item: &Ready<'_>, scratch: &Scratch) {
+/// Writes a prepared value, except those that use the string table, which are up to the caller.
+pub(crate) fn write(writer: &mut BitWriter, item: &PreparedValue<'_>, scratch: &Scratch) {
     let octets = |range: &(usize, usize)| &scratch.octets[range.0..range.1];
     match item {
-        Ready::Bits(value, count) => writer.bits(*value, *count),
-        Ready::Integer(value) => writer.integer(*value),
-        Ready::Unsigned(value) => writer.unsigned(*value),
-        Ready::Large(negative, start, end) => {
+        PreparedValue::Bits(value, count) => writer.bits(*value, *count),
+        PreparedValue::Integer(value) => writer.integer(*value),
+        PreparedValue::Unsigned(value) => writer.unsigned(*value),
+        PreparedValue::Large(negative, start, end) => {
             if let Some(negative) = negative {
                 writer.boolean(*negative);
             }
             writer.unsigned_groups(octets(&(*start, *end)));
         }
-        Ready::Decimal(value) => {
+        PreparedValue::Decimal(value) => {
             writer.boolean(value.negative);
             writer.unsigned(value.integral);
             writer.unsigned(reversed(value.fraction, value.fraction_digits));
         }
-        Ready::LargeDecimal(negative, integral, fraction) => {
+        PreparedValue::LargeDecimal(negative, integral, fraction) => {
             writer.boolean(*negative);
             writer.unsigned_groups(octets(integral));
             writer.unsigned_groups(octets(fraction));
         }
-        Ready::Float(value) => {
+        PreparedValue::Float(value) => {
             let (mantissa, exponent) = match *value {
                 Float::Finite { mantissa, exponent } => (mantissa, i64::from(exponent)),
                 Float::Infinity => (1, -(1 << 14)),
@@ -425,7 +442,7 @@ pub(crate) fn write(writer: &mut BitWriter, item: &Ready<'_>, scratch: &Scratch)
             writer.integer(mantissa);
             writer.integer(exponent);
         }
-        Ready::DateTime(value) => {
+        PreparedValue::DateTime(value) => {
             let fraction = reversed(value.fraction, value.fraction_digits);
             write_date_time(writer, value, |writer| {
                 writer.boolean(fraction != 0);
@@ -434,7 +451,7 @@ pub(crate) fn write(writer: &mut BitWriter, item: &Ready<'_>, scratch: &Scratch)
                 }
             });
         }
-        Ready::FineDateTime(value, start, end) => {
+        PreparedValue::PreciseDateTime(value, start, end) => {
             let fraction = octets(&(*start, *end));
             write_date_time(writer, value, |writer| {
                 writer.boolean(!fraction.is_empty());
@@ -443,15 +460,18 @@ pub(crate) fn write(writer: &mut BitWriter, item: &Ready<'_>, scratch: &Scratch)
                 }
             });
         }
-        Ready::Octets(octets) => {
+        PreparedValue::Octets(octets) => {
             writer.unsigned(octets.len() as u64);
             writer.octets(octets);
         }
-        Ready::Scratch(start, end) => {
+        PreparedValue::ScratchOctets(start, end) => {
             writer.unsigned((end - start) as u64);
             writer.octets(octets(&(*start, *end)));
         }
-        Ready::Text(_) | Ready::Restricted(..) | Ready::List(..) | Ready::Lexical(_) => {}
+        PreparedValue::Text(_)
+        | PreparedValue::Restricted(..)
+        | PreparedValue::List(..)
+        | PreparedValue::Lexical(_) => {}
     }
 }
 
@@ -479,23 +499,23 @@ fn write_date_time(
     }
 }
 
-/// Room for reading values, reused.
+/// Reused buffers for reading values.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// Lexical forms.
     pub(crate) text: String,
-    /// Octets of binaries.
+    /// Octets of binary values.
     pub(crate) octets: Vec<u8>,
-    /// How many there may be.
+    /// Maximum number of octets.
     pub(crate) octets_max: usize,
-    /// A list while it is read.
+    /// The list that is being read.
     pub(crate) list: String,
     groups: Vec<u8>,
 }
 
-/// A value that was read; its text or octets are in the buffers.
+/// A decoded value; its text or octets are in [`Buffers`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum DecodedValue {
     Boolean(bool),
     Integer(i64),
     Unsigned(u64),
@@ -510,37 +530,37 @@ pub(crate) enum Found {
     Text,
     /// The lexical form of another value: `Buffers::text`.
     Lexical,
-    /// The string of an identifier in the table of all values.
-    Table(u32),
+    /// The string with this identifier in the global value partition.
+    InTable(u32),
 }
 
-/// Reads a value that does not go by the string table.
+/// Reads a value that does not use the string table.
 #[inline]
 pub(crate) fn read(
     reader: &mut BitReader<'_>,
     representation: &Representation,
     buffers: &mut Buffers,
-    found: &mut Found,
+    found: &mut DecodedValue,
 ) -> Result<(), Cause> {
     *found = match representation {
-        Representation::Boolean => Found::Boolean(reader.boolean()?),
+        Representation::Boolean => DecodedValue::Boolean(reader.boolean()?),
         Representation::PatternBoolean => {
             buffers.text.clear();
             let text = ["false", "0", "true", "1"][reader.bits(2)? as usize & 3];
             buffers.text.push_str(text);
-            Found::Lexical
+            DecodedValue::Lexical
         }
         Representation::Integer => {
             let negative = reader.boolean()?;
             match reader.short_unsigned() {
-                // At most 49 bits.
-                Some(value) if negative => Found::Integer(!(value as i64)),
-                Some(value) => Found::Integer(value as i64),
+                // The value has at most 49 bits.
+                Some(value) if negative => DecodedValue::Integer(!(value as i64)),
+                Some(value) => DecodedValue::Integer(value as i64),
                 None => read_large(reader, Some(negative), buffers)?,
             }
         }
         Representation::Unsigned => match reader.short_unsigned() {
-            Some(value) => Found::Integer(value as i64),
+            Some(value) => DecodedValue::Integer(value as i64),
             None => read_large(reader, None, buffers)?,
         },
         Representation::Bounded { least, count } => {
@@ -550,11 +570,11 @@ pub(crate) fn read(
             }
             let value = *least + i128::from(offset);
             match i64::try_from(value) {
-                Ok(value) => Found::Integer(value),
+                Ok(value) => DecodedValue::Integer(value),
                 Err(_) => {
                     buffers.text.clear();
                     let _ = write!(buffers.text, "{value}");
-                    Found::Lexical
+                    DecodedValue::Lexical
                 }
             }
         }
@@ -570,8 +590,8 @@ pub(crate) fn read(
             buffers.octets.clear();
             reader.octets(length, &mut buffers.octets)?;
             match representation {
-                Representation::Hex => Found::Hex,
-                _ => Found::Base64,
+                Representation::Hex => DecodedValue::Hex,
+                _ => DecodedValue::Base64,
             }
         }
         Representation::String
@@ -584,7 +604,7 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Reads which of the enumerated values it is (7.2).
+/// Reads an enumerated value (7.2).
 pub(crate) fn read_enumerated(
     reader: &mut BitReader<'_>,
     values: &[String],
@@ -598,7 +618,7 @@ pub(crate) fn read_enumerated(
     Ok(())
 }
 
-/// The length of a list.
+/// Reads the length of a list.
 pub(crate) fn read_count(reader: &mut BitReader<'_>) -> Result<u64, Cause> {
     let count = reader.unsigned()?;
     if count > LIST_MAX {
@@ -607,22 +627,22 @@ pub(crate) fn read_count(reader: &mut BitReader<'_>) -> Result<u64, Cause> {
     Ok(count)
 }
 
-/// A whole number of any size. With a sign that is negative the magnitude is one less.
+/// Reads a whole number of any size. With a negative sign, the stored magnitude is one less.
 fn read_large(
     reader: &mut BitReader<'_>,
     sign: Option<bool>,
     buffers: &mut Buffers,
-) -> Result<Found, Cause> {
+) -> Result<DecodedValue, Cause> {
     let negative = sign == Some(true);
     read_groups(reader, &mut buffers.groups)?;
-    if let Some(value) = small(&buffers.groups) {
+    if let Some(value) = as_u64(&buffers.groups) {
         return Ok(match i64::try_from(value) {
-            Ok(value) => Found::Integer(if negative { !value } else { value }),
-            Err(_) if !negative => Found::Unsigned(value),
+            Ok(value) => DecodedValue::Integer(if negative { !value } else { value }),
+            Err(_) if !negative => DecodedValue::Unsigned(value),
             Err(_) => {
                 buffers.text.clear();
                 let _ = write!(buffers.text, "-{}", u128::from(value) + 1);
-                Found::Lexical
+                DecodedValue::Lexical
             }
         });
     }
@@ -631,7 +651,7 @@ fn read_large(
         buffers.text.push('-');
     }
     decimal_digits(&mut buffers.groups, negative, &mut buffers.text);
-    Ok(Found::Lexical)
+    Ok(DecodedValue::Lexical)
 }
 
 fn read_groups(reader: &mut BitReader<'_>, groups: &mut Vec<u8>) -> Result<(), Cause> {
@@ -639,8 +659,8 @@ fn read_groups(reader: &mut BitReader<'_>, groups: &mut Vec<u8>) -> Result<(), C
     Ok(reader.unsigned_groups(groups, GROUPS_MAX)?)
 }
 
-/// The number, if it fits 64 bits.
-fn small(groups: &[u8]) -> Option<u64> {
+/// The number if it fits into 64 bits.
+fn as_u64(groups: &[u8]) -> Option<u64> {
     let significant = groups
         .iter()
         .rposition(|group| *group != 0)
@@ -654,7 +674,7 @@ fn small(groups: &[u8]) -> Option<u64> {
     }))
 }
 
-/// Appends a number in decimal digits, plus one if asked; uses the groups up.
+/// Appends a number, plus one if requested, in decimal digits; consumes the groups.
 fn decimal_digits(groups: &mut Vec<u8>, plus_one: bool, text: &mut String) {
     if plus_one {
         let mut carry = true;
@@ -687,10 +707,10 @@ fn decimal_digits(groups: &mut Vec<u8>, plus_one: bool, text: &mut String) {
     }
 }
 
-fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<Found, Cause> {
+fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<DecodedValue, Cause> {
     let negative = reader.boolean()?;
     read_groups(reader, &mut buffers.groups)?;
-    let integral = small(&buffers.groups);
+    let integral = as_u64(&buffers.groups);
     buffers.text.clear();
     if negative {
         buffers.text.push('-');
@@ -701,9 +721,9 @@ fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<Fou
         None => decimal_digits(&mut buffers.groups, false, &mut buffers.text),
     }
     read_groups(reader, &mut buffers.groups)?;
-    let fraction = small(&buffers.groups).and_then(unreversed);
+    let fraction = as_u64(&buffers.groups).and_then(unreversed);
     if let (Some(integral), Some((fraction, fraction_digits))) = (integral, fraction) {
-        return Ok(Found::Decimal(Decimal {
+        return Ok(DecodedValue::Decimal(Decimal {
             negative,
             integral,
             fraction,
@@ -712,10 +732,10 @@ fn read_decimal(reader: &mut BitReader<'_>, buffers: &mut Buffers) -> Result<Fou
     }
     buffers.text.push('.');
     reversed_digits(buffers);
-    Ok(Found::Lexical)
+    Ok(DecodedValue::Lexical)
 }
 
-/// Appends the digits of the groups, the last one first.
+/// Appends the decimal digits of the groups in reverse order.
 fn reversed_digits(buffers: &mut Buffers) {
     let mut digits = String::new();
     decimal_digits(&mut buffers.groups, false, &mut digits);
@@ -723,7 +743,7 @@ fn reversed_digits(buffers: &mut Buffers) {
 }
 
 #[inline]
-fn read_float(reader: &mut BitReader<'_>) -> Result<Found, Cause> {
+fn read_float(reader: &mut BitReader<'_>) -> Result<DecodedValue, Cause> {
     const RANGE: Cause = Cause::OutOfRange("a float: its mantissa has 64 bits, its exponent 15");
     let mut integer = || -> Result<i64, Cause> {
         let negative = reader.boolean()?;
@@ -732,7 +752,7 @@ fn read_float(reader: &mut BitReader<'_>) -> Result<Found, Cause> {
     };
     let mantissa = integer()?;
     let exponent = integer()?;
-    Ok(Found::Float(match (exponent, mantissa) {
+    Ok(DecodedValue::Float(match (exponent, mantissa) {
         (-16384, 1) => Float::Infinity,
         (-16384, -1) => Float::NegativeInfinity,
         (-16384, _) => Float::NaN,
@@ -748,7 +768,7 @@ fn read_date_time(
     reader: &mut BitReader<'_>,
     kind: DateTimeKind,
     buffers: &mut Buffers,
-) -> Result<Found, Cause> {
+) -> Result<DecodedValue, Cause> {
     const RANGE: Cause = Cause::OutOfRange("a date or time");
     let mut value = DateTime::empty(kind);
     if kind.has_year() {
@@ -768,7 +788,7 @@ fn read_date_time(
             return Err(RANGE);
         }
     }
-    let mut fine = false;
+    let mut is_precise = false;
     if kind.has_time() {
         let time = reader.bits(17)?;
         let (hour, minute, second) = (time / 4096, time / 64 % 64, time % 64);
@@ -778,11 +798,11 @@ fn read_date_time(
         (value.hour, value.minute, value.second) = (hour as u8, minute as u8, second as u8);
         if reader.boolean()? {
             read_groups(reader, &mut buffers.groups)?;
-            match small(&buffers.groups).and_then(unreversed) {
+            match as_u64(&buffers.groups).and_then(unreversed) {
                 Some((fraction, digits)) => {
                     (value.fraction, value.fraction_digits) = (fraction, digits);
                 }
-                None => fine = true,
+                None => is_precise = true,
             }
         }
     }
@@ -795,10 +815,10 @@ fn read_date_time(
         }
         value.zone_minutes = Some(total as i16);
     }
-    if !fine {
-        return Ok(Found::DateTime(value));
+    if !is_precise {
+        return Ok(DecodedValue::DateTime(value));
     }
-    // The zone comes behind the fraction.
+    // The time zone follows the fraction.
     buffers.text.clear();
     let zone = value.zone_minutes.take();
     let _ = write!(buffers.text, "{value}.");
@@ -808,5 +828,5 @@ fn read_date_time(
     value.zone_minutes = None;
     let without = alloc::format!("{value}");
     buffers.text.push_str(&whole[without.len()..]);
-    Ok(Found::Lexical)
+    Ok(DecodedValue::Lexical)
 }

@@ -1,18 +1,18 @@
-//! Why a stream is refused, and where.
+//! Errors of encoding and decoding: the cause, the bit and the path of open elements.
 
 use alloc::string::String;
 use core::fmt;
 
-/// A refused stream, or events that a stream cannot hold.
+/// A stream that cannot be decoded, or events that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause} (bit {offset}, byte {}{})", offset / 8, In(path))]
 pub struct Error {
-    /// The bit of the stream at which the cause was seen, counted from the begin of the stream; when
-    /// encoding, how many bits had been written. Within a compressed block it is the block's.
+    /// Bit offset from the start of the stream at which the cause was detected; when encoding, the
+    /// number of bits written. Within a compressed block, the offset in the inflated block.
     pub offset: u64,
-    /// The open elements, outermost first: `/Envelope/Body`.
+    /// Open elements, outermost first: `/Envelope/Body`.
     pub path: String,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
@@ -27,66 +27,68 @@ impl fmt::Display for In<'_> {
     }
 }
 
-/// Why a stream is refused.
+/// The cause of an [`Error`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The stream ends before its document does.
+    /// The stream ends before its document is complete.
     #[error("the stream is truncated")]
     Truncated,
-    /// The source of the stream has failed.
-    #[error("the stream cannot be read on: {0}")]
+    /// The source of the stream failed.
+    #[error("cannot read the stream: {0}")]
     Source(String),
-    /// The first bits are not those of an EXI stream (5.2).
-    #[error("this is no EXI stream: it does not begin with the bits 10{}", hint(.0))]
+    /// The first bits are not the distinguishing bits of an EXI stream (5.2).
+    #[error("not an EXI stream: it does not start with the bits 10{}", hint(.0))]
     NotExi(&'static str),
-    /// A version of the format that is not known.
-    #[error("version {0} of the format is not known, only version 1")]
+    /// The stream has an unsupported format version.
+    #[error("format version {0} is not supported, only version 1")]
     Version(u32),
-    /// Options that exclude each other (5.4), or one that the stream's own header forbids.
+    /// Options that exclude each other (5.4), or an option that the stream's header forbids.
     #[error("option {option}: {why}")]
     Option {
-        /// Its standard name.
+        /// The option's name in the specification.
         option: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
-    /// Neither the header nor the caller says with which options the body is to be read.
-    #[error("the stream has no options in its header: they must be given")]
+    /// Neither the header nor the caller gives the options of the body.
+    #[error("the stream has no options in its header, so the caller must supply them")]
     OptionsMissing,
-    /// The stream was made with another schema than the one at hand.
-    #[error("the stream wants schema {wanted:?}, {loaded}: give the schema it was made with")]
+    /// The stream was encoded with a schema other than the loaded one.
+    #[error(
+        "the stream requires schema {wanted:?}, {loaded}: supply the schema that it was encoded with"
+    )]
     Schema {
         /// The schemaId in the header.
         wanted: String,
-        /// What is loaded, in words.
+        /// A description of the loaded schema.
         loaded: String,
     },
-    /// An event code that the grammar does not have.
+    /// An event code that the current grammar does not contain.
     #[error(
-        "event code {0} does not exist here: the stream is damaged, or made with another schema"
+        "the grammar has no event code {0} here: the stream is damaged, or was encoded with another schema"
     )]
     EventCode(u32),
-    /// A compact identifier that the string table does not have.
+    /// A compact identifier that the string table does not contain.
     #[error(
-        "there is no {table} {identifier} in the string table: the stream is damaged, or made with another schema"
+        "the string table has no {table} {identifier}: the stream is damaged, or was encoded with another schema"
     )]
     Identifier {
-        /// Which partition.
+        /// The partition of the string table.
         table: &'static str,
         /// The identifier.
         identifier: u64,
     },
-    /// A value that its datatype does not have.
-    #[error("out of range: this is not {0}")]
+    /// A decoded value outside the range of its datatype.
+    #[error("the value is out of range: expected {0}")]
     OutOfRange(&'static str),
-    /// The DEFLATE data of a block do not decompress.
-    #[error("the compressed block does not decompress")]
+    /// The DEFLATE data of a block cannot be inflated.
+    #[error("the compressed block is not valid DEFLATE data")]
     Inflate,
-    /// Bytes after the end of the document.
+    /// Bytes follow the end of the document.
     #[error("{0} bytes follow the document")]
     Trailing(usize),
-    /// One of [`Limits`](crate::Limits) is reached.
+    /// One of the [`Limits`](crate::Limits) is exceeded.
     #[error("limit {limit} of {bound} is exceeded")]
     Limit {
         /// The field of [`Limits`](crate::Limits).
@@ -94,18 +96,18 @@ pub enum Cause {
         /// Its value.
         bound: u64,
     },
-    /// An event for which a strict grammar has no place.
+    /// An event that the strict grammar does not allow.
     #[error("the strict schema does not allow {0} here")]
     NotAllowed(String),
-    /// A value that the strict schema's datatype cannot represent.
-    #[error("{value:?} is not {datatype}, as the strict schema wants")]
+    /// A value that the datatype of a strict schema cannot represent.
+    #[error("{value:?} is not of type {datatype}, which the strict schema requires")]
     NotTyped {
         /// The lexical form, shortened.
         value: String,
         /// The datatype.
         datatype: String,
     },
-    /// The caller's events make no document.
+    /// The caller's events do not form a document.
     #[error("misuse: {0}")]
     Misuse(&'static str),
 }

@@ -9,8 +9,8 @@ pub struct Name<'a> {
     pub namespace: &'a str,
     /// The local part.
     pub local: &'a str,
-    /// The prefix, where prefixes are preserved; empty for the default namespace. That of an element
-    /// is the one of the following [`Event::Namespace`] with `of_element`, if there is one.
+    /// The prefix if prefixes are preserved; empty for the default namespace. An element takes its
+    /// prefix from a following [`Event::Namespace`] with `of_element`, if there is one.
     pub prefix: Option<&'a str>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Whether it is the attribute xsi:type or xsi:nil.
+    /// Returns true if this name is `local` in the xsi namespace.
     pub(crate) fn is_xsi(&self, local: &str) -> bool {
         self.local == local && self.namespace == crate::schema::XSI_NAMESPACE
     }
@@ -33,27 +33,28 @@ impl<'a> Name<'a> {
 
 /// One event of a document.
 ///
-/// Order within an element: start, self-contained, namespace declarations, attributes, content, end.
+/// Within an element the order is: start, self-contained mark, namespace declarations, attributes,
+/// content, end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event<'a> {
-    /// The document or fragment begins.
+    /// Start of the document or fragment.
     StartDocument,
-    /// The document or fragment ends.
+    /// End of the document or fragment.
     EndDocument,
-    /// An element begins.
+    /// Start of an element.
     StartElement(Name<'a>),
-    /// The innermost open element ends.
+    /// End of the innermost open element.
     EndElement,
-    /// An attribute of the element just started.
+    /// An attribute of the innermost open element.
     Attribute(Name<'a>, Value<'a>),
-    /// A prefix (empty for the default) is bound in the element just started; an empty namespace
-    /// unbinds it.
+    /// A namespace declaration on the innermost open element. The prefix is empty for the default
+    /// namespace; an empty namespace unbinds the prefix.
     Namespace {
         /// The prefix.
         prefix: &'a str,
         /// The namespace name.
         namespace: &'a str,
-        /// It is the prefix of the element itself. Found out when encoding.
+        /// This is the prefix of the element itself. The encoder computes it.
         of_element: bool,
     },
     /// Character data.
@@ -62,9 +63,9 @@ pub enum Event<'a> {
     Comment(&'a str),
     /// A processing instruction.
     ProcessingInstruction {
-        /// Its target.
+        /// The target.
         target: &'a str,
-        /// The rest.
+        /// The data after the target.
         text: &'a str,
     },
     /// A document type declaration.
@@ -78,8 +79,8 @@ pub enum Event<'a> {
         /// The internal subset, or empty.
         text: &'a str,
     },
-    /// A reference to an entity that is not resolved.
+    /// A reference to an entity that was not expanded.
     EntityReference(&'a str),
-    /// The element just started is self-contained.
+    /// Marks the innermost open element as self-contained.
     SelfContained,
 }

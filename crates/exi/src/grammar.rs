@@ -1,4 +1,4 @@
-//! Where a stream stands in its grammars, and what may come next (8).
+//! The grammars of a stream and its position in them (8).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,82 +12,83 @@ use crate::options::{Options, Profile};
 use crate::schema::{COUNTED, NONE, Repeat, Representation, Schema, Shape, Type};
 use crate::tables::Names;
 
-/// Where an element, or the document, stands.
+/// Position of the document or of an element in its grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
-    /// DocContent, in front of the root element.
-    Document,
-    /// DocEnd, behind it.
-    DocumentEnd,
+pub(crate) enum Position {
+    /// DocContent, before the root element.
+    DocContent,
+    /// DocEnd, after the root element.
+    DocEnd,
     /// FragmentContent.
-    Fragment,
-    /// Behind the end.
+    FragmentContent,
+    /// After the end of the document.
     Ended,
-    /// A state of the schema.
+    /// A state of the schema's grammars.
     Schema(u32),
     /// StartTagContent of a built-in grammar.
-    StartTag(u32),
+    StartTagContent(u32),
     /// ElementContent of a built-in grammar.
-    Content(u32),
+    ElementContent(u32),
 }
 
 /// An open element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) name: u32,
-    pub(crate) at: At,
-    /// What xsi:nil leads to.
-    pub(crate) empty: u32,
-    /// Strict grammars have xsi:type at the entry.
-    pub(crate) cast: bool,
-    /// Strict grammars have xsi:nil at the entry.
-    pub(crate) nil: bool,
-    /// How many copies of a counted particle are behind it.
-    pub(crate) count: u32,
+    pub(crate) position: Position,
+    /// The start of *TypeEmpty*, which xsi:nil selects.
+    pub(crate) type_empty: u32,
+    /// The strict grammar allows xsi:type at the entry.
+    pub(crate) allows_xsi_type: bool,
+    /// The strict grammar allows xsi:nil at the entry.
+    pub(crate) allows_xsi_nil: bool,
+    /// Number of completed copies of a counted particle.
+    pub(crate) copies: u32,
 }
 
-/// The first parts of event codes in a state.
+/// The first parts of the event codes of a state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstPart {
-    /// The first of its productions, and how many there are.
+    /// Index of the first production of the state, and their number.
     pub(crate) first: u32,
     pub(crate) count: u32,
-    /// One more code leads to the second part.
-    pub(crate) escapes: bool,
-    /// Bits of a code.
+    /// One more code escapes to the second part.
+    pub(crate) has_second_part: bool,
+    /// Bits of the first part.
     pub(crate) bits: u32,
 }
 
-/// A production that a built-in grammar has learnt.
+/// A production that a built-in grammar has learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learnt {
+pub(crate) enum LearnedProduction {
     Element(u32),
     Attribute(u32),
     Characters,
     End,
-    /// Counted by every reader, and never used (EXI Profile, 3.1).
-    Unused(Unused),
+    /// Counted by every decoder and never used (EXI Profile, 3.1).
+    Unused(UnusedProduction),
 }
 
-/// What is learnt without being used: one of the kinds that are learnt once, or another.
+/// Kinds of unused productions. All but `Other` are learned at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unused {
+pub(crate) enum UnusedProduction {
     Type,
     Characters,
     End,
     Other,
 }
 
-/// A built-in element grammar (8.4.3). The newest production has event code 0, hence stands last.
+/// A built-in element grammar (8.4.3). The newest production has event code 0 and is last in the
+/// list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BuiltIn {
-    pub(crate) start_tag: Vec<Learnt>,
-    pub(crate) content: Vec<Learnt>,
+    pub(crate) start_tag: Vec<LearnedProduction>,
+    pub(crate) content: Vec<LearnedProduction>,
 }
 
-/// What the second part of an event code leads to.
+/// The terminal that the second part of an event code selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Second {
+pub(crate) enum SecondPart {
     End,
     XsiType,
     XsiNil,
@@ -102,92 +103,92 @@ pub(crate) enum Second {
     DocType,
     Comment,
     ProcessingInstruction,
-    /// Comments and processing instructions, told apart by a third part.
+    /// Comments and processing instructions; a third part distinguishes them.
     CommentOrInstruction,
 }
 
-impl Second {
+impl SecondPart {
     const COUNT: usize = Self::CommentOrInstruction as usize + 1;
 }
 
-/// The second parts of a state, in order.
+/// The second parts of a state in the order of their codes.
 #[derive(Clone, Debug)]
-pub(crate) struct Seconds {
-    list: [Second; Second::COUNT],
-    /// The place of each, or [`Seconds::MISSING`].
-    places: [u8; Second::COUNT],
+pub(crate) struct SecondParts {
+    list: [SecondPart; SecondPart::COUNT],
+    /// The code of each second part, or [`SecondParts::MISSING`].
+    codes: [u8; SecondPart::COUNT],
     count: u8,
-    /// Bits that tell them apart.
+    /// Bits of the second part.
     pub(crate) width: u32,
 }
 
-impl Default for Seconds {
+impl Default for SecondParts {
     fn default() -> Self {
         Self {
-            list: [Second::End; Second::COUNT],
-            places: [Self::MISSING; Second::COUNT],
+            list: [SecondPart::End; SecondPart::COUNT],
+            codes: [Self::MISSING; SecondPart::COUNT],
             count: 0,
             width: 0,
         }
     }
 }
 
-impl Seconds {
+impl SecondParts {
     const MISSING: u8 = u8::MAX;
 
-    fn push(&mut self, second: Second) {
-        self.places[second as usize] = self.count;
+    fn push(&mut self, second: SecondPart) {
+        self.codes[second as usize] = self.count;
         self.list[usize::from(self.count)] = second;
         self.count += 1;
         self.width = width(u64::from(self.count));
     }
 
-    /// One event code of the first part leads to them, if there are any.
-    pub(crate) fn escapes(&self) -> usize {
+    /// Number of first parts that escape to the second part: one or none.
+    pub(crate) fn escape_count(&self) -> usize {
         usize::from(self.count > 0)
     }
 
-    /// The one of this code.
-    pub(crate) fn of(&self, code: u32) -> Option<Second> {
+    /// The second part with this code.
+    pub(crate) fn by_code(&self, code: u32) -> Option<SecondPart> {
         let list = &self.list[..usize::from(self.count)];
         list.get(code as usize).copied()
     }
 
-    /// The code of this one.
-    pub(crate) fn code(&self, second: Second) -> Option<u32> {
-        let place = self.places[second as usize];
-        (place != Self::MISSING).then_some(u32::from(place))
+    /// The code of this second part.
+    pub(crate) fn code(&self, second: SecondPart) -> Option<u32> {
+        let code = self.codes[second as usize];
+        (code != Self::MISSING).then_some(u32::from(code))
     }
 }
 
-impl Extend<Second> for Seconds {
-    fn extend<I: IntoIterator<Item = Second>>(&mut self, seconds: I) {
+impl Extend<SecondPart> for SecondParts {
+    fn extend<I: IntoIterator<Item = SecondPart>>(&mut self, seconds: I) {
         seconds.into_iter().for_each(|second| self.push(second));
     }
 }
 
-impl FromIterator<Second> for Seconds {
-    fn from_iter<I: IntoIterator<Item = Second>>(seconds: I) -> Self {
+impl FromIterator<SecondPart> for SecondParts {
+    fn from_iter<I: IntoIterator<Item = SecondPart>>(seconds: I) -> Self {
         let mut all = Self::default();
         all.extend(seconds);
         all
     }
 }
 
-/// What is the same for all states of a kind, under the options of a stream.
+/// Second parts shared by all states of a kind, under the options of a stream.
 #[derive(Debug, Default)]
-struct Kinds {
-    /// By entry, start tag and end of a schema's state.
-    schema: [Seconds; 8],
-    /// Of strict entries: by xsi:type and xsi:nil.
-    strict: [Seconds; 4],
-    start_tag: Seconds,
-    content: Seconds,
-    document: Seconds,
-    document_end: Seconds,
+struct SharedSecondParts {
+    /// For states of the schema, by entry, start tag and end.
+    schema: [SecondParts; 8],
+    /// For strict entries, by xsi:type and xsi:nil.
+    strict: [SecondParts; 4],
+    start_tag: SecondParts,
+    content: SecondParts,
+    document: SecondParts,
+    document_end: SecondParts,
 }
 
-/// Where a stream stands.
+/// The grammars of a stream, its string tables of names, and the stack of open elements.
 #[derive(Debug)]
 pub(crate) struct Grammar {
     pub(crate) schema: Arc<Schema>,
@@ -195,71 +196,71 @@ pub(crate) struct Grammar {
     pub(crate) names: Names,
     pub(crate) stack: Vec<Frame>,
     pub(crate) built_in: Vec<BuiltIn>,
-    used: usize,
-    /// The built-in grammar of a name.
-    of_name: Vec<u32>,
-    /// What the built-in fragment grammar has learnt (8.4.2).
-    pub(crate) fragment: Vec<u32>,
-    learnt: usize,
-    /// Those that will be used again.
-    kept: usize,
-    /// What an encoder keeps to.
+    built_in_count: usize,
+    /// The built-in grammar of each name.
+    built_in_of_name: Vec<u32>,
+    /// Root elements that the built-in fragment grammar has learned (8.4.2).
+    pub(crate) fragment_roots: Vec<u32>,
+    learned_count: usize,
+    /// Number of learned productions that can be used again.
+    usable_count: usize,
+    /// Profile limits of an encoder.
     pub(crate) profile: Option<Profile>,
-    learnt_max: usize,
+    productions_max: usize,
     depth_max: usize,
-    kinds: Kinds,
-    /// The kinds are those of the options.
-    begun: bool,
-    /// Other representations than the schema's.
-    changed: Option<Box<[Representation]>>,
+    shared_second_parts: SharedSecondParts,
+    /// `shared_second_parts` and `replaced_representations` match the options.
+    is_configured: bool,
+    /// Representations that replace the schema's.
+    replaced_representations: Option<Box<[Representation]>>,
 }
 
 impl Representations for Grammar {
     fn representation(&self, datatype: u32) -> &Representation {
-        match &self.changed {
+        match &self.replaced_representations {
             Some(changed) => &changed[datatype as usize],
             None => self.schema.representation(datatype),
         }
     }
 }
 
-/// What a body has learnt, put aside while a self-contained element has tables of its own.
+/// The learned state of a body, saved while a self-contained element has tables of its own.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct SuspendedGrammar {
     names: Names,
     stack: Vec<Frame>,
     built_in: Vec<BuiltIn>,
-    used: usize,
-    of_name: Vec<u32>,
-    fragment: Vec<u32>,
+    built_in_count: usize,
+    built_in_of_name: Vec<u32>,
+    fragment_roots: Vec<u32>,
 }
 
 impl Grammar {
-    /// Puts aside what was learnt, and begins anew with a fragment.
-    pub(crate) fn put_aside(&mut self, table_bytes: usize) -> State {
-        let state = State {
+    /// Saves the learned state and starts a fragment with initial tables.
+    pub(crate) fn suspend(&mut self, table_bytes: usize) -> SuspendedGrammar {
+        let state = SuspendedGrammar {
             names: core::mem::take(&mut self.names),
             stack: core::mem::take(&mut self.stack),
             built_in: core::mem::take(&mut self.built_in),
-            used: self.used,
-            of_name: core::mem::take(&mut self.of_name),
-            fragment: core::mem::take(&mut self.fragment),
+            built_in_count: self.built_in_count,
+            built_in_of_name: core::mem::take(&mut self.built_in_of_name),
+            fragment_roots: core::mem::take(&mut self.fragment_roots),
         };
-        let (learnt, kept) = (self.learnt, self.kept);
+        let (learned_count, usable_count) = (self.learned_count, self.usable_count);
         self.restart(table_bytes);
-        (self.learnt, self.kept) = (learnt, kept);
-        self.top_mut().at = At::Fragment;
+        (self.learned_count, self.usable_count) = (learned_count, usable_count);
+        self.top_mut().position = Position::FragmentContent;
         state
     }
 
-    /// Goes on with what was put aside.
-    pub(crate) fn take_back(&mut self, state: State) {
+    /// Restores the saved state.
+    pub(crate) fn resume(&mut self, state: SuspendedGrammar) {
         self.names = state.names;
         self.stack = state.stack;
         self.built_in = state.built_in;
-        self.used = state.used;
-        self.of_name = state.of_name;
-        self.fragment = state.fragment;
+        self.built_in_count = state.built_in_count;
+        self.built_in_of_name = state.built_in_of_name;
+        self.fragment_roots = state.fragment_roots;
     }
 
     pub(crate) fn new(schema: Arc<Schema>) -> Self {
@@ -269,63 +270,63 @@ impl Grammar {
             names: Names::default(),
             stack: Vec::new(),
             built_in: Vec::new(),
-            used: 0,
-            of_name: Vec::new(),
-            fragment: Vec::new(),
-            learnt: 0,
-            kept: 0,
+            built_in_count: 0,
+            built_in_of_name: Vec::new(),
+            fragment_roots: Vec::new(),
+            learned_count: 0,
+            usable_count: 0,
             profile: None,
-            learnt_max: 0,
+            productions_max: 0,
             depth_max: 0,
-            kinds: Kinds::default(),
-            begun: false,
-            changed: None,
+            shared_second_parts: SharedSecondParts::default(),
+            is_configured: false,
+            replaced_representations: None,
         }
     }
 
-    /// As it is at the begin of a stream.
+    /// Resets the grammars to their state at the start of a stream.
     pub(crate) fn begin(&mut self, options: &Options, limits: &Limits) -> Result<(), Cause> {
         options.check()?;
-        if self.options != *options || !self.begun {
-            self.begun = false;
+        if self.options != *options || !self.is_configured {
+            self.is_configured = false;
             self.options.clone_from(options);
-            self.kinds = Kinds::new(options);
-            self.changed = crate::representation::changed(&self.schema, options)?;
-            self.begun = true;
+            self.shared_second_parts = SharedSecondParts::new(options);
+            self.replaced_representations = crate::representation::replaced(&self.schema, options)?;
+            self.is_configured = true;
         }
-        self.learnt_max = limits.productions;
+        self.productions_max = limits.productions;
         self.depth_max = limits.depth;
         self.restart(limits.table_bytes);
         Ok(())
     }
 
-    /// Tables and grammars as at the begin of a body.
+    /// Resets tables and grammars to their state at the start of a body.
     pub(crate) fn restart(&mut self, table_bytes: usize) {
         self.names.reset(&self.schema, table_bytes);
-        self.used = 0;
-        self.of_name.clear();
-        self.fragment.clear();
-        self.learnt = 0;
-        self.kept = 0;
+        self.built_in_count = 0;
+        self.built_in_of_name.clear();
+        self.fragment_roots.clear();
+        self.learned_count = 0;
+        self.usable_count = 0;
         self.stack.clear();
-        let at = if self.options.fragment {
-            At::Fragment
+        let position = if self.options.fragment {
+            Position::FragmentContent
         } else {
-            At::Document
+            Position::DocContent
         };
         self.stack.push(Frame {
             name: NONE,
-            at,
-            empty: NONE,
-            cast: false,
-            nil: false,
-            count: 0,
+            position,
+            type_empty: NONE,
+            allows_xsi_type: false,
+            allows_xsi_nil: false,
+            copies: 0,
         });
     }
 
     #[inline]
     pub(crate) fn top(&self) -> &Frame {
-        // The document's frame stays until the stream ends.
+        // The frame of the document stays until the stream ends.
         &self.stack[self.stack.len() - 1]
     }
 
@@ -335,22 +336,27 @@ impl Grammar {
         &mut self.stack[last]
     }
 
-    /// Second parts at the present place.
-    pub(crate) fn seconds(&self) -> &Seconds {
+    /// The second parts at the current position.
+    pub(crate) fn second_parts(&self) -> &SecondParts {
         let frame = self.top();
-        match frame.at {
-            At::Document => &self.kinds.document,
-            At::DocumentEnd | At::Fragment | At::Ended => &self.kinds.document_end,
-            At::StartTag(_) => &self.kinds.start_tag,
-            At::Content(_) => &self.kinds.content,
-            At::Schema(state) => {
+        match frame.position {
+            Position::DocContent => &self.shared_second_parts.document,
+            Position::DocEnd | Position::FragmentContent | Position::Ended => {
+                &self.shared_second_parts.document_end
+            }
+            Position::StartTagContent(_) => &self.shared_second_parts.start_tag,
+            Position::ElementContent(_) => &self.shared_second_parts.content,
+            Position::Schema(state) => {
                 let shape = self.schema.states[state as usize].shape;
                 if !self.options.strict {
-                    return &self.kinds.schema[index(shape)];
+                    return &self.shared_second_parts.schema[shape_index(shape)];
                 }
                 let entry = usize::from(shape.entry);
-                let (cast, nil) = (usize::from(frame.cast), usize::from(frame.nil));
-                &self.kinds.strict[entry * (cast + 2 * nil)]
+                let (cast, nil) = (
+                    usize::from(frame.allows_xsi_type),
+                    usize::from(frame.allows_xsi_nil),
+                );
+                &self.shared_second_parts.strict[entry * (cast + 2 * nil)]
             }
         }
     }
@@ -361,25 +367,26 @@ impl Grammar {
         let state = &self.schema.states[state as usize];
         let frame = self.top();
         // In a strict grammar only xsi:type and xsi:nil have second parts.
-        let escapes = !self.options.strict | (state.shape.entry & (frame.cast | frame.nil));
+        let has_second_part = !self.options.strict
+            | (state.shape.entry & (frame.allows_xsi_type | frame.allows_xsi_nil));
         FirstPart {
             first: state.first,
             count: state.count,
-            escapes,
-            bits: u32::from(state.widths[usize::from(escapes)]),
+            has_second_part,
+            bits: u32::from(state.widths[usize::from(has_second_part)]),
         }
     }
 
-    /// How many attributes by name a state has, with the place of the first.
+    /// Index of the first named attribute production of a state, and their number.
     pub(crate) fn attributes(&self, state: u32) -> (u32, u32) {
         let state = &self.schema.states[state as usize];
         (state.first, state.attributes)
     }
 
-    /// There is room for one more open element.
+    /// Checks the limit of open elements before one more is opened.
     #[inline]
-    fn room(&self) -> Result<(), Cause> {
-        // The document's own frame is none.
+    fn check_depth(&self) -> Result<(), Cause> {
+        // The frame of the document does not count.
         match self.stack.len() > self.depth_max {
             true => Err(Cause::limit("depth", self.depth_max as u64)),
             false => Ok(()),
@@ -388,74 +395,78 @@ impl Grammar {
 
     /// Enters an element by its declaration.
     ///
-    /// Frames are made where they stay: one that is handed on is read in other pieces than it was
-    /// written in, for which a processor waits.
+    /// The frame is built in place: a copy would be loaded in other widths than it was stored in,
+    /// which defeats store forwarding and stalls the processor.
     #[inline]
-    pub(crate) fn enter_declared(&mut self, name: u32, element: u32) -> Result<(), Cause> {
-        self.room()?;
+    pub(crate) fn enter_declared_element(&mut self, name: u32, element: u32) -> Result<(), Cause> {
+        self.check_depth()?;
         let (type_, nil) = match self.schema.elements.get(element as usize) {
             Some(element) => (&element.type_, element.nillable),
             None => (&self.schema.element_fragment, true),
         };
         self.stack.push(Frame {
             name,
-            at: At::Schema(type_.start),
-            empty: type_.empty,
-            cast: type_.castable,
-            nil,
-            count: 0,
+            position: Position::Schema(type_.start),
+            type_empty: type_.empty,
+            allows_xsi_type: type_.castable,
+            allows_xsi_nil: nil,
+            copies: 0,
         });
         Ok(())
     }
 
-    /// Enters an element by the global grammar of its name; a built-in one is made at need.
-    pub(crate) fn enter_global(&mut self, name: u32) -> Result<(), Cause> {
+    /// Enters an element with the global grammar of its name; a built-in grammar is created on
+    /// first use.
+    pub(crate) fn enter_global_element(&mut self, name: u32) -> Result<(), Cause> {
         let known = self.schema.names.get(name as usize);
         if let Some(known) = known.filter(|known| known.element != NONE) {
             let element = known.element;
-            return self.enter_declared(name, element);
+            return self.enter_declared_element(name, element);
         }
-        self.room()?;
-        if self.of_name.len() <= name as usize {
-            self.of_name.resize(name as usize + 1, NONE);
+        self.check_depth()?;
+        if self.built_in_of_name.len() <= name as usize {
+            self.built_in_of_name.resize(name as usize + 1, NONE);
         }
-        if self.of_name[name as usize] == NONE {
-            self.of_name[name as usize] = self.used as u32;
-            match self.built_in.get_mut(self.used) {
+        if self.built_in_of_name[name as usize] == NONE {
+            self.built_in_of_name[name as usize] = self.built_in_count as u32;
+            match self.built_in.get_mut(self.built_in_count) {
                 Some(grammar) => {
                     grammar.start_tag.clear();
                     grammar.content.clear();
                 }
                 None => self.built_in.push(BuiltIn::default()),
             }
-            self.built_in[self.used].content.push(Learnt::End);
-            self.used += 1;
+            self.built_in[self.built_in_count]
+                .content
+                .push(LearnedProduction::End);
+            self.built_in_count += 1;
         }
         self.stack.push(Frame {
             name,
-            at: At::StartTag(self.of_name[name as usize]),
-            empty: NONE,
-            cast: false,
-            nil: false,
-            count: 0,
+            position: Position::StartTagContent(self.built_in_of_name[name as usize]),
+            type_empty: NONE,
+            allows_xsi_type: false,
+            allows_xsi_nil: false,
+            copies: 0,
         });
         Ok(())
     }
 
-    /// What a built-in grammar knows at its place.
-    pub(crate) fn learnt(&self) -> &[Learnt] {
-        match self.top().at {
-            At::StartTag(grammar) => &self.built_in[grammar as usize].start_tag,
-            At::Content(grammar) => &self.built_in[grammar as usize].content,
+    /// Productions that the current built-in grammar has learned.
+    pub(crate) fn learned_productions(&self) -> &[LearnedProduction] {
+        match self.top().position {
+            Position::StartTagContent(grammar) => &self.built_in[grammar as usize].start_tag,
+            Position::ElementContent(grammar) => &self.built_in[grammar as usize].content,
             _ => &[],
         }
     }
 
-    /// A built-in grammar learns a production at its place, unless it has it and must not twice.
-    pub(crate) fn learn(&mut self, production: Learnt) -> Result<(), Cause> {
-        let (grammar, start_tag) = match self.top().at {
-            At::StartTag(grammar) => (grammar, true),
-            At::Content(grammar) => (grammar, false),
+    /// Adds a production to the current built-in grammar, unless it is one that is learned only
+    /// once and is known.
+    pub(crate) fn learn_production(&mut self, production: LearnedProduction) -> Result<(), Cause> {
+        let (grammar, start_tag) = match self.top().position {
+            Position::StartTagContent(grammar) => (grammar, true),
+            Position::ElementContent(grammar) => (grammar, false),
             _ => return Ok(()),
         };
         let at = grammar;
@@ -466,82 +477,91 @@ impl Grammar {
             &mut grammar.content
         };
         let once = match production {
-            Learnt::Characters | Learnt::End | Learnt::Unused(_) => true,
-            Learnt::Attribute(name) => is_xsi_type(&self.schema, name),
-            Learnt::Element(_) => false,
+            LearnedProduction::Characters
+            | LearnedProduction::End
+            | LearnedProduction::Unused(_) => true,
+            LearnedProduction::Attribute(name) => is_xsi_type(&self.schema, name),
+            LearnedProduction::Element(_) => false,
         };
         if once && list.contains(&production) {
             return Ok(());
         }
-        if self.learnt == self.learnt_max {
-            return Err(Cause::limit("productions", self.learnt_max as u64));
+        if self.learned_count == self.productions_max {
+            return Err(Cause::limit("productions", self.productions_max as u64));
         }
-        let kept = match self.profile {
+        let usable = match self.profile {
             Some(profile) => {
-                within(profile.maximum_number_of_built_in_productions, self.kept)
-                    && within(
-                        profile.maximum_number_of_built_in_element_grammars,
-                        at as usize,
-                    )
+                is_below(
+                    profile.maximum_number_of_built_in_productions,
+                    self.usable_count,
+                ) && is_below(
+                    profile.maximum_number_of_built_in_element_grammars,
+                    at as usize,
+                )
             }
             None => true,
         };
-        let unused = Learnt::Unused(match production {
-            Learnt::Characters => Unused::Characters,
-            Learnt::End => Unused::End,
-            _ if once => Unused::Type,
-            _ => Unused::Other,
+        let unused = LearnedProduction::Unused(match production {
+            LearnedProduction::Characters => UnusedProduction::Characters,
+            LearnedProduction::End => UnusedProduction::End,
+            _ if once => UnusedProduction::Type,
+            _ => UnusedProduction::Other,
         });
         if once && list.contains(&unused) {
             return Ok(());
         }
-        self.learnt += 1;
-        self.kept += usize::from(kept);
-        list.push(if kept { production } else { unused });
+        self.learned_count += 1;
+        self.usable_count += usize::from(usable);
+        list.push(if usable { production } else { unused });
         Ok(())
     }
 
-    /// Whether the element at hand is in the start tag of a built-in grammar that must not learn.
-    pub(crate) fn learns_no_more(&self) -> bool {
-        let (Some(profile), At::StartTag(grammar)) = (self.profile, self.top().at) else {
+    /// Returns true in the start tag of a built-in grammar that may learn no more.
+    pub(crate) fn is_learning_exhausted(&self) -> bool {
+        let (Some(profile), Position::StartTagContent(grammar)) =
+            (self.profile, self.top().position)
+        else {
             return false;
         };
-        !within(profile.maximum_number_of_built_in_productions, self.kept)
-            || !within(
-                profile.maximum_number_of_built_in_element_grammars,
-                grammar as usize,
-            )
+        !is_below(
+            profile.maximum_number_of_built_in_productions,
+            self.usable_count,
+        ) || !is_below(
+            profile.maximum_number_of_built_in_element_grammars,
+            grammar as usize,
+        )
     }
 
-    /// The built-in fragment grammar learns an element.
-    pub(crate) fn learn_root(&mut self, name: u32) -> Result<(), Cause> {
-        if self.learnt == self.learnt_max {
-            return Err(Cause::limit("productions", self.learnt_max as u64));
+    /// Adds a root element to the built-in fragment grammar.
+    pub(crate) fn learn_root_element(&mut self, name: u32) -> Result<(), Cause> {
+        if self.learned_count == self.productions_max {
+            return Err(Cause::limit("productions", self.productions_max as u64));
         }
-        self.learnt += 1;
-        self.fragment.push(name);
+        self.learned_count += 1;
+        self.fragment_roots.push(name);
         Ok(())
     }
 
-    /// Content has begun: behind the start tag of a built-in grammar.
-    pub(crate) fn content_begins(&mut self) {
+    /// Moves a built-in grammar from the start tag to the content.
+    pub(crate) fn enter_content(&mut self) {
         let frame = self.top_mut();
-        if let At::StartTag(grammar) = frame.at {
-            frame.at = At::Content(grammar);
+        if let Position::StartTagContent(grammar) = frame.position {
+            frame.position = Position::ElementContent(grammar);
         }
     }
 
-    /// An undeclared child or text: from a start tag of the schema to *content2*.
-    pub(crate) fn undeclared_content(&mut self) {
-        if let At::Schema(state) = self.top().at {
+    /// Moves to the position after an undeclared child or text: from a start tag of the schema to
+    /// *content2*.
+    pub(crate) fn enter_undeclared_content(&mut self) {
+        if let Position::Schema(state) = self.top().position {
             let content = self.schema.states[state as usize].content;
-            self.top_mut().at = At::Schema(content);
+            self.top_mut().position = Position::Schema(content);
         }
-        self.content_begins();
+        self.enter_content();
     }
 
-    /// xsi:type names a type: its grammar takes over, if there is one.
-    pub(crate) fn cast(&mut self, type_name: u32) {
+    /// Switches to the grammar of the type that xsi:type names, if the schema has it.
+    pub(crate) fn apply_xsi_type(&mut self, type_name: u32) {
         let known = self.schema.names.get(type_name as usize);
         let Some(type_) = known.and_then(|known| self.schema.types.get(known.type_ as usize))
         else {
@@ -549,49 +569,49 @@ impl Grammar {
         };
         let &Type { start, empty, .. } = type_;
         let frame = self.top_mut();
-        frame.at = At::Schema(start);
-        frame.empty = empty;
-        frame.cast = false;
-        frame.nil = false;
+        frame.position = Position::Schema(start);
+        frame.type_empty = empty;
+        frame.allows_xsi_type = false;
+        frame.allows_xsi_nil = false;
     }
 
-    /// xsi:nil is true.
-    pub(crate) fn nil(&mut self) {
+    /// Switches to *TypeEmpty* after a true xsi:nil.
+    pub(crate) fn apply_xsi_nil(&mut self) {
         let frame = self.top_mut();
-        if frame.empty != NONE {
-            frame.at = At::Schema(frame.empty);
-            frame.cast = false;
-            frame.nil = false;
+        if frame.type_empty != NONE {
+            frame.position = Position::Schema(frame.type_empty);
+            frame.allows_xsi_type = false;
+            frame.allows_xsi_nil = false;
         }
     }
 
-    /// Goes on to what follows a production.
+    /// Moves to the state that follows a production.
     #[inline]
-    pub(crate) fn follow(&mut self, next: u32) {
+    pub(crate) fn move_to(&mut self, next: u32) {
         if next & COUNTED != 0 {
-            return self.follow_counted(next & !COUNTED);
+            return self.move_to_counted(next & !COUNTED);
         }
         let frame = self.top_mut();
-        frame.at = At::Schema(next);
-        frame.count = 0;
+        frame.position = Position::Schema(next);
+        frame.copies = 0;
     }
 
     #[cold]
-    fn follow_counted(&mut self, repeat: u32) {
+    fn move_to_counted(&mut self, repeat: u32) {
         let Repeat {
-            again,
-            times,
-            after,
+            next_copy,
+            copies,
+            after_last,
         } = self.schema.repeats[repeat as usize];
         let frame = self.top_mut();
-        let count = frame.count.saturating_add(times.min(1));
-        (frame.at, frame.count) = match times > 0 && count >= times {
-            true => (At::Schema(after), 0),
-            false => (At::Schema(again), count),
+        let count = frame.copies.saturating_add(copies.min(1));
+        (frame.position, frame.copies) = match copies > 0 && count >= copies {
+            true => (Position::Schema(after_last), 0),
+            false => (Position::Schema(next_copy), count),
         };
     }
 
-    /// The datatype of the global attribute declaration of a name.
+    /// The datatype of the global attribute declaration with this name.
     pub(crate) fn global_attribute(&self, name: u32) -> Option<u32> {
         let known = self.schema.names.get(name as usize)?;
         (known.attribute != NONE).then_some(known.attribute)
@@ -613,43 +633,43 @@ impl Grammar {
     }
 }
 
-/// Whether so many leave room for one more.
-fn within(limit: Option<u32>, count: usize) -> bool {
+/// Returns true if `count` is below the limit.
+fn is_below(limit: Option<u32>, count: usize) -> bool {
     limit.is_none_or(|limit| count < limit as usize)
 }
 
-/// Whether a name is xsi:type, which comes second in its namespace.
+/// Returns true if a name is xsi:type.
 pub(crate) fn is_xsi_type(schema: &Schema, name: u32) -> bool {
     name == schema.xsi_type()
 }
 
-fn index(shape: Shape) -> usize {
+fn shape_index(shape: Shape) -> usize {
     usize::from(shape.entry) + 2 * usize::from(shape.start_tag) + 4 * usize::from(shape.end)
 }
 
-impl Kinds {
+impl SharedSecondParts {
     fn new(options: &Options) -> Self {
         let preserve = options.preserve;
         let misc = match (preserve.comments, preserve.pis) {
             (false, false) => None,
-            (true, false) => Some(Second::Comment),
-            (false, true) => Some(Second::ProcessingInstruction),
-            (true, true) => Some(Second::CommentOrInstruction),
+            (true, false) => Some(SecondPart::Comment),
+            (false, true) => Some(SecondPart::ProcessingInstruction),
+            (true, true) => Some(SecondPart::CommentOrInstruction),
         };
-        let entity = preserve.dtd.then_some(Second::EntityReference);
-        let namespace = preserve.prefixes.then_some(Second::Namespace);
-        let contained = options.self_contained.then_some(Second::SelfContained);
-        let children = [Second::ElementAny, Second::Characters];
+        let entity = preserve.dtd.then_some(SecondPart::EntityReference);
+        let namespace = preserve.prefixes.then_some(SecondPart::Namespace);
+        let contained = options.self_contained.then_some(SecondPart::SelfContained);
+        let children = [SecondPart::ElementAny, SecondPart::Characters];
         let children = children.into_iter().chain(entity).chain(misc);
         let schema = core::array::from_fn(|at| {
             let (entry, start_tag, end) = (at & 1 != 0, at & 2 != 0, at & 4 != 0);
-            let mut seconds = Seconds::default();
-            seconds.extend((!end).then_some(Second::End));
+            let mut seconds = SecondParts::default();
+            seconds.extend((!end).then_some(SecondPart::End));
             if entry {
-                seconds.extend([Second::XsiType, Second::XsiNil]);
+                seconds.extend([SecondPart::XsiType, SecondPart::XsiNil]);
             }
             if start_tag {
-                seconds.extend([Second::AttributeAny, Second::AttributeUntyped]);
+                seconds.extend([SecondPart::AttributeAny, SecondPart::AttributeUntyped]);
             }
             if entry {
                 seconds.extend(namespace);
@@ -659,17 +679,17 @@ impl Kinds {
             seconds
         });
         let strict = core::array::from_fn(|at| {
-            let cast = (at & 1 != 0).then_some(Second::XsiType);
-            let nil = (at & 2 != 0).then_some(Second::XsiNil);
+            let cast = (at & 1 != 0).then_some(SecondPart::XsiType);
+            let nil = (at & 2 != 0).then_some(SecondPart::XsiNil);
             cast.into_iter().chain(nil).collect()
         });
-        let mut start_tag = Seconds::from_iter([Second::End, Second::AttributeAny]);
+        let mut start_tag = SecondParts::from_iter([SecondPart::End, SecondPart::AttributeAny]);
         start_tag.extend(namespace);
         start_tag.extend(contained);
         start_tag.extend(children.clone());
-        let doctype = preserve.dtd.then_some(Second::DocType);
-        let comment = preserve.comments.then_some(Second::Comment);
-        let instruction = preserve.pis.then_some(Second::ProcessingInstruction);
+        let doctype = preserve.dtd.then_some(SecondPart::DocType);
+        let comment = preserve.comments.then_some(SecondPart::Comment);
+        let instruction = preserve.pis.then_some(SecondPart::ProcessingInstruction);
         Self {
             schema,
             strict,

@@ -1,7 +1,7 @@
 //! The header of a stream (5): cookie, version, options document.
 //!
-//! The options document is itself a strict EXI body of the schema of appendix C, which is built here
-//! from its content models.
+//! The options document is a strict EXI body under the schema of appendix C, which this module
+//! builds from its content models.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,29 +14,29 @@ use crate::event::{Event, Name};
 use crate::options::{Alignment, Metadata, Options, Profile, QName, Representation, SchemaId};
 use crate::representation::EXI_NAMESPACE as EXI;
 use crate::schema::model::{Content, Namespaces, Particle, Term, complex_type};
-use crate::schema::{Builder, Declared, NONE, Schema, XSD_NAMESPACE};
+use crate::schema::{Builder, ElementDeclaration, NONE, Schema, XSD_NAMESPACE};
 use crate::value::{Decimal, Value, reversed, unreversed};
 
 const COOKIE: &[u8; 4] = b"$EXI";
 
-/// Bytes of names and values in user-defined metadata; reason: values in string tables are short to ask
-/// for, and options are kept.
+/// Maximum bytes of names and values in user-defined metadata. Reason: a few bits can repeat a long
+/// value from a string table, and options are list in memory.
 const METADATA_BYTES_MAX: usize = 64 << 10;
 
-/// What a header begins with, and whether options follow.
+/// The fixed part of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
-    /// The four bytes `$EXI` are there.
+    /// The header starts with the cookie, the four bytes `$EXI`.
     pub cookie: bool,
-    /// The version is a preview of the format, not final.
+    /// The version number is of a preview of the format.
     pub preview: bool,
-    /// An options document is there.
+    /// An options document follows.
     pub options: bool,
 }
 
-/// Reads all in front of the options document.
-pub(crate) fn read_start(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
-    while reader.rest().len() <= COOKIE.len() && reader.more()? {}
+/// Reads the header up to the options document.
+pub(crate) fn read_preamble(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
+    while reader.rest().len() <= COOKIE.len() && reader.read_more()? {}
     let cookie = reader.rest().starts_with(COOKIE);
     let first = reader.rest().first().copied();
     if cookie {
@@ -63,7 +63,7 @@ pub(crate) fn read_start(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
             return Err(Cause::Version(version));
         }
     }
-    // The previews with which implementations were tried out are the final format.
+    // The preview versions that interoperability tests use are identical to the final format.
     let known = if preview { 3 } else { 1 };
     if version > known {
         return Err(Cause::Version(version));
@@ -75,8 +75,8 @@ pub(crate) fn read_start(reader: &mut BitReader<'_>) -> Result<Header, Cause> {
     })
 }
 
-/// Writes all in front of the options document, in version 1.
-pub(crate) fn write_start(writer: &mut BitWriter, header: &Header) {
+/// Writes the header up to the options document, for version 1.
+pub(crate) fn write_preamble(writer: &mut BitWriter, header: &Header) {
     if header.cookie {
         writer.octets(COOKIE);
     }
@@ -87,53 +87,53 @@ pub(crate) fn write_start(writer: &mut BitWriter, header: &Header) {
 }
 
 /// An element of the options document.
-enum Part {
-    /// Without content.
-    Mark(&'static str),
+enum OptionsElement {
+    /// An empty element, used as a flag.
+    Flag(&'static str),
     Unsigned(&'static str),
-    Group(&'static str, Vec<Part>),
-    Choice(&'static str, Vec<Part>),
+    Group(&'static str, Vec<OptionsElement>),
+    Choice(&'static str, Vec<OptionsElement>),
     /// `xs:string`, nillable.
     Text(&'static str),
-    /// Any elements of other namespaces.
+    /// Any number of elements of other namespaces.
     Metadata,
-    /// `datatypeRepresentationMap`, any number.
+    /// Any number of `datatypeRepresentationMap` elements.
     Map,
 }
 
 /// The schema of appendix C.
 pub(crate) fn options_schema() -> Schema {
-    use Part::{Choice, Group, Map, Mark, Metadata, Text, Unsigned};
+    use OptionsElement::{Choice, Flag, Group, Map, Metadata, Text, Unsigned};
     let uncommon = [
         Metadata,
-        Choice("alignment", [Mark("byte"), Mark("pre-compress")].into()),
-        Mark("selfContained"),
+        Choice("alignment", [Flag("byte"), Flag("pre-compress")].into()),
+        Flag("selfContained"),
         Unsigned("valueMaxLength"),
         Unsigned("valuePartitionCapacity"),
         Map,
     ];
-    let preserve = ["dtd", "prefixes", "lexicalValues", "comments", "pis"].map(Mark);
+    let preserve = ["dtd", "prefixes", "lexicalValues", "comments", "pis"].map(Flag);
     let less_common = [
         Group("uncommon", uncommon.into()),
         Group("preserve", preserve.into()),
         Unsigned("blockSize"),
     ];
-    let common = [Mark("compression"), Mark("fragment"), Text("schemaId")];
+    let common = [Flag("compression"), Flag("fragment"), Text("schemaId")];
     let header = [
         Group("lesscommon", less_common.into()),
         Group("common", common.into()),
-        Mark("strict"),
+        Flag("strict"),
     ];
     let mut builder = Builder::new(true);
     for name in REPRESENTATIONS {
-        builder.name(EXI, name);
+        builder.add_name(EXI, name);
     }
-    let header = element(&mut builder, &Group("header", header.into()), true);
+    let header = add_element(&mut builder, &Group("header", header.into()), true);
     debug_assert_ne!(header, NONE);
     builder.finish("")
 }
 
-/// Names that the schema declares as types for datatype representation maps.
+/// Type names that the schema declares for datatype representation maps.
 const REPRESENTATIONS: [&str; 17] = [
     "base64Binary",
     "hexBinary",
@@ -154,20 +154,23 @@ const REPRESENTATIONS: [&str; 17] = [
     "ieeeBinary64",
 ];
 
-fn particle(builder: &mut Builder, part: &Part, min: u32) -> Particle {
+fn particle(builder: &mut Builder, part: &OptionsElement, min: u32) -> Particle {
     let (max, term) = match part {
-        Part::Metadata => (None, Term::Wildcard(Namespaces::Any)),
-        Part::Map => {
+        OptionsElement::Metadata => (None, Term::Wildcard(Namespaces::Any)),
+        OptionsElement::Map => {
             let any = || Particle {
                 min: 1,
                 max: Some(1),
                 term: Term::Wildcard(Namespaces::Any),
             };
             let pair = Term::Sequence([any(), any()].into());
-            (None, declare(builder, "datatypeRepresentationMap", pair))
+            (
+                None,
+                declare_element(builder, "datatypeRepresentationMap", pair),
+            )
         }
         part => {
-            let at = element(builder, part, false);
+            let at = add_element(builder, part, false);
             let name = builder.elements[at as usize].name.clone();
             (Some(1), Term::Element([(name, at)].into()))
         }
@@ -175,7 +178,7 @@ fn particle(builder: &mut Builder, part: &Part, min: u32) -> Particle {
     Particle { min, max, term }
 }
 
-fn declare(builder: &mut Builder, local: &str, term: Term) -> Term {
+fn declare_element(builder: &mut Builder, local: &str, term: Term) -> Term {
     let type_ = builder.reserve_type();
     let particle = Particle {
         min: 1,
@@ -186,10 +189,10 @@ fn declare(builder: &mut Builder, local: &str, term: Term) -> Term {
         particle: Some(particle),
         mixed: false,
     };
-    // The models here are small.
+    // These models are far below the limit of states.
     let _ = complex_type(builder, type_, Vec::new(), None, &content);
     let name = (EXI.to_string(), local.to_string());
-    let at = builder.element(Declared {
+    let at = builder.declare_element(ElementDeclaration {
         name: name.clone(),
         type_,
         nillable: false,
@@ -198,36 +201,36 @@ fn declare(builder: &mut Builder, local: &str, term: Term) -> Term {
     Term::Element([(name, at)].into())
 }
 
-fn element(builder: &mut Builder, part: &Part, global: bool) -> u32 {
+fn add_element(builder: &mut Builder, part: &OptionsElement, global: bool) -> u32 {
     let type_ = builder.reserve_type();
     let mut nillable = false;
-    let children = |builder: &mut Builder, parts: &[Part], min: u32| -> Vec<Particle> {
+    let children = |builder: &mut Builder, parts: &[OptionsElement], min: u32| -> Vec<Particle> {
         parts
             .iter()
             .map(|part| particle(builder, part, min))
             .collect()
     };
     let (local, content) = match part {
-        Part::Mark(local) => (*local, Content::Empty),
-        Part::Group(local, parts) => {
+        OptionsElement::Flag(local) => (*local, Content::Empty),
+        OptionsElement::Group(local, parts) => {
             let term = Term::Sequence(children(builder, parts, 0));
             (*local, model(term))
         }
-        Part::Choice(local, parts) => {
+        OptionsElement::Choice(local, parts) => {
             let term = Term::Choice(children(builder, parts, 1));
             (*local, model(term))
         }
-        Part::Unsigned(local) | Part::Text(local) => {
-            let text = matches!(part, Part::Text(_));
+        OptionsElement::Unsigned(local) | OptionsElement::Text(local) => {
+            let text = matches!(part, OptionsElement::Text(_));
             nillable = text;
-            let base = builder.built_in(if text { "string" } else { "unsignedInt" });
+            let base = builder.built_in_datatype(if text { "string" } else { "unsignedInt" });
             builder.set_simple_type(type_, base.unwrap_or(NONE));
-            return named(builder, local, type_, nillable, global);
+            return declare_options_element(builder, local, type_, nillable, global);
         }
-        Part::Metadata | Part::Map => ("", Content::Empty),
+        OptionsElement::Metadata | OptionsElement::Map => ("", Content::Empty),
     };
     let _ = complex_type(builder, type_, Vec::new(), None, &content);
-    named(builder, local, type_, nillable, global)
+    declare_options_element(builder, local, type_, nillable, global)
 }
 
 fn model(term: Term) -> Content {
@@ -242,8 +245,14 @@ fn model(term: Term) -> Content {
     }
 }
 
-fn named(builder: &mut Builder, local: &str, type_: u32, nillable: bool, global: bool) -> u32 {
-    builder.element(Declared {
+fn declare_options_element(
+    builder: &mut Builder,
+    local: &str,
+    type_: u32,
+    nillable: bool,
+    global: bool,
+) -> u32 {
+    builder.declare_element(ElementDeclaration {
         name: (EXI.into(), local.into()),
         type_,
         nillable,
@@ -251,7 +260,7 @@ fn named(builder: &mut Builder, local: &str, type_: u32, nillable: bool, global:
     })
 }
 
-/// The options of an options document, which are those of this specification.
+/// The options with which an options document is encoded, as the specification fixes them.
 fn document_options() -> Options {
     Options {
         strict: true,
@@ -259,7 +268,7 @@ fn document_options() -> Options {
     }
 }
 
-/// Reads the options document that follows.
+/// Reads the options document.
 pub(crate) fn read_options(
     decoder: &mut Decoder,
     reader: &mut BitReader<'_>,
@@ -275,11 +284,11 @@ pub(crate) fn read_options(
         let offset = reading.bit_offset();
         let event = reading.next_event()?;
         let Some(event) = event else { break };
-        let taken = match is_metadata(&path, &event) {
-            true => metadata(&mut options.metadata, &mut path, &mut room, &event),
-            false => take(&mut options, &mut path, &mut map, &event),
+        let applied = match is_metadata(&path, &event) {
+            true => record_metadata(&mut options.metadata, &mut path, &mut room, &event),
+            false => apply_option_event(&mut options, &mut path, &mut map, &event),
         };
-        taken.map_err(|cause| Error {
+        applied.map_err(|cause| Error {
             offset,
             path: "/header".into(),
             cause,
@@ -295,7 +304,8 @@ pub(crate) fn read_options(
     Ok(options)
 }
 
-/// Whether an event is of an element of another namespace within `uncommon`, or is its begin.
+/// Returns true if an event belongs to, or starts, an element of another namespace within
+/// `uncommon`.
 fn is_metadata(path: &[(String, String)], event: &Event<'_>) -> bool {
     match (path.get(3), event) {
         (Some((uri, _)), _) => uri != EXI,
@@ -304,9 +314,9 @@ fn is_metadata(path: &[(String, String)], event: &Event<'_>) -> bool {
     }
 }
 
-/// Keeps one event of user-defined metadata, as far as there is room.
-fn metadata(
-    kept: &mut Vec<Metadata>,
+/// Records one event of user-defined metadata, within the remaining `room` in bytes.
+fn record_metadata(
+    list: &mut Vec<Metadata>,
     path: &mut Vec<(String, String)>,
     room: &mut usize,
     event: &Event<'_>,
@@ -346,15 +356,15 @@ fn metadata(
         }
         _ => return Ok(()),
     };
-    // Each part takes some room of its own.
+    // Each item also counts its fixed size.
     let left = room.checked_sub(bytes + size_of::<Metadata>());
     *room = left.ok_or(Cause::limit("metadata_bytes", METADATA_BYTES_MAX as u64))?;
-    kept.push(part);
+    list.push(part);
     Ok(())
 }
 
-/// Takes one event of an options document.
-fn take(
+/// Applies one event of an options document to the options.
+fn apply_option_event(
     options: &mut Options,
     path: &mut Vec<(String, String)>,
     map: &mut Vec<QName>,
@@ -370,7 +380,7 @@ fn take(
                     local: name.local.into(),
                 });
             } else if name.namespace == EXI && path.iter().all(|(uri, _)| uri == EXI) {
-                mark(options, name.local);
+                set_flag(options, name.local);
             }
             path.push((name.namespace.into(), name.local.into()));
         }
@@ -400,7 +410,7 @@ fn take(
                 parsed.map_err(|_| Cause::OutOfRange("a number of 32 bits"))
             };
             match element {
-                "p" => options.profile = profile(value),
+                "p" => options.profile = decode_profile(value),
                 "valueMaxLength" => options.value_max_length = Some(number()?),
                 "valuePartitionCapacity" => options.value_partition_capacity = Some(number()?),
                 "blockSize" => options.block_size = number()?,
@@ -414,9 +424,9 @@ fn take(
     Ok(())
 }
 
-/// The parameters of the EXI Profile: a decimal whose sign, integral part and reversed fraction they
-/// are, numbers greater by one and zero for none (EXI Profile, 4).
-fn profile(value: &Value<'_>) -> Option<Profile> {
+/// Decodes the parameters of the EXI Profile from a decimal: its sign, its integral part and its
+/// reversed fraction. The numbers are greater by one; zero means unlimited (EXI Profile, 4).
+fn decode_profile(value: &Value<'_>) -> Option<Profile> {
     let Value::Decimal(value) = value else {
         return None;
     };
@@ -433,7 +443,7 @@ fn profile(value: &Value<'_>) -> Option<Profile> {
     })
 }
 
-fn profile_value(profile: &Profile) -> Value<'static> {
+fn encode_profile(profile: &Profile) -> Value<'static> {
     let number = |number: Option<u32>| number.map_or(0, |number| u64::from(number) + 1);
     let productions = number(profile.maximum_number_of_built_in_productions);
     let (fraction, fraction_digits) = unreversed(productions).unwrap_or_default();
@@ -445,8 +455,8 @@ fn profile_value(profile: &Profile) -> Value<'static> {
     })
 }
 
-/// An element whose presence says something.
-fn mark(options: &mut Options, local: &str) {
+/// Sets the option that an empty element stands for.
+fn set_flag(options: &mut Options, local: &str) {
     let preserve = &mut options.preserve;
     match local {
         "byte" => options.alignment = Alignment::ByteAligned,
@@ -472,7 +482,7 @@ pub(crate) fn write_options(
 ) -> Result<BitWriter, Error> {
     let mut writing = encoder.begin_body(writer, &document_options())?;
     let mut tree = Vec::new();
-    document(options, &mut tree);
+    options_events(options, &mut tree);
     writing.event(Event::StartDocument)?;
     for event in tree {
         writing.event(event)?;
@@ -481,8 +491,8 @@ pub(crate) fn write_options(
     writing.into_writer()
 }
 
-/// The event of a part of user-defined metadata.
-fn part(part: &Metadata) -> Event<'_> {
+/// The event of one item of user-defined metadata.
+fn metadata_event(part: &Metadata) -> Event<'_> {
     fn name(name: &QName) -> Name<'_> {
         Name::new(&name.namespace, &name.local)
     }
@@ -505,7 +515,7 @@ fn part(part: &Metadata) -> Event<'_> {
 }
 
 /// The events of an options document.
-fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
+fn options_events<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
     let start = |local| Event::StartElement(Name::new(EXI, local));
     fn group<'o>(events: &mut Vec<Event<'o>>, local: &'static str, inner: Vec<Event<'o>>) {
         if !inner.is_empty() {
@@ -531,7 +541,7 @@ fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
     flag(&mut alignment, byte, "byte");
     flag(&mut alignment, pre, "pre-compress");
     let mut uncommon = Vec::new();
-    uncommon.extend(options.metadata.iter().map(part));
+    uncommon.extend(options.metadata.iter().map(metadata_event));
     let limited = options
         .profile
         .filter(|profile| *profile != Profile::default());
@@ -545,7 +555,7 @@ fn document<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
         uncommon.extend([
             start("p"),
             Event::Attribute(type_, decimal),
-            Event::Characters(profile_value(profile)),
+            Event::Characters(encode_profile(profile)),
             Event::EndElement,
         ]);
     }

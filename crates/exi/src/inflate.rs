@@ -1,7 +1,7 @@
-//! DEFLATE streams one behind the other (9.3).
+//! Consecutive DEFLATE streams (9.3).
 //!
-//! What comes from strangers is inflated by a library without `unsafe`. What is our own is deflated by one
-//! that takes less time and makes fewer bytes of it, where there is the standard library that it needs.
+//! Untrusted input is inflated by a library without `unsafe`. Output is deflated, where the
+//! standard library is available, by a library that is faster and compresses better.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,10 +16,10 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 use crate::bits::BitReader;
 use crate::error::Cause;
 
-/// Room at first, in bytes.
-const ROOM: usize = 4096;
+/// Initial size of the output buffer, in bytes.
+const BUFFER_BYTES_MIN: usize = 4096;
 
-/// Inflates one stream after another; its state is reused.
+/// Inflates consecutive streams and reuses its state.
 #[derive(Default)]
 pub(crate) struct Inflater {
     state: Option<Box<DecompressorOxide>>,
@@ -32,8 +32,8 @@ impl fmt::Debug for Inflater {
 }
 
 impl Inflater {
-    /// Inflates the stream that comes next, at most `limit` bytes. `out` is not cleared but
-    /// overwritten; says how many bytes of it count.
+    /// Inflates the next stream, up to `limit` bytes. Overwrites `out` without clearing it and
+    /// returns the number of valid bytes.
     pub(crate) fn inflate(
         &mut self,
         reader: &mut BitReader<'_>,
@@ -42,23 +42,27 @@ impl Inflater {
     ) -> Result<usize, Cause> {
         let state = self.state.get_or_insert_with(Box::default);
         state.init();
-        if out.len() < ROOM {
-            out.resize(ROOM, 0);
+        if out.len() < BUFFER_BYTES_MIN {
+            out.resize(BUFFER_BYTES_MIN, 0);
         }
         let mut written = 0;
-        let mut last = false;
+        let mut input_ended = false;
         reader.skip(0);
         loop {
-            let more = if last { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
-            let (status, taken, given) = decompress(
+            let more = if input_ended {
+                0
+            } else {
+                TINFL_FLAG_HAS_MORE_INPUT
+            };
+            let (status, consumed, produced) = decompress(
                 state,
                 reader.rest(),
                 out,
                 written,
                 TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF | more,
             );
-            reader.skip(taken);
-            written += given;
+            reader.skip(consumed);
+            written += produced;
             if written > limit {
                 return Err(Cause::limit("block_bytes", limit as u64));
             }
@@ -68,14 +72,14 @@ impl Inflater {
                     return Err(Cause::limit("block_bytes", limit as u64));
                 }
                 TINFLStatus::HasMoreOutput => out.resize(out.len() * 2, 0),
-                TINFLStatus::NeedsMoreInput if !last => last = !reader.more()?,
+                TINFLStatus::NeedsMoreInput if !input_ended => input_ended = !reader.read_more()?,
                 _ => return Err(Cause::Inflate),
             }
         }
     }
 }
 
-/// Compresses one stream after another; its state is reused.
+/// Compresses consecutive streams and reuses its state.
 #[derive(Default)]
 pub(crate) struct Deflater {
     state: Option<deflate::State>,
@@ -88,7 +92,8 @@ impl fmt::Debug for Deflater {
 }
 
 impl Deflater {
-    /// Appends one stream; false when the library refuses, which it has no reason to.
+    /// Appends one compressed stream. Returns false if the library fails, which it has no reason to
+    /// do.
     #[must_use]
     pub(crate) fn deflate(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         deflate::append(&mut self.state, bytes, out)
@@ -100,9 +105,9 @@ mod deflate {
     use alloc::vec::Vec;
     use zlib_rs::{Deflate, DeflateFlush, Status};
 
-    /// The level of zlib when none is said.
+    /// The default level of zlib.
     const LEVEL: i32 = 6;
-    /// The largest window that DEFLATE has, as a power of two.
+    /// The largest window of DEFLATE, as a power of two.
     const WINDOW_BITS: u8 = 15;
 
     pub(super) type State = Deflate;
@@ -115,14 +120,14 @@ mod deflate {
             }
             none => none.insert(Deflate::new(LEVEL, false, WINDOW_BITS)),
         };
-        let (mut taken, mut end) = (0, out.len());
-        // As a rule it becomes less.
-        out.resize(end + bytes.len() + super::ROOM, 0);
+        let (mut consumed, mut end) = (0, out.len());
+        // The output is usually smaller than the input.
+        out.resize(end + bytes.len() + super::BUFFER_BYTES_MIN, 0);
         loop {
             let (read, written) = (state.total_in(), state.total_out());
-            let done = state.compress(&bytes[taken..], &mut out[end..], DeflateFlush::Finish);
-            // Neither is more than what was handed over.
-            taken += (state.total_in() - read) as usize;
+            let done = state.compress(&bytes[consumed..], &mut out[end..], DeflateFlush::Finish);
+            // Neither exceeds the length of its buffer.
+            consumed += (state.total_in() - read) as usize;
             end += (state.total_out() - written) as usize;
             match done {
                 Ok(Status::StreamEnd) => break,
@@ -159,11 +164,11 @@ mod deflate {
                 none.insert(state)
             }
         };
-        let take = |piece: &[u8]| {
+        let append = |piece: &[u8]| {
             out.extend_from_slice(piece);
             true
         };
-        let (status, _) = compress_to_output(state, bytes, TDEFLFlush::Finish, take);
+        let (status, _) = compress_to_output(state, bytes, TDEFLFlush::Finish, append);
         status == TDEFLStatus::Done
     }
 }

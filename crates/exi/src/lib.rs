@@ -1,14 +1,14 @@
 //! Efficient XML Interchange (EXI) 1.0: XML documents as compact streams, both ways.
 //!
-//! An [`Encoder`] takes [`Event`]s and makes a stream, a [`Decoder`] gives them back. Values are
-//! typed: a caller who has a number never makes a string. With a [`Schema`] streams are smaller and
-//! faster to handle; without one, grammars are learnt from the document. [`Options`] are those of
-//! the specification, under its names.
+//! An [`Encoder`] turns [`Event`]s into a stream and a [`Decoder`] turns a stream into events.
+//! Values are typed, so a number need not be formatted as a string first. A [`Schema`] makes
+//! streams smaller and faster to process; without one, built-in grammars learn from the document.
+//! [`Options`] carry the names that the specification gives them.
 //!
 //! Source: Efficient XML Interchange (EXI) Format 1.0 (Second Edition), W3C Recommendation, 11
-//! February 2014; numbers in comments are its clauses.
+//! February 2014. Numbers in comments are its clauses.
 //!
-//! Without the feature `std` the codec needs only `alloc`: XSD and text XML are left out.
+//! Without the feature `std`, the codec needs only `alloc`; XSD and text XML are left out.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,18 +40,18 @@ mod value;
 pub mod xml;
 
 pub use bits::Source;
-pub use decoder::{Decoder, Reading};
-pub use encoder::{Canonical, Encoder, HeaderOptions, Writing};
+pub use decoder::{Decoder, StreamReader};
+pub use encoder::{CanonicalOptions, Encoder, HeaderOptions, StreamWriter};
 pub use error::{Cause, Error};
 pub use event::{Event, Name};
 pub use header::Header;
 pub use limits::Limits;
-pub use messages::Messages;
+pub use messages::MessageSchema;
 pub use options::{
     Alignment, Metadata, Options, Preserve, Profile, QName, Representation, SchemaId,
 };
 #[cfg(feature = "std")]
-pub use schema::xsd::{Resolve, XsdError, XsdSource};
+pub use schema::xsd::{SchemaResolver, XsdError, XsdSource};
 pub use schema::{CompiledError, Schema};
 pub use value::{DateTime, DateTimeKind, Decimal, Float, Value};
 

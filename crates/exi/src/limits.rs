@@ -1,21 +1,23 @@
-//! What a stream may cost.
+//! Resource limits for one stream.
 
-/// Bounds on one stream; each has an error that names it.
+/// Resource limits for one stream. [`Cause::Limit`](crate::Cause::Limit) names the one that was
+/// exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Open elements. Default 256.
+    /// Maximum number of open elements. Default 256.
     pub depth: usize,
-    /// Characters of one string, or bytes of one binary value. Default 16 Mi.
+    /// Maximum characters of a string, or bytes of a binary value. Default 16 Mi.
     pub string_characters: usize,
-    /// Bytes of all strings in the string tables. Default 64 MiB.
+    /// Maximum bytes of all strings in the string tables. Default 64 MiB.
     pub table_bytes: usize,
-    /// Events in all. Default 10 million.
+    /// Maximum number of events. Default 10 million.
     pub events: u64,
-    /// Bytes that one block of a compressed stream may inflate to. Default 64 MiB.
+    /// Maximum bytes that one compressed block may inflate to. Default 64 MiB.
     pub block_bytes: usize,
-    /// Productions that built-in grammars may learn (8.4). Default 1 million.
+    /// Maximum number of productions that built-in grammars may learn (8.4). Default 1 million.
     pub productions: usize,
-    /// States of the grammars of one schema, when it is compiled. Default 200,000.
+    /// Maximum number of grammar states of one schema, checked when it is compiled. Default
+    /// 200,000.
     pub grammar_states: usize,
 }
 
@@ -34,7 +36,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For one datagram: what a message of 64 KiB can honestly need.
+    /// Limits for one datagram, enough for any valid message of 64 KiB.
     #[must_use]
     pub const fn datagram() -> Self {
         Self {

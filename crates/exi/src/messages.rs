@@ -1,29 +1,30 @@
-//! The schemas of web service messages, compiled into the crate.
+//! Schemas of web service messages, compiled into the crate.
 //!
-//! [`Messages::Devices`] is that of SOAP 1.2, WS-Addressing, WS-Eventing and DPWS: whatever is in a
-//! header or body and not declared rides in wildcards, by built-in grammars. [`Messages::Events`] is
-//! that of event messages between the nodes of a notification tree, ten elements and no envelope.
+//! [`MessageSchema::Devices`] covers SOAP 1.2, WS-Addressing, WS-Eventing and DPWS. Undeclared content
+//! of a header or body matches wildcards and is encoded with built-in grammars.
+//! [`MessageSchema::Events`] covers event messages between the nodes of a notification tree: ten
+//! elements without an envelope.
 //!
-//! The schema documents are in `schemas/`; a test compiles them anew and compares.
+//! The schema documents are in `schemas/`; a test recompiles them and compares the result.
 
 use crate::schema::Schema;
 
-/// A schema that both sides have without exchanging it.
+/// A schema that is built into both the encoder and the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Messages {
+pub enum MessageSchema {
     /// SOAP 1.2, WS-Addressing 2005/08, WS-Eventing 2004/08 and DPWS 1.1.
     Devices,
-    /// Events of the optimized WS-Eventing: Action, EventID, ReplyTo, MsgNr, RelatesTo, Sink-IP,
-    /// Subscription-IP, Subscription-ID, IP-List, EventData.
+    /// Event messages of the optimized WS-Eventing: Action, EventID, ReplyTo, MsgNr, RelatesTo,
+    /// Sink-IP, Subscription-IP, Subscription-ID, IP-List, EventData.
     Events,
 }
 
-impl Messages {
-    /// All of them.
+impl MessageSchema {
+    /// All built-in message schemas.
     pub const ALL: [Self; 2] = [Self::Devices, Self::Events];
 
-    /// The schemaId under which streams name it. A change of the schema changes it.
+    /// The schemaId in stream headers. Every change of the schema changes it.
     #[must_use]
     pub const fn schema_id(self) -> &'static str {
         match self {
@@ -32,9 +33,9 @@ impl Messages {
         }
     }
 
-    /// The schema of this schemaId.
+    /// The message schema with this schemaId.
     #[must_use]
-    pub fn of_schema_id(id: &str) -> Option<Self> {
+    pub fn from_schema_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.schema_id() == id)
     }
 
@@ -47,19 +48,19 @@ impl Messages {
 }
 
 impl Schema {
-    /// The schema of these messages, loaded from what is compiled in.
+    /// Loads the compiled schema of these messages.
     ///
     /// ```
-    /// use chappe_exi::{Messages, Schema};
-    /// let schema = Schema::of_messages(Messages::Devices);
+    /// use chappe_exi::{MessageSchema, Schema};
+    /// let schema = Schema::for_messages(MessageSchema::Devices);
     /// assert_eq!(schema.id(), "dev1");
     /// ```
     #[must_use]
-    pub fn of_messages(messages: Messages) -> Self {
+    pub fn for_messages(messages: MessageSchema) -> Self {
         match Self::from_bytes(messages.bytes()) {
             Ok(schema) => schema,
-            // A test loads them all.
-            Err(error) => unreachable!("the grammars in this crate are whole: {error}"),
+            // A test loads every one of them.
+            Err(error) => unreachable!("the grammars in this crate are valid: {error}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a stream is coded (5.4, 6.3).
+//! Options of a stream (5.4, 6.3).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,19 +6,20 @@ use alloc::vec::Vec;
 use crate::bits::Packing;
 use crate::error::Cause;
 
-/// How event codes and content items are laid out.
+/// Alignment of event codes and content items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Alignment {
-    /// One bit after another.
+    /// Items are packed into bits without padding.
     #[default]
     BitPacked,
-    /// Each item begins at a byte.
+    /// Each item starts at a byte boundary.
     ByteAligned,
-    /// As for compression, without DEFLATE: for transports that compress themselves.
+    /// The layout of compression without DEFLATE, for transports that compress themselves.
     PreCompression,
 }
 
-/// What of a document is kept beyond elements, attributes and character data (6.3).
+/// Fidelity options: parts of a document that are preserved in addition to elements, attributes and
+/// character data (6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preserve {
     /// Comments.
@@ -29,21 +30,21 @@ pub struct Preserve {
     pub dtd: bool,
     /// Namespace declarations and prefixes.
     pub prefixes: bool,
-    /// Values as they were written, rather than by their type.
+    /// The lexical form of values, in place of their typed form.
     pub lexical_values: bool,
 }
 
-/// Which schema informs the grammars.
+/// The schema that informs the grammars, as the header identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SchemaId {
-    /// The header says nothing of it; both sides know.
+    /// The header does not name the schema; both sides know it from elsewhere.
     #[default]
     Absent,
-    /// None: a schema-less stream (`xsi:nil`).
+    /// The stream is schema-less (`xsi:nil`).
     None,
-    /// Only the types of XML Schema (an empty schemaId).
+    /// Only the built-in types of XML Schema (an empty schemaId).
     BuiltInTypes,
-    /// The schema of that name.
+    /// The schema with this name.
     Named(String),
 }
 
@@ -59,42 +60,43 @@ pub struct QName {
 /// One entry of a datatype representation map (7.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Representation {
-    /// The schema datatype, which it holds for with all that derive from it by restriction.
+    /// The schema datatype. The entry also applies to types derived from it by restriction.
     pub datatype: QName,
-    /// The representation: one of those that EXI has (table 7-1).
+    /// The representation, one of the built-in ones of EXI (table 7-1).
     pub representation: QName,
 }
 
-/// A part of user-defined metadata, in the order of the document.
+/// One item of user-defined metadata, in document order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Metadata {
-    /// An element begins.
+    /// Start of an element.
     Start(QName),
-    /// The `xsi:type` of the element just started.
+    /// The `xsi:type` of the innermost open element.
     Type(QName),
-    /// Another attribute of it, by its lexical form.
+    /// Any other attribute of that element, with its lexical value.
     Attribute(QName, String),
     /// Character data.
     Text(String),
-    /// The innermost open element ends.
+    /// End of the innermost open element.
     End,
 }
 
-/// Limits on what a reader must remember of a stream, for small devices. Streams within them are
-/// ordinary ones, so that any decoder reads them.
+/// Limits on the memory that a decoder needs for a stream, for small devices. Any decoder can read
+/// a stream that keeps to such limits.
 ///
-/// Where nothing more may be learnt an element gets `xsi:type="xs:anyType"`, whose grammar does not
-/// learn; without a schema, or with preserved lexical values, productions that a reader counts and
-/// never sees again.
+/// When a built-in grammar may learn no more, the encoder adds `xsi:type="xs:anyType"`, whose
+/// grammar does not learn. Without a schema, or with preserved lexical values, it inserts
+/// productions that a decoder counts and that are not used again.
 ///
 /// Source: EXI Profile for limiting usage of dynamic memory, W3C Recommendation, 9 September 2014.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// Values are looked up by the name of their element or attribute, too; else only among all.
+    /// If true, values are also looked up in the partition of their element or attribute; otherwise
+    /// only in the global one.
     pub local_value_partitions: bool,
-    /// Most built-in element grammars that learn; none: any number.
+    /// Maximum number of built-in element grammars that learn; none means unlimited.
     pub maximum_number_of_built_in_element_grammars: Option<u32>,
-    /// Most productions that they learn in all; none: any number.
+    /// Maximum number of productions that they learn in total; none means unlimited.
     pub maximum_number_of_built_in_productions: Option<u32>,
 }
 
@@ -108,37 +110,38 @@ impl Default for Profile {
     }
 }
 
-/// The options of a stream. The default is that of the specification: bit-packed, not strict,
+/// The options of a stream. The defaults are those of the specification: bit-packed, not strict,
 /// nothing preserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Layout; [`Options::compression`] stands above it.
+    /// Alignment; [`Options::compression`] takes precedence.
     pub alignment: Alignment,
-    /// Blocks of values by name, compressed with DEFLATE (9).
+    /// Values are grouped by name into blocks and compressed with DEFLATE (9).
     pub compression: bool,
-    /// Only what the schema declares.
+    /// Only content that the schema declares is allowed.
     pub strict: bool,
-    /// Any number of root elements.
+    /// The stream is a fragment with any number of root elements.
     pub fragment: bool,
-    /// What is kept.
+    /// Fidelity options.
     pub preserve: Preserve,
-    /// Elements that can be read by themselves.
+    /// Elements may be self-contained, so that they can be decoded independently.
     pub self_contained: bool,
-    /// The name of the schema, as the header has it.
+    /// The schemaId in the header.
     pub schema_id: SchemaId,
-    /// Other representations for some datatypes.
+    /// Representations that replace the default ones of some datatypes.
     pub datatype_representation_map: Vec<Representation>,
-    /// Values in a block of a compressed or pre-compressed stream.
+    /// Maximum number of values in a block of a compressed or pre-compressed stream.
     pub block_size: u32,
-    /// Longest value, in characters, that enters the string table; none: any.
+    /// Maximum length, in characters, of a value that enters the string table; none means
+    /// unlimited.
     pub value_max_length: Option<u32>,
-    /// Most values in the string table; none: any number.
+    /// Maximum number of values in the string table; none means unlimited.
     pub value_partition_capacity: Option<u32>,
-    /// The limits of the EXI Profile that the stream keeps to, said in its header as element `p` if
-    /// there are any.
+    /// EXI Profile limits that the encoder keeps to. If there are any, the header states them in
+    /// element `p`.
     pub profile: Option<Profile>,
-    /// What else the options document says, in elements of other namespaces than EXI's (5.4). It has no
-    /// effect on the stream.
+    /// Elements of other namespaces in the options document (5.4). They have no effect on the
+    /// stream.
     pub metadata: Vec<Metadata>,
 }
 
@@ -163,10 +166,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The block size when none is said (5.4).
+    /// Default block size (5.4).
     pub const BLOCK_SIZE: u32 = 1_000_000;
 
-    /// Whether values travel in channels, apart from the structure (9).
+    /// Returns true if values are stored in channels, apart from the structure (9).
     #[must_use]
     pub fn channels(&self) -> bool {
         self.compression || self.alignment == Alignment::PreCompression
@@ -179,30 +182,27 @@ impl Options {
         }
     }
 
-    /// What excludes what (5.4).
+    /// Checks for options that exclude each other (5.4).
     pub(crate) fn check(&self) -> Result<(), Cause> {
         let wrong = |option, why| Err(Cause::Option { option, why });
         let preserve = self.preserve;
         if self.compression && self.alignment != Alignment::BitPacked {
-            return wrong(
-                "alignment",
-                "it must not be given together with compression",
-            );
+            return wrong("alignment", "must not be combined with compression");
         }
         if self.strict && (preserve.comments || preserve.pis || preserve.dtd || preserve.prefixes) {
             return wrong(
                 "strict",
-                "of what is to be preserved it allows only lexicalValues",
+                "the only fidelity option it allows is lexicalValues",
             );
         }
         if self.self_contained && (self.strict || self.channels()) {
             return wrong(
                 "selfContained",
-                "it excludes strict, compression and pre-compression",
+                "cannot be combined with strict, compression or pre-compression",
             );
         }
         if self.block_size == 0 {
-            return wrong("blockSize", "it must be at least 1");
+            return wrong("blockSize", "must be at least 1");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Representations other than a schema's own: lexical values (table 7-2) and datatype representation
+//! Changes to a schema's representations: lexical values (table 7-2) and datatype representation
 //! maps (7.4).
 
 use alloc::boxed::Box;
@@ -10,10 +10,10 @@ use crate::options::{Options, Representation as Entry};
 use crate::schema::{NONE, Representation, Schema, URI_XSD};
 use crate::value::DateTimeKind;
 
-/// The namespace of the options document and of the names of representations.
+/// Namespace of the options document and of the built-in representations.
 pub(crate) const EXI_NAMESPACE: &str = "http://www.w3.org/2009/exi";
 
-/// Datatypes that a representation is associated with by default (table 7-1).
+/// Datatypes that have a default representation (table 7-1).
 const DEFAULTS: [&str; 17] = [
     "base64Binary",
     "hexBinary",
@@ -42,7 +42,7 @@ const DECIMAL: u32 = 4;
 const FLOAT: u32 = 5;
 const INTEGER: u32 = 6;
 
-/// The character sets of table 7-2, which every schema begins with.
+/// The character sets of table 7-2, which come first in every schema.
 pub(crate) fn lexical_sets() -> Vec<Box<[char]>> {
     let digits = "0123456789";
     let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -64,8 +64,8 @@ pub(crate) fn lexical_sets() -> Vec<Box<[char]>> {
     .collect()
 }
 
-/// The representations under the options, if they are not the schema's.
-pub(crate) fn changed(
+/// Computes the representations under these options; none if they are the schema's own.
+pub(crate) fn replaced(
     schema: &Schema,
     options: &Options,
 ) -> Result<Option<Box<[Representation]>>, Cause> {
@@ -73,13 +73,13 @@ pub(crate) fn changed(
         return Ok(None);
     }
     if options.preserve.lexical_values {
-        // By 5.4 the map has no effect here. But three implementations take a type that it maps to a
-        // string for one without a restricted character set, as table 7-2 can be read, and so do the
+        // Clause 5.4 gives the map no effect here. Three implementations, however, read table 7-2
+        // so that a type mapped to a string has no restricted character set, and so do the
         // canonical streams of the test suite.
         let all = 0..schema.datatypes.len() as u32;
         let all = all.map(|at| {
-            let mapped = mapped(schema, at, &options.datatype_representation_map)?;
-            Ok(lexical(schema, &mapped))
+            let mapped = mapped_representation(schema, at, &options.datatype_representation_map)?;
+            Ok(lexical_representation(schema, &mapped))
         });
         return all.collect::<Result<_, Cause>>().map(Some);
     }
@@ -87,12 +87,12 @@ pub(crate) fn changed(
         return Ok(None);
     }
     let all = 0..schema.datatypes.len() as u32;
-    let all = all.map(|at| mapped(schema, at, &options.datatype_representation_map));
+    let all = all.map(|at| mapped_representation(schema, at, &options.datatype_representation_map));
     all.collect::<Result<_, Cause>>().map(Some)
 }
 
-/// A string of the characters that the lexical form can have.
-fn lexical(schema: &Schema, representation: &Representation) -> Representation {
+/// The representation as a string restricted to the characters of the lexical form.
+fn lexical_representation(schema: &Schema, representation: &Representation) -> Representation {
     let of = |datatype: u32| &schema.datatypes[datatype as usize].representation;
     let set = match representation {
         Representation::Base64 => BASE64,
@@ -105,15 +105,21 @@ fn lexical(schema: &Schema, representation: &Representation) -> Representation {
             INTEGER
         }
         Representation::String | Representation::Restricted(_) => return Representation::String,
-        // The items of a list, and what an enumeration restricts, are other datatypes.
-        Representation::List(item) => return lexical(schema, of(*item)),
-        Representation::Enumeration { base, .. } => return lexical(schema, of(*base)),
+        // List items and the base of an enumeration are datatypes of their own.
+        Representation::List(item) => return lexical_representation(schema, of(*item)),
+        Representation::Enumeration { base, .. } => {
+            return lexical_representation(schema, of(*base));
+        }
     };
     Representation::Restricted(set)
 }
 
-/// The representation that the map gives to a datatype or its closest mapped ancestor.
-fn mapped(schema: &Schema, datatype: u32, map: &[Entry]) -> Result<Representation, Cause> {
+/// The representation that the map assigns to a datatype or to its closest mapped ancestor.
+fn mapped_representation(
+    schema: &Schema,
+    datatype: u32,
+    map: &[Entry],
+) -> Result<Representation, Cause> {
     let own = &schema.datatypes[datatype as usize].representation;
     let enumerated = |at: u32| {
         matches!(
@@ -134,9 +140,9 @@ fn mapped(schema: &Schema, datatype: u32, map: &[Entry]) -> Result<Representatio
             if enumerated(datatype) && !enumerated(at) {
                 return Ok(own.clone());
             }
-            return built_in(own, entry);
+            return exi_representation(own, entry);
         }
-        // What has a representation of its own by default is a closer ancestor than what it is of.
+        // A datatype with a default representation takes precedence over its own ancestors.
         let named = schema.names.get(known.name as usize);
         let of_xsd = named.filter(|named| named.uri == URI_XSD);
         if of_xsd.is_some_and(|named| DEFAULTS.contains(&schema.span(named.local))) {
@@ -147,11 +153,11 @@ fn mapped(schema: &Schema, datatype: u32, map: &[Entry]) -> Result<Representatio
     Ok(own.clone())
 }
 
-fn built_in(own: &Representation, entry: &Entry) -> Result<Representation, Cause> {
+fn exi_representation(own: &Representation, entry: &Entry) -> Result<Representation, Cause> {
     use DateTimeKind as Kind;
     let unknown = Cause::Option {
         option: "datatypeRepresentationMap",
-        why: "only the representations that EXI itself has are known",
+        why: "only the built-in EXI representations are supported",
     };
     if entry.representation.namespace != EXI_NAMESPACE {
         return Err(unknown);

@@ -1,4 +1,4 @@
-//! String tables of one stream (7.3): names that grow on top of a schema's, and values.
+//! String tables of one stream (7.3): the names added to those of the schema, and the values.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,26 +24,27 @@ fn piece(text: &str, span: Span) -> &str {
     &text[start..start + span.length as usize]
 }
 
-/// Namespaces, local names and prefixes. Numbers below those of the schema are the schema's.
+/// The URI, local-name and prefix partitions. Numbers below those of the schema refer to its
+/// entries.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     text: String,
     uris: Vec<Span>,
-    /// Names beyond the schema's: namespace and local part.
+    /// Names added to the schema's: namespace and local part.
     names: Vec<(u32, Span)>,
-    /// For each namespace its names beyond the schema's, in the order of their identifiers.
+    /// For each namespace, the names added to the schema's, in the order of their identifiers.
     locals: Vec<Vec<u32>>,
-    /// For each namespace its prefixes beyond the initial one.
+    /// For each namespace, the prefixes added to the initial one.
     prefixes: Vec<Vec<Span>>,
     index: HashTable<u32>,
     hasher: Hasher,
     bytes_max: usize,
-    /// The namespace that was found last, which is likely the next one too.
+    /// The namespace of the last lookup, which the next lookup probably needs too.
     last_uri: Cell<u32>,
 }
 
 impl Names {
-    /// As it is at the begin of a stream.
+    /// Resets the table to its state at the start of a stream.
     pub(crate) fn reset(&mut self, schema: &Schema, bytes_max: usize) {
         self.bytes_max = bytes_max;
         self.text.clear();
@@ -52,13 +53,13 @@ impl Names {
         self.index.clear();
         self.locals.iter_mut().for_each(Vec::clear);
         self.prefixes.iter_mut().for_each(Vec::clear);
-        // Those of other namespaces stay, empty, for the next that come.
+        // Keep the empty lists of other namespaces for reuse.
         let count = schema.uris.len().max(self.locals.len());
         self.locals.resize_with(count, Vec::new);
         self.prefixes.resize_with(count, Vec::new);
     }
 
-    fn room(&self, more: usize) -> Result<(), Cause> {
+    fn check_bytes(&self, more: usize) -> Result<(), Cause> {
         if self.text.len() + more > self.bytes_max {
             return Err(Cause::limit("table_bytes", self.bytes_max as u64));
         }
@@ -91,7 +92,7 @@ impl Names {
     }
 
     pub(crate) fn add_uri(&mut self, schema: &Schema, uri: &str) -> Result<u32, Cause> {
-        self.room(uri.len())?;
+        self.check_bytes(uri.len())?;
         let span = add(&mut self.text, uri);
         self.uris.push(span);
         let at = self.uri_count(schema) as usize;
@@ -102,14 +103,19 @@ impl Names {
         Ok(at as u32 - 1)
     }
 
-    /// How many local names the partition of a namespace has.
+    /// Number of local names in the partition of a namespace.
     pub(crate) fn local_count(&self, schema: &Schema, uri: u32) -> u32 {
         let known = schema.uris.get(uri as usize).map_or(0, |uri| uri.names);
         known + self.locals[uri as usize].len() as u32
     }
 
-    /// The name of a compact identifier.
-    pub(crate) fn of_local(&self, schema: &Schema, uri: u32, identifier: u32) -> Option<u32> {
+    /// The name with a compact identifier.
+    pub(crate) fn name_by_identifier(
+        &self,
+        schema: &Schema,
+        uri: u32,
+        identifier: u32,
+    ) -> Option<u32> {
         let known = schema.uris.get(uri as usize);
         let count = known.map_or(0, |uri| uri.names);
         match identifier.checked_sub(count) {
@@ -129,7 +135,8 @@ impl Names {
                 let uri = self.names[at].0;
                 let known = schema.uris.get(uri as usize).map_or(0, |uri| uri.names);
                 let locals = &self.locals[uri as usize];
-                // Names of one namespace are numbered as they came: sorted.
+                // The names of one namespace are numbered in the order in which they were added, so
+                // the list is sorted.
                 known + locals.binary_search(&name).map_or(0, |at| at as u32)
             }
         }
@@ -179,9 +186,9 @@ impl Names {
         self.index.find(hash, same).map(|at| base + at)
     }
 
-    /// Adds a name; numbers rise by one from the schema's on.
+    /// Adds a name. Its number is one above the last one.
     pub(crate) fn add(&mut self, schema: &Schema, uri: u32, local: &str) -> Result<u32, Cause> {
-        self.room(local.len())?;
+        self.check_bytes(local.len())?;
         let at = self.names.len() as u32;
         let span = add(&mut self.text, local);
         self.names.push((uri, span));
@@ -227,14 +234,14 @@ impl Names {
     }
 
     pub(crate) fn add_prefix(&mut self, uri: u32, prefix: &str) -> Result<(), Cause> {
-        self.room(prefix.len())?;
+        self.check_bytes(prefix.len())?;
         let span = add(&mut self.text, prefix);
         self.prefixes[uri as usize].push(span);
         Ok(())
     }
 }
 
-/// A value in the table.
+/// A value in the string table.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     span: Span,
@@ -242,22 +249,22 @@ struct Entry {
     local: u32,
 }
 
-/// The value partitions: one of all, and one for each name (7.3.3).
+/// The value partitions: the global one, and a local one for each name (7.3.3).
 #[derive(Debug, Default)]
-pub(crate) struct Values {
+pub(crate) struct ValuePartitions {
     text: String,
-    /// Bytes of `text` that no entry holds any more.
-    dead: usize,
+    /// Bytes of `text` that no entry refers to.
+    unused_bytes: usize,
     entries: Vec<Entry>,
-    /// The identifier that the next value gets.
-    next: u32,
-    /// For each name the entries of its partition; [`NONE`]: unassigned.
+    /// The identifier of the next value.
+    next_identifier: u32,
+    /// For each name, the entries of its local partition. [`NONE`] marks an unassigned identifier.
     partitions: Vec<Vec<u32>>,
-    /// Names whose partitions are not empty.
-    touched: Vec<u32>,
+    /// Names with a non-empty local partition.
+    used_partitions: Vec<u32>,
     index: HashTable<u32>,
-    indexed: bool,
-    /// Values are not looked up by their name (EXI Profile).
+    is_indexed: bool,
+    /// Local partitions are not used (EXI Profile).
     pub(crate) global_only: bool,
     hasher: Hasher,
     capacity: u32,
@@ -265,17 +272,18 @@ pub(crate) struct Values {
     bytes_max: usize,
 }
 
-/// Where a value was found.
+/// The partition in which a value was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hit {
-    /// In the partition of its name.
+pub(crate) enum ValueHit {
+    /// The local partition of its name.
     Local { identifier: u32, count: u32 },
-    /// In the one of all.
+    /// The global partition.
     Global { identifier: u32, count: u32 },
 }
 
-impl Values {
-    /// As it is at the begin of a stream. `indexed`: values are looked up, not only read back.
+impl ValuePartitions {
+    /// Resets the partitions to their state at the start of a stream. `indexed` is true if values
+    /// are looked up (encoding) and not only read by identifier (decoding).
     pub(crate) fn reset(
         &mut self,
         indexed: bool,
@@ -284,14 +292,14 @@ impl Values {
         bytes_max: usize,
     ) {
         self.text.clear();
-        self.dead = 0;
+        self.unused_bytes = 0;
         self.entries.clear();
-        self.next = 0;
-        for name in self.touched.drain(..) {
+        self.next_identifier = 0;
+        for name in self.used_partitions.drain(..) {
             self.partitions[name as usize].clear();
         }
         self.index.clear();
-        self.indexed = indexed;
+        self.is_indexed = indexed;
         self.capacity = capacity.unwrap_or(NONE);
         self.length_max = length_max.unwrap_or(NONE);
         self.bytes_max = bytes_max;
@@ -311,30 +319,30 @@ impl Values {
         self.entries.len() as u32
     }
 
-    /// The identifier among all values of one in the partition of a name.
+    /// The global identifier of a value in the local partition of a name.
     pub(crate) fn local_entry(&self, name: u32, identifier: u32) -> Option<u32> {
         let entry = *self.partition(name).get(identifier as usize)?;
         (entry != NONE).then_some(entry)
     }
 
-    /// The value of an identifier that is known to be one.
-    pub(crate) fn shown(&self, identifier: u32) -> &str {
+    /// The value with a valid global identifier.
+    pub(crate) fn by_identifier(&self, identifier: u32) -> &str {
         piece(&self.text, self.entries[identifier as usize].span)
     }
 
-    /// Whether a value of so many characters enters the table (7.3.3).
-    pub(crate) fn takes(&self, characters: usize) -> bool {
+    /// Returns true if a value of this length enters the table (7.3.3).
+    pub(crate) fn accepts_length(&self, characters: usize) -> bool {
         characters > 0 && characters as u64 <= u64::from(self.length_max) && self.capacity > 0
     }
 
-    /// Looks a value of so many characters up; if it is not there, it enters the table.
+    /// Looks up a value of this length and adds it if it is missing.
     pub(crate) fn find_or_add(
         &mut self,
         name: u32,
         value: &str,
         characters: usize,
-    ) -> Result<Option<Hit>, Cause> {
-        if !self.takes(characters) {
+    ) -> Result<Option<ValueHit>, Cause> {
+        if !self.accepts_length(characters) {
             return Ok(None);
         }
         let hash = self.hasher.hash_one(value);
@@ -343,43 +351,43 @@ impl Values {
             let entry = self.entries[at as usize];
             return Ok(Some(if entry.name == name && !self.global_only {
                 let (identifier, count) = (entry.local, self.local_count(name));
-                Hit::Local { identifier, count }
+                ValueHit::Local { identifier, count }
             } else {
                 let (identifier, count) = (at, self.global_count());
-                Hit::Global { identifier, count }
+                ValueHit::Global { identifier, count }
             }));
         }
         let span = add(&mut self.text, value);
-        let at = self.enter(name, span)?;
+        let at = self.insert(name, span)?;
         let (entries, text, hasher) = (&self.entries, &self.text, &self.hasher);
         let hash_of = |at: &u32| hasher.hash_one(piece(text, entries[*at as usize].span));
         self.index.insert_unique(hash, at, hash_of);
         Ok(None)
     }
 
-    /// Where the characters of a value are put that then is [`Values::added`].
-    pub(crate) fn text(&mut self) -> &mut String {
+    /// The buffer to which the caller appends a value before [`ValuePartitions::insert_appended`].
+    pub(crate) fn text_buffer(&mut self) -> &mut String {
         &mut self.text
     }
 
-    /// The value at the end of the text, from `start` on, enters the table; its identifier.
-    pub(crate) fn added(&mut self, name: u32, start: usize) -> Result<u32, Cause> {
+    /// Adds the value that was appended to the text at `start`; returns its identifier.
+    pub(crate) fn insert_appended(&mut self, name: u32, start: usize) -> Result<u32, Cause> {
         let length = (self.text.len() - start) as u32;
         let start = start as u32;
-        self.enter(name, Span { start, length })
+        self.insert(name, Span { start, length })
     }
 
-    fn enter(&mut self, name: u32, span: Span) -> Result<u32, Cause> {
+    fn insert(&mut self, name: u32, span: Span) -> Result<u32, Cause> {
         if self.text.len() > self.bytes_max {
             return Err(Cause::limit("table_bytes", self.bytes_max as u64));
         }
-        let at = self.next;
+        let at = self.next_identifier;
         if self.partitions.len() <= name as usize {
             self.partitions.resize_with(name as usize + 1, Vec::new);
         }
         let partition = &mut self.partitions[name as usize];
         if partition.is_empty() {
-            self.touched.push(name);
+            self.used_partitions.push(name);
         }
         let local = partition.len() as u32;
         partition.push(at);
@@ -389,42 +397,43 @@ impl Values {
                 let old = *old;
                 self.remove(at, old);
                 self.entries[at as usize] = entry;
-                self.compact_if_worth();
+                self.compact_if_worthwhile();
             }
             None => self.entries.push(entry),
         }
-        self.next = at + 1;
-        if self.next == self.capacity {
-            self.next = 0;
+        self.next_identifier = at + 1;
+        if self.next_identifier == self.capacity {
+            self.next_identifier = 0;
         }
         Ok(at)
     }
 
-    /// Takes out the value whose identifier is given anew.
+    /// Removes the value whose identifier is reassigned.
     fn remove(&mut self, at: u32, old: Entry) {
         self.partitions[old.name as usize][old.local as usize] = NONE;
-        if self.indexed {
+        if self.is_indexed {
             let hash = self.hasher.hash_one(piece(&self.text, old.span));
             if let Ok(found) = self.index.find_entry(hash, |other| *other == at) {
                 found.remove();
             }
         }
-        self.dead += old.span.length as usize;
+        self.unused_bytes += old.span.length as usize;
     }
 
-    fn compact_if_worth(&mut self) {
-        if self.dead > 4096 && self.dead > self.text.len() / 2 {
+    fn compact_if_worthwhile(&mut self) {
+        if self.unused_bytes > 4096 && self.unused_bytes > self.text.len() / 2 {
             self.compact();
         }
     }
 
-    /// Lets go of the text of values that were replaced.
+    /// Discards the text of replaced values.
     fn compact(&mut self) {
-        let mut text = String::with_capacity(self.text.len() - self.dead.min(self.text.len()));
+        let mut text =
+            String::with_capacity(self.text.len() - self.unused_bytes.min(self.text.len()));
         for entry in &mut self.entries {
             entry.span = add(&mut text, piece(&self.text, entry.span));
         }
         self.text = text;
-        self.dead = 0;
+        self.unused_bytes = 0;
     }
 }

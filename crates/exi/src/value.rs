@@ -1,21 +1,22 @@
-//! Typed values: what a value content item is once decoded, and its lexical form.
+//! Typed values and their lexical forms.
 
 use alloc::string::String;
 use core::fmt::{self, Write as _};
 
 /// A value of an attribute or of character data.
 ///
-/// Decoded, a string comes as [`Value::Text`] and all else typed; encoding takes either.
+/// The decoder returns strings as [`Value::Text`] and all other values typed. The encoder accepts
+/// either.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// A string; when encoding, the lexical form of anything.
+    /// A string. The encoder also accepts the lexical form of any other value.
     Text(&'a str),
     /// The lexical form of a value that no other variant holds: a list, with one space between its
-    /// items, a value of an enumeration that is no string, a number beyond 64 bits.
+    /// items; a value of an enumeration that is not a string; a number beyond 64 bits.
     Lexical(&'a str),
     /// `xs:boolean`.
     Boolean(bool),
-    /// `xs:integer` and what derives from it.
+    /// `xs:integer` and the types derived from it.
     Integer(i64),
     /// `xs:unsignedLong` above the range of [`Value::Integer`].
     Unsigned(u64),
@@ -43,13 +44,13 @@ pub enum Value<'a> {
 /// A decimal number: sign, integral part, fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Decimal {
-    /// Whether it is below zero, or minus zero.
+    /// True below zero and for minus zero.
     pub negative: bool,
     /// The integral part.
     pub integral: u64,
     /// The digits of the fraction as a number, without trailing zeros.
     pub fraction: u64,
-    /// How many digits the fraction has, leading zeros counted: 0.05 has two.
+    /// Number of digits of the fraction, with leading zeros: 0.05 has two.
     pub fraction_digits: u8,
 }
 
@@ -71,7 +72,7 @@ pub enum Float {
     NaN,
 }
 
-/// Which member of the date and time family (table 7-4).
+/// A member of the date and time family (table 7-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DateTimeKind {
     /// `xs:gYear`.
@@ -92,10 +93,10 @@ pub enum DateTimeKind {
     Time,
 }
 
-/// A point in time, or a part of one; fields that its kind does not have are zero.
+/// A point in time or a part of one. Fields that its kind lacks are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateTime {
-    /// Which family member.
+    /// The member of the family.
     pub kind: DateTimeKind,
     /// The year.
     pub year: i64,
@@ -111,9 +112,9 @@ pub struct DateTime {
     pub second: u8,
     /// The digits of the fraction of the second as a number, without trailing zeros.
     pub fraction: u64,
-    /// How many digits the fraction has, leading zeros counted; none: 0.
+    /// Number of digits of the fraction, with leading zeros; 0 without a fraction.
     pub fraction_digits: u8,
-    /// Minutes from UTC, at most 14 hours either way.
+    /// Offset from UTC in minutes, at most 14 hours either way.
     pub zone_minutes: Option<i16>,
 }
 
@@ -142,7 +143,8 @@ impl DateTimeKind {
     }
 }
 
-/// A number, its trailing zeros, and how many digits it should have.
+/// Removes trailing zeros from a number of `count` digits; returns the number and its remaining
+/// digits.
 fn strip_zeros(mut digits: u64, mut count: u8) -> (u64, u8) {
     while count > 0 && digits.is_multiple_of(10) {
         digits /= 10;
@@ -151,7 +153,7 @@ fn strip_zeros(mut digits: u64, mut count: u8) -> (u64, u8) {
     (digits, count)
 }
 
-/// Digits, at most 19, as a number.
+/// Parses at most 19 digits.
 fn number(digits: &str) -> Option<u64> {
     let plain =
         !digits.is_empty() && digits.len() <= 19 && digits.bytes().all(|b| b.is_ascii_digit());
@@ -159,7 +161,7 @@ fn number(digits: &str) -> Option<u64> {
 }
 
 impl Decimal {
-    /// Reads the lexical form of `xs:decimal`, as far as each part has at most 19 digits.
+    /// Parses the lexical form of `xs:decimal` if each part has at most 19 digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = collapse(text);
@@ -189,7 +191,7 @@ impl Decimal {
 }
 
 impl Float {
-    /// Reads the lexical form of `xs:double`.
+    /// Parses the lexical form of `xs:double`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = collapse(text);
@@ -237,7 +239,7 @@ impl Float {
         within.then_some(Self::Finite { mantissa, exponent })
     }
 
-    /// The shortest decimal number that reads as this one.
+    /// The shortest decimal number that parses to this double.
     #[must_use]
     pub fn from_f64(value: f64) -> Self {
         if value.is_nan() {
@@ -250,14 +252,14 @@ impl Float {
                 Self::NegativeInfinity
             };
         }
-        // Whole numbers that a double holds exactly.
+        // Whole numbers that a double represents exactly.
         if value.abs() < 9_007_199_254_740_992.0 && value == (value as i64) as f64 {
             return Self::Finite {
                 mantissa: value as i64,
                 exponent: 0,
             };
         }
-        let mut text = Short::default();
+        let mut text = NumberText::default();
         let written = write!(text, "{value:e}").is_ok();
         let parsed = if written {
             Self::parse(text.as_str())
@@ -276,7 +278,7 @@ impl Float {
             Self::NegativeInfinity => f64::NEG_INFINITY,
             Self::NaN => f64::NAN,
             Self::Finite { mantissa, exponent } => {
-                let mut text = Short::default();
+                let mut text = NumberText::default();
                 match write!(text, "{mantissa}e{exponent}") {
                     Ok(()) => text.as_str().parse().unwrap_or(f64::NAN),
                     Err(_) => f64::NAN,
@@ -285,7 +287,7 @@ impl Float {
         }
     }
 
-    /// The same number without trailing zeros in the mantissa, zero with exponent zero.
+    /// The same number without trailing zeros in the mantissa; zero gets exponent zero.
     #[must_use]
     pub fn normalized(self) -> Self {
         match self {
@@ -307,13 +309,13 @@ impl Float {
     }
 }
 
-/// Text of a number, on the stack.
-struct Short {
+/// The text of a number, on the stack.
+struct NumberText {
     bytes: [u8; 40],
     length: usize,
 }
 
-impl Default for Short {
+impl Default for NumberText {
     fn default() -> Self {
         Self {
             bytes: [0; 40],
@@ -322,13 +324,13 @@ impl Default for Short {
     }
 }
 
-impl Short {
+impl NumberText {
     fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 }
 
-impl fmt::Write for Short {
+impl fmt::Write for NumberText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.length + text.len();
         let room = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
@@ -338,7 +340,7 @@ impl fmt::Write for Short {
     }
 }
 
-/// Without white space at both ends (whiteSpace = collapse).
+/// Removes white space at both ends (whiteSpace = collapse).
 pub(crate) fn collapse(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\r'])
 }
@@ -351,7 +353,7 @@ fn sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// Takes so many digits from the front.
+/// Removes `count` digits from the start of `text`.
 fn digits<'t>(text: &mut &'t str, count: usize) -> Option<&'t str> {
     let taken = text.get(..count)?;
     let plain = taken.bytes().all(|b| b.is_ascii_digit());
@@ -359,7 +361,7 @@ fn digits<'t>(text: &mut &'t str, count: usize) -> Option<&'t str> {
     plain.then_some(taken)
 }
 
-fn two(text: &mut &str, least: u8, most: u8) -> Option<u8> {
+fn two_digits(text: &mut &str, least: u8, most: u8) -> Option<u8> {
     let value = digits(text, 2)?.parse().ok()?;
     (least..=most).contains(&value).then_some(value)
 }
@@ -380,8 +382,8 @@ fn days_of_month(year: i64, month: u8) -> u8 {
 }
 
 impl DateTime {
-    /// Reads the lexical form of a member of the family, as far as the fraction of its second has at
-    /// most 19 digits.
+    /// Parses the lexical form of a member of the family if the fraction of its second has at most
+    /// 19 digits.
     #[must_use]
     pub fn parse(kind: DateTimeKind, text: &str) -> Option<Self> {
         let mut rest = collapse(text);
@@ -391,7 +393,7 @@ impl DateTime {
         }
         if kind.has_month() {
             literal(&mut rest, if kind.has_year() { "-" } else { "--" })?;
-            value.month = two(&mut rest, 1, 12)?;
+            value.month = two_digits(&mut rest, 1, 12)?;
             if kind == DateTimeKind::GMonth {
                 // The first edition of XML Schema wrote --MM--.
                 rest = rest.strip_prefix("--").unwrap_or(rest);
@@ -399,7 +401,7 @@ impl DateTime {
         }
         if kind.has_day() {
             literal(&mut rest, if kind.has_month() { "-" } else { "---" })?;
-            value.day = two(&mut rest, 1, 31)?;
+            value.day = two_digits(&mut rest, 1, 31)?;
         }
         if kind.has_time() {
             if kind.has_day() {
@@ -411,8 +413,8 @@ impl DateTime {
         rest.is_empty().then_some(value)
     }
 
-    /// The same point of time in Coordinated Universal Time, for a time or date and time with a time
-    /// zone; others as they are but for hour 24, which is hour 0 of the next day.
+    /// Converts a time or dateTime with a time zone to Coordinated Universal Time. Other values are
+    /// unchanged, except that hour 24 becomes hour 0 of the next day.
     #[must_use]
     pub fn to_utc(mut self) -> Self {
         let Some(zone) = self.zone_minutes.filter(|_| self.kind.has_time()) else {
@@ -421,7 +423,7 @@ impl DateTime {
         self.zone_minutes = Some(0);
         let minutes = i32::from(self.hour) * 60 + i32::from(self.minute) - i32::from(zone);
         let of_day = minutes.rem_euclid(24 * 60);
-        // Both are below 60.
+        // Both values are below 60.
         (self.hour, self.minute) = ((of_day / 60) as u8, (of_day % 60) as u8);
         if self.kind == DateTimeKind::DateTime {
             match minutes.div_euclid(24 * 60) {
@@ -433,7 +435,7 @@ impl DateTime {
         self
     }
 
-    /// Hour 24 is hour 0 of the next day.
+    /// Converts hour 24 to hour 0 of the next day.
     pub(crate) fn without_hour_24(mut self) -> Self {
         if self.hour == 24 {
             self.hour = 0;
@@ -494,11 +496,11 @@ impl DateTime {
     }
 
     fn parse_time(&mut self, rest: &mut &str) -> Option<()> {
-        self.hour = two(rest, 0, 24)?;
+        self.hour = two_digits(rest, 0, 24)?;
         literal(rest, ":")?;
-        self.minute = two(rest, 0, 59)?;
+        self.minute = two_digits(rest, 0, 59)?;
         literal(rest, ":")?;
-        self.second = two(rest, 0, 60)?;
+        self.second = two_digits(rest, 0, 60)?;
         if let Some(fraction) = rest.strip_prefix('.') {
             let count = fraction.bytes().take_while(u8::is_ascii_digit).count();
             *rest = &fraction[count..];
@@ -512,7 +514,7 @@ impl DateTime {
         Some(())
     }
 
-    /// Outer none: malformed; inner none: no zone.
+    /// The outer none means malformed, the inner none means no time zone.
     fn parse_zone(rest: &mut &str) -> Option<Option<i16>> {
         if rest.is_empty() {
             return Some(None);
@@ -527,9 +529,9 @@ impl DateTime {
             _ => return None,
         };
         *rest = &rest[1..];
-        let hours = i16::from(two(rest, 0, 14)?);
+        let hours = i16::from(two_digits(rest, 0, 14)?);
         literal(rest, ":")?;
-        let minutes = i16::from(two(rest, 0, 59)?);
+        let minutes = i16::from(two_digits(rest, 0, 59)?);
         let zone = hours * 60 + minutes;
         if zone > 14 * 60 {
             return None;
@@ -590,7 +592,7 @@ impl fmt::Display for DateTime {
     }
 }
 
-/// The lexical form, as the canonical one of XML Schema but for what its kind leaves open.
+/// The lexical form: the canonical one of XML Schema, but for minus zero.
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.negative {
@@ -621,7 +623,7 @@ impl fmt::Display for Float {
 }
 
 impl Value<'_> {
-    /// Appends the lexical form. A QName is written with its prefix, where it has one.
+    /// Appends the lexical form. A QName is written with its prefix if it has one.
     pub fn write_lexical(&self, text: &mut String) {
         // Writing to a string does not fail.
         let _ = write!(text, "{self}");
@@ -675,7 +677,7 @@ fn fmt_base64(f: &mut fmt::Formatter<'_>, octets: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// The octets of `xs:base64Binary`; white space is passed over. False when it is none.
+/// Parses `xs:base64Binary`, ignoring white space. Returns false if the text is malformed.
 pub(crate) fn parse_base64(text: &str, octets: &mut alloc::vec::Vec<u8>) -> bool {
     let (mut word, mut held, mut padding) = (0u32, 0, 0);
     for byte in text
@@ -711,7 +713,7 @@ pub(crate) fn parse_base64(text: &str, octets: &mut alloc::vec::Vec<u8>) -> bool
     held == 0
 }
 
-/// The octets of `xs:hexBinary`. False when it is none.
+/// Parses `xs:hexBinary`. Returns false if the text is malformed.
 pub(crate) fn parse_hex(text: &str, octets: &mut alloc::vec::Vec<u8>) -> bool {
     let text = collapse(text).as_bytes();
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -727,7 +729,7 @@ pub(crate) fn parse_hex(text: &str, octets: &mut alloc::vec::Vec<u8>) -> bool {
     true
 }
 
-/// As the specification keeps a fraction: its digits in reverse order (7.1.3).
+/// The digits of a fraction in reverse order, as streams store it (7.1.3).
 pub(crate) fn reversed(fraction: u64, digits: u8) -> u64 {
     let (mut rest, mut reversed) = (fraction, 0);
     for _ in 0..digits {
@@ -737,7 +739,7 @@ pub(crate) fn reversed(fraction: u64, digits: u8) -> u64 {
     reversed
 }
 
-/// Back: the fraction and its number of digits; none when it has more than 19.
+/// The inverse of [`reversed`]: the fraction and its number of digits; none if it has more than 19.
 pub(crate) fn unreversed(reversed: u64) -> Option<(u64, u8)> {
     let (mut rest, mut fraction, mut digits) = (reversed, 0u64, 0u8);
     while rest > 0 {
@@ -756,7 +758,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn decimals() {
+    fn decimals_parse_and_print_canonically() {
         for (text, canonical) in [
             ("1", "1.0"),
             ("-0012.340", "-12.34"),
@@ -764,7 +766,7 @@ mod tests {
             ("7.", "7.0"),
             ("-0", "-0.0"),
         ] {
-            let decimal = Decimal::parse(text).expect("it is one");
+            let decimal = Decimal::parse(text).expect("a decimal");
             assert_eq!(decimal.to_string(), canonical);
         }
         for text in ["", ".", "1e3", "1.2.3", "--1", "1 2"] {
@@ -773,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn floats() {
+    fn floats_parse_to_mantissa_and_exponent() {
         let finite = |mantissa, exponent| Some(Float::Finite { mantissa, exponent });
         assert_eq!(Float::parse("-1.25e3"), finite(-125, 1));
         assert_eq!(Float::parse("100"), finite(100, 0));
@@ -799,7 +801,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_keep_their_lexical_form() {
         use DateTimeKind as Kind;
         for (kind, text) in [
             (Kind::DateTime, "2026-11-21T14:30:05.25Z"),
@@ -828,20 +830,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn doubles_come_back(bits in any::<u64>()) {
+        fn doubles_round_trip(bits in any::<u64>()) {
             let value = f64::from_bits(bits);
             let back = Float::from_f64(value).to_f64();
             prop_assert!(back == value || (back.is_nan() && value.is_nan()));
         }
 
         #[test]
-        fn fractions_come_back(fraction in 0..10u64.pow(17), digits in 17..19u8) {
+        fn reversed_fractions_round_trip(fraction in 0..10u64.pow(17), digits in 17..19u8) {
             let (fraction, digits) = strip_zeros(fraction, digits);
             prop_assert_eq!(unreversed(reversed(fraction, digits)), Some((fraction, digits)));
         }
 
         #[test]
-        fn binaries_come_back(octets in proptest::collection::vec(any::<u8>(), 0..50)) {
+        fn binary_values_round_trip(octets in proptest::collection::vec(any::<u8>(), 0..50)) {
             for (value, parse) in [
                 (Value::Base64(&octets), parse_base64 as fn(&str, &mut Vec<u8>) -> bool),
                 (Value::Hex(&octets), parse_hex),

@@ -1,8 +1,8 @@
-//! Streams by the event model of `chappe-xml`, so that what writes messages to an
-//! [`EventSink`] and reads them from an [`EventSource`] need not know whether they travel as text.
+//! EXI streams through the event model of `chappe-xml`. Code that writes messages to an
+//! [`EventSink`] and reads them from an [`EventSource`] works the same with text and EXI.
 //!
-//! That model has owned names, hence reading allocates for each; [`Reading::next_event`] does not.
-//! Comments, processing instructions and document types have no place in it and are passed over.
+//! That model owns its names, so reading allocates for each of them; [`StreamReader::next_event`] does
+//! not. The model has no comments, processing instructions or document types; they are skipped.
 //!
 //! ```
 //! use chappe_exi::{Decoder, Encoder, Options, Schema, xml};
@@ -28,26 +28,26 @@ use alloc::string::{String, ToString};
 
 use chappe_xml::{EventSink, EventSource, Namespace, Reason};
 
-use crate::{Error, Event, Float, Name, Reading, Value, Writing};
+use crate::{Error, Event, Float, Name, StreamReader, StreamWriter, Value};
 
-/// Takes the events of a document for a stream.
+/// Encodes the events of a document to a stream.
 #[derive(Debug)]
-pub struct Sink<'e>(Writing<'e>);
+pub struct Sink<'e>(StreamWriter<'e>);
 
 impl<'e> Sink<'e> {
-    /// Begins the document.
+    /// Starts the document.
     ///
     /// # Errors
-    /// As [`Writing::event`].
-    pub fn new(mut writing: Writing<'e>) -> Result<Self, Error> {
+    /// See [`StreamWriter::event`].
+    pub fn new(mut writing: StreamWriter<'e>) -> Result<Self, Error> {
         writing.event(Event::StartDocument)?;
         Ok(Self(writing))
     }
 
-    /// Ends the document; the whole stream.
+    /// Ends the document and returns the whole stream.
     ///
     /// # Errors
-    /// A document that has not ended.
+    /// The document is incomplete.
     pub fn finish(mut self) -> Result<&'e [u8], Error> {
         self.0.event(Event::EndDocument)?;
         self.0.finish()
@@ -58,27 +58,27 @@ impl EventSink for Sink<'_> {
     fn event(&mut self, event: chappe_xml::Event<'_>) -> Result<(), chappe_xml::Error> {
         use chappe_xml::Event as Xml;
         let written = match &event {
-            Xml::StartElement(name) => self.0.event(Event::StartElement(borrowed(name))),
+            Xml::StartElement(name) => self.0.event(Event::StartElement(exi_name(name))),
             Xml::Namespace { prefix, namespace } => self.0.event(Event::Namespace {
                 prefix,
                 namespace,
                 of_element: false,
             }),
-            Xml::Attribute(name, value) => {
-                self.0.event(Event::Attribute(borrowed(name), typed(value)))
-            }
-            Xml::Text(value) => self.0.event(Event::Characters(typed(value))),
+            Xml::Attribute(name, value) => self
+                .0
+                .event(Event::Attribute(exi_name(name), exi_value(value))),
+            Xml::Text(value) => self.0.event(Event::Characters(exi_value(value))),
             Xml::EndElement => self.0.event(Event::EndElement),
         };
-        written.map_err(refused)
+        written.map_err(converted_error)
     }
 }
 
-fn borrowed(name: &chappe_xml::Name) -> Name<'_> {
+fn exi_name(name: &chappe_xml::Name) -> Name<'_> {
     Name::new(&name.namespace, &name.local)
 }
 
-fn typed<'a>(value: &'a chappe_xml::Value<'_>) -> Value<'a> {
+fn exi_value<'a>(value: &'a chappe_xml::Value<'_>) -> Value<'a> {
     match value {
         chappe_xml::Value::Text(text) => Value::Text(text),
         chappe_xml::Value::Boolean(value) => Value::Boolean(*value),
@@ -87,28 +87,28 @@ fn typed<'a>(value: &'a chappe_xml::Value<'_>) -> Value<'a> {
     }
 }
 
-/// An error in the words of the other model; its offset is in bytes.
-fn refused(error: Error) -> chappe_xml::Error {
+/// Converts an error to the other model, with its offset in bytes.
+fn converted_error(error: Error) -> chappe_xml::Error {
     chappe_xml::Error {
         offset: error.offset / 8,
         reason: Reason::Malformed(error.to_string()),
     }
 }
 
-/// Namespaces that a [`Source`] remembers. Default 256: documents name some ten.
+/// Maximum number of namespaces that a [`Source`] caches. Default 256: documents use about ten.
 const NAMESPACES_MAX: usize = 256;
 
-/// Yields the events of the document in a stream.
+/// Decodes the events of the document in a stream.
 ///
-/// A stream names a namespace or a value that it had before in a few bits, hence what is read from it
-/// may be long: a tree is built by [`Element::read_within`](chappe_xml::Element::read_within).
+/// A stream can repeat a namespace or a value in a few bits, so its events may be much larger than
+/// the stream. Build trees with [`Element::read_within`](chappe_xml::Element::read_within).
 #[derive(Debug)]
 pub struct Source<'d, 's> {
-    reading: Reading<'d, 's>,
+    reading: StreamReader<'d, 's>,
     namespaces: Namespaces,
 }
 
-/// The namespaces of the names given so far, each stored once.
+/// The namespaces of the names returned so far, each stored once.
 #[derive(Debug, Default)]
 struct Namespaces(BTreeSet<Namespace>);
 
@@ -126,9 +126,9 @@ impl Namespaces {
 }
 
 impl<'d, 's> Source<'d, 's> {
-    /// Reads on from here.
+    /// A source of the remaining events.
     #[must_use]
-    pub fn new(reading: Reading<'d, 's>) -> Self {
+    pub fn new(reading: StreamReader<'d, 's>) -> Self {
         let namespaces = Namespaces::default();
         Self {
             reading,
@@ -140,25 +140,28 @@ impl<'d, 's> Source<'d, 's> {
 impl EventSource for Source<'_, '_> {
     fn next_event(&mut self) -> Result<Option<chappe_xml::Event<'_>>, chappe_xml::Error> {
         loop {
-            // An event that is passed over borrows until it is known to be one: what is handed over
-            // owns its text.
-            let Some(event) = self.reading.next_event().map_err(refused)? else {
+            // A borrowed event could not be skipped in this loop, so the returned event owns its
+            // text.
+            let Some(event) = self.reading.next_event().map_err(converted_error)? else {
                 return Ok(None);
             };
-            if let Some(event) = shown(&event, &mut self.namespaces) {
+            if let Some(event) = converted_event(&event, &mut self.namespaces) {
                 return Ok(Some(event));
             }
         }
     }
 }
 
-fn shown(event: &Event<'_>, namespaces: &mut Namespaces) -> Option<chappe_xml::Event<'static>> {
+fn converted_event(
+    event: &Event<'_>,
+    namespaces: &mut Namespaces,
+) -> Option<chappe_xml::Event<'static>> {
     use chappe_xml::Event as Xml;
     Some(match event {
         Event::StartElement(name) => Xml::StartElement(namespaces.name(name)),
         Event::EndElement => Xml::EndElement,
-        Event::Attribute(name, value) => Xml::Attribute(namespaces.name(name), lexical(value)),
-        Event::Characters(value) => Xml::Text(lexical(value)),
+        Event::Attribute(name, value) => Xml::Attribute(namespaces.name(name), xml_value(value)),
+        Event::Characters(value) => Xml::Text(xml_value(value)),
         Event::Namespace {
             prefix, namespace, ..
         } => Xml::Namespace {
@@ -169,8 +172,8 @@ fn shown(event: &Event<'_>, namespaces: &mut Namespaces) -> Option<chappe_xml::E
     })
 }
 
-/// A value of a type that the other model has, or its lexical form.
-fn lexical(value: &Value<'_>) -> chappe_xml::Value<'static> {
+/// The value if the other model has its type, otherwise its lexical form.
+fn xml_value(value: &Value<'_>) -> chappe_xml::Value<'static> {
     match value {
         Value::Boolean(value) => chappe_xml::Value::Boolean(*value),
         Value::Integer(value) => chappe_xml::Value::Integer(*value),

@@ -1,9 +1,9 @@
-//! Goal: two writings of the same document are one canonical stream, and two documents are two.
-//! Method: pairs of texts are encoded as canonical streams with and without a schema.
+//! Two texts of the same document give the same canonical stream, and different documents give
+//! different ones, with and without a schema.
 
 use std::sync::Arc;
 
-use chappe_exi::{Canonical, Encoder, Options, Preserve, Schema, XsdSource, text};
+use chappe_exi::{CanonicalOptions, Encoder, Options, Preserve, Schema, XsdSource, text};
 
 const XSD: &[u8] = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
   <xs:element name="r"><xs:complexType><xs:sequence>
@@ -24,7 +24,7 @@ fn schema() -> Arc<Schema> {
 }
 
 fn stream(schema: &Arc<Schema>, options: &Options, utc_time: bool, document: &str) -> Vec<u8> {
-    let canonical = Canonical {
+    let canonical = CanonicalOptions {
         omit_options_document: true,
         utc_time,
     };
@@ -34,7 +34,7 @@ fn stream(schema: &Arc<Schema>, options: &Options, utc_time: bool, document: &st
 }
 
 #[test]
-fn values_have_one_form() {
+fn equal_values_give_equal_streams() {
     let schema = schema();
     let options = Options::default();
     let same = |utc, a: &str, b: &str| {
@@ -66,7 +66,7 @@ fn values_have_one_form() {
 }
 
 #[test]
-fn order_says_nothing() {
+fn attribute_and_declaration_order_is_ignored() {
     let options = Options {
         preserve: Preserve {
             prefixes: true,
@@ -92,7 +92,7 @@ fn order_says_nothing() {
 }
 
 #[test]
-fn white_space_stays_where_it_means_something() {
+fn significant_white_space_is_kept() {
     let (schema, options) = (Arc::new(Schema::none()), Options::default());
     let same = |a, b| stream(&schema, &options, false, a) == stream(&schema, &options, false, b);
     assert!(same("<a> <b/> </a>", "<a><b/></a>"));

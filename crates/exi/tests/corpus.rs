@@ -1,5 +1,4 @@
-//! Goal: inputs that once were interesting stay harmless.
-//! Method: every file of the fuzzing corpora goes through the checks of its target.
+//! Every file of the fuzzing corpora passes the checks of its target.
 
 use chappe_exi::Alignment;
 
@@ -13,34 +12,34 @@ mod exi;
 use corpus::replay;
 
 #[test]
-fn bit_packed() {
+fn bit_packed_corpus_passes() {
     replay("exi_bit", 60, |data| {
         exi::decoder(data, Alignment::BitPacked, false);
     });
 }
 
 #[test]
-fn byte_aligned() {
+fn byte_aligned_corpus_passes() {
     replay("exi_byte", 60, |data| {
         exi::decoder(data, Alignment::ByteAligned, false);
     });
 }
 
 #[test]
-fn pre_compressed() {
+fn pre_compressed_corpus_passes() {
     replay("exi_precompress", 60, |data| {
         exi::decoder(data, Alignment::PreCompression, false);
     });
 }
 
 #[test]
-fn compressed() {
+fn compressed_corpus_passes() {
     replay("exi_compress", 60, |data| {
         exi::decoder(data, Alignment::BitPacked, true);
     });
 }
 
 #[test]
-fn schemas() {
+fn schema_corpus_passes() {
     replay("exi_xsd", 2, exi::xsd);
 }

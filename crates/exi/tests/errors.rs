@@ -1,6 +1,5 @@
-//! Goal: whoever reads an error knows where it is, whose fault it is, and what to do.
-//! Method: streams are cut short, changed, read with the wrong schema and beyond each limit; the error
-//! has a bit within the stream, the path of open elements, and the cause in the reader's terms.
+//! Errors have the bit of the stream, the path of open elements and the cause. Streams are
+//! truncated, changed, read with the wrong schema and beyond each limit.
 
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ fn refusal(schema: &Arc<Schema>, stream: &[u8], limits: Limits) -> Option<Error>
 }
 
 #[test]
-fn a_stream_that_is_cut_says_where() {
+fn truncated_streams_report_bit_and_path() {
     let schema = Arc::new(Schema::none());
     let stream = encoded(&schema, &Options::default(), DOCUMENT);
     let mut paths = Vec::new();
@@ -55,7 +54,7 @@ fn a_stream_that_is_cut_says_where() {
 }
 
 #[test]
-fn another_schema_is_named() {
+fn schema_mismatch_names_both_schemas() {
     let informed = |id: &str| Arc::new(Schema::built_in_types().with_id(id));
     let options = |schema_id| Options {
         schema_id,
@@ -66,15 +65,15 @@ fn another_schema_is_named() {
         &options(SchemaId::Named("plant-2".into())),
         DOCUMENT,
     );
-    for (loaded, said) in [
+    for (loaded, description) in [
         (informed("plant-1"), "\"plant-1\" is loaded"),
         (Arc::new(Schema::none()), "none is loaded"),
         (informed(""), "only the types of XML Schema are loaded"),
     ] {
         let error = refusal(&loaded, &stream, Limits::default()).expect("another schema");
         let text = error.to_string();
-        assert!(text.contains("wants schema \"plant-2\""), "{text}");
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains("requires schema \"plant-2\""), "{text}");
+        assert!(text.contains(description), "{text}");
     }
     assert_eq!(
         refusal(&informed("plant-2"), &stream, Limits::default()),
@@ -83,21 +82,21 @@ fn another_schema_is_named() {
 }
 
 #[test]
-fn what_is_no_stream_is_told() {
+fn other_formats_are_named() {
     let schema = Arc::new(Schema::none());
-    let told = |stream: &[u8]| {
+    let message = |stream: &[u8]| {
         let error = refusal(&schema, stream, Limits::default());
-        error.expect("it is none").to_string()
+        error.expect("the stream is invalid").to_string()
     };
-    assert!(told(b"<plant/>").contains("it looks like text XML"));
-    assert!(told(b"\x1f\x8b\x08").contains("it looks like gzip"));
-    assert!(told(b"\x81\x00").contains("version 2 of the format is not known"));
-    assert!(told(b"\x80\x00").contains("no options in its header"));
-    assert!(told(b"").contains("truncated"));
+    assert!(message(b"<plant/>").contains("it looks like text XML"));
+    assert!(message(b"\x1f\x8b\x08").contains("it looks like gzip"));
+    assert!(message(b"\x81\x00").contains("format version 2 is not supported"));
+    assert!(message(b"\x80\x00").contains("no options in its header"));
+    assert!(message(b"").contains("truncated"));
 }
 
 #[test]
-fn every_limit_is_named() {
+fn exceeded_limits_are_named() {
     let schema = Arc::new(Schema::none());
     let compressed = Options {
         compression: true,
@@ -153,7 +152,7 @@ fn every_limit_is_named() {
 }
 
 #[test]
-fn a_value_out_of_range_is_where_it_is() {
+fn out_of_range_values_report_bit_and_path() {
     let xsd = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"><xs:element name="r">
         <xs:complexType><xs:sequence><xs:element name="n" maxOccurs="9"><xs:simpleType>
         <xs:restriction base="xs:int"><xs:minInclusive value="1"/><xs:maxInclusive value="5"/></xs:restriction>
@@ -186,7 +185,7 @@ fn a_value_out_of_range_is_where_it_is() {
         HeaderOptions::default(),
         b"<r><n>1</n><n>8</n></r>",
     );
-    let refused = refused.expect_err("it is no value").to_string();
+    let refused = refused.expect_err("8 is out of range").to_string();
     assert!(
         refused.contains("\"8\" is not") && refused.contains("/r/n"),
         "{refused}"

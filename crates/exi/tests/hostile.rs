@@ -1,6 +1,6 @@
-//! Goal: no bytes make the decoder panic or run without end.
-//! Method: random bytes, and sound streams with bytes changed, in every alignment, with and without a
-//! schema; each is read until it ends or is refused, within small limits.
+//! No input makes the decoder panic or loop. Random bytes and valid streams with changed bytes, in
+//! every alignment, with and without a schema, are read until they end or fail, within small
+//! limits.
 
 use std::sync::{Arc, OnceLock};
 
@@ -58,7 +58,7 @@ fn schema(which: u8) -> Arc<Schema> {
     schemas[usize::from(which)].clone()
 }
 
-/// Reads to the end or to the refusal, which is repeated.
+/// Reads to the end or to the first error, which every further call must return.
 fn read(schema: &Arc<Schema>, stream: &[u8], options: &Options) {
     let mut decoder = Decoder::new(schema.clone()).with_limits(Limits::datagram());
     let Ok(mut reading) = decoder.begin(stream, Some(options)) else {
@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn any_bytes(
+    fn random_bytes_end_or_fail(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         options in options(),
         which in 0..3u8,
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_streams(
+    fn changed_streams_end_or_fail(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         options in options(),
         which in 0..3u8,

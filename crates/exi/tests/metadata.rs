@@ -1,12 +1,11 @@
-//! Goal: what a header says beyond the options of the specification comes to the caller and goes on.
-//! Method: options with elements of other namespaces are written in headers of every layout and read
-//! back, canonical streams leave them out, and more than there is room for is refused.
+//! User-defined metadata in a header round-trips in every layout, canonical streams omit it, and
+//! metadata beyond the limit are refused.
 
 use std::sync::Arc;
 
 use chappe_exi::{
-    Canonical, Cause, Decoder, Encoder, Event, HeaderOptions, Metadata, Name, Options, QName,
-    Schema,
+    CanonicalOptions, Cause, Decoder, Encoder, Event, HeaderOptions, Metadata, Name, Options,
+    QName, Schema,
 };
 
 fn name(local: &str) -> QName {
@@ -30,9 +29,7 @@ fn stream(options: &Options) -> Vec<u8> {
         cookie: true,
         options: true,
     };
-    let mut writing = encoder
-        .begin_with(options, header)
-        .expect("they are options");
+    let mut writing = encoder.begin_with(options, header).expect("valid options");
     for event in [
         Event::StartElement(Name::new("", "a")),
         Event::EndElement,
@@ -44,7 +41,7 @@ fn stream(options: &Options) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_said_is_kept() {
+fn metadata_round_trip() {
     let metadata = vec![
         Metadata::Start(name("origin")),
         Metadata::Attribute(name("line"), "7".into()),
@@ -69,7 +66,7 @@ fn what_is_said_is_kept() {
             };
             let stream = stream(&options);
             let mut decoder = Decoder::new(Arc::new(Schema::none()));
-            // Twice, as a header that comes again is known by its bytes.
+            // Read twice, because a repeated header is matched with the cached one.
             for _ in 0..2 {
                 let reading = decoder.begin(&stream, None).expect("it is a header");
                 assert_eq!(reading.options(), &options);
@@ -80,12 +77,12 @@ fn what_is_said_is_kept() {
 }
 
 #[test]
-fn canonical_streams_say_nothing_more() {
+fn canonical_streams_omit_metadata() {
     let options = with(vec![Metadata::Start(name("origin")), Metadata::End]);
     let mut encoder = Encoder::new(Arc::new(Schema::none()));
     let mut writing = encoder
-        .begin_canonical(&options, Canonical::default())
-        .expect("they are options");
+        .begin_canonical(&options, CanonicalOptions::default())
+        .expect("valid options");
     for event in [
         Event::StartElement(Name::new("", "a")),
         Event::EndElement,
@@ -100,10 +97,10 @@ fn canonical_streams_say_nothing_more() {
 }
 
 #[test]
-fn too_much_is_refused() {
+fn excess_metadata_is_refused() {
     let text = "x".repeat(2_000);
     let mut metadata = Vec::new();
-    // In the stream each but the first is a few bits.
+    // In the stream, every repetition takes only a few bits.
     for _ in 0..100 {
         metadata.push(Metadata::Start(name("note")));
         metadata.push(Metadata::Text(text.clone()));
@@ -119,10 +116,10 @@ fn too_much_is_refused() {
 }
 
 #[test]
-fn encoders_and_decoders_go_from_thread_to_thread() {
-    fn goes<T: Send>() {}
-    fn shared<T: Send + Sync>() {}
-    goes::<Encoder>();
-    goes::<Decoder>();
-    shared::<Schema>();
+fn encoders_and_decoders_are_send() {
+    fn assert_send<T: Send>() {}
+    fn assert_sync<T: Send + Sync>() {}
+    assert_send::<Encoder>();
+    assert_send::<Decoder>();
+    assert_sync::<Schema>();
 }

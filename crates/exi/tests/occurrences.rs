@@ -1,7 +1,7 @@
-//! Goal: many occurrences are counted without a state for each, and nothing of that is seen in streams.
-//! Method: for schemas with numbers of occurrences, documents with fewer, as many and more elements are
-//! encoded; the bytes are those under the same schema with every occurrence written out, which is how
-//! the specification says it (8.5.4.1.5). Far larger numbers stay within small limits.
+//! Large numbers of occurrences are counted without a state for each, and streams do not show it.
+//! For schemas with numbers of occurrences, documents with fewer, as many and more elements are
+//! encoded; the bytes match those under the same schema with every occurrence written out, as the
+//! specification defines it (8.5.4.1.5). Much larger numbers stay within small limits.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn schema(content: &str, mixed: bool, limits: &Limits) -> Result<Arc<Schema>, St
     made.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// A particle by its number of occurrences, or with each written out.
+/// A particle with its number of occurrences, or with each occurrence written out.
 fn particle(start: &str, end: &str, min: u32, max: u32, written_out: bool) -> String {
     if !written_out {
         return format!("{start} minOccurs='{min}' maxOccurs='{max}'{end}");
@@ -48,7 +48,7 @@ fn stream(schema: &Arc<Schema>, strict: bool, document: &str) -> Result<Vec<u8>,
     let mut decoder = Decoder::new(schema.clone());
     let read = text::decode(&mut decoder, &made, Some(&options));
     match document.contains("xmlns") {
-        // Prefixes are not kept.
+        // Prefixes are not preserved.
         true => assert!(read.is_ok(), "{read:?}"),
         false => assert_eq!(read.as_deref(), Ok(document)),
     }
@@ -56,7 +56,7 @@ fn stream(schema: &Arc<Schema>, strict: bool, document: &str) -> Result<Vec<u8>,
 }
 
 #[test]
-fn counted_is_as_written_out() {
+fn counted_particles_encode_as_written_out() {
     let leaves = [
         ("<xs:element name='a' type='xs:int'", "/>", "<a>5</a>"),
         ("<xs:element ref='h'", "/>", "<m>5</m>"),
@@ -80,9 +80,9 @@ fn counted_is_as_written_out() {
         for (min, max) in [(0, 9), (1, 9), (2, 9), (5, 12), (9, 9), (12, 13), (0, 40)] {
             for mixed in [false, true] {
                 let limits = Limits::default();
-                let behind = "<xs:element name='z' type='xs:int' minOccurs='0'/>";
+                let after = "<xs:element name='z' type='xs:int' minOccurs='0'/>";
                 let make = |written_out| {
-                    let content = particle(start, end, min, max, written_out) + behind;
+                    let content = particle(start, end, min, max, written_out) + after;
                     schema(&content, mixed, &limits).expect("it is a schema")
                 };
                 let (counted, written_out) = (make(false), make(true));
@@ -119,7 +119,7 @@ fn counted_is_as_written_out() {
 }
 
 #[test]
-fn counts_within_what_repeats() {
+fn counted_particles_may_repeat() {
     let limits = Limits::default();
     for outer in [
         "<xs:sequence maxOccurs='unbounded'>",
@@ -135,7 +135,7 @@ fn counts_within_what_repeats() {
         };
         let schema = schema(&format!("{outer}{inner}{close}"), false, &limits);
         let schema = schema.expect("it is a schema");
-        // Three times up to twenty, or any number of times.
+        // The sequence occurs three times with up to twenty elements, or any number of times.
         let most = if outer.contains('3') { 20 } else { 41 };
         for number in [1, 19, 20, 21, 40, 41]
             .into_iter()
@@ -153,7 +153,7 @@ fn counts_within_what_repeats() {
 }
 
 #[test]
-fn large_numbers_take_no_room() {
+fn large_occurrences_need_few_states() {
     let limits = Limits {
         grammar_states: 400,
         ..Limits::default()
@@ -167,7 +167,7 @@ fn large_numbers_take_no_room() {
 }
 
 #[test]
-fn large_numbers_of_groups_take_no_room() {
+fn large_group_occurrences_need_few_states() {
     let limits = Limits {
         grammar_states: 400,
         ..Limits::default()
@@ -193,11 +193,11 @@ fn too_many_states_are_refused() {
         grammar_states: 400,
         ..Limits::default()
     };
-    // Which of the two sequences a child is in cannot be told without seeing what follows.
+    // The sequence that a child belongs to depends on the following elements.
     let group = "<xs:sequence maxOccurs='unbounded'><xs:sequence maxOccurs='4000000000'>\
         <xs:element name='a' type='xs:int'/><xs:element name='b' type='xs:int'/></xs:sequence>\
         </xs:sequence>";
-    let refused = schema(group, false, &limits).expect_err("it is too large");
+    let refused = schema(group, false, &limits).expect_err("too many states");
     assert!(
         refused.starts_with("r.xsd, line 2: limit grammar_states of 400 is exceeded"),
         "{refused}"

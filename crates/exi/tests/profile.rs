@@ -1,6 +1,6 @@
-//! Goal: streams within the limits of the EXI Profile are ordinary ones.
-//! Method: documents are encoded under every kind of limit, with and without a schema, and decoded by a
-//! decoder that knows of no limits; the header's element `p` comes back; the limits are seen to act.
+//! Streams within the limits of the EXI Profile decode without knowledge of these limits. Documents
+//! are encoded under all kinds of limits, with and without a schema; the header's element `p` must
+//! round-trip, and the limits must show in the streams.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn profiles() -> Vec<Profile> {
     all
 }
 
-/// The document without the types that the profile puts in.
+/// The events of a document without the types that the profile inserts.
 fn plain(schema: &Arc<Schema>, stream: &[u8], options: &Options) -> Vec<String> {
     let mut decoder = Decoder::new(schema.clone());
     let mut reading = decoder
@@ -68,7 +68,7 @@ fn encoded(schema: &Arc<Schema>, options: &Options, in_band: bool) -> Vec<u8> {
 }
 
 #[test]
-fn limited_streams_are_ordinary_ones() {
+fn profile_streams_decode_without_the_profile() {
     for (schema, schema_id) in [
         (Schema::none(), SchemaId::None),
         (Schema::built_in_types(), SchemaId::BuiltInTypes),
@@ -102,7 +102,7 @@ fn limited_streams_are_ordinary_ones() {
 }
 
 #[test]
-fn the_header_says_the_limits() {
+fn header_carries_the_profile() {
     let schema = Arc::new(Schema::built_in_types());
     for profile in profiles()
         .into_iter()
@@ -120,7 +120,7 @@ fn the_header_says_the_limits() {
     }
 }
 
-/// The elements that are given the type which does not learn.
+/// The elements with an inserted xs:anyType.
 fn casts(options: &Options) -> Vec<String> {
     let schema = Arc::new(Schema::built_in_types());
     let stream = encoded(&schema, options, false);
@@ -144,7 +144,7 @@ fn casts(options: &Options) -> Vec<String> {
 }
 
 #[test]
-fn where_nothing_may_be_learnt_a_type_says_so() {
+fn exhausted_grammars_get_any_type() {
     let limited = |grammars, productions| Options {
         profile: Some(profile(grammars, productions, true)),
         ..Options::default()
@@ -153,13 +153,13 @@ fn where_nothing_may_be_learnt_a_type_says_so() {
     assert_eq!(casts(&limited(Some(0), None)), all);
     assert_eq!(casts(&limited(None, Some(0))), all);
     assert_eq!(casts(&limited(None, None)), [""; 0]);
-    // Only `a` and `b` learn.
+    // Only the grammars of `a` and `b` learn.
     let others = ["c", "d", "e", "c", "d", "d", "f", "f"];
     assert_eq!(casts(&limited(Some(2), None)), others);
 }
 
 #[test]
-fn values_are_not_looked_up_by_name() {
+fn profile_disables_local_value_partitions() {
     let schema = Arc::new(Schema::none());
     let with = |local| Options {
         profile: Some(profile(None, None, local)),

@@ -1,8 +1,8 @@
-//! Goal: what is encoded decodes to the same, whatever the document, the schema and the options.
-//! Method: schemas are made of nested sequences, choices, all-groups and mixed content with all kinds of
-//! datatypes; documents are made by them, in the form in which they are written back; without strict
-//! they also deviate from them: undeclared elements and attributes, values of other types, comments,
-//! instructions. Options are drawn from all combinations that the specification allows.
+//! Decoding restores every encoded document, for any schema and options. Schemas consist of nested
+//! sequences, choices, all-groups and mixed content with all kinds of datatypes. Documents follow
+//! the schemas; unless the stream is strict, they also deviate: undeclared elements and attributes,
+//! values of other types, comments, processing instructions. Options are drawn from all
+//! combinations that the specification allows.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn schema(model: &Model) -> Arc<Schema> {
     Arc::new(made.unwrap_or_else(|error| panic!("{error}: {xsd}")))
 }
 
-/// Encodes a document, with marks of self-contained elements here and there.
+/// Encodes a document and marks some elements as self-contained.
 fn encode(
     schema: &Arc<Schema>,
     options: &Options,
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn decoding_is_the_way_back(
+    fn decoding_restores_the_document(
         model in model(),
         options in options(),
         drawn in prop::collection::vec(any::<u16>(), 1..60),

@@ -1,7 +1,7 @@
-//! In the steady state nothing is allocated: neither for an event nor for a message.
+//! In the steady state neither events nor messages allocate memory.
 //!
-//! An allocator that counts stands in front of the system's. After some messages of each kind, further
-//! ones must not allocate at all.
+//! A counting allocator wraps the system's. After a few messages of each kind, further ones must
+//! not allocate.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -9,7 +9,7 @@ mod bounds;
 use std::sync::Arc;
 
 use chappe_exi::{
-    Alignment, Decoder, Encoder, Event, Float, HeaderOptions, Messages, Name, Options, Schema,
+    Alignment, Decoder, Encoder, Event, Float, HeaderOptions, MessageSchema, Name, Options, Schema,
     SchemaId, Value, XsdSource,
 };
 
@@ -79,7 +79,7 @@ fn schemas() -> [Arc<Schema>; 3] {
     [
         Schema::none(),
         informed.with_id("x"),
-        Schema::of_messages(Messages::Devices),
+        Schema::for_messages(MessageSchema::Devices),
     ]
     .map(Arc::new)
 }
@@ -106,7 +106,7 @@ fn layouts() -> Vec<Options> {
 }
 
 #[test]
-fn no_message_allocates_behind_the_first_ones() {
+fn repeated_messages_allocate_nothing() {
     let events = events();
     for schema in schemas() {
         let mut encoder = Encoder::new(schema.clone());
@@ -122,15 +122,15 @@ fn no_message_allocates_behind_the_first_ones() {
             };
             let mut stream = Vec::new();
             let mut message = |stream: &mut Vec<u8>| {
-                let mut writing = encoder.begin_with(&options, header).expect("they fit");
+                let mut writing = encoder.begin_with(&options, header).expect("valid options");
                 for event in &events {
-                    writing.event(*event).expect("it has a place");
+                    writing.event(*event).expect("the schema allows it");
                 }
                 stream.clear();
                 stream.extend_from_slice(writing.finish().expect("it has ended"));
                 let mut reading = decoder.begin(stream, None).expect("a header");
                 let mut read = 0;
-                while reading.next_event().expect("it was just made").is_some() {
+                while reading.next_event().expect("the stream decodes").is_some() {
                     read += 1;
                 }
                 assert_eq!(read, events.len());

@@ -1,5 +1,5 @@
-//! Streams piece by piece: what a source gives in any pieces is read as from memory, and what is
-//! drained while it is written is the stream.
+//! A stream read from a source in pieces of any size decodes as from memory, and the drained pieces
+//! of an encoder form the whole stream.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use chappe_exi::{
     Alignment, Cause, Decoder, Encoder, HeaderOptions, Options, Schema, Source, text,
 };
 
-/// Gives a stream so many bytes at a time.
+/// Supplies a stream in pieces of `size` bytes.
 struct Pieces<'s> {
     rest: &'s [u8],
     size: usize,
@@ -15,14 +15,14 @@ struct Pieces<'s> {
 }
 
 impl Source for Pieces<'_> {
-    fn give(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
         if self.rest.is_empty() && self.fail {
             return Err("the line is dead".to_owned());
         }
         let count = self.size.min(self.rest.len()).min(buffer.len());
-        let (given, behind) = self.rest.split_at(count);
-        buffer[..count].copy_from_slice(given);
-        self.rest = behind;
+        let (piece, rest) = self.rest.split_at(count);
+        buffer[..count].copy_from_slice(piece);
+        self.rest = rest;
         Ok(count)
     }
 }
@@ -51,7 +51,9 @@ fn document() -> String {
     format!("<log>{entries}</log>")
 }
 
-fn events(reading: &mut chappe_exi::Reading<'_, '_>) -> Result<Vec<String>, chappe_exi::Error> {
+fn events(
+    reading: &mut chappe_exi::StreamReader<'_, '_>,
+) -> Result<Vec<String>, chappe_exi::Error> {
     let mut events = Vec::new();
     while let Some(event) = reading.next_event()? {
         events.push(format!("{event:?}"));
@@ -60,7 +62,7 @@ fn events(reading: &mut chappe_exi::Reading<'_, '_>) -> Result<Vec<String>, chap
 }
 
 #[test]
-fn pieces_of_any_size_are_read_as_a_whole() {
+fn source_pieces_of_any_size_decode_alike() {
     let schema = Arc::new(Schema::none());
     let mut decoder = Decoder::new(schema.clone());
     let document = document();
@@ -97,7 +99,7 @@ fn pieces_of_any_size_are_read_as_a_whole() {
             };
             let mut reading = decoder.begin_source(&mut pieces, None).expect("a header");
             let cause = events(&mut reading)
-                .expect_err("half a stream is none")
+                .expect_err("half a stream is incomplete")
                 .cause;
             match fail {
                 true => assert_eq!(cause, Cause::Source("the line is dead".to_owned())),
@@ -111,7 +113,7 @@ fn pieces_of_any_size_are_read_as_a_whole() {
 }
 
 #[test]
-fn what_is_drained_is_the_stream() {
+fn drained_pieces_form_the_stream() {
     let schema = Arc::new(Schema::none());
     let mut encoder = Encoder::new(schema);
     let document = document();
@@ -119,7 +121,7 @@ fn what_is_drained_is_the_stream() {
         let header = HeaderOptions::default();
         let whole = text::encode(&mut encoder, &options, header, document.as_bytes());
         let whole = whole.expect("it is a document").to_vec();
-        let mut writing = encoder.begin(&options).expect("options that fit");
+        let mut writing = encoder.begin(&options).expect("valid options");
         let mut pieces = Vec::new();
         let mut drains = 0;
         let read = text::read(

@@ -1,6 +1,6 @@
-//! Goal: schemas may be put together in all ways that XML Schema has, and errors name file and line.
-//! Method: schemas of several documents are compiled; strict streams show what they allow and what
-//! not, and that two ways to say the same thing give the same streams.
+//! Schemas can be composed in all ways that XML Schema defines, and errors name file and line.
+//! Schemas of several documents are compiled; strict streams show which documents they allow, and
+//! that equivalent schemas give the same streams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use chappe_exi::{Decoder, Encoder, HeaderOptions, Options, Schema, XsdError, Xsd
 
 const XS: &str = "xmlns:xs='http://www.w3.org/2001/XMLSchema'";
 
-/// Compiles the first of these documents; the others are found by their names.
+/// Compiles the first of these documents; the others are resolved by name.
 fn compile(documents: &[(&str, &str)]) -> Result<Arc<Schema>, XsdError> {
     let source = |name: &str, body: &str| XsdSource {
         name: name.into(),
@@ -21,7 +21,7 @@ fn compile(documents: &[(&str, &str)]) -> Result<Arc<Schema>, XsdError> {
     Schema::from_xsd(vec![source(first, body)], &mut resolve).map(Arc::new)
 }
 
-/// The strict stream of a document, which decodes; none: the schema does not allow it.
+/// The strict stream of a document, checked to decode; none if the schema does not allow it.
 fn stream(schema: &Arc<Schema>, document: &str) -> Option<Vec<u8>> {
     let options = Options {
         strict: true,
@@ -50,7 +50,7 @@ fn refuses(schema: &Arc<Schema>, documents: &[&str]) {
 }
 
 #[test]
-fn included_and_chameleon() {
+fn includes_and_chameleons_compile() {
     let schema = compile(&[
         (
             "a.xsd",
@@ -58,14 +58,14 @@ fn included_and_chameleon() {
              <xs:include schemaLocation='c.xsd'/>
              <xs:element name='r' type='a:t'/>",
         ),
-        // It includes who includes it.
+        // It includes the including document.
         (
             "b.xsd",
             "targetNamespace='u:a' xmlns:a='u:a'><xs:include schemaLocation='a.xsd'/>
              <xs:complexType name='t'><xs:sequence><xs:element name='x' type='a:code'/>
              <xs:element ref='a:r' minOccurs='0'/></xs:sequence></xs:complexType>",
         ),
-        // Without a namespace of its own it takes that of who includes it.
+        // Without a target namespace, it adopts that of the including document.
         (
             "c.xsd",
             "><xs:simpleType name='code'><xs:restriction base='short'/></xs:simpleType>
@@ -87,7 +87,7 @@ fn included_and_chameleon() {
 }
 
 #[test]
-fn imported() {
+fn imports_compile() {
     let main = "targetNamespace='u:a' xmlns:b='u:b' elementFormDefault='qualified'>
         <xs:import namespace='u:b' schemaLocation='b.xsd'/>
         <xs:import namespace='u:c' schemaLocation='nowhere.xsd'/>
@@ -107,7 +107,7 @@ fn imported() {
             "<r xmlns='u:a'><e>5</e></r>",
         ],
     );
-    let missing = compile(&[("a.xsd", main)]).expect_err("what is imported is not there");
+    let missing = compile(&[("a.xsd", main)]).expect_err("the imported document is missing");
     assert_eq!(
         (missing.file.as_str(), missing.line),
         ("a.xsd", 5),
@@ -116,7 +116,7 @@ fn imported() {
 }
 
 #[test]
-fn redefined() {
+fn redefinitions_replace_their_originals() {
     let schema = compile(&[
         (
             "a.xsd",
@@ -158,7 +158,7 @@ fn redefined() {
 }
 
 #[test]
-fn groups_are_as_written_out() {
+fn groups_encode_as_written_out() {
     let grouped = compile(&[(
         "a.xsd",
         "><xs:group name='g'><xs:sequence><xs:element name='a' type='xs:int' minOccurs='0'/>
@@ -189,7 +189,7 @@ fn groups_are_as_written_out() {
 }
 
 #[test]
-fn all_in_any_order() {
+fn all_groups_allow_any_order() {
     let schema = compile(&[(
         "a.xsd",
         "><xs:element name='r'><xs:complexType><xs:all><xs:element name='a' type='xs:int'/>
@@ -210,7 +210,7 @@ fn all_in_any_order() {
 #[test]
 fn errors_name_file_and_line() {
     let of = |documents: &[(&str, &str)]| {
-        let error = compile(documents).expect_err("it is none");
+        let error = compile(documents).expect_err("the schema is invalid");
         (error.file.clone(), error.line, error.reason)
     };
     let include = "><xs:include schemaLocation='b.xsd'/>";
@@ -248,8 +248,8 @@ fn errors_name_file_and_line() {
         ),
         (">\n<xs:element name='a'>\n</xs:elem>", 3, ""),
     ] {
-        let (file, found, said) = of(&[("a.xsd", include), ("b.xsd", body)]);
-        assert_eq!((file.as_str(), found), ("b.xsd", line), "{said}: {body}");
-        assert!(said.contains(reason), "{said}");
+        let (file, found, message) = of(&[("a.xsd", include), ("b.xsd", body)]);
+        assert_eq!((file.as_str(), found), ("b.xsd", line), "{message}: {body}");
+        assert!(message.contains(reason), "{message}");
     }
 }

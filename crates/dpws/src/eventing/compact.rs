@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use chappe_exi::{Decoder, Encoder, Limits, Messages, Options, Schema, SchemaId, xml};
+use chappe_exi::{Decoder, Encoder, Limits, MessageSchema, Options, Schema, SchemaId, xml};
 use chappe_xml::{Element, Name, Str};
 
 /// The namespace of the ten elements.
@@ -72,9 +72,9 @@ impl fmt::Debug for CompactCodec {
 
 impl Default for CompactCodec {
     fn default() -> Self {
-        let schema = Arc::new(Schema::of_messages(Messages::Events));
+        let schema = Arc::new(Schema::for_messages(MessageSchema::Events));
         let mut options = Options {
-            schema_id: SchemaId::Named(Messages::Events.schema_id().to_owned()),
+            schema_id: SchemaId::Named(MessageSchema::Events.schema_id().to_owned()),
             ..Options::default()
         };
         // Content may name things by prefix (xsi:type).

@@ -1,8 +1,9 @@
-//! Bits and bytes, in and out: n-bit unsigned integers (7.1.9), unsigned integers (7.1.6), characters.
+//! Reading and writing of bits: n-bit unsigned integers (7.1.9), unsigned integers (7.1.6),
+//! characters.
 //!
-//! Bit-packed streams put bits one after another, the most significant first. Otherwise all is
-//! aligned to bytes, and an n-bit integer takes the fewest bytes that hold n bits, the least
-//! significant first.
+//! Bit-packed streams store bits without padding, the most significant first. In all other streams
+//! items are aligned to bytes, and an n-bit integer takes the fewest bytes that hold n bits, the
+//! least significant byte first.
 
 mod reader;
 mod writer;
@@ -14,13 +15,13 @@ pub(crate) use writer::BitWriter;
 /// Whether items are packed into bits or aligned to bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// One bit after another.
+    /// Items are packed into bits without padding.
     Bits,
-    /// Every item begins at a byte.
+    /// Every item starts at a byte boundary.
     Bytes,
 }
 
-/// How many bits tell `count` values apart: the logarithm to base 2, rounded up.
+/// Number of bits that distinguish `count` values: the base-2 logarithm, rounded up.
 pub(crate) const fn width(count: u64) -> u32 {
     match count {
         0 | 1 => 0,
@@ -28,10 +29,10 @@ pub(crate) const fn width(count: u64) -> u32 {
     }
 }
 
-/// Bytes that are shifted at once.
-const RUN: usize = 256;
+/// Bytes that are shifted in one pass.
+const SHIFT_CHUNK_BYTES: usize = 256;
 
-/// Eight bytes as a word, the first in front.
+/// Eight bytes as a big-endian word.
 fn word_of(bytes: &[u8]) -> u64 {
     <[u8; 8]>::try_from(bytes).map_or(0, u64::from_be_bytes)
 }
@@ -44,7 +45,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn widths() {
+    fn width_is_rounded_up_logarithm() {
         let widths = [0, 1, 2, 3, 4, 5, 8, 9, 4096].map(width);
         assert_eq!(widths, [0, 0, 1, 2, 2, 3, 3, 4, 12]);
     }
@@ -76,7 +77,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn items_round_trip(
             items in proptest::collection::vec(item(), 0..20),
             bytes in any::<bool>(),
         ) {

@@ -1,39 +1,40 @@
-//! Bits from memory, or from a source that gives bytes piece by piece.
+//! Reading bits from memory or from a [`Source`].
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Packing, RUN, word_of};
+use super::{Packing, SHIFT_CHUNK_BYTES, word_of};
 use crate::error::Cause;
 
-/// The low seven bits of eight octets next to each other.
+/// Joins the low seven bits of each of eight octets.
 #[inline]
-const fn joined(octets: u64) -> u64 {
+const fn join_groups(octets: u64) -> u64 {
     let pairs = octets & 0x007f_007f_007f_007f | octets >> 1 & 0x3f80_3f80_3f80_3f80;
     let fours = pairs & 0x0000_3fff_0000_3fff | pairs >> 2 & 0x0fff_c000_0fff_c000;
     fours & 0x0fff_ffff | fours >> 4 & 0x00ff_ffff_f000_0000
 }
 
-/// Bytes that a source is asked for at once.
-const PIECE: usize = 16 << 10;
+/// Bytes requested from a source at a time.
+const SOURCE_READ_BYTES: usize = 16 << 10;
 
-/// Bytes of an options document that is worth remembering.
-const OPTIONS_BYTES: usize = 256;
+/// Maximum size of an options document that the decoder caches, in bytes.
+const CACHED_OPTIONS_BYTES_MAX: usize = 256;
 
-/// Gives the bytes of a stream one after another: a file, a connection. With the feature `std` all
-/// that is [`std::io::Read`] is one.
+/// Supplies the bytes of a stream in order, from a file or a connection for example. With the
+/// feature `std`, every [`std::io::Read`] is a source.
 pub trait Source {
-    /// Fills the front of `buffer` and says how many bytes it gave; none at the end.
+    /// Fills the start of `buffer` and returns the number of bytes written; 0 at the end of the
+    /// stream.
     ///
     /// # Errors
-    /// Why it cannot, in words.
-    fn give(&mut self, buffer: &mut [u8]) -> Result<usize, String>;
+    /// A description of the failure.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, String>;
 }
 
 #[cfg(feature = "std")]
 impl<R: std::io::Read> Source for R {
-    fn give(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
         loop {
             match self.read(buffer) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -43,50 +44,52 @@ impl<R: std::io::Read> Source for R {
     }
 }
 
-/// Why bits cannot be read. It is small, as it is in the result of each reading.
+/// Errors of reading bits. The type is small because every read returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Cause::from(*self))]
-pub(crate) enum Broken {
+pub(crate) enum BitError {
     Truncated,
-    /// The source has failed; it said why.
-    Source,
-    TooLarge,
-    Needless,
-    TooLong,
-    Character,
+    /// The source failed; the reader keeps its description.
+    SourceFailed,
+    Overflow,
+    RedundantOctets,
+    TooManyOctets,
+    InvalidCharacter,
 }
 
-impl From<Broken> for Cause {
+impl From<BitError> for Cause {
     #[cold]
-    fn from(broken: Broken) -> Self {
-        match broken {
-            Broken::Truncated => Self::Truncated,
-            Broken::Source => Self::Source(String::new()),
-            Broken::TooLarge => Self::OutOfRange("an unsigned integer of 64 bits"),
-            Broken::Needless => Self::OutOfRange("an unsigned integer without needless octets"),
-            Broken::TooLong => Self::OutOfRange("an unsigned integer of that many octets"),
-            Broken::Character => Self::OutOfRange("a character of XML"),
+    fn from(error: BitError) -> Self {
+        match error {
+            BitError::Truncated => Self::Truncated,
+            BitError::SourceFailed => Self::Source(String::new()),
+            BitError::Overflow => Self::OutOfRange("an unsigned integer of 64 bits"),
+            BitError::RedundantOctets => {
+                Self::OutOfRange("an unsigned integer without needless octets")
+            }
+            BitError::TooManyOctets => Self::OutOfRange("an unsigned integer of that many octets"),
+            BitError::InvalidCharacter => Self::OutOfRange("a character of XML"),
         }
     }
 }
 
-/// Where bytes come from.
+/// The input of a reader.
 enum Input<'a> {
     Memory(&'a [u8]),
-    /// A buffer, how much of it was filled, and what fills it.
+    /// A buffer, the number of filled bytes, and the source that fills it.
     Source(Vec<u8>, usize, &'a mut dyn Source),
 }
 
 /// Reads bits.
 pub(crate) struct BitReader<'a> {
     input: Input<'a>,
-    /// The next bit, and the one behind the last that is at hand.
-    at: u64,
-    end: u64,
-    /// Bits that were let go of.
-    before: u64,
+    /// Bit offsets in the buffer: the next bit, and the end of the available bits.
+    next_bit: u64,
+    end_bit: u64,
+    /// Bits that were discarded from the buffer.
+    discarded_bits: u64,
     packing: Packing,
-    /// What the source said when it failed.
+    /// The source's description of its failure.
     failure: String,
 }
 
@@ -103,21 +106,21 @@ impl<'a> BitReader<'a> {
     pub(crate) fn new(bytes: &'a [u8], packing: Packing) -> Self {
         Self {
             input: Input::Memory(bytes),
-            at: 0,
-            end: bytes.len() as u64 * 8,
-            before: 0,
+            next_bit: 0,
+            end_bit: bytes.len() as u64 * 8,
+            discarded_bits: 0,
             packing,
             failure: String::new(),
         }
     }
 
-    /// Reads what a source gives.
-    pub(crate) fn of(source: &'a mut dyn Source, packing: Packing) -> Self {
+    /// A reader of a source.
+    pub(crate) fn from_source(source: &'a mut dyn Source, packing: Packing) -> Self {
         Self {
             input: Input::Source(Vec::new(), 0, source),
-            at: 0,
-            end: 0,
-            before: 0,
+            next_bit: 0,
+            end_bit: 0,
+            discarded_bits: 0,
             packing,
             failure: String::new(),
         }
@@ -131,11 +134,11 @@ impl<'a> BitReader<'a> {
     }
 
     pub(crate) fn align(&mut self) {
-        self.at = self.at.next_multiple_of(8);
+        self.next_bit = self.next_bit.next_multiple_of(8);
     }
 
     pub(crate) fn bit_offset(&self) -> u64 {
-        self.before + self.at
+        self.discarded_bits + self.next_bit
     }
 
     #[inline]
@@ -146,118 +149,118 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// The bytes at hand that are not yet read, from the next whole one on.
+    /// The available unread bytes, from the next byte boundary on.
     pub(crate) fn rest(&self) -> &[u8] {
-        let from = usize::try_from(self.at.div_ceil(8)).unwrap_or(usize::MAX);
+        let from = usize::try_from(self.next_bit.div_ceil(8)).unwrap_or(usize::MAX);
         self.bytes().get(from..).unwrap_or_default()
     }
 
-    /// The first bytes of the rest of a stream in memory, as far as an options document may go; none
-    /// when the next bit begins no byte.
+    /// The next bytes of a stream in memory, up to the size of a cached options document; empty if
+    /// the next bit is not at a byte boundary.
     pub(crate) fn rest_in_memory(&self) -> &[u8] {
         match &self.input {
-            Input::Memory(_) if self.at.is_multiple_of(8) => {
+            Input::Memory(_) if self.next_bit.is_multiple_of(8) => {
                 let rest = self.rest();
-                &rest[..rest.len().min(OPTIONS_BYTES)]
+                &rest[..rest.len().min(CACHED_OPTIONS_BYTES_MAX)]
             }
             _ => &[],
         }
     }
 
-    /// Goes on behind these bits, if they come next and begin at a byte.
-    pub(crate) fn take(&mut self, bits: u64, bytes: &[u8]) -> bool {
+    /// Skips these bits if they come next and start at a byte boundary; returns whether it did.
+    pub(crate) fn skip_if_next(&mut self, bits: u64, bytes: &[u8]) -> bool {
         let whole = usize::try_from(bits / 8).unwrap_or(usize::MAX);
         if bits == 0 || bytes.len() as u64 != bits.div_ceil(8) {
             return false;
         }
         let rest = self.rest();
         let mask = !(0xff_u8 >> (bits % 8));
-        let same = self.at.is_multiple_of(8)
+        let same = self.next_bit.is_multiple_of(8)
             && rest.len() >= bytes.len()
             && rest.get(..whole) == bytes.get(..whole)
             && (bits.is_multiple_of(8) || rest[whole] & mask == bytes[whole] & mask);
-        self.at += if same { bits } else { 0 };
+        self.next_bit += if same { bits } else { 0 };
         same
     }
 
-    /// Goes on after `bytes` of [`BitReader::rest`].
+    /// Skips `bytes` of [`BitReader::rest`].
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.align();
-        self.at += bytes as u64 * 8;
+        self.next_bit += bytes as u64 * 8;
     }
 
-    /// Asks the source for more; false when there is none.
+    /// Reads more from the source; false at its end.
     #[cold]
-    pub(crate) fn more(&mut self) -> Result<bool, Broken> {
+    pub(crate) fn read_more(&mut self) -> Result<bool, BitError> {
         let Input::Source(bytes, filled, source) = &mut self.input else {
             return Ok(false);
         };
-        if bytes.len() - *filled < PIECE / 2 {
-            // What was read makes room; where that is not enough, there is more room.
-            let read = usize::try_from(self.at / 8).unwrap_or(usize::MAX);
+        if bytes.len() - *filled < SOURCE_READ_BYTES / 2 {
+            // Discard the bytes that were read; grow the buffer if that is not enough.
+            let read = usize::try_from(self.next_bit / 8).unwrap_or(usize::MAX);
             let read = read.min(*filled);
             bytes.copy_within(read..*filled, 0);
             *filled -= read;
-            self.before += read as u64 * 8;
-            self.at -= read as u64 * 8;
-            bytes.resize(bytes.len().max(*filled + PIECE), 0);
+            self.discarded_bits += read as u64 * 8;
+            self.next_bit -= read as u64 * 8;
+            bytes.resize(bytes.len().max(*filled + SOURCE_READ_BYTES), 0);
         }
         let room = &mut bytes[*filled..];
-        let given = match source.give(room) {
+        let given = match source.fill(room) {
             Ok(given) => given.min(room.len()),
             Err(failure) => {
                 self.failure = failure;
-                return Err(Broken::Source);
+                return Err(BitError::SourceFailed);
             }
         };
         *filled += given;
-        self.end = *filled as u64 * 8;
+        self.end_bit = *filled as u64 * 8;
         Ok(given > 0)
     }
 
-    /// The cause, in the source's own words where it was the source.
-    pub(crate) fn explained(&mut self, cause: Cause) -> Cause {
+    /// Adds the source's own description to a cause that is a failure of the source.
+    pub(crate) fn with_source_failure(&mut self, cause: Cause) -> Cause {
         match cause {
             Cause::Source(_) => Cause::Source(core::mem::take(&mut self.failure)),
             cause => cause,
         }
     }
 
-    /// Sees to it that so many bits are at hand.
+    /// Reads until `count` bits are available.
     #[inline(always)]
-    fn need(&mut self, count: u64) -> Result<(), Broken> {
-        while self.at + count > self.end {
-            if !self.more()? {
-                return Err(Broken::Truncated);
+    fn ensure_bits(&mut self, count: u64) -> Result<(), BitError> {
+        while self.next_bit + count > self.end_bit {
+            if !self.read_more()? {
+                return Err(BitError::Truncated);
             }
         }
         Ok(())
     }
 
-    /// The next bits as they are, whatever the packing; `count` is at most 32.
+    /// The next `count` bits, at most 32, regardless of the packing.
     #[inline(always)]
-    pub(crate) fn raw_bits(&mut self, count: u32) -> Result<u32, Broken> {
-        self.need(u64::from(count))?;
+    pub(crate) fn raw_bits(&mut self, count: u32) -> Result<u32, BitError> {
+        self.ensure_bits(u64::from(count))?;
         let word = self.word();
-        self.at += u64::from(count);
-        // `count` may be zero: a shift in two steps.
+        self.next_bit += u64::from(count);
+        // `count` may be zero, so the shift takes two steps.
         Ok((word >> 1 >> (63 - count)) as u32)
     }
 
-    /// At least 57 bits from the next one on, at the high end; zeros behind the end.
+    /// At least 57 bits from the next one on, left-aligned; zeros after the end.
     #[inline(always)]
     fn word(&self) -> u64 {
-        let from = (self.at / 8) as usize;
+        let from = (self.next_bit / 8) as usize;
         let bytes = self.bytes();
         let word = match bytes.get(from..from + 8) {
             Some(bytes) => word_of(bytes),
             None => last_word(bytes, from),
         };
-        word << (self.at % 8)
+        word << (self.next_bit % 8)
     }
 
     #[inline(always)]
-    pub(crate) fn bits(&mut self, count: u32) -> Result<u32, Broken> {
+    pub(crate) fn bits(&mut self, count: u32) -> Result<u32, BitError> {
         match self.packing {
             Packing::Bits => self.raw_bits(count),
             Packing::Bytes => {
@@ -274,36 +277,36 @@ impl<'a> BitReader<'a> {
     }
 
     #[inline]
-    pub(crate) fn boolean(&mut self) -> Result<bool, Broken> {
+    pub(crate) fn boolean(&mut self) -> Result<bool, BitError> {
         Ok(self.bits(1)? & 1 == 1)
     }
 
-    /// An unsigned integer that must fit 64 bits.
+    /// An unsigned integer of at most 64 bits (7.1.6).
     #[inline]
-    pub(crate) fn unsigned(&mut self) -> Result<u64, Broken> {
+    pub(crate) fn unsigned(&mut self) -> Result<u64, BitError> {
         match self.short_unsigned() {
             Some(value) => Ok(value),
             None => self.long_unsigned(),
         }
     }
 
-    /// An unsigned integer of at most seven octets that are all at hand.
+    /// An unsigned integer of at most seven octets, all of them available; otherwise none.
     #[inline]
     pub(crate) fn short_unsigned(&mut self) -> Option<u64> {
         let word = self.word();
-        // The first octet whose high bit is not set ends it.
+        // The first octet without its high bit set ends the integer.
         let last = (!word & 0x8080_8080_8080_8000).leading_zeros() / 8;
         let bits = u64::from(last + 1) * 8;
-        if last >= 7 || self.at + bits > self.end {
+        if last >= 7 || self.next_bit + bits > self.end_bit {
             return None;
         }
-        self.at += bits;
-        // The octets before the end of it, the first one lowest; then their groups next to each other.
+        self.next_bit += bits;
+        // Move the first octet to the low end, then join the groups of seven bits.
         let octets = (word >> (64 - bits)).swap_bytes() >> (64 - bits);
-        Some(joined(octets))
+        Some(join_groups(octets))
     }
 
-    fn long_unsigned(&mut self) -> Result<u64, Broken> {
+    fn long_unsigned(&mut self) -> Result<u64, BitError> {
         let mut value = 0u64;
         let mut shift = 0;
         loop {
@@ -311,10 +314,10 @@ impl<'a> BitReader<'a> {
             let group = u64::from(octet & 0x7f);
             if shift > 63 || (shift == 63 && group > 1) {
                 if group != 0 {
-                    return Err(Broken::TooLarge);
+                    return Err(BitError::Overflow);
                 }
                 if shift > 70 {
-                    return Err(Broken::Needless);
+                    return Err(BitError::RedundantOctets);
                 }
             } else {
                 value |= group << shift;
@@ -326,16 +329,17 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// An unsigned integer as groups of seven bits, the least significant first; at most `limit`.
+    /// An unsigned integer as groups of seven bits, the least significant first; at most `limit`
+    /// groups.
     pub(crate) fn unsigned_groups(
         &mut self,
         groups: &mut Vec<u8>,
         limit: usize,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BitError> {
         loop {
             let octet = self.raw_bits(8)?;
             if groups.len() == limit {
-                return Err(Broken::TooLong);
+                return Err(BitError::TooManyOctets);
             }
             groups.push((octet & 0x7f) as u8);
             if octet & 0x80 == 0 {
@@ -344,27 +348,28 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// How many octets are at hand.
-    fn at_hand(&self) -> usize {
-        usize::try_from(self.end.saturating_sub(self.at) / 8).unwrap_or(usize::MAX)
+    /// Number of available octets.
+    fn available_octets(&self) -> usize {
+        usize::try_from(self.end_bit.saturating_sub(self.next_bit) / 8).unwrap_or(usize::MAX)
     }
 
-    /// Sees to it that an octet is at hand; of a stream in memory all `count` must be.
-    fn need_octets(&mut self, count: usize) -> Result<usize, Broken> {
+    /// Makes at least one octet available, or all `count` octets if the stream is in memory.
+    /// Returns the number of available octets, up to `count`.
+    fn ensure_octets(&mut self, count: usize) -> Result<usize, BitError> {
         match self.input {
-            Input::Memory(_) if self.at_hand() < count => return Err(Broken::Truncated),
+            Input::Memory(_) if self.available_octets() < count => return Err(BitError::Truncated),
             Input::Memory(_) => {}
-            Input::Source(..) => self.need(8)?,
+            Input::Source(..) => self.ensure_bits(8)?,
         }
-        Ok(self.at_hand().min(count))
+        Ok(self.available_octets().min(count))
     }
 
-    /// Copies octets that are at hand to the front of a run; says how many.
+    /// Copies available octets to the start of `run` and returns their number.
     #[inline]
-    fn run(&self, run: &mut [u8; RUN], count: usize) -> usize {
-        let count = count.min(RUN);
-        let from = (self.at / 8) as usize;
-        let shift = self.at % 8;
+    fn copy_octets(&self, run: &mut [u8; SHIFT_CHUNK_BYTES], count: usize) -> usize {
+        let count = count.min(SHIFT_CHUNK_BYTES);
+        let from = (self.next_bit / 8) as usize;
+        let shift = self.next_bit % 8;
         let bytes = self.bytes();
         if shift == 0 {
             run[..count].copy_from_slice(&bytes[from..from + count]);
@@ -383,45 +388,45 @@ impl<'a> BitReader<'a> {
         count
     }
 
-    /// `count` octets as they are, appended to `octets`.
-    pub(crate) fn octets(&mut self, count: usize, octets: &mut Vec<u8>) -> Result<(), Broken> {
+    /// Appends `count` octets to `octets`.
+    pub(crate) fn octets(&mut self, count: usize, octets: &mut Vec<u8>) -> Result<(), BitError> {
         let mut left = count;
-        let mut run = [0; RUN];
+        let mut run = [0; SHIFT_CHUNK_BYTES];
         while left > 0 {
-            let at_hand = self.need_octets(left)?;
-            let from = (self.at / 8) as usize;
-            let given = if self.at.is_multiple_of(8) {
-                octets.extend_from_slice(&self.bytes()[from..from + at_hand]);
-                at_hand
+            let available = self.ensure_octets(left)?;
+            let from = (self.next_bit / 8) as usize;
+            let given = if self.next_bit.is_multiple_of(8) {
+                octets.extend_from_slice(&self.bytes()[from..from + available]);
+                available
             } else {
-                let given = self.run(&mut run, at_hand);
+                let given = self.copy_octets(&mut run, available);
                 octets.extend_from_slice(&run[..given]);
                 given
             };
-            self.at += given as u64 * 8;
+            self.next_bit += given as u64 * 8;
             left -= given;
         }
         Ok(())
     }
 
-    /// `count` characters by their code points, appended to `text`.
-    pub(crate) fn characters(&mut self, count: usize, text: &mut String) -> Result<(), Broken> {
+    /// Appends `count` characters, decoded from their code points, to `text`.
+    pub(crate) fn characters(&mut self, count: usize, text: &mut String) -> Result<(), BitError> {
         let mut left = count;
-        let mut run = [0; RUN];
+        let mut run = [0; SHIFT_CHUNK_BYTES];
         while left > 0 {
-            let at_hand = self.need_octets(left)?;
-            let plain = if self.at.is_multiple_of(8) {
-                let from = (self.at / 8) as usize;
-                plain(&self.bytes()[from..from + at_hand])
+            let available = self.ensure_octets(left)?;
+            let plain = if self.next_bit.is_multiple_of(8) {
+                let from = (self.next_bit / 8) as usize;
+                xml_octet_prefix(&self.bytes()[from..from + available])
             } else {
-                let given = self.run(&mut run, at_hand);
-                plain(&run[..given])
+                let given = self.copy_octets(&mut run, available);
+                xml_octet_prefix(&run[..given])
             };
             text.push_str(plain);
             let taken = plain.len();
-            self.at += taken as u64 * 8;
+            self.next_bit += taken as u64 * 8;
             left -= taken;
-            // Such characters come together.
+            // Characters outside ASCII tend to follow each other.
             while taken == 0 && left > 0 {
                 let character = self.character()?;
                 text.push(character);
@@ -434,14 +439,14 @@ impl<'a> BitReader<'a> {
         Ok(())
     }
 
-    fn character(&mut self) -> Result<char, Broken> {
+    fn character(&mut self) -> Result<char, BitError> {
         let point = u32::try_from(self.unsigned()?).ok();
         let character = point.and_then(char::from_u32).filter(|c| is_xml_char(*c));
-        character.ok_or(Broken::Character)
+        character.ok_or(BitError::InvalidCharacter)
     }
 }
 
-/// The word at the end of the bytes, with zeros behind it.
+/// The last word of the bytes, padded with zeros.
 #[cold]
 fn last_word(bytes: &[u8], from: usize) -> u64 {
     let mut word = [0; 8];
@@ -451,11 +456,11 @@ fn last_word(bytes: &[u8], from: usize) -> u64 {
     u64::from_be_bytes(word)
 }
 
-/// The octets in front that are characters of XML of one octet.
+/// The longest prefix of XML characters of one octet.
 #[inline]
-fn plain(octets: &[u8]) -> &str {
+fn xml_octet_prefix(octets: &[u8]) -> &str {
     let is_plain = |octet: &u8| matches!(octet, 0x20..0x80 | b'\t' | b'\n' | b'\r');
-    // Sixteen at once, without a branch for each.
+    // Check sixteen octets at a time, without a branch for each.
     let mut length = 0;
     for chunk in octets.chunks(16) {
         if !chunk.iter().fold(true, |all, octet| all & is_plain(octet)) {
@@ -467,7 +472,7 @@ fn plain(octets: &[u8]) -> &str {
     core::str::from_utf8(&octets[..length]).unwrap_or_default()
 }
 
-/// Whether a character may be in an XML 1.0 document at all.
+/// Returns true if XML 1.0 allows the character.
 fn is_xml_char(character: char) -> bool {
     !matches!(character, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }

@@ -1,26 +1,26 @@
-//! Bits to memory.
+//! Writing bits to memory.
 
 use alloc::vec::Vec;
 
-use super::{Packing, RUN, word_of};
+use super::{Packing, SHIFT_CHUNK_BYTES, word_of};
 
-/// Groups of seven bits, at most four of them, each in an octet.
+/// Spreads at most four groups of seven bits to one octet each.
 #[inline]
-const fn apart(value: u32) -> u32 {
+const fn split_groups(value: u32) -> u32 {
     let pairs = value & 0x3fff | (value & 0x0fff_c000) << 2;
     pairs & 0x007f_007f | (pairs & 0x3f80_3f80) << 1
 }
 
-/// Writes to memory.
+/// Writes bits to memory.
 #[derive(Debug)]
 pub(crate) struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits not yet in `bytes`, at the high end; the rest is zero.
+    /// Bits not yet in `bytes`, left-aligned; the rest is zero.
     pending: u64,
-    /// How many; fewer than 64.
+    /// Number of pending bits, below 64.
     pending_bits: u32,
-    /// Bytes that were handed over already.
-    before: u64,
+    /// Bytes that were already drained.
+    drained_bytes: u64,
     packing: Packing,
 }
 
@@ -36,21 +36,21 @@ impl BitWriter {
             bytes: Vec::new(),
             pending: 0,
             pending_bits: 0,
-            before: 0,
+            drained_bytes: 0,
             packing,
         }
     }
 
-    /// Forgets what was written and keeps the room.
+    /// Clears the writer and keeps its buffer.
     pub(crate) fn clear(&mut self, packing: Packing) {
         self.bytes.clear();
         self.pending = 0;
         self.pending_bits = 0;
-        self.before = 0;
+        self.drained_bytes = 0;
         self.packing = packing;
     }
 
-    /// From here on, packed so; the rest of the present byte is filled with zeros if it must be.
+    /// Changes the packing. A change to bytes pads the current byte with zeros.
     pub(crate) fn set_packing(&mut self, packing: Packing) {
         if packing == Packing::Bytes {
             self.align();
@@ -58,7 +58,7 @@ impl BitWriter {
         self.packing = packing;
     }
 
-    /// Fills the present byte with zeros.
+    /// Pads the current byte with zeros.
     pub(crate) fn align(&mut self) {
         self.pending_bits = self.pending_bits.next_multiple_of(8);
         self.flush();
@@ -69,68 +69,68 @@ impl BitWriter {
         let whole = self.pending_bits / 8;
         let bytes = self.pending.to_be_bytes();
         self.bytes.extend_from_slice(&bytes[..whole as usize]);
-        // `whole` may be eight: a shift in two steps.
+        // `whole` may be eight, so the shift takes two steps.
         self.pending = self.pending << (whole * 4) << (whole * 4);
         self.pending_bits -= whole * 8;
     }
 
-    /// Bytes begun so far, of those that were not handed over.
-    pub(crate) fn length(&self) -> usize {
+    /// Number of bytes since the last drain, including an incomplete one.
+    pub(crate) fn byte_length(&self) -> usize {
         self.bytes.len() + self.pending_bits.div_ceil(8) as usize
     }
 
-    /// Bits written so far.
+    /// Number of bits written.
     pub(crate) fn bit_offset(&self) -> u64 {
-        (self.before + self.bytes.len() as u64) * 8 + u64::from(self.pending_bits)
+        (self.drained_bytes + self.bytes.len() as u64) * 8 + u64::from(self.pending_bits)
     }
 
-    /// Appends to `bytes` what was written from a byte on; the bits behind the last whole byte, at the
-    /// high end, and how many they are.
-    pub(crate) fn written_from(&mut self, from: usize, bytes: &mut Vec<u8>) -> (u8, u32) {
+    /// Appends the whole bytes from index `from` on to `bytes`; returns the remaining bits,
+    /// left-aligned, and their number.
+    pub(crate) fn copy_from(&mut self, from: usize, bytes: &mut Vec<u8>) -> (u8, u32) {
         self.flush();
         bytes.extend_from_slice(&self.bytes[from..]);
         ((self.pending >> 56) as u8, self.pending_bits)
     }
 
-    /// All bytes, the last one filled with zeros.
+    /// All bytes, the last one padded with zeros.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.align();
         &self.bytes
     }
 
-    /// Whole bytes so far, to be taken over with [`BitWriter::drained`].
-    pub(crate) fn whole(&mut self) -> &[u8] {
+    /// The whole bytes, which [`BitWriter::discard_whole_bytes`] discards.
+    pub(crate) fn whole_bytes(&mut self) -> &[u8] {
         self.flush();
         &self.bytes
     }
 
-    /// Lets go of the whole bytes.
-    pub(crate) fn drained(&mut self) {
-        self.before += self.bytes.len() as u64;
+    /// Discards the whole bytes.
+    pub(crate) fn discard_whole_bytes(&mut self) {
+        self.drained_bytes += self.bytes.len() as u64;
         self.bytes.clear();
     }
 
-    /// Bits as they are, whatever the packing; `count` is at most 32.
+    /// Writes `count` bits, at most 32, regardless of the packing.
     #[inline(always)]
     pub(crate) fn raw_bits(&mut self, value: u32, count: u32) {
         debug_assert!(count <= 32 && (count == 32 || u64::from(value) < 1 << count));
         let value = u64::from(value);
         let room = 64 - self.pending_bits;
         if count < room {
-            // `count` may be zero: a shift in two steps.
+            // `count` may be zero, so the shift takes two steps.
             self.pending |= value << 1 << (room - count - 1);
             self.pending_bits += count;
             return;
         }
-        self.spill(value, count - room);
+        self.flush_full_word(value, count - room);
     }
 
-    /// The pending word is full; `over` bits of the value are left.
+    /// Flushes the full pending word; `over` bits of the value remain.
     #[inline(never)]
-    fn spill(&mut self, value: u64, over: u32) {
+    fn flush_full_word(&mut self, value: u64, over: u32) {
         let word = self.pending | value >> over;
         self.bytes.extend_from_slice(&word.to_be_bytes());
-        // At most 32 bits are over; without any, all are shifted out in two steps.
+        // At most 32 bits remain; if none do, two shifts clear the word.
         self.pending = value << 32 << (32 - over);
         self.pending_bits = over;
     }
@@ -159,7 +159,7 @@ impl BitWriter {
     #[inline]
     pub(crate) fn unsigned(&mut self, value: u64) {
         let mut rest = value;
-        // Four groups at once.
+        // Write four groups at a time.
         while rest >= 1 << 28 {
             let low = rest as u32;
             let groups = [low, low >> 7, low >> 14, low >> 21].map(|group| group as u8 | 0x80);
@@ -168,12 +168,15 @@ impl BitWriter {
         }
         let rest = rest as u32;
         let bits = (32 - rest.leading_zeros()).max(1).div_ceil(7) * 8;
-        // All but the last say that more follow.
+        // All octets but the last have the continuation bit set.
         let more = 0x8080_8080 & !(u32::MAX << (bits - 8));
-        self.raw_bits((apart(rest) | more).swap_bytes() >> (32 - bits), bits);
+        self.raw_bits(
+            (split_groups(rest) | more).swap_bytes() >> (32 - bits),
+            bits,
+        );
     }
 
-    /// An unsigned integer whose groups of seven bits are given, the least significant first.
+    /// An unsigned integer from its groups of seven bits, the least significant first.
     pub(crate) fn unsigned_groups(&mut self, groups: &[u8]) {
         let last = groups.len().saturating_sub(1);
         for (index, group) in groups.iter().enumerate() {
@@ -185,11 +188,11 @@ impl BitWriter {
         }
     }
 
-    /// A signed integer of any facets (7.1.5).
+    /// A signed integer (7.1.5).
     #[inline]
     pub(crate) fn integer(&mut self, value: i64) {
         self.boolean(value < 0);
-        // The magnitude of a negative number is written less one.
+        // A negative number is stored as its magnitude minus one.
         self.unsigned(if value < 0 {
             !value as u64
         } else {
@@ -197,7 +200,7 @@ impl BitWriter {
         });
     }
 
-    /// Octets as they are.
+    /// Writes octets unchanged.
     pub(crate) fn octets(&mut self, octets: &[u8]) {
         let mut rest = octets;
         if octets.len() >= 32 {
@@ -206,7 +209,7 @@ impl BitWriter {
                 self.bytes.extend_from_slice(octets);
                 return;
             }
-            rest = self.shifted(octets);
+            rest = self.write_shifted(octets);
         }
         let words = rest.chunks_exact(4);
         let remainder = words.remainder();
@@ -219,29 +222,30 @@ impl BitWriter {
         }
     }
 
-    /// Writes octets behind fewer than eight pending bits, by words; gives those that are left over.
-    fn shifted<'o>(&mut self, octets: &'o [u8]) -> &'o [u8] {
+    /// Writes octets word by word after fewer than eight pending bits; returns the octets that
+    /// remain.
+    fn write_shifted<'o>(&mut self, octets: &'o [u8]) -> &'o [u8] {
         let kept = self.pending_bits;
         self.bytes.reserve(octets.len());
-        let mut run = [0; RUN];
+        let mut run = [0; SHIFT_CHUNK_BYTES];
         let mut rest = octets;
         while rest.len() >= 8 {
-            let length = rest.len().min(RUN) / 8 * 8;
-            let (taken, behind) = rest.split_at(length);
+            let length = rest.len().min(SHIFT_CHUNK_BYTES) / 8 * 8;
+            let (chunk, following) = rest.split_at(length);
             let mut pending = self.pending;
-            for (to, from) in run.chunks_exact_mut(8).zip(taken.chunks_exact(8)) {
+            for (to, from) in run.chunks_exact_mut(8).zip(chunk.chunks_exact(8)) {
                 let word = word_of(from);
                 to.copy_from_slice(&(pending | word >> kept).to_be_bytes());
                 pending = word << (64 - kept);
             }
             self.pending = pending;
             self.bytes.extend_from_slice(&run[..length]);
-            rest = behind;
+            rest = following;
         }
         rest
     }
 
-    /// Characters by their code points.
+    /// Writes characters as their code points.
     pub(crate) fn characters(&mut self, text: &str) {
         if text.is_ascii() {
             return self.octets(text.as_bytes());

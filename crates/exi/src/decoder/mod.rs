@@ -1,4 +1,4 @@
-//! From a stream to events.
+//! Decoding a stream to events.
 
 mod block;
 mod body;
@@ -6,7 +6,7 @@ mod body;
 use alloc::sync::Arc;
 
 use crate::bits::{BitReader, Packing, Source};
-use crate::datatype::{Buffers, Found};
+use crate::datatype::{Buffers, DecodedValue};
 use crate::error::{Cause, Error};
 use crate::event::Event;
 use crate::grammar::Grammar;
@@ -14,11 +14,11 @@ use crate::header::{self, Header};
 use crate::limits::Limits;
 use crate::options::{Options, SchemaId};
 use crate::schema::Schema;
-use crate::tables::Values;
+use crate::tables::ValuePartitions;
 use block::Block;
-use body::Raw;
+use body::RawEvent;
 
-/// Decodes streams of one schema, one after another; its tables and buffers are reused.
+/// Decodes consecutive streams of one schema and reuses its tables and buffers.
 ///
 /// ```
 /// use chappe_exi::{Decoder, Encoder, Event, Name, Options, Schema};
@@ -46,65 +46,65 @@ use body::Raw;
 #[derive(Debug)]
 pub struct Decoder {
     pub(crate) grammar: Grammar,
-    pub(crate) values: Values,
+    pub(crate) values: ValuePartitions,
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
-    /// The present event, and its value.
-    pub(crate) raw: Raw,
-    pub(crate) found: Found,
-    /// Strings of events that are no values.
+    /// The current event and its value.
+    pub(crate) raw: RawEvent,
+    pub(crate) decoded_value: DecodedValue,
+    /// Strings of the current event that are not values.
     pub(crate) strings: [alloc::string::String; 4],
     block: Block,
-    /// Prefixes in scope, where xsi:type values are strings: depth, prefix, namespace.
+    /// Prefixes in scope if xsi:type values are strings: depth, prefix, namespace.
     scope: alloc::vec::Vec<(usize, alloc::string::String, alloc::string::String)>,
-    /// For the options document.
+    /// The decoder of options documents.
     header: Option<alloc::boxed::Box<Decoder>>,
-    /// The options document that was read last, as the next one is likely the same.
-    known: Known,
+    /// The last options document, which the next stream probably repeats.
+    cached_options: CachedOptions,
 }
 
 impl Decoder {
-    /// A decoder of streams of this schema.
+    /// Creates a decoder of streams of this schema.
     #[must_use]
     pub fn new(schema: Arc<Schema>) -> Self {
         Self {
             grammar: Grammar::new(schema),
-            values: Values::default(),
+            values: ValuePartitions::default(),
             limits: Limits::default(),
             buffers: Buffers::default(),
-            raw: Raw::StartDocument,
-            found: Found::Text,
+            raw: RawEvent::StartDocument,
+            decoded_value: DecodedValue::Text,
             strings: Default::default(),
             block: Block::default(),
             scope: alloc::vec::Vec::new(),
             header: None,
-            known: Known::default(),
+            cached_options: CachedOptions::default(),
         }
     }
 
-    /// The same with other limits.
+    /// Sets the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Begins a stream: reads its header. `options` are those of a stream that has none in its
-    /// header; a stream's own options stand above them.
+    /// Starts a stream and reads its header. `options` apply to a stream without options in its
+    /// header; a stream's own options take precedence.
     ///
     /// # Errors
-    /// A header that is none, options that exclude each other, another schema than the stream was
-    /// made with, or no options at all.
+    /// The header is malformed, options exclude each other, the stream requires another schema, or
+    /// there are no options.
     pub fn begin<'d, 's>(
         &'d mut self,
         stream: &'s [u8],
         options: Option<&Options>,
-    ) -> Result<Reading<'d, 's>, Error> {
+    ) -> Result<StreamReader<'d, 's>, Error> {
         self.begin_reading(BitReader::new(stream, Packing::Bits), options)
     }
 
-    /// Begins a stream that a source gives piece by piece: a file, a connection. Of it no more is kept
-    /// than an event needs; a compressed block is kept inflated.
+    /// Starts a stream that is read from a source, such as a file or a connection. The decoder
+    /// buffers only the bytes that an event needs, and compressed blocks after inflating them.
     ///
     /// # Errors
     /// As [`Decoder::begin`], and [`Cause::Source`].
@@ -128,26 +128,26 @@ impl Decoder {
         &'d mut self,
         source: &'s mut dyn Source,
         options: Option<&Options>,
-    ) -> Result<Reading<'d, 's>, Error> {
-        self.begin_reading(BitReader::of(source, Packing::Bits), options)
+    ) -> Result<StreamReader<'d, 's>, Error> {
+        self.begin_reading(BitReader::from_source(source, Packing::Bits), options)
     }
 
     fn begin_reading<'d, 's>(
         &'d mut self,
         mut reader: BitReader<'s>,
         options: Option<&Options>,
-    ) -> Result<Reading<'d, 's>, Error> {
+    ) -> Result<StreamReader<'d, 's>, Error> {
         let at = |reader: &mut BitReader<'_>, cause| Error {
             offset: reader.bit_offset(),
             path: alloc::string::String::new(),
-            cause: reader.explained(cause),
+            cause: reader.with_source_failure(cause),
         };
-        let cookie = header::read_start(&mut reader).map_err(|cause| at(&mut reader, cause))?;
+        let cookie = header::read_preamble(&mut reader).map_err(|cause| at(&mut reader, cause))?;
         let in_band = cookie.options;
         if in_band {
             self.options_document(&mut reader)?;
         }
-        let known = self.known.options.as_ref().filter(|_| in_band);
+        let known = self.cached_options.options.as_ref().filter(|_| in_band);
         let chosen = known.or(options).ok_or(Cause::OptionsMissing);
         let chosen = chosen.map_err(|cause| at(&mut reader, cause))?;
         if in_band {
@@ -160,38 +160,38 @@ impl Decoder {
         self.reading(reader, cookie, in_band)
     }
 
-    /// Reads the options document into what is known.
+    /// Reads the options document and caches it.
     fn options_document(&mut self, reader: &mut BitReader<'_>) -> Result<(), Error> {
-        let known = &mut self.known;
-        if known.options.is_some() && reader.take(known.bits, &known.bytes) {
+        let known = &mut self.cached_options;
+        if known.options.is_some() && reader.skip_if_next(known.bits, &known.bytes) {
             return Ok(());
         }
         known.options = None;
         known.bytes.clear();
-        // Of a source the bytes may be gone once the document is read: kept are those of memory.
+        // Only documents in memory are cached; the bytes of a source may be discarded by then.
         known.bytes.extend_from_slice(reader.rest_in_memory());
         let from = reader.bit_offset();
         let decoder = self.header.get_or_insert_with(|| {
             alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
         });
-        self.known.options = Some(header::read_options(decoder, reader)?);
-        let known = &mut self.known;
+        self.cached_options.options = Some(header::read_options(decoder, reader)?);
+        let known = &mut self.cached_options;
         known.bits = reader.bit_offset() - from;
         let bytes = usize::try_from(known.bits.div_ceil(8)).unwrap_or(usize::MAX);
         if known.bytes.len() < bytes {
-            // Never the same as what comes.
+            // This length never matches.
             known.bits = u64::MAX;
         }
         known.bytes.truncate(bytes);
         Ok(())
     }
 
-    /// Begins a body without a header.
+    /// Starts a body without a header.
     pub(crate) fn begin_body<'d, 's>(
         &'d mut self,
         reader: BitReader<'s>,
         options: &Options,
-    ) -> Result<Reading<'d, 's>, Error> {
+    ) -> Result<StreamReader<'d, 's>, Error> {
         let begun = self.grammar.begin(options, &self.limits);
         begun.map_err(|cause| Error {
             offset: reader.bit_offset(),
@@ -206,12 +206,12 @@ impl Decoder {
         reader: BitReader<'s>,
         header: Header,
         in_band: bool,
-    ) -> Result<Reading<'d, 's>, Error> {
+    ) -> Result<StreamReader<'d, 's>, Error> {
         self.reset_values();
         self.buffers.octets_max = self.limits.string_characters;
         self.scope.clear();
         self.block.reset();
-        Ok(Reading {
+        Ok(StreamReader {
             decoder: self,
             reader,
             header,
@@ -219,7 +219,7 @@ impl Decoder {
             started: false,
             events: 0,
             failed: None,
-            saved: alloc::vec::Vec::new(),
+            suspended: alloc::vec::Vec::new(),
         })
     }
 
@@ -234,15 +234,15 @@ impl Decoder {
     }
 }
 
-/// An options document in bits.
+/// A cached options document and its encoding.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedOptions {
     options: Option<Options>,
     bytes: alloc::vec::Vec<u8>,
     bits: u64,
 }
 
-/// Whether the schema at hand is the one that a header names.
+/// Checks that the loaded schema is the one that the header names.
 fn check_schema(schema: &Schema, wanted: &SchemaId) -> Result<(), Cause> {
     use alloc::format;
     let wanted = match wanted {
@@ -265,9 +265,9 @@ fn check_schema(schema: &Schema, wanted: &SchemaId) -> Result<(), Cause> {
     })
 }
 
-/// A stream that is being decoded. After an error it repeats it.
+/// A stream that is being decoded. After an error, every call returns the same error.
 #[derive(Debug)]
-pub struct Reading<'d, 's> {
+pub struct StreamReader<'d, 's> {
     decoder: &'d mut Decoder,
     reader: BitReader<'s>,
     header: Header,
@@ -275,30 +275,30 @@ pub struct Reading<'d, 's> {
     started: bool,
     events: u64,
     failed: Option<Error>,
-    /// States around self-contained elements.
-    saved: alloc::vec::Vec<body::Saved>,
+    /// State of the bodies around self-contained elements.
+    suspended: alloc::vec::Vec<body::SuspendedBody>,
 }
 
-impl<'s> Reading<'_, 's> {
+impl<'s> StreamReader<'_, 's> {
     /// The options in effect.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.decoder.grammar.options
     }
 
-    /// What the header begins with.
+    /// The fixed part of the header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Whether the options came with the stream.
+    /// Returns true if the options are from the stream's header.
     #[must_use]
     pub fn options_in_band(&self) -> bool {
         self.in_band
     }
 
-    /// The bit that comes next, from the begin of the stream.
+    /// Offset of the next bit from the start of the stream.
     #[must_use]
     pub fn bit_offset(&self) -> u64 {
         self.reader.bit_offset()
@@ -308,16 +308,16 @@ impl<'s> Reading<'_, 's> {
         self.reader
     }
 
-    /// The next event, or none behind [`Event::EndDocument`].
+    /// Decodes the next event; none after [`Event::EndDocument`].
     ///
     /// # Errors
-    /// A stream that is damaged, truncated, beyond a limit, or of another schema.
+    /// The stream is damaged, truncated, beyond a limit, or of another schema.
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         match self.advance() {
-            Ok(true) => Ok(body::shown(self.decoder)),
+            Ok(true) => Ok(body::current_event(self.decoder)),
             Ok(false) => Ok(None),
             Err(cause) => Err(self.fail(cause)),
         }
@@ -328,7 +328,7 @@ impl<'s> Reading<'_, 's> {
         let error = Error {
             offset: self.reader.bit_offset(),
             path: self.decoder.grammar.path(),
-            cause: self.reader.explained(cause),
+            cause: self.reader.with_source_failure(cause),
         };
         self.failed = Some(error.clone());
         error
@@ -338,7 +338,7 @@ impl<'s> Reading<'_, 's> {
     fn advance(&mut self) -> Result<bool, Cause> {
         if !self.started {
             self.started = true;
-            self.decoder.raw = Raw::StartDocument;
+            self.decoder.raw = RawEvent::StartDocument;
             return Ok(true);
         }
         self.events += 1;
@@ -348,7 +348,9 @@ impl<'s> Reading<'_, 's> {
         if self.decoder.grammar.options.channels() {
             return self.next_of_block();
         }
-        let more = self.decoder.step(&mut self.reader, &mut self.saved)?;
+        let more = self
+            .decoder
+            .decode_event(&mut self.reader, &mut self.suspended)?;
         if more {
             self.decoder.read_value(&mut self.reader)?;
         }

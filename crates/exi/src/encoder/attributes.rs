@@ -1,105 +1,112 @@
-//! Attributes: kept until the start tag is whole, as they are sorted, then written.
+//! Encoding attributes. They are buffered until the start tag is complete, because they may have to
+//! be sorted.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::Encoder;
-use super::body::{Found, shortened};
-use super::kept::{Keeper, Kept, Piece};
+use super::body::{MatchRank, truncated};
+use super::kept::{StoredRange, StoredValue, ValueStore};
 use crate::bits::width;
-use crate::datatype::Ready;
+use crate::datatype::PreparedValue;
 use crate::error::Cause;
 use crate::event::Name;
-use crate::grammar::{At, Learnt, Second, is_xsi_type};
+use crate::grammar::{LearnedProduction, Position, SecondPart, is_xsi_type};
 use crate::schema::{NONE, Terminal, XSD_NAMESPACE, XSI_NAMESPACE};
 use crate::value::{Value, collapse};
 
-/// An attribute of the open start tag; its texts are in the keeper.
+/// An attribute of the open start tag; its texts are in the store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Buffered {
-    namespace: Piece,
-    local: Piece,
-    prefix: Option<Piece>,
-    value: Kept,
+pub(super) struct BufferedAttribute {
+    namespace: StoredRange,
+    local: StoredRange,
+    prefix: Option<StoredRange>,
+    value: StoredValue,
 }
 
 /// The attributes of the open start tag.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
-    list: Vec<Buffered>,
-    keeper: Keeper,
+    list: Vec<BufferedAttribute>,
+    store: ValueStore,
 }
 
 impl Attributes {
     pub(super) fn clear(&mut self) {
         self.list.clear();
-        self.keeper.clear();
+        self.store.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    fn name(&self, one: &Buffered) -> Name<'_> {
-        name_of(&self.keeper, one)
+    fn name(&self, one: &BufferedAttribute) -> Name<'_> {
+        name_of(&self.store, one)
     }
 }
 
-fn name_of<'k>(keeper: &'k Keeper, one: &Buffered) -> Name<'k> {
+fn name_of<'k>(store: &'k ValueStore, one: &BufferedAttribute) -> Name<'k> {
     Name {
-        namespace: keeper.text(one.namespace),
-        local: keeper.text(one.local),
-        prefix: one.prefix.map(|prefix| keeper.text(prefix)),
+        namespace: store.text(one.namespace),
+        local: store.text(one.local),
+        prefix: one.prefix.map(|prefix| store.text(prefix)),
     }
 }
 
 impl Encoder {
-    /// Keeps an attribute until the start tag is whole, as they are sorted.
+    /// Buffers an attribute until the start tag is complete.
     #[inline(never)]
-    pub(super) fn buffer(&mut self, name: &Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+    pub(super) fn buffer_attribute(
+        &mut self,
+        name: &Name<'_>,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
         if self.grammar.stack.len() == 1 {
-            return Err(Cause::Misuse("an attribute outside an element"));
+            return Err(Cause::Misuse(
+                "an attribute must follow the start of an element",
+            ));
         }
-        let Attributes { list, keeper } = &mut self.attributes;
-        list.push(Buffered {
-            namespace: keeper.keep_text(name.namespace),
-            local: keeper.keep_text(name.local),
-            prefix: name.prefix.map(|prefix| keeper.keep_text(prefix)),
-            value: keeper.keep(value),
+        let Attributes { list, store } = &mut self.attributes;
+        list.push(BufferedAttribute {
+            namespace: store.store_text(name.namespace),
+            local: store.store_text(name.local),
+            prefix: name.prefix.map(|prefix| store.store_text(prefix)),
+            value: store.store_value(value),
         });
         Ok(())
     }
 
-    /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted where
-    /// there is a schema (6).
+    /// Writes the attributes of the start tag: xsi:type, xsi:nil, then the others, sorted if the
+    /// grammar is a schema's (6).
     #[inline(never)]
-    pub(super) fn attributes(&mut self) -> Result<(), Cause> {
+    pub(super) fn write_attributes(&mut self) -> Result<(), Cause> {
         let mut attributes = core::mem::take(&mut self.attributes);
         let first = |name: &Name<'_>| match () {
             () if name.is_xsi("type") => 0,
             () if name.is_xsi("nil") => 1,
             () => 2,
         };
-        // Built-in grammars take them in any order.
-        let of_schema = matches!(self.grammar.top().at, At::Schema(_));
+        // Built-in grammars allow any order.
+        let of_schema = matches!(self.grammar.top().position, Position::Schema(_));
         let sorted = of_schema || self.canonical.is_some();
-        let Attributes { list, keeper } = &mut attributes;
+        let Attributes { list, store } = &mut attributes;
         if list.len() > 1 {
             list.sort_unstable_by(|one, other| {
-                let (a, b) = (name_of(keeper, one), name_of(keeper, other));
+                let (a, b) = (name_of(store, one), name_of(store, other));
                 let order = first(&a).cmp(&first(&b));
                 let order = order.then_with(|| match sorted {
                     true => (a.local, a.namespace).cmp(&(b.local, b.namespace)),
                     false => core::cmp::Ordering::Equal,
                 });
-                // As they came.
+                // Otherwise in the order of the events.
                 order.then(one.local.cmp(&other.local))
             });
         }
         let mut written = Ok(());
         for one in &attributes.list {
-            let value = attributes.keeper.value(one.value);
-            written = self.attribute(attributes.name(one), &value);
+            let value = attributes.store.value(one.value);
+            written = self.write_attribute(attributes.name(one), &value);
             if written.is_err() {
                 break;
             }
@@ -109,22 +116,26 @@ impl Encoder {
         written
     }
 
-    pub(super) fn attribute(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
-        match self.grammar.top().at {
-            At::Schema(_) if name.is_xsi("type") => self.xsi_type(name, value),
-            At::Schema(_) if name.is_xsi("nil") => self.xsi_nil(name, value),
-            At::Schema(state) => self.attribute_of_schema(state, name, value),
-            _ => self.attribute_of_built_in(name, value),
+    pub(super) fn write_attribute(
+        &mut self,
+        name: Name<'_>,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
+        match self.grammar.top().position {
+            Position::Schema(_) if name.is_xsi("type") => self.write_xsi_type(name, value),
+            Position::Schema(_) if name.is_xsi("nil") => self.write_xsi_nil(name, value),
+            Position::Schema(state) => self.write_attribute_of_schema(state, name, value),
+            _ => self.write_attribute_of_built_in(name, value),
         }
     }
 
-    /// In front of what follows in the start tag of a built-in grammar that must not learn: a type whose
-    /// grammar does not (EXI Profile, 3.1).
+    /// Adds, in the start tag of a built-in grammar that may learn no more, an xsi:type whose
+    /// grammar does not learn (EXI Profile, 3.1).
     #[inline(never)]
     pub(super) fn limit_learning(&mut self) -> Result<(), Cause> {
         let schema = &self.grammar.schema;
         let lexical = self.grammar.options.preserve.lexical_values;
-        if !self.grammar.learns_no_more() || !schema.informed || lexical {
+        if !self.grammar.is_learning_exhausted() || !schema.informed || lexical {
             return Ok(());
         }
         let type_ = |one| self.attributes.name(one).is_xsi("type");
@@ -136,63 +147,64 @@ impl Encoder {
             local: "anyType",
             prefix: None,
         };
-        self.attribute_of_built_in(Name::new(XSI_NAMESPACE, "type"), &any)
+        self.write_attribute_of_built_in(Name::new(XSI_NAMESPACE, "type"), &any)
     }
 
-    pub(super) fn attribute_of_built_in(
+    pub(super) fn write_attribute_of_built_in(
         &mut self,
         name: Name<'_>,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
-        let known = self.find(&name);
-        // The EXI Profile wants xsi:type by its event code of two parts.
-        let limited = name.is_xsi("type") && self.grammar.learns_no_more();
-        let learnt = self.grammar.learnt();
-        let count = learnt.len();
+        let known = self.find_name(&name);
+        // The EXI Profile requires the event code of two parts for xsi:type.
+        let limited = name.is_xsi("type") && self.grammar.is_learning_exhausted();
+        let learned = self.grammar.learned_productions();
+        let count = learned.len();
         let found = known.filter(|_| !limited).and_then(|known| {
-            let place = learnt
+            let place = learned
                 .iter()
-                .rposition(|one| *one == Learnt::Attribute(known));
+                .rposition(|one| *one == LearnedProduction::Attribute(known));
             place.map(|at| (at, known))
         });
         let known = match found {
             Some((at, known)) => {
-                self.code(count - 1 - at, count);
+                self.write_first_part(count - 1 - at, count);
                 known
             }
             None => {
-                self.undeclared(Second::AttributeAny)?;
-                let known = self.name(&name)?;
-                self.grammar.learn(Learnt::Attribute(known))?;
+                self.write_second_part(SecondPart::AttributeAny)?;
+                let known = self.write_name(&name)?;
+                self.grammar
+                    .learn_production(LearnedProduction::Attribute(known))?;
                 known
             }
         };
-        self.prefix(known, name.prefix)?;
+        self.write_prefix(known, name.prefix)?;
         if is_xsi_type(&self.grammar.schema, known) {
-            return self.type_value(known, value);
+            return self.write_type_value(known, value);
         }
-        self.untyped(known, value)
+        self.write_untyped(known, value)
     }
 
-    pub(super) fn attribute_of_schema(
+    pub(super) fn write_attribute_of_schema(
         &mut self,
         state: u32,
         name: Name<'_>,
         value: &Value<'_>,
     ) -> Result<(), Cause> {
-        let found = self.production(state, |terminal, schema| match terminal {
-            Terminal::Attribute { name: known, .. } if schema.is(known, &name) => Found::Best,
-            Terminal::AttributeIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
-            Terminal::AttributeAny => Found::Fair,
-            _ => Found::No,
+        let found = self.find_production(state, |terminal, schema| match terminal {
+            Terminal::Attribute { name: known, .. } if schema.is(known, &name) => MatchRank::Name,
+            Terminal::AttributeIn(uri) if schema.uri(uri) == name.namespace => MatchRank::Namespace,
+            Terminal::AttributeAny => MatchRank::Wildcard,
+            _ => MatchRank::NoMatch,
         });
-        let count = self.first_parts();
-        let mut ready = Ready::NONE;
+        let count = self.first_part_count();
+        let mut ready = PreparedValue::NONE;
         let declared = match found.map(|(_, production)| production.terminal) {
             Some(Terminal::Attribute { datatype, .. }) => datatype,
             _ => NONE,
         };
-        let text = self.attribute_text(declared, value);
+        let text = self.normalized_attribute(declared, value);
         let value = &text.as_deref().map_or(*value, Value::Text);
         if let Some((at, production)) = found
             && let Terminal::Attribute {
@@ -200,92 +212,97 @@ impl Encoder {
                 datatype,
             } = production.terminal
         {
-            if self.ready(datatype, value, &mut ready) {
-                self.code(at, count);
-                self.grammar.follow(production.next);
-                self.prefix(known, name.prefix)?;
-                return self.put(known, datatype, &ready);
+            if self.prepare(datatype, value, &mut ready) {
+                self.write_first_part(at, count);
+                self.grammar.move_to(production.next);
+                self.write_prefix(known, name.prefix)?;
+                return self.write_or_enqueue(known, datatype, &ready);
             }
-            if !self.has(Second::AttributeUntyped) {
+            if !self.has_second_part(SecondPart::AttributeUntyped) {
                 return Err(self.not_typed(datatype, value));
             }
-            self.untyped_code(state, at as u32)?;
-            self.grammar.follow(production.next);
-            self.prefix(known, name.prefix)?;
-            return self.untyped(known, value);
+            self.write_untyped_code(state, at as u32)?;
+            self.grammar.move_to(production.next);
+            self.write_prefix(known, name.prefix)?;
+            return self.write_untyped(known, value);
         }
-        // By a wildcard, or undeclared: by the global declaration, if there is one.
+        // An attribute that matches a wildcard, or is undeclared, has the type of its global
+        // declaration, if there is one.
         let global = self
-            .find(&name)
+            .find_name(&name)
             .and_then(|known| self.grammar.global_attribute(known));
         let datatype = global.unwrap_or(NONE);
-        if !self.ready(datatype, value, &mut ready) {
-            if !self.has(Second::AttributeUntyped) {
+        if !self.prepare(datatype, value, &mut ready) {
+            if !self.has_second_part(SecondPart::AttributeUntyped) {
                 return Err(self.not_typed(datatype, value));
             }
             let (_, count) = self.grammar.attributes(state);
-            self.untyped_code(state, count)?;
-            let known = self.name(&name)?;
-            self.prefix(known, name.prefix)?;
-            return self.untyped(known, value);
+            self.write_untyped_code(state, count)?;
+            let known = self.write_name(&name)?;
+            self.write_prefix(known, name.prefix)?;
+            return self.write_untyped(known, value);
         }
         let known = match found {
             Some((at, production)) => {
-                self.code(at, count);
-                self.grammar.follow(production.next);
+                self.write_first_part(at, count);
+                self.grammar.move_to(production.next);
                 match production.terminal {
-                    Terminal::AttributeIn(uri) => self.local_name(uri, name.local)?,
-                    _ => self.name(&name)?,
+                    Terminal::AttributeIn(uri) => self.write_local_name(uri, name.local)?,
+                    _ => self.write_name(&name)?,
                 }
             }
-            None if self.has(Second::AttributeAny) => {
-                self.undeclared(Second::AttributeAny)?;
-                self.name(&name)?
+            None if self.has_second_part(SecondPart::AttributeAny) => {
+                self.write_second_part(SecondPart::AttributeAny)?;
+                self.write_name(&name)?
             }
             None => {
                 let mut text = String::from("attribute ");
-                text.push_str(&shortened(name.local));
+                text.push_str(&truncated(name.local));
                 return Err(Cause::NotAllowed(text));
             }
         };
-        self.prefix(known, name.prefix)?;
-        self.put(known, datatype, &ready)
+        self.write_prefix(known, name.prefix)?;
+        self.write_or_enqueue(known, datatype, &ready)
     }
 
-    /// The event code of an attribute with an untyped value, of three parts.
-    pub(super) fn untyped_code(&mut self, state: u32, third: u32) -> Result<(), Cause> {
+    /// Writes the event code of an attribute with an untyped value, which has three parts.
+    pub(super) fn write_untyped_code(&mut self, state: u32, third: u32) -> Result<(), Cause> {
         let (_, count) = self.grammar.attributes(state);
-        self.undeclared(Second::AttributeUntyped)?;
+        self.write_second_part(SecondPart::AttributeUntyped)?;
         self.writer.bits(third, width(u64::from(count) + 1));
         Ok(())
     }
 
-    pub(super) fn xsi_type(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
-        if !self.has(Second::XsiType) {
-            // A strict schema has no place for the type that the element has anyway (8.5.4.4.2).
-            // A canonical stream leaves nothing out.
-            return match self.is_own_type(value) && self.canonical.is_none() {
+    pub(super) fn write_xsi_type(
+        &mut self,
+        name: Name<'_>,
+        value: &Value<'_>,
+    ) -> Result<(), Cause> {
+        if !self.has_second_part(SecondPart::XsiType) {
+            // A strict grammar may not allow xsi:type, but the element already has the type that it
+            // names (8.5.4.4.2). A canonical stream must not omit it.
+            return match self.is_current_type(value) && self.canonical.is_none() {
                 true => Ok(()),
-                false => Err(self.not_allowed(Second::XsiType)),
+                false => Err(self.not_allowed(SecondPart::XsiType)),
             };
         }
-        self.undeclared(Second::XsiType)?;
+        self.write_second_part(SecondPart::XsiType)?;
         let known = self.grammar.schema.xsi_type();
-        self.prefix(known, name.prefix)?;
-        self.type_value(known, value)
+        self.write_prefix(known, name.prefix)?;
+        self.write_type_value(known, value)
     }
 
-    pub(super) fn is_own_type(&self, value: &Value<'_>) -> bool {
+    pub(super) fn is_current_type(&self, value: &Value<'_>) -> bool {
         let schema = &self.grammar.schema;
         let name = self.type_name(value);
         let type_ = self
-            .find(&name)
+            .find_name(&name)
             .and_then(|name| schema.names.get(name as usize));
         let type_ = type_.and_then(|name| schema.types.get(name.type_ as usize));
-        type_.is_some_and(|type_| At::Schema(type_.start) == self.grammar.top().at)
+        type_.is_some_and(|type_| Position::Schema(type_.start) == self.grammar.top().position)
     }
 
-    /// The expanded name of a type; without a binding for its prefix the whole is the local name.
+    /// The expanded name of a type. If its prefix is not bound, the whole text is the local name.
     pub(super) fn type_name<'v>(&'v self, value: &'v Value<'_>) -> Name<'v> {
         match value {
             Value::QName {
@@ -319,8 +336,8 @@ impl Encoder {
         }
     }
 
-    /// The value of xsi:type: of the structure, as it decides on the grammar.
-    pub(super) fn type_value(&mut self, known: u32, value: &Value<'_>) -> Result<(), Cause> {
+    /// Writes the value of xsi:type. It belongs to the structure because it selects the grammar.
+    pub(super) fn write_type_value(&mut self, known: u32, value: &Value<'_>) -> Result<(), Cause> {
         let Name {
             namespace,
             local,
@@ -335,20 +352,20 @@ impl Encoder {
         };
         let type_name = if self.grammar.options.preserve.lexical_values {
             let text = value.to_string();
-            self.write(known, &Ready::Text(&text))?;
-            self.find(&type_)
+            self.write_value(known, &PreparedValue::Text(&text))?;
+            self.find_name(&type_)
         } else {
-            let name = self.name(&type_)?;
-            self.prefix(name, type_.prefix)?;
+            let name = self.write_name(&type_)?;
+            self.write_prefix(name, type_.prefix)?;
             Some(name)
         };
         if let Some(name) = type_name {
-            self.grammar.cast(name);
+            self.grammar.apply_xsi_type(name);
         }
         Ok(())
     }
 
-    pub(super) fn xsi_nil(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
+    pub(super) fn write_xsi_nil(&mut self, name: Name<'_>, value: &Value<'_>) -> Result<(), Cause> {
         let known = self.grammar.schema.xsi_nil();
         let nil = match value {
             Value::Boolean(nil) => Some(*nil),
@@ -359,34 +376,34 @@ impl Encoder {
             },
             _ => None,
         };
-        let At::Schema(state) = self.grammar.top().at else {
+        let Position::Schema(state) = self.grammar.top().position else {
             return Ok(());
         };
         match nil {
-            Some(nil) if self.has(Second::XsiNil) => {
+            Some(nil) if self.has_second_part(SecondPart::XsiNil) => {
                 let datatype = self.grammar.schema.boolean;
-                self.undeclared(Second::XsiNil)?;
-                self.prefix(known, name.prefix)?;
-                let mut ready = Ready::NONE;
-                if !self.ready(datatype, value, &mut ready) {
-                    return Err(Cause::Misuse("a boolean that is none"));
+                self.write_second_part(SecondPart::XsiNil)?;
+                self.write_prefix(known, name.prefix)?;
+                let mut ready = PreparedValue::NONE;
+                if !self.prepare(datatype, value, &mut ready) {
+                    return Err(Cause::Misuse("the value of xsi:nil is not a boolean"));
                 }
-                self.write(known, &ready)?;
+                self.write_value(known, &ready)?;
                 if nil {
-                    self.grammar.nil();
+                    self.grammar.apply_xsi_nil();
                 }
                 Ok(())
             }
-            // What says nothing is not missed.
+            // `xsi:nil="false"` has no effect and is omitted.
             Some(false) if self.canonical.is_none() => Ok(()),
-            None if self.has(Second::AttributeUntyped) => {
+            None if self.has_second_part(SecondPart::AttributeUntyped) => {
                 let (_, count) = self.grammar.attributes(state);
-                self.untyped_code(state, count)?;
-                let known = self.name(&name)?;
-                self.prefix(known, name.prefix)?;
-                self.untyped(known, value)
+                self.write_untyped_code(state, count)?;
+                let known = self.write_name(&name)?;
+                self.write_prefix(known, name.prefix)?;
+                self.write_untyped(known, value)
             }
-            _ => Err(self.not_allowed(Second::XsiNil)),
+            _ => Err(self.not_allowed(SecondPart::XsiNil)),
         }
     }
 }

@@ -1,36 +1,36 @@
-//! Blocks of compressed and pre-compressed streams (9).
+//! Encoding blocks of compressed and pre-compressed streams (9).
 
 use alloc::vec::Vec;
 
 use super::Encoder;
-use super::body::write_plain;
-use super::kept::{Keeper, Piece};
+use super::body::write_prepared;
+use super::kept::{StoredRange, ValueStore};
 use crate::bits::{BitWriter, Packing};
 use crate::channels::Channels;
-use crate::datatype::Ready;
+use crate::datatype::PreparedValue;
 use crate::error::Cause;
 use crate::inflate::Deflater;
 use crate::schema::NONE;
 
-/// A value that waits for its channel.
+/// A value to be written to its channel.
 #[derive(Clone, Copy, Debug)]
-enum Waiting {
-    /// It is among the bytes that are written already, from a place to another.
-    Written(usize, usize),
-    /// By its lexical form, for a datatype or [`NONE`]. Which string the tables have is not known before
-    /// those in front of it are written.
-    Text(u32, Piece),
+enum PendingValue {
+    /// An encoded value: its range in the block's encoded bytes.
+    Encoded(usize, usize),
+    /// The lexical form of a value, for a datatype or [`NONE`]. It is encoded when its channel is
+    /// written, because the string table depends on all values before it.
+    Text(u32, StoredRange),
 }
 
-/// The block at hand, and what is finished.
+/// The current block and the finished output.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) out: Vec<u8>,
     channels: Channels,
-    waiting: Vec<Waiting>,
-    /// Values that go by no string table.
-    written: BitWriter,
-    keeper: Keeper,
+    pending: Vec<PendingValue>,
+    /// Encoded values that do not use the string table.
+    encoded: BitWriter,
+    store: ValueStore,
     deflater: Deflater,
 }
 
@@ -42,51 +42,55 @@ impl Block {
 
     fn clear(&mut self) {
         self.channels.clear();
-        self.waiting.clear();
-        self.written.clear(Packing::Bytes);
-        self.keeper.clear();
+        self.pending.clear();
+        self.encoded.clear(Packing::Bytes);
+        self.store.clear();
     }
 }
 
 impl Encoder {
-    /// Puts a value, of which it is known that its datatype can represent it, into its channel.
-    pub(super) fn enqueue(&mut self, name: u32, datatype: u32, ready: &Ready<'_>) {
+    /// Adds a value that its datatype can represent to its channel.
+    pub(super) fn enqueue(&mut self, name: u32, datatype: u32, ready: &PreparedValue<'_>) {
         let Self { block, scratch, .. } = self;
-        block.channels.add(name, block.waiting.len() as u32);
+        block.channels.add(name, block.pending.len() as u32);
         let value = match ready {
-            Ready::Text(text) | Ready::Restricted(_, text) | Ready::List(_, text, _) => {
-                Waiting::Text(datatype, block.keeper.keep_text(text))
+            PreparedValue::Text(text)
+            | PreparedValue::Restricted(_, text)
+            | PreparedValue::List(_, text, _) => {
+                PendingValue::Text(datatype, block.store.store_text(text))
             }
-            Ready::Lexical(_) => Waiting::Text(datatype, block.keeper.keep_text(&scratch.text)),
+            PreparedValue::Lexical(_) => {
+                PendingValue::Text(datatype, block.store.store_text(&scratch.text))
+            }
             plain => {
-                let start = block.written.length();
-                write_plain(&mut block.written, plain, scratch, self.canonical);
-                Waiting::Written(start, block.written.length())
+                let start = block.encoded.byte_length();
+                write_prepared(&mut block.encoded, plain, scratch, self.canonical);
+                PendingValue::Encoded(start, block.encoded.byte_length())
             }
         };
-        block.waiting.push(value);
+        block.pending.push(value);
     }
 
-    /// Ends the block when it has its number of values.
+    /// Ends the block if it has reached the block size.
     pub(super) fn end_full_block(&mut self) -> Result<(), Cause> {
-        match self.block.channels.values() >= self.grammar.options.block_size {
+        match self.block.channels.value_count() >= self.grammar.options.block_size {
             true => self.end_block(),
             false => Ok(()),
         }
     }
 
-    /// Writes the structure, then the channels.
+    /// Writes the block: the structure, then the channels.
     pub(super) fn end_block(&mut self) -> Result<(), Cause> {
         let mut block = core::mem::take(&mut self.block);
-        let ended = self.end(&mut block);
+        let ended = self.write_block(&mut block);
         block.clear();
         self.block = block;
         ended
     }
 
-    fn end(&mut self, block: &mut Block) -> Result<(), Cause> {
-        if !block.channels.few() {
-            self.end_stream(block)?;
+    fn write_block(&mut self, block: &mut Block) -> Result<(), Cause> {
+        if !block.channels.share_one_stream() {
+            self.flush_stream(block)?;
         }
         for small in [true, false] {
             for at in 0..block.channels.len() {
@@ -94,31 +98,31 @@ impl Encoder {
                 if block.channels.is_small(&channel) != small {
                     continue;
                 }
-                let mut waiting = Channels::first(&channel);
+                let mut waiting = Channels::first_value(&channel);
                 while waiting != NONE {
-                    match block.waiting[waiting as usize] {
-                        Waiting::Written(start, end) => {
-                            self.writer.octets(&block.written.whole()[start..end]);
+                    match block.pending[waiting as usize] {
+                        PendingValue::Encoded(start, end) => {
+                            self.writer.octets(&block.encoded.whole_bytes()[start..end]);
                         }
-                        Waiting::Text(datatype, piece) => {
-                            self.write_text(channel.name, datatype, block.keeper.text(piece))?;
+                        PendingValue::Text(datatype, piece) => {
+                            self.write_text(channel.name, datatype, block.store.text(piece))?;
                         }
                     }
-                    waiting = block.channels.behind(waiting);
+                    waiting = block.channels.next_value(waiting);
                 }
                 if !small {
-                    self.end_stream(block)?;
+                    self.flush_stream(block)?;
                 }
             }
             if small {
-                self.end_stream(block)?;
+                self.flush_stream(block)?;
             }
         }
         Ok(())
     }
 
-    /// Hands over what is written, compressed or not; nothing when there is nothing.
-    fn end_stream(&mut self, block: &mut Block) -> Result<(), Cause> {
+    /// Moves the pending bytes, compressed or not, to the output. An empty stream is omitted.
+    fn flush_stream(&mut self, block: &mut Block) -> Result<(), Cause> {
         let bytes = self.writer.finish();
         if bytes.is_empty() {
             return Ok(());
@@ -126,7 +130,7 @@ impl Encoder {
         if !self.grammar.options.compression {
             block.out.extend_from_slice(bytes);
         } else if !block.deflater.deflate(bytes, &mut block.out) {
-            return Err(Cause::Misuse("a block that cannot be compressed"));
+            return Err(Cause::Misuse("the block could not be compressed"));
         }
         self.writer.clear(Packing::Bytes);
         Ok(())

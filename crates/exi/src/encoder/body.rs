@@ -1,44 +1,44 @@
-//! Events to event codes and content items.
+//! Encoding events to event codes and content items.
 
 use alloc::string::{String, ToString};
 
 use super::Encoder;
 use super::canonical::normalized;
 use crate::bits::{BitWriter, width};
-use crate::datatype::{self, Ready, Representations};
+use crate::datatype::{self, PreparedValue, Representations};
 use crate::error::Cause;
 use crate::event::{Event, Name};
-use crate::grammar::{At, Grammar, Learnt, Second, State};
+use crate::grammar::{Grammar, LearnedProduction, Position, SecondPart, SuspendedGrammar};
 use crate::schema::{NONE, Production, Schema, Terminal};
-use crate::tables::{Hit, Values};
+use crate::tables::{ValueHit, ValuePartitions};
 use crate::value::{Value, collapse};
 
-/// How well a production fits an event: by name, by namespace, by a wildcard.
+/// How specifically a production matches an event: by name, by namespace or by wildcard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Found {
-    No,
-    Fair,
-    Good,
-    Best,
+pub(super) enum MatchRank {
+    NoMatch,
+    Wildcard,
+    Namespace,
+    Name,
 }
 
-/// What is put aside while a self-contained element is written.
+/// State of the enclosing body while a self-contained element is encoded.
 #[derive(Debug)]
-pub(super) struct Saved {
-    grammar: State,
-    values: Values,
+pub(super) struct SuspendedBody {
+    grammar: SuspendedGrammar,
+    values: ValuePartitions,
 }
 
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn truncated(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
 impl Encoder {
-    pub(super) fn ended(&self) -> bool {
-        self.grammar.top().at == At::Ended
+    pub(super) fn has_ended(&self) -> bool {
+        self.grammar.top().position == Position::Ended
     }
 
-    pub(super) fn finished(&mut self) -> &[u8] {
+    pub(super) fn finished_bytes(&mut self) -> &[u8] {
         match self.grammar.options.channels() {
             true => &self.block.out,
             false => self.writer.finish(),
@@ -46,14 +46,14 @@ impl Encoder {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, event: &Event<'_>) -> Result<(), Cause> {
+    pub(super) fn encode_event(&mut self, event: &Event<'_>) -> Result<(), Cause> {
         match event {
             Event::StartDocument => return Ok(()),
-            Event::Attribute(name, value) => return self.buffer(name, value),
+            Event::Attribute(name, value) => return self.buffer_attribute(name, value),
             Event::Namespace {
                 prefix, namespace, ..
-            } => return self.namespace(prefix, namespace),
-            Event::SelfContained => return self.self_contained(),
+            } => return self.encode_namespace(prefix, namespace),
+            Event::SelfContained => return self.begin_self_contained(),
             _ => {}
         }
         if self.grammar.profile.is_some() {
@@ -63,18 +63,18 @@ impl Encoder {
             self.limit_learning()?;
         }
         if !self.attributes.is_empty() {
-            self.attributes()?;
+            self.write_attributes()?;
         }
         match event {
-            Event::StartElement(name) => self.start_element(name),
-            Event::EndElement => self.end_element(),
+            Event::StartElement(name) => self.encode_start_element(name),
+            Event::EndElement => self.encode_end_element(),
             Event::Characters(Value::Text("")) if !self.expects_characters() => Ok(()),
-            Event::Characters(value) => self.characters(value),
-            _ => self.rare(event),
+            Event::Characters(value) => self.encode_characters(value),
+            _ => self.encode_rare_event(event),
         }
     }
 
-    /// Whether the options do not preserve an event.
+    /// Returns true if the options do not preserve an event.
     fn ignores(&self, event: &Event<'_>) -> bool {
         let preserve = self.grammar.options.preserve;
         match event {
@@ -86,19 +86,19 @@ impl Encoder {
     }
 
     #[inline(never)]
-    fn rare(&mut self, event: &Event<'_>) -> Result<(), Cause> {
+    fn encode_rare_event(&mut self, event: &Event<'_>) -> Result<(), Cause> {
         let preserve = self.grammar.options.preserve;
         match *event {
-            Event::EndDocument => self.end_document(),
+            Event::EndDocument => self.encode_end_document(),
             Event::Comment(text) if preserve.comments => {
-                self.misc(Second::Comment)?;
-                self.plain(text);
+                self.write_misc_code(SecondPart::Comment)?;
+                self.write_string(text);
                 Ok(())
             }
             Event::ProcessingInstruction { target, text } if preserve.pis => {
-                self.misc(Second::ProcessingInstruction)?;
-                self.plain(target);
-                self.plain(text);
+                self.write_misc_code(SecondPart::ProcessingInstruction)?;
+                self.write_string(target);
+                self.write_string(text);
                 Ok(())
             }
             Event::DocType {
@@ -107,20 +107,20 @@ impl Encoder {
                 system,
                 text,
             } if preserve.dtd => {
-                self.undeclared(Second::DocType)?;
+                self.write_second_part(SecondPart::DocType)?;
                 for text in [name, public, system, text] {
-                    self.plain(text);
+                    self.write_string(text);
                 }
                 Ok(())
             }
             Event::EntityReference(name) if preserve.dtd => {
-                self.undeclared(Second::EntityReference)?;
-                self.grammar.undeclared_content();
-                self.plain(name);
+                self.write_second_part(SecondPart::EntityReference)?;
+                self.grammar.enter_undeclared_content();
+                self.write_string(name);
                 Ok(())
             }
             Event::EntityReference(_) => Err(Cause::Misuse(
-                "an entity reference is kept only with Preserve.dtd",
+                "an entity reference requires the option preserve.dtd",
             )),
             _ => Ok(()),
         }
@@ -130,47 +130,49 @@ impl Encoder {
 
     /// Writes the first part of an event code.
     #[inline]
-    pub(super) fn code(&mut self, code: usize, count: usize) {
-        let bits = match self.grammar.top().at {
-            At::Schema(state) => self.grammar.first_part(state).bits,
-            _ => width((count + self.grammar.seconds().escapes()) as u64),
+    pub(super) fn write_first_part(&mut self, code: usize, count: usize) {
+        let bits = match self.grammar.top().position {
+            Position::Schema(state) => self.grammar.first_part(state).bits,
+            _ => width((count + self.grammar.second_parts().escape_count()) as u64),
         };
         self.writer.bits(code as u32, bits);
     }
 
-    /// How many first parts there are in front of the one that leads to the second.
-    pub(super) fn first_parts(&self) -> usize {
+    /// Number of first parts, without the one that escapes to the second part.
+    pub(super) fn first_part_count(&self) -> usize {
         let schema = &self.grammar.schema;
-        match self.grammar.top().at {
-            At::Document => schema.global_elements.len() + 1,
-            At::DocumentEnd => 1,
-            At::Fragment => self.roots() + 2,
-            At::Ended => 0,
-            At::Schema(state) => schema.states[state as usize].count as usize,
-            At::StartTag(_) | At::Content(_) => self.grammar.learnt().len(),
+        match self.grammar.top().position {
+            Position::DocContent => schema.global_elements.len() + 1,
+            Position::DocEnd => 1,
+            Position::FragmentContent => self.root_count() + 2,
+            Position::Ended => 0,
+            Position::Schema(state) => schema.states[state as usize].count as usize,
+            Position::StartTagContent(_) | Position::ElementContent(_) => {
+                self.grammar.learned_productions().len()
+            }
         }
     }
 
-    pub(super) fn roots(&self) -> usize {
+    pub(super) fn root_count(&self) -> usize {
         match self.grammar.schema.informed {
             true => self.grammar.schema.fragment_elements.len(),
-            false => self.grammar.fragment.len(),
+            false => self.grammar.fragment_roots.len(),
         }
     }
 
-    /// The production of a state that fits best, the first of them, with its event code.
-    pub(super) fn production(
+    /// The first of the best matching productions of a state, with its event code.
+    pub(super) fn find_production(
         &self,
         state: u32,
-        fit: impl Fn(Terminal, &Schema) -> Found,
+        fit: impl Fn(Terminal, &Schema) -> MatchRank,
     ) -> Option<(usize, Production)> {
         let schema = &*self.grammar.schema;
-        let (mut best, mut found) = (Found::No, None);
+        let (mut best, mut found) = (MatchRank::NoMatch, None);
         for (at, production) in schema.productions(state).iter().enumerate() {
             let fit = fit(production.terminal, schema);
             if fit > best {
                 (best, found) = (fit, Some((at, *production)));
-                if best == Found::Best {
+                if best == MatchRank::Name {
                     break;
                 }
             }
@@ -178,62 +180,67 @@ impl Encoder {
         found
     }
 
-    /// Whether the present place has this second part.
-    pub(super) fn has(&self, second: Second) -> bool {
-        self.grammar.seconds().code(second).is_some()
+    /// Returns true if the current position has this second part.
+    pub(super) fn has_second_part(&self, second: SecondPart) -> bool {
+        self.grammar.second_parts().code(second).is_some()
     }
 
-    /// Writes an event code of two parts; an error when the place has none such.
-    pub(super) fn undeclared(&mut self, second: Second) -> Result<(), Cause> {
-        let seconds = self.grammar.seconds();
+    /// Writes an event code of two parts; fails if the current position does not have it.
+    pub(super) fn write_second_part(&mut self, second: SecondPart) -> Result<(), Cause> {
+        let seconds = self.grammar.second_parts();
         let (found, bits) = (seconds.code(second), seconds.width);
         let Some(code) = found else {
             return Err(self.not_allowed(second));
         };
-        let count = self.first_parts();
-        self.code(count, count);
+        let count = self.first_part_count();
+        self.write_first_part(count, count);
         self.writer.bits(code, bits);
         Ok(())
     }
 
-    pub(super) fn not_allowed(&self, second: Second) -> Cause {
+    pub(super) fn not_allowed(&self, second: SecondPart) -> Cause {
         if self.grammar.stack.len() == 1 {
-            return Cause::Misuse("this event cannot stand outside the root element");
+            return Cause::Misuse("this event is not allowed outside the root element");
         }
         Cause::NotAllowed(match second {
-            Second::End => "the end of this element".into(),
-            Second::Characters => "character data".into(),
-            Second::XsiType => "xsi:type".into(),
-            Second::XsiNil => "xsi:nil".into(),
+            SecondPart::End => "the end of this element".into(),
+            SecondPart::Characters => "character data".into(),
+            SecondPart::XsiType => "xsi:type".into(),
+            SecondPart::XsiNil => "xsi:nil".into(),
             other => alloc::format!("{other:?}"),
         })
     }
 
-    /// A comment or processing instruction: its event code, of three parts where both are kept.
-    pub(super) fn misc(&mut self, second: Second) -> Result<(), Cause> {
-        if self.has(Second::CommentOrInstruction) {
-            self.undeclared(Second::CommentOrInstruction)?;
-            let third = u32::from(second == Second::ProcessingInstruction);
+    /// Writes the event code of a comment or processing instruction. It has three parts if both are
+    /// preserved.
+    pub(super) fn write_misc_code(&mut self, second: SecondPart) -> Result<(), Cause> {
+        if self.has_second_part(SecondPart::CommentOrInstruction) {
+            self.write_second_part(SecondPart::CommentOrInstruction)?;
+            let third = u32::from(second == SecondPart::ProcessingInstruction);
             self.writer.bits(third, 1);
         } else {
-            self.undeclared(second)?;
+            self.write_second_part(second)?;
         }
-        self.grammar.undeclared_content();
+        self.grammar.enter_undeclared_content();
         Ok(())
     }
 
     // -- document -----------------------------------------------------------------------------
 
-    pub(super) fn end_document(&mut self) -> Result<(), Cause> {
-        match self.grammar.top().at {
-            At::DocumentEnd => self.code(0, 1),
-            At::Fragment => {
-                let roots = self.roots();
-                self.code(roots + 1, roots + 2);
+    pub(super) fn encode_end_document(&mut self) -> Result<(), Cause> {
+        match self.grammar.top().position {
+            Position::DocEnd => self.write_first_part(0, 1),
+            Position::FragmentContent => {
+                let roots = self.root_count();
+                self.write_first_part(roots + 1, roots + 2);
             }
-            _ => return Err(Cause::Misuse("the document ends before its root element")),
+            _ => {
+                return Err(Cause::Misuse(
+                    "the document ended without a complete root element",
+                ));
+            }
         }
-        self.grammar.top_mut().at = At::Ended;
+        self.grammar.top_mut().position = Position::Ended;
         if self.grammar.options.channels() {
             self.end_block()?;
         }
@@ -242,181 +249,190 @@ impl Encoder {
 
     // -- elements -----------------------------------------------------------------------------
 
-    pub(super) fn start_element(&mut self, name: &Name<'_>) -> Result<(), Cause> {
-        match self.grammar.top().at {
-            At::Schema(state) => self.child_of_schema(state, name)?,
-            At::StartTag(_) | At::Content(_) => self.child_of_built_in(name)?,
-            At::Document => self.root(name)?,
-            At::Fragment => self.fragment_root(name)?,
-            At::DocumentEnd | At::Ended => {
-                return Err(Cause::Misuse("a document has one root element"));
+    pub(super) fn encode_start_element(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+        match self.grammar.top().position {
+            Position::Schema(state) => self.encode_child_of_schema(state, name)?,
+            Position::StartTagContent(_) | Position::ElementContent(_) => {
+                self.encode_child_of_built_in(name)?
+            }
+            Position::DocContent => self.encode_root(name)?,
+            Position::FragmentContent => self.encode_fragment_root(name)?,
+            Position::DocEnd | Position::Ended => {
+                return Err(Cause::Misuse("a document has only one root element"));
             }
         }
         match self.grammar.options.preserve.prefixes {
-            true => self.prefix(self.grammar.top().name, name.prefix),
+            true => self.write_prefix(self.grammar.top().name, name.prefix),
             false => Ok(()),
         }
     }
 
     #[inline(never)]
-    fn root(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+    fn encode_root(&mut self, name: &Name<'_>) -> Result<(), Cause> {
         let schema = &self.grammar.schema;
         let count = schema.global_elements.len() + 1;
-        let known = self.find(name);
+        let known = self.find_name(name);
         let declared = known.and_then(|known| Some((known, schema.names.get(known as usize)?)));
         let declared = declared.filter(|(_, named)| named.element != NONE);
         let Some((known, named)) = declared else {
-            self.code(count - 1, count);
-            self.grammar.top_mut().at = At::DocumentEnd;
-            let name = self.name(name)?;
-            return self.grammar.enter_global(name);
+            self.write_first_part(count - 1, count);
+            self.grammar.top_mut().position = Position::DocEnd;
+            let name = self.write_name(name)?;
+            return self.grammar.enter_global_element(name);
         };
         let element = named.element;
         let code = schema.global_code(element);
-        self.code(code, count);
-        self.grammar.top_mut().at = At::DocumentEnd;
-        self.grammar.enter_declared(known, element)
+        self.write_first_part(code, count);
+        self.grammar.top_mut().position = Position::DocEnd;
+        self.grammar.enter_declared_element(known, element)
     }
 
     #[inline(never)]
-    fn fragment_root(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+    fn encode_fragment_root(&mut self, name: &Name<'_>) -> Result<(), Cause> {
         let schema = self.grammar.schema.clone();
-        let known = self.find(name);
-        let roots = self.roots();
+        let known = self.find_name(name);
+        let roots = self.root_count();
         if schema.informed {
             let mut elements = schema.fragment_elements.iter();
             if let Some(at) = elements.position(|(other, _)| Some(*other) == known) {
-                self.code(at, roots + 2);
+                self.write_first_part(at, roots + 2);
                 let (name, element) = schema.fragment_elements[at];
-                return self.grammar.enter_declared(name, element);
+                return self.grammar.enter_declared_element(name, element);
             }
         } else if let Some(known) = known {
             let found = self
                 .grammar
-                .fragment
+                .fragment_roots
                 .iter()
                 .rposition(|name| *name == known);
             if let Some(at) = found {
-                self.code(roots - 1 - at, roots + 2);
-                return self.grammar.enter_global(known);
+                self.write_first_part(roots - 1 - at, roots + 2);
+                return self.grammar.enter_global_element(known);
             }
         }
-        self.code(roots, roots + 2);
-        let name = self.name(name)?;
+        self.write_first_part(roots, roots + 2);
+        let name = self.write_name(name)?;
         if !schema.informed {
-            self.grammar.learn_root(name)?;
+            self.grammar.learn_root_element(name)?;
         }
-        self.grammar.enter_global(name)
+        self.grammar.enter_global_element(name)
     }
 
-    fn child_of_schema(&mut self, state: u32, name: &Name<'_>) -> Result<(), Cause> {
-        let found = self.production(state, |terminal, schema| match terminal {
-            Terminal::Element { name: known, .. } if schema.is(known, name) => Found::Best,
-            Terminal::ElementIn(uri) if schema.uri(uri) == name.namespace => Found::Good,
-            Terminal::ElementAny => Found::Fair,
-            _ => Found::No,
+    fn encode_child_of_schema(&mut self, state: u32, name: &Name<'_>) -> Result<(), Cause> {
+        let found = self.find_production(state, |terminal, schema| match terminal {
+            Terminal::Element { name: known, .. } if schema.is(known, name) => MatchRank::Name,
+            Terminal::ElementIn(uri) if schema.uri(uri) == name.namespace => MatchRank::Namespace,
+            Terminal::ElementAny => MatchRank::Wildcard,
+            _ => MatchRank::NoMatch,
         });
         let Some((at, production)) = found else {
-            return self.undeclared_child(name);
+            return self.encode_undeclared_child(name);
         };
         self.writer
             .bits(at as u32, self.grammar.first_part(state).bits);
-        self.grammar.follow(production.next);
+        self.grammar.move_to(production.next);
         let name = match production.terminal {
             Terminal::Element { name, element } => {
-                return self.grammar.enter_declared(name, element);
+                return self.grammar.enter_declared_element(name, element);
             }
-            Terminal::ElementIn(uri) => self.local_name(uri, name.local)?,
-            _ => self.name(name)?,
+            Terminal::ElementIn(uri) => self.write_local_name(uri, name.local)?,
+            _ => self.write_name(name)?,
         };
-        self.grammar.enter_global(name)
+        self.grammar.enter_global_element(name)
     }
 
     #[cold]
-    fn undeclared_child(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+    fn encode_undeclared_child(&mut self, name: &Name<'_>) -> Result<(), Cause> {
         if self.grammar.options.strict {
             let mut text = String::from("element ");
-            text.push_str(&shortened(name.local));
+            text.push_str(&truncated(name.local));
             return Err(Cause::NotAllowed(text));
         }
-        self.undeclared(Second::ElementAny)?;
-        self.grammar.undeclared_content();
-        let name = self.name(name)?;
-        self.grammar.enter_global(name)
+        self.write_second_part(SecondPart::ElementAny)?;
+        self.grammar.enter_undeclared_content();
+        let name = self.write_name(name)?;
+        self.grammar.enter_global_element(name)
     }
 
-    fn child_of_built_in(&mut self, name: &Name<'_>) -> Result<(), Cause> {
-        if let Some(known) = self.find(name) {
-            let learnt = self.grammar.learnt();
-            let found = learnt
+    fn encode_child_of_built_in(&mut self, name: &Name<'_>) -> Result<(), Cause> {
+        if let Some(known) = self.find_name(name) {
+            let learned = self.grammar.learned_productions();
+            let found = learned
                 .iter()
-                .rposition(|one| *one == Learnt::Element(known));
+                .rposition(|one| *one == LearnedProduction::Element(known));
             if let Some(at) = found {
-                let count = learnt.len();
-                self.code(count - 1 - at, count);
-                self.grammar.content_begins();
-                return self.grammar.enter_global(known);
+                let count = learned.len();
+                self.write_first_part(count - 1 - at, count);
+                self.grammar.enter_content();
+                return self.grammar.enter_global_element(known);
             }
         }
-        self.undeclared(Second::ElementAny)?;
-        let name = self.name(name)?;
-        self.grammar.learn(Learnt::Element(name))?;
-        self.grammar.content_begins();
-        self.grammar.enter_global(name)
+        self.write_second_part(SecondPart::ElementAny)?;
+        let name = self.write_name(name)?;
+        self.grammar
+            .learn_production(LearnedProduction::Element(name))?;
+        self.grammar.enter_content();
+        self.grammar.enter_global_element(name)
     }
 
-    pub(super) fn end_element(&mut self) -> Result<(), Cause> {
-        match self.grammar.top().at {
-            At::Schema(state) => {
-                if !self.end_of_schema(state)? {
-                    // An empty value is no event of the caller's, but one of the schema.
+    pub(super) fn encode_end_element(&mut self) -> Result<(), Cause> {
+        match self.grammar.top().position {
+            Position::Schema(state) => {
+                if !self.write_end_of_schema(state)? {
+                    // Callers omit empty values, but the schema requires an event for them.
                     if !self.expects_characters() {
-                        return Err(self.not_allowed(Second::End));
+                        return Err(self.not_allowed(SecondPart::End));
                     }
-                    self.characters(&Value::Text(""))?;
-                    let ended = match self.grammar.top().at {
-                        At::Schema(state) => self.end_of_schema(state)?,
+                    self.encode_characters(&Value::Text(""))?;
+                    let ended = match self.grammar.top().position {
+                        Position::Schema(state) => self.write_end_of_schema(state)?,
                         _ => false,
                     };
                     if !ended {
-                        return Err(self.not_allowed(Second::End));
+                        return Err(self.not_allowed(SecondPart::End));
                     }
                 }
             }
-            At::StartTag(_) | At::Content(_) => {
-                let learnt = self.grammar.learnt();
-                let count = learnt.len();
-                match learnt.iter().rposition(|one| *one == Learnt::End) {
-                    Some(at) => self.code(count - 1 - at, count),
+            Position::StartTagContent(_) | Position::ElementContent(_) => {
+                let learned = self.grammar.learned_productions();
+                let count = learned.len();
+                match learned
+                    .iter()
+                    .rposition(|one| *one == LearnedProduction::End)
+                {
+                    Some(at) => self.write_first_part(count - 1 - at, count),
                     None => {
-                        self.undeclared(Second::End)?;
-                        self.grammar.learn(Learnt::End)?;
+                        self.write_second_part(SecondPart::End)?;
+                        self.grammar.learn_production(LearnedProduction::End)?;
                     }
                 }
             }
             _ => return Err(Cause::Misuse("no element is open")),
         }
-        self.leave();
-        if self.grammar.stack.len() == 1 && !self.saved.is_empty() {
-            self.release()?;
+        self.close_element();
+        if self.grammar.stack.len() == 1 && !self.suspended.is_empty() {
+            self.end_self_contained()?;
         }
         Ok(())
     }
 
-    /// The event code of the end of an element in a state of the schema; false when it has none.
-    fn end_of_schema(&mut self, state: u32) -> Result<bool, Cause> {
+    /// Writes the event code of the end of an element in a state of the schema; false if it has
+    /// none.
+    fn write_end_of_schema(&mut self, state: u32) -> Result<bool, Cause> {
         let productions = self.grammar.schema.productions(state);
         let count = productions.len();
         let mut last = productions.iter();
         match last.rposition(|one| one.terminal == Terminal::End) {
-            Some(at) => self.code(at, count),
-            None if self.has(Second::End) => self.undeclared(Second::End)?,
+            Some(at) => self.write_first_part(at, count),
+            None if self.has_second_part(SecondPart::End) => {
+                self.write_second_part(SecondPart::End)?
+            }
             None => return Ok(false),
         }
         Ok(true)
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn close_element(&mut self) {
         self.grammar.stack.pop();
         let depth = self.grammar.stack.len();
         while self.scope.last().is_some_and(|(bound, ..)| *bound > depth) {
@@ -424,42 +440,48 @@ impl Encoder {
         }
     }
 
-    /// Whether a schema's state takes a typed value, even an empty one.
+    /// Returns true if the current state of the schema expects a typed value, even an empty one.
     pub(super) fn expects_characters(&self) -> bool {
-        let At::Schema(state) = self.grammar.top().at else {
+        let Position::Schema(state) = self.grammar.top().position else {
             return false;
         };
         let productions = self.grammar.schema.productions(state);
-        // Character data come last.
+        // Character data are the last production.
         let last = productions.last().map(|last| last.terminal);
         matches!(last, Some(Terminal::Characters(_)))
     }
 
     // -- character data -----------------------------------------------------------------------
 
-    pub(super) fn characters(&mut self, value: &Value<'_>) -> Result<(), Cause> {
+    pub(super) fn encode_characters(&mut self, value: &Value<'_>) -> Result<(), Cause> {
         let name = self.grammar.top().name;
-        match self.grammar.top().at {
-            At::Schema(state) => self.characters_of_schema(state, name, value),
-            At::StartTag(_) | At::Content(_) => {
-                let learnt = self.grammar.learnt();
-                let count = learnt.len();
-                match learnt.iter().rposition(|one| *one == Learnt::Characters) {
-                    Some(at) => self.code(count - 1 - at, count),
+        match self.grammar.top().position {
+            Position::Schema(state) => self.encode_characters_of_schema(state, name, value),
+            Position::StartTagContent(_) | Position::ElementContent(_) => {
+                let learned = self.grammar.learned_productions();
+                let count = learned.len();
+                match learned
+                    .iter()
+                    .rposition(|one| *one == LearnedProduction::Characters)
+                {
+                    Some(at) => self.write_first_part(count - 1 - at, count),
                     None => {
-                        self.undeclared(Second::Characters)?;
-                        self.grammar.learn(Learnt::Characters)?;
+                        self.write_second_part(SecondPart::Characters)?;
+                        self.grammar
+                            .learn_production(LearnedProduction::Characters)?;
                     }
                 }
-                self.grammar.content_begins();
-                self.untyped(name, value)
+                self.grammar.enter_content();
+                self.write_untyped(name, value)
             }
             _ if is_space(value) => Ok(()),
-            _ => Err(Cause::Misuse("character data outside the root element")),
+            _ => Err(Cause::Misuse(
+                "character data must be inside the root element",
+            )),
         }
     }
 
-    pub(super) fn characters_of_schema(
+    pub(super) fn encode_characters_of_schema(
         &mut self,
         state: u32,
         name: u32,
@@ -468,7 +490,7 @@ impl Encoder {
         let mut refused = None;
         let productions = self.grammar.schema.productions(state);
         let count = productions.len();
-        // Character data come last, and there is one production of them at most.
+        // Character data are the last production, and a state has at most one of them.
         if let Some(production) = productions.last().copied()
             && let Some(datatype) = match production.terminal {
                 Terminal::Characters(datatype) => Some(datatype),
@@ -476,25 +498,25 @@ impl Encoder {
                 _ => None,
             }
         {
-            let mut ready = Ready::NONE;
-            if self.ready(datatype, value, &mut ready) {
+            let mut ready = PreparedValue::NONE;
+            if self.prepare(datatype, value, &mut ready) {
                 let bits = self.grammar.first_part(state).bits;
                 self.writer.bits(count as u32 - 1, bits);
-                self.grammar.follow(production.next);
-                return self.put(name, datatype, &ready);
+                self.grammar.move_to(production.next);
+                return self.write_or_enqueue(name, datatype, &ready);
             }
             refused = Some(datatype);
         }
-        if self.has(Second::Characters) {
-            self.undeclared(Second::Characters)?;
-            self.grammar.undeclared_content();
-            return self.untyped(name, value);
+        if self.has_second_part(SecondPart::Characters) {
+            self.write_second_part(SecondPart::Characters)?;
+            self.grammar.enter_undeclared_content();
+            return self.write_untyped(name, value);
         }
         match refused {
             Some(datatype) => Err(self.not_typed(datatype, value)),
-            // White space between elements means nothing to the schema.
+            // White space between elements is insignificant to the schema.
             None if is_space(value) => Ok(()),
-            None => Err(self.not_allowed(Second::Characters)),
+            None => Err(self.not_allowed(SecondPart::Characters)),
         }
     }
 
@@ -503,11 +525,11 @@ impl Encoder {
         let known = schema.datatypes.get(datatype as usize);
         let name = known.filter(|known| known.name != NONE);
         Cause::NotTyped {
-            value: shortened(&value.to_string()),
+            value: truncated(&value.to_string()),
             datatype: match name {
                 Some(known) => schema.local(known.name).into(),
                 None => known.map_or_else(String::new, |known| {
-                    shortened(&alloc::format!("{:?}", known.representation))
+                    truncated(&alloc::format!("{:?}", known.representation))
                 }),
             },
         }
@@ -516,46 +538,48 @@ impl Encoder {
     // -- namespaces ---------------------------------------------------------------------------
 
     #[inline(never)]
-    pub(super) fn namespace(&mut self, prefix: &str, namespace: &str) -> Result<(), Cause> {
+    pub(super) fn encode_namespace(&mut self, prefix: &str, namespace: &str) -> Result<(), Cause> {
         let depth = self.grammar.stack.len();
         if depth == 1 {
-            return Err(Cause::Misuse("a namespace declaration outside an element"));
+            return Err(Cause::Misuse(
+                "a namespace declaration must follow the start of an element",
+            ));
         }
         self.scope.push((depth, prefix.into(), namespace.into()));
-        if !self.has(Second::Namespace) {
+        if !self.has_second_part(SecondPart::Namespace) {
             return Ok(());
         }
-        self.undeclared(Second::Namespace)?;
-        let uri = self.uri(namespace)?;
+        self.write_second_part(SecondPart::Namespace)?;
+        let uri = self.write_uri(namespace)?;
         let known = self.grammar.names.find_prefix(uri, prefix);
         let bits = width(u64::from(self.grammar.names.prefix_count(uri)) + 1);
         self.writer.bits(known.map_or(0, |at| at + 1), bits);
         if known.is_none() {
             self.grammar.names.add_prefix(uri, prefix)?;
-            self.plain(prefix);
+            self.write_string(prefix);
         }
-        let of_element = self.of_element(uri, prefix);
+        let of_element = self.is_element_prefix(uri, prefix);
         self.writer.boolean(of_element);
         Ok(())
     }
 
-    /// Whether a declaration is that of the open element's own prefix.
-    pub(super) fn of_element(&self, uri: u32, prefix: &str) -> bool {
+    /// Returns true if the declaration binds the prefix of the open element itself.
+    pub(super) fn is_element_prefix(&self, uri: u32, prefix: &str) -> bool {
         let Grammar { names, schema, .. } = &self.grammar;
         let name = self.grammar.top().name;
-        names.uri_of(schema, name) == uri && self.lexical == prefix
+        names.uri_of(schema, name) == uri && self.element_prefix == prefix
     }
 
     // -- names --------------------------------------------------------------------------------
 
-    /// The name, if the tables have it.
-    pub(super) fn find(&self, name: &Name<'_>) -> Option<u32> {
+    /// Looks up a name in the string tables.
+    pub(super) fn find_name(&self, name: &Name<'_>) -> Option<u32> {
         let Grammar { names, schema, .. } = &self.grammar;
         let uri = names.find_uri(schema, name.namespace)?;
         names.find(schema, uri, name.local)
     }
 
-    pub(super) fn uri(&mut self, namespace: &str) -> Result<u32, Cause> {
+    pub(super) fn write_uri(&mut self, namespace: &str) -> Result<u32, Cause> {
         let Grammar { names, schema, .. } = &mut self.grammar;
         let count = names.uri_count(schema);
         let bits = width(u64::from(count) + 1);
@@ -567,18 +591,18 @@ impl Encoder {
             None => {
                 self.writer.bits(0, bits);
                 let uri = names.add_uri(schema, namespace)?;
-                self.plain(namespace);
+                self.write_string(namespace);
                 Ok(uri)
             }
         }
     }
 
-    pub(super) fn name(&mut self, name: &Name<'_>) -> Result<u32, Cause> {
-        let uri = self.uri(name.namespace)?;
-        self.local_name(uri, name.local)
+    pub(super) fn write_name(&mut self, name: &Name<'_>) -> Result<u32, Cause> {
+        let uri = self.write_uri(name.namespace)?;
+        self.write_local_name(uri, name.local)
     }
 
-    pub(super) fn local_name(&mut self, uri: u32, local: &str) -> Result<u32, Cause> {
+    pub(super) fn write_local_name(&mut self, uri: u32, local: &str) -> Result<u32, Cause> {
         let Grammar { names, schema, .. } = &mut self.grammar;
         if let Some(name) = names.find(schema, uri, local) {
             let count = names.local_count(schema, uri);
@@ -592,14 +616,14 @@ impl Encoder {
         names.add(schema, uri, local)
     }
 
-    /// The prefix of a name, where prefixes are preserved. One that is not known is that of a
-    /// declaration which follows (7.1.7).
-    pub(super) fn prefix(&mut self, name: u32, prefix: Option<&str>) -> Result<(), Cause> {
+    /// Writes the prefix of a name if prefixes are preserved. An unknown prefix is the one that a
+    /// following declaration binds (7.1.7).
+    pub(super) fn write_prefix(&mut self, name: u32, prefix: Option<&str>) -> Result<(), Cause> {
         if !self.grammar.options.preserve.prefixes {
             return Ok(());
         }
-        self.lexical.clear();
-        self.lexical.push_str(prefix.unwrap_or_default());
+        self.element_prefix.clear();
+        self.element_prefix.push_str(prefix.unwrap_or_default());
         let Grammar { names, schema, .. } = &self.grammar;
         let uri = names.uri_of(schema, name);
         let count = names.prefix_count(uri);
@@ -611,31 +635,32 @@ impl Encoder {
 
     // -- values -------------------------------------------------------------------------------
 
-    /// Makes a value ready for a datatype, or as a string for [`NONE`]; false: it does not fit.
+    /// Prepares a value for a datatype, or as a string for [`NONE`]. Returns false if the datatype
+    /// cannot represent it.
     ///
-    /// What is ready is put where the caller has room for it, and nowhere else: it is large, and a copy
-    /// is read in other pieces than it was written in, for which a processor waits.
+    /// The result is written in place, into the caller's variable: it is large, and a copy would be
+    /// loaded in other widths than it was stored in, which stalls the processor.
     #[inline]
-    pub(super) fn ready<'v>(
+    pub(super) fn prepare<'v>(
         &mut self,
         datatype: u32,
         value: &Value<'v>,
-        ready: &mut Ready<'v>,
+        ready: &mut PreparedValue<'v>,
     ) -> bool {
         if datatype != NONE
-            && datatype::ready_typed(self.grammar.representation(datatype), value, ready)
+            && datatype::prepare_typed(self.grammar.representation(datatype), value, ready)
         {
             return true;
         }
-        self.ready_lexical(datatype, value, ready)
+        self.prepare_lexical(datatype, value, ready)
     }
 
-    /// The same by the lexical form.
-    fn ready_lexical<'v>(
+    /// Prepares a value from its lexical form.
+    fn prepare_lexical<'v>(
         &mut self,
         datatype: u32,
         value: &Value<'v>,
-        ready: &mut Ready<'v>,
+        ready: &mut PreparedValue<'v>,
     ) -> bool {
         let Self {
             grammar, scratch, ..
@@ -643,48 +668,59 @@ impl Encoder {
         scratch.octets.clear();
         if let Value::Text(text) | Value::Lexical(text) = value {
             if datatype == NONE {
-                *ready = Ready::Text(text);
+                *ready = PreparedValue::Text(text);
                 return true;
             }
-            return datatype::ready(grammar, datatype, text, scratch, ready);
+            return datatype::prepare(grammar, datatype, text, scratch, ready);
         }
         let mut text = core::mem::take(&mut scratch.text);
         text.clear();
         value.write_lexical(&mut text);
-        let mut unused = Ready::NONE;
+        let mut unused = PreparedValue::NONE;
         let fits =
-            datatype == NONE || datatype::ready(grammar, datatype, &text, scratch, &mut unused);
+            datatype == NONE || datatype::prepare(grammar, datatype, &text, scratch, &mut unused);
         scratch.text = text;
-        *ready = Ready::Lexical(datatype);
+        *ready = PreparedValue::Lexical(datatype);
         fits
     }
 
-    pub(super) fn untyped(&mut self, name: u32, value: &Value<'_>) -> Result<(), Cause> {
-        let mut ready = Ready::NONE;
-        match self.ready(NONE, value, &mut ready) {
-            true => self.put(name, NONE, &ready),
-            false => Err(Cause::Misuse("a string that is none")),
+    pub(super) fn write_untyped(&mut self, name: u32, value: &Value<'_>) -> Result<(), Cause> {
+        let mut ready = PreparedValue::NONE;
+        match self.prepare(NONE, value, &mut ready) {
+            true => self.write_or_enqueue(name, NONE, &ready),
+            false => Err(Cause::Misuse("a value could not be encoded as a string")),
         }
     }
 
-    /// Writes the value of an event, or lets it wait for its channel.
+    /// Writes the value of an event, or adds it to its channel.
     #[inline]
-    pub(super) fn put(&mut self, name: u32, datatype: u32, ready: &Ready<'_>) -> Result<(), Cause> {
+    pub(super) fn write_or_enqueue(
+        &mut self,
+        name: u32,
+        datatype: u32,
+        ready: &PreparedValue<'_>,
+    ) -> Result<(), Cause> {
         if self.grammar.options.channels() {
             self.enqueue(name, datatype, ready);
             return self.end_full_block();
         }
-        self.write(name, ready)
+        self.write_value(name, ready)
     }
 
     /// Writes a value.
     #[inline]
-    pub(super) fn write(&mut self, name: u32, ready: &Ready<'_>) -> Result<(), Cause> {
+    pub(super) fn write_value(
+        &mut self,
+        name: u32,
+        ready: &PreparedValue<'_>,
+    ) -> Result<(), Cause> {
         match ready {
-            Ready::Text(text) => self.string(name, text, None),
-            Ready::Restricted(set, text) => self.string(name, text, Some(*set)),
-            Ready::List(datatype, text, count) => self.list(name, *datatype, text, *count),
-            Ready::Lexical(datatype) => {
+            PreparedValue::Text(text) => self.write_string_value(name, text, None),
+            PreparedValue::Restricted(set, text) => self.write_string_value(name, text, Some(*set)),
+            PreparedValue::List(datatype, text, count) => {
+                self.write_list(name, *datatype, text, *count)
+            }
+            PreparedValue::Lexical(datatype) => {
                 let text = core::mem::take(&mut self.scratch.text);
                 let written = self.write_text(name, *datatype, &text);
                 self.scratch.text = text;
@@ -694,42 +730,53 @@ impl Encoder {
                 let Self {
                     writer, scratch, ..
                 } = self;
-                write_plain(writer, plain, scratch, self.canonical);
+                write_prepared(writer, plain, scratch, self.canonical);
                 Ok(())
             }
         }
     }
 
-    /// Writes a value by its lexical form, of which it is known that it fits.
+    /// Writes a value from a lexical form that its datatype can represent.
     pub(super) fn write_text(&mut self, name: u32, datatype: u32, text: &str) -> Result<(), Cause> {
-        let mut ready = Ready::NONE;
-        match self.ready_lexical(datatype, &Value::Text(text), &mut ready) {
-            true => self.write(name, &ready),
-            false => Err(Cause::Misuse("a value that was ready is not")),
+        let mut ready = PreparedValue::NONE;
+        match self.prepare_lexical(datatype, &Value::Text(text), &mut ready) {
+            true => self.write_value(name, &ready),
+            false => Err(Cause::Misuse("a stored value no longer fits its datatype")),
         }
     }
 
-    fn list(&mut self, name: u32, datatype: u32, text: &str, count: u64) -> Result<(), Cause> {
+    fn write_list(
+        &mut self,
+        name: u32,
+        datatype: u32,
+        text: &str,
+        count: u64,
+    ) -> Result<(), Cause> {
         self.writer.unsigned(count);
-        datatype::words(text).try_for_each(|word| self.write_text(name, datatype, word))
+        datatype::list_items(text).try_for_each(|word| self.write_text(name, datatype, word))
     }
 
-    /// A string by the value partitions (7.3.3).
-    pub(super) fn string(&mut self, name: u32, text: &str, set: Option<u32>) -> Result<(), Cause> {
+    /// Writes a string using the value partitions (7.3.3).
+    pub(super) fn write_string_value(
+        &mut self,
+        name: u32,
+        text: &str,
+        set: Option<u32>,
+    ) -> Result<(), Cause> {
         let length = match text.is_ascii() {
             true => text.len(),
             false => text.chars().count(),
         };
         let (first, identifier, count) = match self.values.find_or_add(name, text, length)? {
-            Some(Hit::Local { identifier, count }) => (0, identifier, count),
-            Some(Hit::Global { identifier, count }) => (1, identifier, count),
+            Some(ValueHit::Local { identifier, count }) => (0, identifier, count),
+            Some(ValueHit::Global { identifier, count }) => (1, identifier, count),
             None => {
                 self.writer.unsigned(length as u64 + 2);
                 match set {
                     None => self.writer.characters(text),
                     Some(set) => {
                         let set = &self.grammar.schema.character_sets[set as usize];
-                        restricted(&mut self.writer, set, text);
+                        write_restricted(&mut self.writer, set, text);
                     }
                 }
                 return Ok(());
@@ -740,8 +787,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// A string that goes by no table.
-    pub(super) fn plain(&mut self, text: &str) {
+    /// Writes a string that does not use the string table.
+    pub(super) fn write_string(&mut self, text: &str) {
         self.writer.unsigned(text.chars().count() as u64);
         self.writer.characters(text);
     }
@@ -749,49 +796,49 @@ impl Encoder {
     // -- self-contained elements --------------------------------------------------------------
 
     #[inline(never)]
-    pub(super) fn self_contained(&mut self) -> Result<(), Cause> {
-        self.undeclared(Second::SelfContained)?;
+    pub(super) fn begin_self_contained(&mut self) -> Result<(), Cause> {
+        self.write_second_part(SecondPart::SelfContained)?;
         self.writer.align();
         let Grammar { names, schema, .. } = &self.grammar;
         let name = self.grammar.top().name;
         let namespace = names.uri(schema, names.uri_of(schema, name)).to_string();
         let local = names.local(schema, name).to_string();
-        let prefix = self.lexical.clone();
-        let saved = Saved {
-            grammar: self.grammar.put_aside(self.limits.table_bytes),
+        let prefix = self.element_prefix.clone();
+        let suspended = SuspendedBody {
+            grammar: self.grammar.suspend(self.limits.table_bytes),
             values: core::mem::take(&mut self.values),
         };
-        self.saved.push(saved);
+        self.suspended.push(suspended);
         self.reset_values();
-        self.start_element(&Name {
+        self.encode_start_element(&Name {
             namespace: &namespace,
             local: &local,
             prefix: Some(&prefix),
         })
     }
 
-    pub(super) fn release(&mut self) -> Result<(), Cause> {
-        let roots = self.roots();
-        self.code(roots + 1, roots + 2);
+    pub(super) fn end_self_contained(&mut self) -> Result<(), Cause> {
+        let roots = self.root_count();
+        self.write_first_part(roots + 1, roots + 2);
         self.writer.align();
-        if let Some(saved) = self.saved.pop() {
-            self.grammar.take_back(saved.grammar);
-            self.values = saved.values;
-            self.leave();
+        if let Some(suspended) = self.suspended.pop() {
+            self.grammar.resume(suspended.grammar);
+            self.values = suspended.values;
+            self.close_element();
         }
-        if self.grammar.stack.len() == 1 && !self.saved.is_empty() {
-            return self.release();
+        if self.grammar.stack.len() == 1 && !self.suspended.is_empty() {
+            return self.end_self_contained();
         }
         Ok(())
     }
 }
 
-/// Writes what goes by no string table.
-pub(super) fn write_plain(
+/// Writes a prepared value that does not use the string table, normalized in a canonical stream.
+pub(super) fn write_prepared(
     writer: &mut BitWriter,
-    plain: &Ready<'_>,
+    plain: &PreparedValue<'_>,
     scratch: &datatype::Scratch,
-    canonical: Option<super::Canonical>,
+    canonical: Option<super::CanonicalOptions>,
 ) {
     match canonical {
         None => datatype::write(writer, plain, scratch),
@@ -803,8 +850,8 @@ pub(super) fn is_space(value: &Value<'_>) -> bool {
     matches!(value, Value::Text(text) | Value::Lexical(text) if collapse(text).is_empty())
 }
 
-/// Characters of a restricted set (7.1.10.1).
-fn restricted(writer: &mut BitWriter, set: &[char], text: &str) {
+/// Writes the characters of a restricted set (7.1.10.1).
+fn write_restricted(writer: &mut BitWriter, set: &[char], text: &str) {
     let bits = width(set.len() as u64 + 1);
     for character in text.chars() {
         match set.binary_search(&character) {

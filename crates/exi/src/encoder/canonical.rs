@@ -1,59 +1,60 @@
-//! Canonical EXI: of one document always the same stream, for signatures.
+//! Canonical EXI: equal documents give equal streams, for signatures.
 //!
-//! It stands in front of the encoder: declarations of namespaces are sorted by prefix, character data
-//! comes as one event (4.3.1), and white space stays where it means something (4.3.2): within
-//! `xml:space="preserve"`, and in elements without children. Values have one form each, attributes one order, compression is
-//! left to who transports the stream.
+//! Events are normalized before they are encoded. Namespace declarations are sorted by prefix.
+//! Character data are merged into one event (4.3.1). White space is kept only where it is
+//! significant (4.3.2): within `xml:space="preserve"` and in elements without children. Values have
+//! one form each, attributes one order. Compression is left to the transport.
 //!
 //! Source: Canonical EXI, W3C Recommendation, 7 June 2018.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Encoder, HeaderOptions, Writing};
-use crate::datatype::Ready;
+use super::{Encoder, HeaderOptions, StreamWriter};
+use crate::datatype::PreparedValue;
 use crate::error::{Cause, Error};
 use crate::event::Event;
-use crate::grammar::At;
+use crate::grammar::Position;
 use crate::options::{Alignment, Options, Representation};
 use crate::representation::EXI_NAMESPACE;
 use crate::schema::{Terminal, WhiteSpace, XML_NAMESPACE, XSD_NAMESPACE};
 use crate::value::{DateTime, Float, Value, collapse};
 
-/// What both sides agree on before they compare canonical streams.
+/// Options on which both sides agree before they compare canonical streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Canonical {
-    /// The header has no options document; the reader knows the options.
+pub struct CanonicalOptions {
+    /// The header has no options document; the decoder knows the options.
     pub omit_options_document: bool,
-    /// Times with a time zone are written as Coordinated Universal Time.
+    /// Times with a time zone are converted to Coordinated Universal Time.
     pub utc_time: bool,
 }
 
-/// What waits for the events that follow.
+/// Events that are held back until the following ones are known.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// Prefix and namespace of the declarations of the open start tag.
-    declared: Vec<(String, String, bool)>,
-    /// Character data up to the next tag.
+pub(super) struct PendingEvents {
+    /// Declarations of the open start tag: prefix, namespace, and whether the prefix is the
+    /// element's own.
+    declarations: Vec<(String, String, bool)>,
+    /// Character data since the last tag.
     text: String,
-    /// The last tag was a start tag.
-    started: bool,
-    /// Whether white space is preserved, for each open element.
-    preserve: Vec<bool>,
+    /// True if the last tag was a start tag.
+    after_start_tag: bool,
+    /// For each open element, true if white space is preserved.
+    preserves_space: Vec<bool>,
 }
 
-impl Waiting {
+impl PendingEvents {
     pub(super) fn clear(&mut self) {
-        self.declared.clear();
+        self.declarations.clear();
         self.text.clear();
-        self.started = false;
-        self.preserve.clear();
+        self.after_start_tag = false;
+        self.preserves_space.clear();
     }
 }
 
 impl Options {
-    /// The options with which a canonical body is written and read: compression is left to who
-    /// transports it.
+    /// The options of a canonical body, for encoding and decoding. Compression is left to the
+    /// transport.
     #[must_use]
     pub fn canonical(&self) -> Self {
         let mut options = self.clone();
@@ -75,7 +76,7 @@ impl Options {
     }
 }
 
-/// Whether an entry says what holds without it (table 7-1).
+/// Returns true if an entry maps a datatype to its default representation (table 7-1).
 fn is_default(entry: &Representation) -> bool {
     let Representation {
         datatype,
@@ -95,7 +96,7 @@ fn is_default(entry: &Representation) -> bool {
 }
 
 impl Encoder {
-    /// Begins a canonical stream: two that hold the same document under the same options are the same
+    /// Starts a canonical stream: streams of the same document under the same options have the same
     /// bytes. Compression becomes pre-compression.
     ///
     /// # Errors
@@ -103,8 +104,8 @@ impl Encoder {
     pub fn begin_canonical(
         &mut self,
         options: &Options,
-        canonical: Canonical,
-    ) -> Result<Writing<'_>, Error> {
+        canonical: CanonicalOptions,
+    ) -> Result<StreamWriter<'_>, Error> {
         options.check().map_err(|cause| Error {
             offset: 0,
             path: String::new(),
@@ -116,7 +117,7 @@ impl Encoder {
         };
         let mut options = options.canonical();
         if header.options && options.preserve.lexical_values {
-            // It has no effect then (5.4), and is not said (3).
+            // The map has no effect then (5.4) and is omitted (3).
             options.datatype_representation_map.clear();
         }
         let mut writing = self.begin_with(&options, header)?;
@@ -124,7 +125,7 @@ impl Encoder {
         Ok(writing)
     }
 
-    pub(super) fn take_canonical(&mut self, event: Event<'_>) -> Result<(), Cause> {
+    pub(super) fn encode_canonical_event(&mut self, event: Event<'_>) -> Result<(), Cause> {
         match event {
             Event::Namespace {
                 prefix,
@@ -132,12 +133,12 @@ impl Encoder {
                 of_element,
             } => {
                 let declared = (prefix.into(), namespace.into(), of_element);
-                self.waiting.declared.push(declared);
+                self.pending.declarations.push(declared);
                 return Ok(());
             }
             Event::Characters(Value::Text(text)) => {
-                self.declare()?;
-                self.waiting.text.push_str(text);
+                self.flush_declarations()?;
+                self.pending.text.push_str(text);
                 return Ok(());
             }
             Event::Attribute(name, value) => {
@@ -145,11 +146,11 @@ impl Encoder {
                     // Writing to a string does not fail.
                     let mut lexical = String::new();
                     value.write_lexical(&mut lexical);
-                    if let Some(preserve) = self.waiting.preserve.last_mut() {
+                    if let Some(preserve) = self.pending.preserves_space.last_mut() {
                         *preserve = lexical == "preserve";
                     }
                 }
-                return self.take(&Event::Attribute(name, value));
+                return self.encode_event(&Event::Attribute(name, value));
             }
             Event::Comment(_) if !self.grammar.options.preserve.comments => return Ok(()),
             Event::ProcessingInstruction { .. } if !self.grammar.options.preserve.pis => {
@@ -157,62 +158,72 @@ impl Encoder {
             }
             _ => {}
         }
-        self.declare()?;
-        self.text_before(&event)?;
+        self.flush_declarations()?;
+        self.flush_text(&event)?;
         match event {
             Event::StartElement(_) => {
-                let inherited = self.waiting.preserve.last().copied().unwrap_or(false);
-                self.waiting.preserve.push(inherited);
-                self.waiting.started = true;
+                let inherited = self
+                    .pending
+                    .preserves_space
+                    .last()
+                    .copied()
+                    .unwrap_or(false);
+                self.pending.preserves_space.push(inherited);
+                self.pending.after_start_tag = true;
             }
             Event::SelfContained => {}
             Event::EndElement => {
-                self.waiting.preserve.pop();
-                self.waiting.started = false;
+                self.pending.preserves_space.pop();
+                self.pending.after_start_tag = false;
             }
-            _ => self.waiting.started = false,
+            _ => self.pending.after_start_tag = false,
         }
-        self.take(&event)
+        self.encode_event(&event)
     }
 
-    /// Hands over the declarations of the open start tag, by prefix.
-    fn declare(&mut self) -> Result<(), Cause> {
-        let mut declared = core::mem::take(&mut self.waiting.declared);
+    /// Encodes the declarations of the open start tag, sorted by prefix.
+    fn flush_declarations(&mut self) -> Result<(), Cause> {
+        let mut declared = core::mem::take(&mut self.pending.declarations);
         declared.sort();
         let taken = declared.iter().try_for_each(|(prefix, namespace, own)| {
-            self.take(&Event::Namespace {
+            self.encode_event(&Event::Namespace {
                 prefix,
                 namespace,
                 of_element: *own,
             })
         });
         declared.clear();
-        self.waiting.declared = declared;
+        self.pending.declarations = declared;
         taken
     }
 
-    /// Hands over the character data in front of an event, as far as it means something.
-    fn text_before(&mut self, event: &Event<'_>) -> Result<(), Cause> {
-        let mut text = core::mem::take(&mut self.waiting.text);
+    /// Encodes the significant character data before an event.
+    fn flush_text(&mut self, event: &Event<'_>) -> Result<(), Cause> {
+        let mut text = core::mem::take(&mut self.pending.text);
         let space = collapse(&text).is_empty();
-        let preserved = self.waiting.preserve.last().copied().unwrap_or(false);
-        let simple = self.waiting.started && matches!(event, Event::EndElement);
-        let kept = !space || preserved || (simple && self.takes_space());
+        let preserved = self
+            .pending
+            .preserves_space
+            .last()
+            .copied()
+            .unwrap_or(false);
+        let simple = self.pending.after_start_tag && matches!(event, Event::EndElement);
+        let kept = !space || preserved || (simple && self.allows_white_space());
         let mut taken = Ok(());
         if kept && !text.is_empty() {
             if simple && !preserved {
-                self.lexical(&mut text);
+                self.apply_white_space(&mut text);
             }
-            taken = self.take(&Event::Characters(Value::Text(&text)));
+            taken = self.encode_event(&Event::Characters(Value::Text(&text)));
         }
         text.clear();
-        self.waiting.text = text;
+        self.pending.text = text;
         taken
     }
 
-    /// Applies the white space facet of the datatype that is expected, if it is a string.
-    fn lexical(&self, text: &mut String) {
-        let At::Schema(state) = self.grammar.top().at else {
+    /// Applies the white space facet of the expected datatype.
+    fn apply_white_space(&self, text: &mut String) {
+        let Position::Schema(state) = self.grammar.top().position else {
             return;
         };
         let schema = &self.grammar.schema;
@@ -223,23 +234,26 @@ impl Encoder {
                 Terminal::Characters(datatype) => schema.datatypes.get(datatype as usize),
                 _ => None,
             });
-        if let Some(normal) = datatype.and_then(|datatype| faceted(datatype.white_space, text)) {
+        if let Some(normal) =
+            datatype.and_then(|datatype| with_white_space(datatype.white_space, text))
+        {
             *text = normal;
         }
     }
 
-    /// The text of an attribute by the white space facet of its datatype; none: as it is.
-    pub(super) fn attribute_text(&self, datatype: u32, value: &Value<'_>) -> Option<String> {
+    /// Applies the white space facet of an attribute's datatype; none if the text is unchanged.
+    pub(super) fn normalized_attribute(&self, datatype: u32, value: &Value<'_>) -> Option<String> {
         let (Some(_), Value::Text(text)) = (self.canonical, value) else {
             return None;
         };
         let datatype = self.grammar.schema.datatypes.get(datatype as usize)?;
-        faceted(datatype.white_space, text)
+        with_white_space(datatype.white_space, text)
     }
 
-    /// Whether the open element can contain white space alone: not one of element content.
-    fn takes_space(&self) -> bool {
-        let At::Schema(state) = self.grammar.top().at else {
+    /// Returns true if the open element may contain white space alone, which element-only content
+    /// may not.
+    fn allows_white_space(&self) -> bool {
+        let Position::Schema(state) = self.grammar.top().position else {
             return true;
         };
         let productions = self.grammar.schema.productions(state);
@@ -248,8 +262,8 @@ impl Encoder {
     }
 }
 
-/// Text by a white space facet; none: as it is.
-fn faceted(white_space: WhiteSpace, text: &str) -> Option<String> {
+/// Applies a white space facet; none if the text is unchanged.
+fn with_white_space(white_space: WhiteSpace, text: &str) -> Option<String> {
     match white_space {
         WhiteSpace::Preserve => None,
         WhiteSpace::Replace => Some(text.replace(['\t', '\n', '\r'], " ")),
@@ -261,32 +275,37 @@ fn faceted(white_space: WhiteSpace, text: &str) -> Option<String> {
     }
 }
 
-/// A time without hour 24, and as UTC if it is to be.
-fn time(value: DateTime, canonical: Canonical) -> DateTime {
+/// Removes hour 24 and, if requested, converts to UTC.
+fn normalized_time(value: DateTime, canonical: CanonicalOptions) -> DateTime {
     match canonical.utc_time {
         true => value.to_utc(),
         false => value.without_hour_24(),
     }
 }
 
-/// The one form of a value.
-pub(super) fn normalized<'v>(item: Ready<'v>, canonical: Canonical) -> Ready<'v> {
+/// The canonical form of a value.
+pub(super) fn normalized<'v>(
+    item: PreparedValue<'v>,
+    canonical: CanonicalOptions,
+) -> PreparedValue<'v> {
     match item {
-        Ready::Float(value) => Ready::Float(match value.normalized() {
-            // What a float of another sign of zero means is the same.
+        PreparedValue::Float(value) => PreparedValue::Float(match value.normalized() {
+            // Floats have no signed zero.
             Float::Finite { mantissa: 0, .. } => Float::Finite {
                 mantissa: 0,
                 exponent: 0,
             },
             value => value,
         }),
-        Ready::Decimal(mut value) => {
+        PreparedValue::Decimal(mut value) => {
             value.negative &= value.integral != 0 || value.fraction != 0;
-            Ready::Decimal(value)
+            PreparedValue::Decimal(value)
         }
-        Ready::DateTime(value) => Ready::DateTime(time(value, canonical)),
-        Ready::FineDateTime(value, start, end) => {
-            Ready::FineDateTime(time(value, canonical), start, end)
+        PreparedValue::DateTime(value) => {
+            PreparedValue::DateTime(normalized_time(value, canonical))
+        }
+        PreparedValue::PreciseDateTime(value, start, end) => {
+            PreparedValue::PreciseDateTime(normalized_time(value, canonical), start, end)
         }
         item => item,
     }

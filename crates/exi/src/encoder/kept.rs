@@ -1,87 +1,87 @@
-//! Values that are kept until they can be written: those of attributes until the start tag is whole,
-//! those of a block until its end.
+//! Storage for values that cannot be written yet: attributes of an open start tag and values of a
+//! block.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::value::Value;
 
-/// A piece of the text or of the octets.
-pub(super) type Piece = (usize, usize);
+/// A range of the stored text or octets.
+pub(super) type StoredRange = (usize, usize);
 
-/// A value whose text or octets are in a [`Keeper`].
+/// A stored value; its text or octets are in a [`ValueStore`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kept {
-    Text(Piece),
-    Base64(Piece),
-    Hex(Piece),
+pub(super) enum StoredValue {
+    Text(StoredRange),
+    Base64(StoredRange),
+    Hex(StoredRange),
     QName {
-        namespace: Piece,
-        local: Piece,
-        prefix: Option<Piece>,
+        namespace: StoredRange,
+        local: StoredRange,
+        prefix: Option<StoredRange>,
     },
-    /// Without anything borrowed.
+    /// A value that borrows nothing.
     Other(Value<'static>),
 }
 
-/// Text and octets of values, reused.
+/// Reused buffers for the text and octets of values.
 #[derive(Debug, Default)]
-pub(super) struct Keeper {
+pub(super) struct ValueStore {
     text: String,
     octets: Vec<u8>,
 }
 
-impl Keeper {
+impl ValueStore {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.octets.clear();
     }
 
-    pub(super) fn keep_text(&mut self, text: &str) -> Piece {
+    pub(super) fn store_text(&mut self, text: &str) -> StoredRange {
         let start = self.text.len();
         self.text.push_str(text);
         (start, self.text.len())
     }
 
-    fn keep_octets(&mut self, octets: &[u8]) -> Piece {
+    fn store_octets(&mut self, octets: &[u8]) -> StoredRange {
         let start = self.octets.len();
         self.octets.extend_from_slice(octets);
         (start, self.octets.len())
     }
 
-    pub(super) fn keep(&mut self, value: &Value<'_>) -> Kept {
+    pub(super) fn store_value(&mut self, value: &Value<'_>) -> StoredValue {
         match *value {
-            Value::Text(text) | Value::Lexical(text) => Kept::Text(self.keep_text(text)),
-            Value::Base64(octets) => Kept::Base64(self.keep_octets(octets)),
-            Value::Hex(octets) => Kept::Hex(self.keep_octets(octets)),
+            Value::Text(text) | Value::Lexical(text) => StoredValue::Text(self.store_text(text)),
+            Value::Base64(octets) => StoredValue::Base64(self.store_octets(octets)),
+            Value::Hex(octets) => StoredValue::Hex(self.store_octets(octets)),
             Value::QName {
                 namespace,
                 local,
                 prefix,
-            } => Kept::QName {
-                namespace: self.keep_text(namespace),
-                local: self.keep_text(local),
-                prefix: prefix.map(|prefix| self.keep_text(prefix)),
+            } => StoredValue::QName {
+                namespace: self.store_text(namespace),
+                local: self.store_text(local),
+                prefix: prefix.map(|prefix| self.store_text(prefix)),
             },
-            Value::Boolean(value) => Kept::Other(Value::Boolean(value)),
-            Value::Integer(value) => Kept::Other(Value::Integer(value)),
-            Value::Unsigned(value) => Kept::Other(Value::Unsigned(value)),
-            Value::Decimal(value) => Kept::Other(Value::Decimal(value)),
-            Value::Float(value) => Kept::Other(Value::Float(value)),
-            Value::DateTime(value) => Kept::Other(Value::DateTime(value)),
+            Value::Boolean(value) => StoredValue::Other(Value::Boolean(value)),
+            Value::Integer(value) => StoredValue::Other(Value::Integer(value)),
+            Value::Unsigned(value) => StoredValue::Other(Value::Unsigned(value)),
+            Value::Decimal(value) => StoredValue::Other(Value::Decimal(value)),
+            Value::Float(value) => StoredValue::Other(Value::Float(value)),
+            Value::DateTime(value) => StoredValue::Other(Value::DateTime(value)),
         }
     }
 
-    pub(super) fn text(&self, (start, end): Piece) -> &str {
+    pub(super) fn text(&self, (start, end): StoredRange) -> &str {
         &self.text[start..end]
     }
 
-    pub(super) fn value(&self, kept: Kept) -> Value<'_> {
+    pub(super) fn value(&self, kept: StoredValue) -> Value<'_> {
         match kept {
-            Kept::Text(piece) => Value::Text(self.text(piece)),
-            Kept::Base64((start, end)) => Value::Base64(&self.octets[start..end]),
-            Kept::Hex((start, end)) => Value::Hex(&self.octets[start..end]),
-            Kept::QName {
+            StoredValue::Text(piece) => Value::Text(self.text(piece)),
+            StoredValue::Base64((start, end)) => Value::Base64(&self.octets[start..end]),
+            StoredValue::Hex((start, end)) => Value::Hex(&self.octets[start..end]),
+            StoredValue::QName {
                 namespace,
                 local,
                 prefix,
@@ -90,7 +90,7 @@ impl Keeper {
                 local: self.text(local),
                 prefix: prefix.map(|prefix| self.text(prefix)),
             },
-            Kept::Other(value) => value,
+            StoredValue::Other(value) => value,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From events to a stream.
+//! Encoding events to a stream.
 
 mod attributes;
 mod block;
@@ -19,83 +19,82 @@ use crate::header::{self, Header};
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::schema::Schema;
-use crate::tables::Values;
+use crate::tables::ValuePartitions;
 use attributes::Attributes;
 use block::Block;
-use body::Saved;
-pub use canonical::Canonical;
+use body::SuspendedBody;
+pub use canonical::CanonicalOptions;
 
-/// What the header of a stream says (5).
+/// Contents of a stream's header (5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeaderOptions {
-    /// Begin with the four bytes `$EXI`.
+    /// Start with the cookie, the four bytes `$EXI`.
     pub cookie: bool,
-    /// Write the options, so that a reader need not know them.
+    /// Include the options, so that a decoder need not know them.
     pub options: bool,
 }
 
-/// Encodes documents of one schema, one after another; its tables and buffers are reused.
-/// [`Decoder`](crate::Decoder) has an example.
+/// Encodes consecutive documents of one schema and reuses its tables and buffers.
 #[derive(Debug)]
 pub struct Encoder {
     pub(crate) grammar: Grammar,
-    pub(crate) values: Values,
+    pub(crate) values: ValuePartitions,
     limits: Limits,
     writer: BitWriter,
     scratch: Scratch,
     attributes: Attributes,
-    /// The prefix of the open start tag.
-    lexical: String,
+    /// The prefix of the innermost element's name.
+    element_prefix: String,
     block: Block,
     /// Prefixes in scope: depth, prefix, namespace.
     scope: Vec<(usize, String, String)>,
-    saved: Vec<Saved>,
-    /// Set for canonical streams.
-    canonical: Option<Canonical>,
-    waiting: canonical::Waiting,
+    suspended: Vec<SuspendedBody>,
+    /// Options of a canonical stream; none for other streams.
+    canonical: Option<CanonicalOptions>,
+    pending: canonical::PendingEvents,
     header: Option<alloc::boxed::Box<Encoder>>,
-    /// The options document that was written last, as the next one is likely the same.
-    known: Known,
+    /// The last options document, which the next stream probably repeats.
+    cached_options: CachedOptions,
 }
 
 impl Encoder {
-    /// An encoder for documents of this schema.
+    /// Creates an encoder for documents of this schema.
     #[must_use]
     pub fn new(schema: Arc<Schema>) -> Self {
         Self {
             grammar: Grammar::new(schema),
-            values: Values::default(),
+            values: ValuePartitions::default(),
             limits: Limits::default(),
             writer: BitWriter::new(Packing::Bits),
             scratch: Scratch::default(),
             attributes: Attributes::default(),
-            lexical: String::new(),
+            element_prefix: String::new(),
             block: Block::default(),
             scope: Vec::new(),
-            saved: Vec::new(),
+            suspended: Vec::new(),
             canonical: None,
-            waiting: canonical::Waiting::default(),
+            pending: canonical::PendingEvents::default(),
             header: None,
-            known: Known::default(),
+            cached_options: CachedOptions::default(),
         }
     }
 
-    /// The same with other limits.
+    /// Sets the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Begins a stream without options in its header.
+    /// Starts a stream without options in its header.
     ///
     /// # Errors
     /// Options that exclude each other.
-    pub fn begin(&mut self, options: &Options) -> Result<Writing<'_>, Error> {
+    pub fn begin(&mut self, options: &Options) -> Result<StreamWriter<'_>, Error> {
         self.begin_with(options, HeaderOptions::default())
     }
 
-    /// Begins a stream with such a header.
+    /// Starts a stream with this header.
     ///
     /// # Errors
     /// Options that exclude each other.
@@ -103,7 +102,7 @@ impl Encoder {
         &mut self,
         options: &Options,
         header: HeaderOptions,
-    ) -> Result<Writing<'_>, Error> {
+    ) -> Result<StreamWriter<'_>, Error> {
         let mut writer = core::mem::replace(&mut self.writer, BitWriter::new(Packing::Bits));
         writer.clear(Packing::Bits);
         let start = Header {
@@ -111,7 +110,7 @@ impl Encoder {
             preview: false,
             options: header.options,
         };
-        header::write_start(&mut writer, &start);
+        header::write_preamble(&mut writer, &start);
         if header.options {
             writer = self.options_document(writer, options)?;
         }
@@ -124,31 +123,31 @@ impl Encoder {
         mut writer: BitWriter,
         options: &Options,
     ) -> Result<BitWriter, Error> {
-        if self.known.options.as_ref() == Some(options) {
-            let (last, bits) = self.known.behind;
-            writer.octets(&self.known.bytes);
-            // Fewer than eight bits, at the high end.
+        if self.cached_options.options.as_ref() == Some(options) {
+            let (last, bits) = self.cached_options.trailing_bits;
+            writer.octets(&self.cached_options.bytes);
+            // Fewer than eight bits, left-aligned.
             writer.raw_bits(u32::from(last) >> (8 - bits), bits);
             return Ok(writer);
         }
         let encoder = self.header.get_or_insert_with(|| {
             alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
         });
-        // All in front of it are whole bytes.
+        // The header up to here consists of whole bytes.
         let from = (writer.bit_offset() / 8) as usize;
         let mut writer = header::write_options(encoder, writer, options)?;
-        self.known.bytes.clear();
-        self.known.behind = writer.written_from(from, &mut self.known.bytes);
-        self.known.options = Some(options.clone());
+        self.cached_options.bytes.clear();
+        self.cached_options.trailing_bits = writer.copy_from(from, &mut self.cached_options.bytes);
+        self.cached_options.options = Some(options.clone());
         Ok(writer)
     }
 
-    /// Begins a body behind what is written.
+    /// Starts a body after the content of `writer`.
     pub(crate) fn begin_body(
         &mut self,
         mut writer: BitWriter,
         options: &Options,
-    ) -> Result<Writing<'_>, Error> {
+    ) -> Result<StreamWriter<'_>, Error> {
         let begun = self.grammar.begin(options, &self.limits);
         begun.map_err(|cause| Error {
             offset: writer.bit_offset(),
@@ -159,17 +158,17 @@ impl Encoder {
         writer.set_packing(options.packing());
         self.reset_values();
         self.scope.clear();
-        self.saved.clear();
+        self.suspended.clear();
         self.attributes.clear();
         self.block.reset();
         self.canonical = None;
-        self.waiting.clear();
+        self.pending.clear();
         if options.channels() {
             self.block.out.extend_from_slice(writer.finish());
             writer.clear(Packing::Bytes);
         }
         self.writer = writer;
-        Ok(Writing {
+        Ok(StreamWriter {
             encoder: self,
             failed: None,
         })
@@ -188,40 +187,40 @@ impl Encoder {
     }
 }
 
-/// An options document in bits.
+/// A cached options document and its encoding.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedOptions {
     options: Option<Options>,
     bytes: Vec<u8>,
-    /// Bits behind the bytes, at the high end, and how many.
-    behind: (u8, u32),
+    /// Bits after the last whole byte, left-aligned, and their number.
+    trailing_bits: (u8, u32),
 }
 
-/// A stream that is being encoded. After an error it repeats it.
+/// A stream that is being encoded. After an error, every call returns the same error.
 #[derive(Debug)]
-pub struct Writing<'e> {
+pub struct StreamWriter<'e> {
     encoder: &'e mut Encoder,
     failed: Option<Error>,
 }
 
-impl<'e> Writing<'e> {
-    /// Takes the next event. Comments, processing instructions, the document type and namespace
-    /// declarations are passed over unless the options preserve them.
+impl<'e> StreamWriter<'e> {
+    /// Encodes the next event. Comments, processing instructions, document type declarations and
+    /// namespace declarations are skipped unless the options preserve them.
     ///
     /// # Errors
-    /// An event or a value for which a strict schema has no place, or events that make no document.
+    /// A strict schema does not allow the event or its value, or the events do not form a document.
     pub fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         let taken = match self.encoder.canonical {
-            Some(_) => self.encoder.take_canonical(event),
-            None => self.encoder.take(&event),
+            Some(_) => self.encoder.encode_canonical_event(event),
+            None => self.encoder.encode_event(&event),
         };
         taken.map_err(|cause| self.fail(cause))
     }
 
-    fn canonical(&mut self, canonical: Canonical) {
+    fn canonical(&mut self, canonical: CanonicalOptions) {
         self.encoder.canonical = Some(canonical);
     }
 
@@ -235,8 +234,9 @@ impl<'e> Writing<'e> {
         error
     }
 
-    /// Hands over the bytes that are final, so that a long stream is never in memory as a whole; none
-    /// when there are none yet. Then [`Writing::finish`] gives only those behind them.
+    /// Passes the finished bytes to `take`, so that a long stream is never in memory as a whole;
+    /// the slice is empty if there are none yet. [`StreamWriter::finish`] then returns only the bytes
+    /// after them.
     pub fn drain(&mut self, take: impl FnOnce(&[u8])) {
         let Encoder {
             grammar,
@@ -248,26 +248,28 @@ impl<'e> Writing<'e> {
             take(&block.out);
             block.out.clear();
         } else {
-            take(writer.whole());
-            writer.drained();
+            take(writer.whole_bytes());
+            writer.discard_whole_bytes();
         }
     }
 
-    /// The whole stream, once the document has ended.
+    /// Returns the whole stream once the document has ended.
     ///
     /// # Errors
-    /// A document that has not ended.
+    /// The document is incomplete.
     pub fn finish(mut self) -> Result<&'e [u8], Error> {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        if !self.encoder.ended() {
-            return Err(self.fail(Cause::Misuse("the document has not ended")));
+        if !self.encoder.has_ended() {
+            return Err(self.fail(Cause::Misuse(
+                "the document is incomplete: EndDocument is missing",
+            )));
         }
-        Ok(self.encoder.finished())
+        Ok(self.encoder.finished_bytes())
     }
 
-    /// The writer behind a body without a header, its bits as they are.
+    /// Returns the writer after a body without a header; its last byte is not padded.
     pub(crate) fn into_writer(self) -> Result<BitWriter, Error> {
         let writer = &mut self.encoder.writer;
         Ok(core::mem::replace(writer, BitWriter::new(Packing::Bits)))

@@ -1,7 +1,7 @@
-//! From names, types and content models to the tables.
+//! Building the tables from names, types and content models.
 //!
-//! Content models come as proto-grammars (8.5.4.1): [`Node`]s with productions and, where the
-//! specification writes `LeftHandSide : RightHandSide`, links without a terminal. Normalizing
+//! Content models arrive as proto-grammars (8.5.4.1): [`Node`]s with productions and, where the
+//! specification writes `LeftHandSide : RightHandSide`, links without a terminal. Normalization
 //! (8.5.4.2) is the subset construction: a state is a set of nodes.
 
 use alloc::boxed::Box;
@@ -21,7 +21,7 @@ use crate::value::DateTimeKind;
 /// An expanded name while a schema is built.
 pub(crate) type Expanded = (String, String);
 
-/// Built-in types of XML Schema in the order of table D-5, with what they derive from.
+/// Built-in types of XML Schema in the order of table D-5, with their base types.
 const BUILT_IN: &[(&str, &str)] = &[
     ("ENTITIES", "list ENTITY"),
     ("ENTITY", "NCName"),
@@ -108,60 +108,61 @@ fn built_in_representation(name: &str) -> Representation {
 /// A non-terminal of a proto-grammar.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
-    /// Terminals with the node behind each, and their place in schema order.
+    /// Terminals, each with its successor node and its position in schema order.
     pub(crate) productions: Vec<(Symbol, u32, Order)>,
-    /// Nodes whose productions are also this one's.
+    /// Nodes whose productions this node shares.
     pub(crate) links: Vec<u32>,
     /// EE.
     pub(crate) accepts: bool,
-    /// The counted copy it belongs to.
+    /// The counted region that contains the node.
     pub(crate) region: Option<u32>,
-    /// That copy may end here, and the next one begin.
-    pub(crate) crosses: bool,
+    /// A copy may end at this node and the next one start.
+    pub(crate) may_repeat: bool,
 }
 
-/// A copy of a particle that stands for many in a row; behind it is another, which is the last.
+/// A copy of a particle that stands for many consecutive copies. The copy after it is the last one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     pub(crate) start: u32,
-    /// From each of its nodes to that of the last copy.
+    /// Distance from each of its nodes to the same node of the last copy.
     pub(crate) to_last: u32,
-    /// How many copies it stands for.
+    /// Number of copies that it stands for.
     pub(crate) times: u32,
-    /// It may be left after any of them.
+    /// The particle may end after any of the copies.
     pub(crate) optional: bool,
 }
 
-/// How a node is in a set of nodes.
+/// Position of a node relative to the counted copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stand {
-    /// In the copy that is being counted.
-    Within,
-    /// In the one that follows it.
+enum CopyPosition {
+    /// In the counted copy.
+    Current,
+    /// In the following copy.
     Next,
-    /// Where nothing is counted, or not yet.
+    /// Outside, or before, any counted copy.
     Outside,
 }
 
-/// A set of nodes that are reached together, and the region that is being counted.
-type Set = (Option<u32>, BTreeMap<u32, Stand>);
+/// A set of nodes and the region that is being counted.
+type NodeSet = (Option<u32>, BTreeMap<u32, CopyPosition>);
 
-/// A grammar that cannot be made.
+/// Reasons why a grammar cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unmade {
-    /// It has too many states.
+pub(crate) enum GrammarError {
+    /// The grammar has too many states.
     TooLarge,
-    /// It cannot be told which copy a child is in.
+    /// The copy that a child belongs to is ambiguous.
     Ambiguous,
 }
 
-/// The place of a leaf particle in schema order, and among what it expands to.
+/// Position of a leaf particle in schema order, and of a terminal among those that the leaf expands
+/// to.
 pub(crate) type Order = (u32, u32);
 
 /// A terminal while a schema is built.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Symbol {
-    /// AT(qname): local name first, as they are sorted so.
+    /// AT(qname). The local name comes first because it is the first sort key.
     Attribute {
         local: String,
         uri: String,
@@ -179,35 +180,35 @@ pub(crate) enum Symbol {
     Untyped,
 }
 
-/// A normalized non-terminal: its terminals with what follows each, its shape, and where undeclared
-/// content leads.
+/// A normalized non-terminal: its terminals with their successors, its shape, and the state after
+/// undeclared content.
 type Normalized = (Vec<(Symbol, u32)>, Shape, u32);
 
 /// An element declaration while a schema is built.
-pub(crate) struct Declared {
+pub(crate) struct ElementDeclaration {
     pub(crate) name: Expanded,
     pub(crate) type_: u32,
     pub(crate) nillable: bool,
     pub(crate) global: bool,
 }
 
-/// Collects what the tables are made of.
+/// Collects the contents of the tables.
 pub(crate) struct Builder {
     informed: bool,
     /// Namespaces, with their names.
     names: BTreeMap<String, BTreeSet<String>>,
-    pub(crate) elements: Vec<Declared>,
+    pub(crate) elements: Vec<ElementDeclaration>,
     types: Vec<Type>,
     type_names: BTreeMap<Expanded, u32>,
     attributes: BTreeMap<Expanded, u32>,
-    /// Datatypes of attributes declared anywhere, by name; none: several.
+    /// Datatypes of attributes of any scope, by name; xs:string if their declarations differ.
     all_attributes: BTreeMap<Expanded, u32>,
     states: Vec<Normalized>,
     repeats: Vec<Repeat>,
-    /// Most states in all.
+    /// Maximum number of states.
     pub(crate) states_max: usize,
     pub(crate) datatypes: Vec<(Representation, Option<Expanded>, u32)>,
-    /// For each datatype.
+    /// The white space facet of each datatype.
     white_space: Vec<WhiteSpace>,
     character_sets: Vec<Box<[char]>>,
     /// Datatypes of the built-in simple types by name.
@@ -233,24 +234,24 @@ impl Builder {
             simple: BTreeMap::new(),
         };
         for local in ["base", "id", "lang", "space"] {
-            builder.name(XML_NAMESPACE, local);
+            builder.add_name(XML_NAMESPACE, local);
         }
         for local in ["nil", "type"] {
-            builder.name(XSI_NAMESPACE, local);
+            builder.add_name(XSI_NAMESPACE, local);
         }
         if informed {
-            builder.built_in_types();
+            builder.add_built_in_types();
         }
         builder
     }
 
-    fn built_in_types(&mut self) {
+    fn add_built_in_types(&mut self) {
         for (name, _) in BUILT_IN {
-            self.name(XSD_NAMESPACE, name);
+            self.add_name(XSD_NAMESPACE, name);
             if *name != "anyType" {
                 let representation = built_in_representation(name);
                 let expanded = (XSD_NAMESPACE.into(), (*name).into());
-                let datatype = self.datatype(representation, Some(expanded), NONE);
+                let datatype = self.add_datatype(representation, Some(expanded), NONE);
                 self.set_white_space(
                     datatype,
                     match *name {
@@ -276,8 +277,8 @@ impl Builder {
         }
         for (name, _) in BUILT_IN {
             let type_ = match self.simple.get(name).copied() {
-                Some(datatype) => self.simple_type(datatype),
-                None => self.any_type(),
+                Some(datatype) => self.add_simple_type(datatype),
+                None => self.add_any_type(),
             };
             let subtypes = BUILT_IN.iter().any(|(_, base)| base == name);
             self.types[type_ as usize].castable =
@@ -287,8 +288,8 @@ impl Builder {
         }
     }
 
-    /// The complex ur-type: any attributes, mixed content of anything.
-    fn any_type(&mut self) -> u32 {
+    /// The complex ur-type: any attributes and mixed content.
+    fn add_any_type(&mut self) -> u32 {
         let nodes = vec![
             Node {
                 productions: vec![(Symbol::AttributeAny, 0, (0, 0))],
@@ -311,22 +312,22 @@ impl Builder {
                 ..Node::default()
             },
         ];
-        self.type_of(&nodes, 1, &empty)
+        self.add_type(&nodes, 1, &empty)
     }
 
     /// Adds a name to the initial string tables.
-    pub(crate) fn name(&mut self, uri: &str, local: &str) {
+    pub(crate) fn add_name(&mut self, uri: &str, local: &str) {
         let names = self.names.entry(uri.into()).or_default();
         names.insert(local.into());
     }
 
     /// Adds a namespace to the initial string table.
-    pub(crate) fn namespace(&mut self, uri: &str) {
+    pub(crate) fn add_namespace(&mut self, uri: &str) {
         self.names.entry(uri.into()).or_default();
     }
 
     /// Adds a datatype.
-    pub(crate) fn datatype(
+    pub(crate) fn add_datatype(
         &mut self,
         representation: Representation,
         name: Option<Expanded>,
@@ -338,18 +339,18 @@ impl Builder {
         self.datatypes.len() as u32 - 1
     }
 
-    /// Says what becomes of white space in values of a datatype.
+    /// Sets the white space facet of a datatype.
     pub(crate) fn set_white_space(&mut self, datatype: u32, white_space: WhiteSpace) {
         self.white_space[datatype as usize] = white_space;
     }
 
     /// The datatype of a built-in simple type.
-    pub(crate) fn built_in(&self, name: &str) -> Option<u32> {
+    pub(crate) fn built_in_datatype(&self, name: &str) -> Option<u32> {
         self.simple.get(name).copied()
     }
 
     /// Adds a restricted character set, sorted.
-    pub(crate) fn character_set(&mut self, set: Vec<char>) -> u32 {
+    pub(crate) fn add_character_set(&mut self, set: Vec<char>) -> u32 {
         let known = self.character_sets.iter().position(|other| **other == *set);
         let at = known.unwrap_or_else(|| {
             self.character_sets.push(set.into());
@@ -358,23 +359,23 @@ impl Builder {
         at as u32
     }
 
-    /// A named type, if there is one of that name.
+    /// Looks up a named type.
     pub(crate) fn find_type(&self, name: &Expanded) -> Option<u32> {
         self.type_names.get(name).copied()
     }
 
-    /// Gives a type its name.
+    /// Names a type.
     pub(crate) fn name_type(&mut self, name: Expanded, type_: u32) {
-        self.name(&name.0, &name.1);
+        self.add_name(&name.0, &name.1);
         self.type_names.insert(name, type_);
     }
 
-    /// Says that a type has named subtypes or is a union.
-    pub(crate) fn castable(&mut self, type_: u32) {
+    /// Marks a type that has named subtypes or is a union.
+    pub(crate) fn mark_castable(&mut self, type_: u32) {
         self.types[type_ as usize].castable = true;
     }
 
-    /// A type that does not yet have its grammars, for what refers to itself.
+    /// Adds a type whose grammars are set later, so that types can refer to themselves.
     pub(crate) fn reserve_type(&mut self) -> u32 {
         self.types.push(Type {
             start: NONE,
@@ -385,14 +386,14 @@ impl Builder {
     }
 
     /// Adds a global attribute declaration.
-    pub(crate) fn global_attribute(&mut self, name: Expanded, datatype: u32) {
-        self.attribute(&name, datatype);
+    pub(crate) fn declare_global_attribute(&mut self, name: Expanded, datatype: u32) {
+        self.declare_attribute(&name, datatype);
         self.attributes.insert(name, datatype);
     }
 
     /// Adds an attribute declaration of any scope.
-    pub(crate) fn attribute(&mut self, name: &Expanded, datatype: u32) {
-        self.name(&name.0, &name.1);
+    pub(crate) fn declare_attribute(&mut self, name: &Expanded, datatype: u32) {
+        self.add_name(&name.0, &name.1);
         let string = self.simple["string"];
         let known = self.all_attributes.entry(name.clone()).or_insert(datatype);
         if *known != datatype {
@@ -400,10 +401,10 @@ impl Builder {
         }
     }
 
-    /// Adds an element declaration; one that is the same in all that matters is the same.
-    pub(crate) fn element(&mut self, declared: Declared) -> u32 {
-        self.name(&declared.name.0, &declared.name.1);
-        let same = |other: &Declared| {
+    /// Adds an element declaration, unless there is an equal one.
+    pub(crate) fn declare_element(&mut self, declared: ElementDeclaration) -> u32 {
+        self.add_name(&declared.name.0, &declared.name.1);
+        let same = |other: &ElementDeclaration| {
             other.type_ == declared.type_
                 && other.nillable == declared.nillable
                 && other.name == declared.name
@@ -417,7 +418,7 @@ impl Builder {
     }
 
     /// A type of simple content without attributes (8.5.4.1.3.1).
-    pub(crate) fn simple_type(&mut self, datatype: u32) -> u32 {
+    pub(crate) fn add_simple_type(&mut self, datatype: u32) -> u32 {
         let type_ = self.reserve_type();
         self.set_simple_type(type_, datatype);
         type_
@@ -435,26 +436,26 @@ impl Builder {
             },
             end.clone(),
         ];
-        // Two states are never too many, and none is repeated.
+        // Two states never exceed the limit, and nothing is counted.
         let _ = self.set_type(type_, (&nodes, &[]), 0, &[end]);
     }
 
-    fn type_of(&mut self, nodes: &[Node], content: u32, empty: &[Node]) -> u32 {
+    fn add_type(&mut self, nodes: &[Node], content: u32, empty: &[Node]) -> u32 {
         let type_ = self.reserve_type();
-        // Few states, and none is repeated.
+        // The states are few, and nothing is counted.
         let _ = self.set_type(type_, (nodes, &[]), content, empty);
         type_
     }
 
-    /// Normalizes the grammars of a type: node 0 is the entry of each, `content` is where content
-    /// begins behind the attributes. In `empty` the last node is that place.
+    /// Normalizes the grammars of a type. Node 0 is the entry of each. `content` is the node after
+    /// the attributes; in `empty` it is the last node.
     pub(crate) fn set_type(
         &mut self,
         type_: u32,
         nodes: (&[Node], &[Region]),
         content: u32,
         empty: &[Node],
-    ) -> Result<(), Unmade> {
+    ) -> Result<(), GrammarError> {
         let start = self.normalize(nodes, content)?;
         let empty = self.normalize((empty, &[]), empty.len() as u32 - 1)?;
         let type_ = &mut self.types[type_ as usize];
@@ -463,63 +464,81 @@ impl Builder {
         Ok(())
     }
 
-    /// All nodes that a set reaches by links.
+    /// Adds all nodes that a set reaches through links.
     fn closure(
         (nodes, regions): (&[Node], &[Region]),
         core: &BTreeSet<u32>,
-    ) -> Result<Set, Unmade> {
+    ) -> Result<NodeSet, GrammarError> {
         let mut of = core.iter().map(|node| nodes[*node as usize].region);
         let active = of.next().flatten();
         if of.any(|other| other != active) {
-            return Err(Unmade::Ambiguous);
+            return Err(GrammarError::Ambiguous);
         }
         let region = active.map(|active| regions[active as usize]);
         let optional = region.is_some_and(|region| region.optional);
         let first = match active {
-            Some(_) => Stand::Within,
-            None => Stand::Outside,
+            Some(_) => CopyPosition::Current,
+            None => CopyPosition::Outside,
         };
-        let mut closed: BTreeMap<u32, Stand> = BTreeMap::new();
-        let mut waiting: Vec<(u32, Stand)> = core.iter().map(|node| (*node, first)).collect();
-        while let Some((at, stand)) = waiting.pop() {
+        let mut closed: BTreeMap<u32, CopyPosition> = BTreeMap::new();
+        let mut waiting: Vec<(u32, CopyPosition)> =
+            core.iter().map(|node| (*node, first)).collect();
+        while let Some((at, position)) = waiting.pop() {
             match closed.get(&at) {
-                Some(known) if *known == stand => continue,
-                // Who may leave at any time loses nothing by counting as late as can be.
-                Some(Stand::Within) if stand == Stand::Next && optional => continue,
-                Some(Stand::Next) if stand == Stand::Within && optional => {}
-                Some(_) => return Err(Unmade::Ambiguous),
+                Some(known) if *known == position => continue,
+                // A region that may end at any time loses nothing if the count stays as low as
+                // possible.
+                Some(CopyPosition::Current) if position == CopyPosition::Next && optional => {
+                    continue;
+                }
+                Some(CopyPosition::Next) if position == CopyPosition::Current && optional => {}
+                Some(_) => return Err(GrammarError::Ambiguous),
                 None => {}
             }
-            closed.insert(at, stand);
+            closed.insert(at, position);
             let node = &nodes[at as usize];
             for link in &node.links {
-                let same = stand != Stand::Outside && nodes[*link as usize].region == active;
-                waiting.push((*link, if same { stand } else { Stand::Outside }));
+                let same =
+                    position != CopyPosition::Outside && nodes[*link as usize].region == active;
+                waiting.push((
+                    *link,
+                    if same {
+                        position
+                    } else {
+                        CopyPosition::Outside
+                    },
+                ));
             }
-            if let (true, Stand::Within, Some(region)) = (node.crosses, stand, region)
+            if let (true, CopyPosition::Current, Some(region)) = (node.may_repeat, position, region)
                 && node.region == active
             {
-                waiting.push((region.start, Stand::Next));
+                waiting.push((region.start, CopyPosition::Next));
             }
         }
         Ok((active, closed))
     }
 
-    /// Normalizes one grammar; gives its entry. Sets that reach the same nodes are one state: an
-    /// attribute by a wildcard at the entry leads back to the entry.
-    fn normalize(&mut self, nodes: (&[Node], &[Region]), content: u32) -> Result<u32, Unmade> {
-        let mut states: BTreeMap<Set, u32> = BTreeMap::new();
-        let mut order: Vec<Set> = Vec::new();
+    /// Normalizes one grammar and returns its entry. Sets that reach the same nodes are one state:
+    /// an attribute wildcard at the entry leads back to the entry.
+    fn normalize(
+        &mut self,
+        nodes: (&[Node], &[Region]),
+        content: u32,
+    ) -> Result<u32, GrammarError> {
+        let mut states: BTreeMap<NodeSet, u32> = BTreeMap::new();
+        let mut order: Vec<NodeSet> = Vec::new();
         let base = self.states.len() as u32;
-        let mut number = |core: &BTreeSet<u32>, order: &mut Vec<Set>| -> Result<u32, Unmade> {
-            let set = Self::closure(nodes, core)?;
-            Ok(*states.entry(set.clone()).or_insert_with(|| {
-                order.push(set);
-                base + order.len() as u32 - 1
-            }))
-        };
+        let mut number =
+            |core: &BTreeSet<u32>, order: &mut Vec<NodeSet>| -> Result<u32, GrammarError> {
+                let set = Self::closure(nodes, core)?;
+                Ok(*states.entry(set.clone()).or_insert_with(|| {
+                    order.push(set);
+                    base + order.len() as u32 - 1
+                }))
+            };
         number(&BTreeSet::from([0]), &mut order)?;
-        // Without attributes the entry is the content, and an undeclared child leads to its copy.
+        // Without attributes the entry is also the content, and an undeclared child leads to a copy
+        // of it.
         let content2 = number(&BTreeSet::from([content]), &mut order)?;
         let content2 = if content == 0 { NONE } else { content2 };
         let mut made: Vec<Normalized> = Vec::new();
@@ -530,43 +549,45 @@ impl Builder {
             COUNTED | *repeats.entry(repeat).or_insert(count)
         };
         let mut at = 0;
-        // What is behind the present state is bounded by sets as well as by their elements.
+        // The work is bounded by the sizes of the sets as well as by their number.
         let mut elements = 0;
         while at < order.len() {
             let (active, closed) = order[at].clone();
             elements += closed.len();
             if self.states.len() + order.len() > self.states_max || elements / 16 > self.states_max
             {
-                return Err(Unmade::TooLarge);
+                return Err(GrammarError::TooLarge);
             }
             let itself = base + at as u32;
             let in_start_tag = closed.keys().any(|node| *node < content);
             let start_tag = in_start_tag || at == 0;
             let accepts = closed.keys().any(|node| nodes.0[*node as usize].accepts);
             let mut list: Vec<(Symbol, u32)> = Vec::new();
-            for (_, _, symbol, leads) in leading(nodes.0, &closed)? {
-                let next = match &leads {
-                    Leads::Nowhere if in_start_tag => {
+            for (_, _, symbol, successor) in transitions(nodes.0, &closed)? {
+                let next = match &successor {
+                    Successor::Itself if in_start_tag => {
                         number(&BTreeSet::from([content]), &mut order)?
                     }
-                    Leads::Nowhere => itself,
-                    Leads::To(_, targets) => number(targets, &mut order)?,
+                    Successor::Itself => itself,
+                    Successor::To(_, targets) => number(targets, &mut order)?,
                 };
                 let counted = active.map(|active| nodes.1[active as usize]);
-                let next = match (leads, counted) {
-                    (Leads::To(Stand::Next, targets), Some(region)) => {
+                let next = match (successor, counted) {
+                    (Successor::To(CopyPosition::Next, targets), Some(region)) => {
                         let last = targets.iter().map(|node| node + region.to_last);
                         repeat(Repeat {
-                            again: next,
-                            times: region.times,
-                            after: number(&last.collect(), &mut order)?,
+                            next_copy: next,
+                            copies: region.times,
+                            after_last: number(&last.collect(), &mut order)?,
                         })
                     }
-                    (Leads::To(Stand::Within, _) | Leads::Nowhere, Some(_)) => repeat(Repeat {
-                        again: next,
-                        times: 0,
-                        after: next,
-                    }),
+                    (Successor::To(CopyPosition::Current, _) | Successor::Itself, Some(_)) => {
+                        repeat(Repeat {
+                            next_copy: next,
+                            copies: 0,
+                            after_last: next,
+                        })
+                    }
                     _ => next,
                 };
                 list.push((symbol, next));
@@ -579,7 +600,8 @@ impl Builder {
             made.push((list, shape, if start_tag { content2 } else { itself }));
             at += 1;
         }
-        // The place behind the last attribute is still the start tag; content2 is its copy.
+        // The state after the last attribute still belongs to the start tag; content2 is a copy of
+        // it.
         if content2 == NONE {
             let copy = base + made.len() as u32;
             let (list, shape, _) = made[0].clone();
@@ -601,8 +623,8 @@ impl Builder {
 }
 
 impl Builder {
-    /// All names of elements by local name, then namespace, each with its declaration if there is
-    /// but one (8.5.2).
+    /// All element names, sorted by local name, then namespace, each with its declaration if there
+    /// is only one (8.5.2).
     fn fragment_elements(&self) -> Vec<(Expanded, u32)> {
         let mut found: BTreeMap<(String, String), u32> = BTreeMap::new();
         for (at, element) in self.elements.iter().enumerate() {
@@ -618,8 +640,8 @@ impl Builder {
         swapped.collect()
     }
 
-    /// The relaxed grammar for elements of which several are declared differently (8.5.3).
-    fn element_fragment(&mut self, elements: &[(Expanded, u32)]) -> u32 {
+    /// The relaxed grammar of elements with several different declarations (8.5.3).
+    fn add_element_fragment(&mut self, elements: &[(Expanded, u32)]) -> u32 {
         let attribute = |((uri, local), datatype): (&Expanded, &u32)| {
             let (uri, local) = (uri.clone(), local.clone());
             let datatype = *datatype;
@@ -657,14 +679,14 @@ impl Builder {
             ..Node::default()
         };
         let nodes = [start.clone(), content.clone(), content];
-        self.type_of(&nodes, 1, &[start, end])
+        self.add_type(&nodes, 1, &[start, end])
     }
 
-    /// The tables.
+    /// Builds the tables.
     pub(crate) fn finish(mut self, id: &str) -> Schema {
         let fragment_elements = self.fragment_elements();
         let element_fragment = if self.informed {
-            let type_ = self.element_fragment(&fragment_elements);
+            let type_ = self.add_element_fragment(&fragment_elements);
             let mut type_ = self.types[type_ as usize];
             type_.castable = true;
             type_
@@ -693,7 +715,7 @@ impl Builder {
             productions: Vec::new(),
             datatypes: Vec::new(),
             character_sets: core::mem::take(&mut self.character_sets),
-            boolean: self.built_in("boolean").unwrap_or(NONE),
+            boolean: self.built_in_datatype("boolean").unwrap_or(NONE),
         };
         self.finish_names(&mut schema);
         let name_of = |schema: &Schema, (uri, local): &Expanded| {
@@ -815,7 +837,7 @@ impl Builder {
                     Symbol::Characters(datatype) => Terminal::Characters(*datatype),
                     Symbol::Untyped => Terminal::Untyped,
                 };
-                if rank(symbol) > 6 && core::mem::take(&mut end) {
+                if terminal_rank(symbol) > 6 && core::mem::take(&mut end) {
                     schema.productions.push(END);
                 }
                 let next = *next;
@@ -837,42 +859,42 @@ impl Builder {
     }
 }
 
-/// Where a terminal leads from a set of nodes.
-enum Leads {
-    /// Text of mixed content: to the same nodes.
-    Nowhere,
-    To(Stand, BTreeSet<u32>),
+/// The successor of a terminal in a set of nodes.
+enum Successor {
+    /// Text in mixed content, which leads to the same nodes.
+    Itself,
+    To(CopyPosition, BTreeSet<u32>),
 }
 
-/// The terminals of a set of nodes in the order of their event codes, and where they lead.
-fn leading(
+/// The terminals of a set of nodes in the order of their event codes, with their successors.
+fn transitions(
     nodes: &[Node],
-    closed: &BTreeMap<u32, Stand>,
-) -> Result<Vec<(u8, Order, Symbol, Leads)>, Unmade> {
-    let mut found: BTreeMap<Symbol, (Order, Leads)> = BTreeMap::new();
-    for (at, stand) in closed {
+    closed: &BTreeMap<u32, CopyPosition>,
+) -> Result<Vec<(u8, Order, Symbol, Successor)>, GrammarError> {
+    let mut found: BTreeMap<Symbol, (Order, Successor)> = BTreeMap::new();
+    for (at, position) in closed {
         for (symbol, next, place) in &nodes[*at as usize].productions {
-            let nowhere = *symbol == Symbol::Untyped && next == at;
+            let is_itself = *symbol == Symbol::Untyped && next == at;
             match found.get_mut(symbol) {
                 None => {
-                    let leads = match nowhere {
-                        true => Leads::Nowhere,
-                        false => Leads::To(*stand, BTreeSet::from([*next])),
+                    let successor = match is_itself {
+                        true => Successor::Itself,
+                        false => Successor::To(*position, BTreeSet::from([*next])),
                     };
-                    found.insert(symbol.clone(), (*place, leads));
+                    found.insert(symbol.clone(), (*place, successor));
                 }
-                Some((_, Leads::Nowhere)) if nowhere => {}
-                Some((known, Leads::To(same, targets))) if same == stand && !nowhere => {
+                Some((_, Successor::Itself)) if is_itself => {}
+                Some((known, Successor::To(same, targets))) if same == position && !is_itself => {
                     *known = (*known).min(*place);
                     targets.insert(*next);
                 }
-                Some(_) => return Err(Unmade::Ambiguous),
+                Some(_) => return Err(GrammarError::Ambiguous),
             }
         }
     }
-    let mut all: Vec<(u8, Order, Symbol, Leads)> = found
+    let mut all: Vec<(u8, Order, Symbol, Successor)> = found
         .into_iter()
-        .map(|(symbol, (place, leads))| (rank(&symbol), place, symbol, leads))
+        .map(|(symbol, (place, successor))| (terminal_rank(&symbol), place, symbol, successor))
         .collect();
     all.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
     Ok(all)
@@ -890,8 +912,8 @@ fn add_text(text: &mut String, piece: &str) -> Span {
     Span { start, length }
 }
 
-/// The order of terminals (8.5.4.3); EE and CH come behind, and EE is no symbol here.
-fn rank(symbol: &Symbol) -> u8 {
+/// The order of terminals (8.5.4.3). EE is not a symbol; it comes before CH.
+fn terminal_rank(symbol: &Symbol) -> u8 {
     match symbol {
         Symbol::Attribute { .. } => 0,
         Symbol::AttributeIn(_) => 1,

@@ -1,8 +1,8 @@
-//! Compiled grammars as bytes, so that they can be made ahead of time and embedded.
+//! Serialization of compiled grammars, so that they can be compiled ahead of time and embedded.
 //!
-//! The form is this crate's own: a mark, the version of the form, a checksum, then the tables in order,
-//! whole numbers in groups of seven bits. What follows from other tables is left out and made anew.
-//! Whoever made the bytes is not trusted: each number that is an index is checked before it is used.
+//! The format is specific to this crate: a magic number, the format version, a checksum, then the
+//! tables in order, with integers in groups of seven bits. Data that follow from other tables are
+//! omitted and recomputed. The bytes are untrusted: every index is checked before it is used.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::value::DateTimeKind;
 
-/// What the bytes begin with.
-const MARK: &[u8; 8] = b"EXI\x1agram";
-/// The version of the form. It rises with every change of the tables or of their meaning.
+/// The magic number at the start.
+const MAGIC: &[u8; 8] = b"EXI\x1agram";
+/// The format version. Every change of the tables or of their meaning increments it.
 const VERSION: u32 = 3;
-/// Mark, version, checksum.
-const HEAD: usize = 8 + 4 + 8;
+/// Length of the magic number, version and checksum.
+const HEADER_BYTES: usize = 8 + 4 + 8;
 
-const KINDS: [DateTimeKind; 8] = [
+const DATE_TIME_KINDS: [DateTimeKind; 8] = [
     DateTimeKind::GYear,
     DateTimeKind::GYearMonth,
     DateTimeKind::Date,
@@ -33,25 +33,27 @@ const KINDS: [DateTimeKind; 8] = [
     DateTimeKind::Time,
 ];
 
-/// Bytes that are no compiled grammars.
+/// Errors of loading compiled grammars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompiledError {
-    /// They begin differently.
-    #[error("these are no compiled grammars")]
+    /// The bytes do not start with the magic number.
+    #[error("not compiled grammars: the magic number is missing")]
     NotCompiled,
-    /// They were made by another version of this library.
-    #[error("the grammars have form {found}, known is {VERSION}: compile the schema anew")]
+    /// Another version of this library wrote them.
+    #[error(
+        "the compiled grammars have format version {found}, expected {VERSION}: recompile the schema"
+    )]
     Version {
-        /// The version of their form.
+        /// The format version.
         found: u32,
     },
-    /// The checksum is not theirs, or the tables contradict each other.
-    #[error("the grammars are damaged: {0}")]
+    /// The checksum is wrong, or the tables contradict each other.
+    #[error("the compiled grammars are damaged: {0}")]
     Damaged(&'static str),
 }
 
-/// A checksum against accidents, eight bytes at a time.
+/// A checksum against accidental damage, computed over eight bytes at a time.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = bytes.len() as u64;
     let mut mix = |word: u64| {
@@ -91,8 +93,8 @@ impl Schema {
         let mut writer = Writer(Vec::new());
         writer.schema(self);
         let Writer(tables) = writer;
-        let mut bytes = Vec::with_capacity(HEAD + tables.len());
-        bytes.extend_from_slice(MARK);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + tables.len());
+        bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&checksum(&tables).to_le_bytes());
         bytes.extend_from_slice(&tables);
@@ -102,13 +104,13 @@ impl Schema {
     /// Loads compiled grammars.
     ///
     /// # Errors
-    /// Bytes that are none, of another version, or damaged; whatever they are, nothing panics, neither
-    /// here nor when streams are coded by grammars that were made in bad faith.
+    /// The bytes are not compiled grammars, have another format version, or are damaged. No input
+    /// causes a panic, neither here nor when forged grammars are used for encoding or decoding.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CompiledError> {
         let (head, tables) = bytes
-            .split_at_checked(HEAD)
+            .split_at_checked(HEADER_BYTES)
             .ok_or(CompiledError::NotCompiled)?;
-        let rest = head.strip_prefix(MARK).ok_or(CompiledError::NotCompiled)?;
+        let rest = head.strip_prefix(MAGIC).ok_or(CompiledError::NotCompiled)?;
         let (version, sum) = rest.split_at(4);
         let found = <[u8; 4]>::try_from(version).map_or(0, u32::from_le_bytes);
         if found != VERSION {
@@ -116,15 +118,15 @@ impl Schema {
         }
         let damaged = CompiledError::Damaged;
         if checksum(tables).to_le_bytes() != sum {
-            return Err(damaged("the checksum is not theirs"));
+            return Err(damaged("the checksum does not match"));
         }
         let mut reader = Reader { rest: tables };
-        let mut schema = reader.schema().ok_or(damaged("a table ends too early"))?;
+        let mut schema = reader.schema().ok_or(damaged("a table is truncated"))?;
         if !reader.rest.is_empty() {
             return Err(damaged("bytes follow the tables"));
         }
         check(&schema).map_err(damaged)?;
-        schema.derive();
+        schema.rebuild_derived_tables();
         Ok(schema)
     }
 }
@@ -148,8 +150,8 @@ impl Writer {
         self.number(u128::from(value));
     }
 
-    /// An index, or none.
-    fn maybe(&mut self, value: u32) {
+    /// Writes an index or [`NONE`].
+    fn optional_index(&mut self, value: u32) {
         self.number(u128::from(value.wrapping_add(1)));
     }
 
@@ -166,12 +168,12 @@ impl Writer {
             self.text(schema.span(uri.text));
             self.index(uri.names);
         }
-        // As many as the namespaces have.
+        // Their number is the sum over the namespaces.
         for named in &schema.names {
             self.text(schema.span(named.local));
-            self.maybe(named.element);
-            self.maybe(named.attribute);
-            self.maybe(named.type_);
+            self.optional_index(named.element);
+            self.optional_index(named.attribute);
+            self.optional_index(named.type_);
         }
         self.count(schema.types.len());
         schema.types.iter().for_each(|type_| self.type_(type_));
@@ -187,7 +189,7 @@ impl Writer {
         self.count(schema.fragment_elements.len());
         for (name, element) in &schema.fragment_elements {
             self.index(*name);
-            self.maybe(*element);
+            self.optional_index(*element);
         }
         self.count(schema.states.len());
         for (at, state) in schema.states.iter().enumerate() {
@@ -195,18 +197,18 @@ impl Writer {
         }
         self.count(schema.repeats.len());
         for repeat in &schema.repeats {
-            self.index(repeat.again);
-            self.index(repeat.times);
-            self.index(repeat.after);
+            self.index(repeat.next_copy);
+            self.index(repeat.copies);
+            self.index(repeat.after_last);
         }
         self.count(schema.datatypes.len());
         for datatype in &schema.datatypes {
-            self.maybe(datatype.name);
-            self.maybe(datatype.base);
+            self.optional_index(datatype.name);
+            self.optional_index(datatype.base);
             self.0.push(datatype.white_space as u8);
             self.representation(&datatype.representation);
         }
-        self.maybe(schema.boolean);
+        self.optional_index(schema.boolean);
         self.count(schema.character_sets.len());
         for set in &schema.character_sets {
             self.count(set.len());
@@ -215,8 +217,8 @@ impl Writer {
     }
 
     fn type_(&mut self, type_: &Type) {
-        self.maybe(type_.start);
-        self.maybe(type_.empty);
+        self.optional_index(type_.start);
+        self.optional_index(type_.empty);
         self.0.push(u8::from(type_.castable));
     }
 
@@ -245,9 +247,11 @@ impl Writer {
                 Terminal::Untyped => (8, None, None),
             };
             self.0.push(kind);
-            self.maybe(*next);
+            self.optional_index(*next);
             first.into_iter().for_each(|first| self.index(first));
-            second.into_iter().for_each(|second| self.maybe(second));
+            second
+                .into_iter()
+                .for_each(|second| self.optional_index(second));
         }
     }
 
@@ -277,7 +281,7 @@ impl Writer {
                 self.index(*count);
             }
             Representation::DateTime(kind) => {
-                let at = KINDS.iter().position(|known| known == kind);
+                let at = DATE_TIME_KINDS.iter().position(|known| known == kind);
                 self.0.push(at.map_or(0, |at| at as u8));
             }
             Representation::List(item) => self.index(*item),
@@ -291,7 +295,7 @@ impl Writer {
     }
 }
 
-/// Reads tables; none: they end, or a number is too large.
+/// Reads tables; none if they are truncated or a number is too large.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -335,11 +339,11 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).ok()
     }
 
-    fn maybe(&mut self) -> Option<u32> {
+    fn optional_index(&mut self) -> Option<u32> {
         self.index().map(|value| value.wrapping_sub(1))
     }
 
-    /// How many items follow, of which each takes a byte at least.
+    /// Reads the number of items that follow; each takes at least one byte.
     fn count(&mut self) -> Option<usize> {
         let count = self.index()? as usize;
         (count <= self.rest.len()).then_some(count)
@@ -392,9 +396,9 @@ impl<'a> Reader<'a> {
                 names.push(Named {
                     uri: at as u32,
                     local: keep(self.text()?),
-                    element: self.maybe()?,
-                    attribute: self.maybe()?,
-                    type_: self.maybe()?,
+                    element: self.optional_index()?,
+                    attribute: self.optional_index()?,
+                    type_: self.optional_index()?,
                 });
             }
         }
@@ -408,22 +412,23 @@ impl<'a> Reader<'a> {
             })
         })?;
         let global_elements = self.list(Self::index)?;
-        let fragment_elements = self.list(|reader| Some((reader.index()?, reader.maybe()?)))?;
+        let fragment_elements =
+            self.list(|reader| Some((reader.index()?, reader.optional_index()?)))?;
         let (mut states, mut productions) = (Vec::new(), Vec::new());
         for _ in 0..self.count()? {
             states.push(self.state(&mut productions)?);
         }
         let repeats = self.list(|reader| {
             Some(Repeat {
-                again: reader.index()?,
-                times: reader.index()?,
-                after: reader.index()?,
+                next_copy: reader.index()?,
+                copies: reader.index()?,
+                after_last: reader.index()?,
             })
         })?;
         let datatypes = self.list(|reader| {
             Some(Datatype {
-                name: reader.maybe()?,
-                base: reader.maybe()?,
+                name: reader.optional_index()?,
+                base: reader.optional_index()?,
                 white_space: match reader.byte()? {
                     0 => WhiteSpace::Preserve,
                     1 => WhiteSpace::Replace,
@@ -433,7 +438,7 @@ impl<'a> Reader<'a> {
                 representation: reader.representation()?,
             })
         })?;
-        let boolean = self.maybe()?;
+        let boolean = self.optional_index()?;
         let set = |reader: &mut Self| {
             let set = reader.list(|reader| reader.index().and_then(char::from_u32))?;
             Some(Box::from(set))
@@ -463,8 +468,8 @@ impl<'a> Reader<'a> {
 
     fn type_(&mut self) -> Option<Type> {
         Some(Type {
-            start: self.maybe()?,
-            empty: self.maybe()?,
+            start: self.optional_index()?,
+            empty: self.optional_index()?,
             castable: self.flag()?,
         })
     }
@@ -477,17 +482,17 @@ impl<'a> Reader<'a> {
         let count = u32::try_from(self.count()?).ok()?;
         for _ in 0..count {
             let kind = self.byte()?;
-            let next = self.maybe()?;
+            let next = self.optional_index()?;
             let terminal = match kind {
                 0 => Terminal::Attribute {
                     name: self.index()?,
-                    datatype: self.maybe()?,
+                    datatype: self.optional_index()?,
                 },
                 1 => Terminal::AttributeIn(self.index()?),
                 2 => Terminal::AttributeAny,
                 3 => Terminal::Element {
                     name: self.index()?,
-                    element: self.maybe()?,
+                    element: self.optional_index()?,
                 },
                 4 => Terminal::ElementIn(self.index()?),
                 5 => Terminal::ElementAny,
@@ -530,7 +535,7 @@ impl<'a> Reader<'a> {
             }
             7 => Representation::Decimal,
             8 => Representation::Float,
-            9 => Representation::DateTime(*KINDS.get(usize::from(self.byte()?))?),
+            9 => Representation::DateTime(*DATE_TIME_KINDS.get(usize::from(self.byte()?))?),
             10 => Representation::Base64,
             11 => Representation::Hex,
             12 => Representation::List(self.index()?),
@@ -544,8 +549,8 @@ impl<'a> Reader<'a> {
 }
 
 impl Schema {
-    /// Makes what follows from other tables.
-    pub(super) fn derive(&mut self) {
+    /// Computes the tables that follow from others.
+    pub(super) fn rebuild_derived_tables(&mut self) {
         self.index_names();
         self.global_codes = alloc::vec![NONE; self.elements.len()];
         for (code, element) in self.global_elements.iter().enumerate() {
@@ -590,8 +595,8 @@ mod tests {
         schema.expect("it is a schema").with_id("x")
     }
 
-    /// Codes something by the grammars, whatever they are; only panics are of interest.
-    fn used(schema: Schema) {
+    /// Encodes and decodes with possibly invalid grammars; only panics matter.
+    fn encode_and_decode(schema: Schema) {
         let schema = Arc::new(schema);
         let names = [
             ("urn:x", "root"),
@@ -638,14 +643,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_loaded() {
+    fn compiled_schemas_load_unchanged() {
         for schema in [Schema::none(), Schema::built_in_types(), compiled()] {
             assert_eq!(Schema::from_bytes(&schema.to_bytes()), Ok(schema));
         }
     }
 
     #[test]
-    fn other_bytes_are_refused_by_what_they_are() {
+    fn foreign_old_and_damaged_bytes_are_refused() {
         let good = compiled().to_bytes();
         assert_eq!(
             Schema::from_bytes(b"<schema/>"),
@@ -659,16 +664,16 @@ mod tests {
         other[8] = 77;
         let version = CompiledError::Version { found: 77 };
         assert_eq!(Schema::from_bytes(&other), Err(version));
-        for at in HEAD..good.len() {
+        for at in HEADER_BYTES..good.len() {
             let mut damaged = good.clone();
             damaged[at] ^= 1;
-            let what = CompiledError::Damaged("the checksum is not theirs");
+            let what = CompiledError::Damaged("the checksum does not match");
             assert_eq!(Schema::from_bytes(&damaged), Err(what));
         }
     }
 
     proptest! {
-        /// With a checksum that is theirs, so that the tables themselves are judged.
+        /// The checksum is correct, so that the tables themselves are checked.
         #[test]
         fn hostile_tables_are_refused_or_harmless(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
@@ -677,16 +682,16 @@ mod tests {
             static COMPILED: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
             let mut bytes = COMPILED.get_or_init(|| compiled().to_bytes()).clone();
             for (at, value) in &changes {
-                let at = HEAD + at.index(bytes.len() - HEAD);
+                let at = HEADER_BYTES + at.index(bytes.len() - HEADER_BYTES);
                 bytes[at] = *value;
             }
             if let Some(cut) = cut {
-                bytes.truncate(HEAD + cut.index(bytes.len() - HEAD));
+                bytes.truncate(HEADER_BYTES + cut.index(bytes.len() - HEADER_BYTES));
             }
-            let sum = checksum(&bytes[HEAD..]).to_le_bytes();
-            bytes[HEAD - 8..HEAD].copy_from_slice(&sum);
+            let sum = checksum(&bytes[HEADER_BYTES..]).to_le_bytes();
+            bytes[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&sum);
             if let Ok(schema) = Schema::from_bytes(&bytes) {
-                used(schema);
+                encode_and_decode(schema);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Whether tables that were not built here agree with each other: each index is one, each chain ends.
+//! Validation of loaded tables: every index is valid, every chain ends.
 //!
-//! What is checked is what the coding relies on so that it neither panics nor goes on for ever. Grammars
-//! that pass may still be those of no schema.
+//! The checks cover everything that encoding and decoding rely on to neither panic nor loop. Tables
+//! that pass need not describe a real schema.
 
 use super::{
     COUNTED, NONE, Repeat, Representation, Schema, State, Terminal, Type, URI_XSI, XML_NAMESPACE,
@@ -9,24 +9,24 @@ use super::{
 };
 use crate::representation::lexical_sets;
 
-/// Datatypes behind each other, at most.
+/// Maximum length of a chain of datatypes.
 const CHAIN_MAX: usize = 256;
-/// Values of an n-bit integer (7.1.9), at most.
+/// Maximum number of values of an n-bit integer (7.1.5).
 const BOUNDED_MAX: u32 = 4096;
 
 type Checked = Result<(), &'static str>;
 
-fn all(good: bool, what: &'static str) -> Checked {
-    match good {
+fn ensure(is_index: bool, table: &'static str) -> Checked {
+    match is_index {
         true => Ok(()),
-        false => Err(what),
+        false => Err(table),
     }
 }
 
-/// What is wrong with the tables, if something is.
+/// Checks the tables; the error names the faulty one.
 pub(super) fn check(schema: &Schema) -> Checked {
-    let good = |index: u32, length: usize| (index as usize) < length;
-    let maybe = |index: u32, length: usize| index == NONE || good(index, length);
+    let is_index = |index: u32, length: usize| (index as usize) < length;
+    let is_optional_index = |index: u32, length: usize| index == NONE || is_index(index, length);
     names(schema)?;
     let Schema {
         names,
@@ -36,32 +36,35 @@ pub(super) fn check(schema: &Schema) -> Checked {
         datatypes,
         ..
     } = schema;
-    let type_ = |type_: &Type| good(type_.start, states.len()) && maybe(type_.empty, states.len());
+    let type_ = |type_: &Type| {
+        is_index(type_.start, states.len()) && is_optional_index(type_.empty, states.len())
+    };
     if !schema.informed {
         let empty = types.is_empty() && elements.is_empty() && states.is_empty();
         let empty = empty && schema.fragment_elements.is_empty() && datatypes.is_empty();
-        all(empty, "grammars without a schema")?;
+        ensure(empty, "a table that must be empty without a schema")?;
     } else {
-        all(type_(&schema.element_fragment), "a type's grammar")?;
-        all(
-            good(schema.boolean, datatypes.len()),
+        ensure(type_(&schema.element_fragment), "a type's grammar")?;
+        ensure(
+            is_index(schema.boolean, datatypes.len()),
             "the datatype of xsi:nil",
         )?;
     }
-    all(types.iter().all(type_), "a type's grammar")?;
+    ensure(types.iter().all(type_), "a type's grammar")?;
     let element = elements
         .iter()
-        .all(|one| good(one.name, names.len()) && type_(&one.type_));
-    all(element, "an element declaration")?;
+        .all(|one| is_index(one.name, names.len()) && type_(&one.type_));
+    ensure(element, "an element declaration")?;
     let mut globals = schema.global_elements.iter();
-    all(
-        globals.all(|at| good(*at, elements.len())),
+    ensure(
+        globals.all(|at| is_index(*at, elements.len())),
         "a global element",
     )?;
     let mut fragments = schema.fragment_elements.iter();
-    let fragment = fragments
-        .all(|(name, element)| good(*name, names.len()) && maybe(*element, elements.len()));
-    all(fragment, "an element of fragments")?;
+    let fragment = fragments.all(|(name, element)| {
+        is_index(*name, names.len()) && is_optional_index(*element, elements.len())
+    });
+    ensure(fragment, "an element of fragments")?;
     let mut is_global = alloc::vec![false; elements.len()];
     for at in &schema.global_elements {
         is_global[*at as usize] = true;
@@ -72,89 +75,92 @@ pub(super) fn check(schema: &Schema) -> Checked {
             element.name as usize == at && is_global[named.element as usize]
         });
         (named.element == NONE || known)
-            && maybe(named.attribute, datatypes.len())
-            && maybe(named.type_, types.len())
+            && is_optional_index(named.attribute, datatypes.len())
+            && is_optional_index(named.type_, types.len())
     });
-    all(named, "a declaration of a name")?;
+    ensure(named, "a declaration of a name")?;
     states_and_productions(schema)?;
     datatypes_and_sets(schema)
 }
 
-/// The names that the coding knows by their place (D.1 to D.3).
+/// Checks the names that are known by their index (D.1 to D.3).
 fn names(schema: &Schema) -> Checked {
     let known = ["", XML_NAMESPACE, XSI_NAMESPACE, XSD_NAMESPACE];
     let known = &known[..if schema.informed { 4 } else { 3 }];
     let uris = schema.uris.len() >= known.len()
         && (0..).zip(known).all(|(at, known)| schema.uri(at) == *known);
-    all(uris, "the first namespaces")?;
+    ensure(uris, "the first namespaces")?;
     let xsi = &schema.uris[URI_XSI as usize];
     let xsi = xsi.names >= 2
         && schema.local(schema.xsi_nil()) == "nil"
         && schema.local(schema.xsi_type()) == "type";
-    all(xsi, "the names of xsi:nil and xsi:type")
+    ensure(xsi, "the names of xsi:nil and xsi:type")
 }
 
 fn states_and_productions(schema: &Schema) -> Checked {
-    let good = |index: u32, length: usize| (index as usize) < length;
-    let maybe = |index: u32, length: usize| index == NONE || good(index, length);
+    let is_index = |index: u32, length: usize| (index as usize) < length;
+    let is_optional_index = |index: u32, length: usize| index == NONE || is_index(index, length);
     for (at, state) in (0..).zip(&schema.states) {
         let State {
             content,
             attributes,
             ..
         } = *state;
-        all(good(content, schema.states.len()), "a state's content")?;
+        ensure(is_index(content, schema.states.len()), "a state's content")?;
         let productions = schema.productions(at);
         let by_name = productions.iter().take(attributes as usize);
         let by_name = by_name.filter(|one| matches!(one.terminal, Terminal::Attribute { .. }));
-        all(
+        ensure(
             by_name.count() == attributes as usize,
             "a state's attributes",
         )?;
         for production in productions {
             let parameters = match production.terminal {
                 Terminal::Attribute { name, datatype } => {
-                    good(name, schema.names.len()) && maybe(datatype, schema.datatypes.len())
+                    is_index(name, schema.names.len())
+                        && is_optional_index(datatype, schema.datatypes.len())
                 }
                 Terminal::Element { name, element } => {
-                    good(name, schema.names.len()) && maybe(element, schema.elements.len())
+                    is_index(name, schema.names.len())
+                        && is_optional_index(element, schema.elements.len())
                 }
                 Terminal::AttributeIn(uri) | Terminal::ElementIn(uri) => {
-                    good(uri, schema.uris.len())
+                    is_index(uri, schema.uris.len())
                 }
-                Terminal::Characters(datatype) => good(datatype, schema.datatypes.len()),
+                Terminal::Characters(datatype) => is_index(datatype, schema.datatypes.len()),
                 _ => true,
             };
             let next = match production.next & COUNTED {
                 _ if production.terminal == Terminal::End => true,
-                0 => good(production.next, schema.states.len()),
-                _ => good(production.next & !COUNTED, schema.repeats.len()),
+                0 => is_index(production.next, schema.states.len()),
+                _ => is_index(production.next & !COUNTED, schema.repeats.len()),
             };
-            all(parameters && next, "a production")?;
+            ensure(parameters && next, "a production")?;
         }
     }
     let known = |repeat: &Repeat| {
-        good(repeat.again, schema.states.len()) && good(repeat.after, schema.states.len())
+        is_index(repeat.next_copy, schema.states.len())
+            && is_index(repeat.after_last, schema.states.len())
     };
-    all(schema.repeats.iter().all(known), "a repeated state")
+    ensure(schema.repeats.iter().all(known), "a repeated state")
 }
 
 fn datatypes_and_sets(schema: &Schema) -> Checked {
     let datatypes = &schema.datatypes;
-    let good = |index: u32| (index as usize) < datatypes.len();
+    let is_index = |index: u32| (index as usize) < datatypes.len();
     for datatype in datatypes {
         let named = datatype.name == NONE || (datatype.name as usize) < schema.names.len();
-        let base = datatype.base == NONE || good(datatype.base);
+        let base = datatype.base == NONE || is_index(datatype.base);
         let own = match &datatype.representation {
             Representation::Restricted(set) => (*set as usize) < schema.character_sets.len(),
             Representation::Bounded { least, count } => {
                 (1..=BOUNDED_MAX).contains(count) && least.checked_add(i128::from(*count)).is_some()
             }
-            Representation::List(item) => good(*item),
-            Representation::Enumeration { values, base } => good(*base) && !values.is_empty(),
+            Representation::List(item) => is_index(*item),
+            Representation::Enumeration { values, base } => is_index(*base) && !values.is_empty(),
             _ => true,
         };
-        all(named && base && own, "a datatype")?;
+        ensure(named && base && own, "a datatype")?;
     }
     for datatype in datatypes {
         let ancestors = core::iter::successors(datatypes.get(datatype.base as usize), |one| {
@@ -168,11 +174,11 @@ fn datatypes_and_sets(schema: &Schema) -> Checked {
         });
         let end = ancestors.take(CHAIN_MAX).count() < CHAIN_MAX
             && parts.take(CHAIN_MAX).count() < CHAIN_MAX;
-        all(end, "a datatype that is of itself")?;
+        ensure(end, "a datatype that derives from or contains itself")?;
     }
-    // Those of lexical values stand in front, known by their place.
+    // The sets of lexical values come first and are known by their index.
     let sets = schema.character_sets.len() >= lexical_sets().len();
     let sorted = |set: &[char]| set.is_sorted_by(|a, b| a < b);
     let sorted = schema.character_sets.iter().all(|set| sorted(set));
-    all(sets && sorted, "a set of characters")
+    ensure(sets && sorted, "a set of characters")
 }

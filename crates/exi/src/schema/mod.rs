@@ -1,9 +1,9 @@
-//! Compiled grammars: what a schema says, as tables.
+//! Compiled grammars: a schema as tables.
 //!
-//! A [`Schema`] is immutable and shared between threads. It holds the names that the string tables
-//! begin with (7.3.1), the normalized element and type grammars with their event codes (8.5.4), and
-//! the datatypes. Undeclared productions (8.5.4.4) are not in the tables: they follow from what a
-//! state is and from the options of the stream.
+//! A [`Schema`] is immutable and can be shared between threads. It holds the initial names of the
+//! string tables (7.3.1), the normalized element and type grammars with their event codes (8.5.4),
+//! and the datatypes. Undeclared productions (8.5.4.4) are not stored: they follow from the shape
+//! of a state and the options of the stream.
 
 #[cfg_attr(
     not(feature = "std"),
@@ -24,17 +24,17 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub(crate) use builder::{Builder, Declared};
+pub(crate) use builder::{Builder, ElementDeclaration};
 pub use bytes::CompiledError;
 
 use crate::bits::width;
 use crate::value::DateTimeKind;
 
-/// No such thing, in a table of indexes.
+/// Marks a missing entry in a table of indexes.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Indexes of the namespaces that every stream knows (D.1), and of XML Schema's, which is there when
-/// there is a schema (D.2).
+/// Indexes of the initial namespaces of every stream (D.1), and of the XML Schema namespace, which
+/// only streams with a schema have (D.2).
 pub(crate) const URI_EMPTY: u32 = 0;
 pub(crate) const URI_XML: u32 = 1;
 pub(crate) const URI_XSI: u32 = 2;
@@ -44,14 +44,14 @@ pub(crate) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 pub(crate) const XSI_NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 pub(crate) const XSD_NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema";
 
-/// A piece of [`Schema::text`].
+/// A range of [`Schema::text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
     pub(crate) length: u32,
 }
 
-/// A namespace; its names follow each other in the order of their compact identifiers.
+/// A namespace; its names are stored contiguously in the order of their compact identifiers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Uri {
     pub(crate) text: Span,
@@ -59,7 +59,7 @@ pub(crate) struct Uri {
     pub(crate) names: u32,
 }
 
-/// An expanded name and what the schema declares under it.
+/// An expanded name and its declarations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) uri: u32,
@@ -77,65 +77,69 @@ pub(crate) struct Named {
 pub(crate) struct Element {
     pub(crate) name: u32,
     pub(crate) nillable: bool,
-    /// The definition of its type.
+    /// The type of the element.
     pub(crate) type_: Type,
 }
 
 /// A type definition and its two grammars (8.5.4.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Type {
-    /// Where *Type* begins.
+    /// The first state of *Type*.
     pub(crate) start: u32,
-    /// Where *TypeEmpty* begins.
+    /// The first state of *TypeEmpty*.
     pub(crate) empty: u32,
-    /// It has named subtypes or is a union: strict grammars have xsi:type then (8.5.4.4.2).
+    /// The type has named subtypes or is a union, so that strict grammars allow xsi:type
+    /// (8.5.4.4.2).
     pub(crate) castable: bool,
 }
 
-/// A non-terminal: its productions in the order of their event codes.
+/// A non-terminal with its productions in the order of their event codes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
     pub(crate) first: u32,
     pub(crate) count: u32,
-    /// How many of them are attributes by name; they come first.
+    /// Number of productions for named attributes, which come first.
     pub(crate) attributes: u32,
     pub(crate) shape: Shape,
-    /// Where an undeclared child leads: *content2* from the start tag, else the state itself.
+    /// The state after an undeclared child: *content2* from the start tag, otherwise the state
+    /// itself.
     pub(crate) content: u32,
-    /// Bits of the first part of an event code: without a second part, and with one.
+    /// Bits of the first part of an event code: without and with a second part.
     pub(crate) widths: [u8; 2],
 }
 
 impl State {
-    /// The bits of event codes among `count` first parts.
+    /// The bits of event codes with `count` first parts.
     pub(crate) fn widths(count: u32) -> [u8; 2] {
         // At most 33.
         [count.into(), u64::from(count) + 1].map(|count| width(count) as u8)
     }
 }
 
-/// Set in what follows a production, it is no state but a [`Repeat`].
+/// Flag in [`Production::next`]: the rest is the index of a [`Repeat`] and not of a state.
 pub(crate) const COUNTED: u32 = 1 << 31;
 
-/// What follows where copies of a particle are counted: states that stand for many copies in a row.
+/// The successor of a production inside a counted particle, whose states stand for many consecutive
+/// copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Repeat {
-    /// The state that follows.
-    pub(crate) again: u32,
-    /// The next copy begins, and after so many times the other state follows; zero: within a copy, the
-    /// count stays.
-    pub(crate) times: u32,
-    pub(crate) after: u32,
+    /// The next state, while more copies follow.
+    pub(crate) next_copy: u32,
+    /// Number of copies after which `after_last` follows, if the production starts a new copy; zero
+    /// within a copy.
+    pub(crate) copies: u32,
+    /// The state after the last copy but one.
+    pub(crate) after_last: u32,
 }
 
-/// What decides on a state's undeclared productions.
+/// The properties of a state that determine its undeclared productions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Shape {
-    /// The entry of its grammar, *Element i,0*.
+    /// The state is the entry of its grammar, *Element i,0*.
     pub(crate) entry: bool,
-    /// Up to *content*: attributes may come.
+    /// The state is at or before *content*, where attributes are allowed.
     pub(crate) start_tag: bool,
-    /// The element may end here by the schema.
+    /// The schema allows the element to end here.
     pub(crate) end: bool,
 }
 
@@ -148,7 +152,8 @@ pub(crate) enum Terminal {
     AttributeIn(u32),
     /// AT(*).
     AttributeAny,
-    /// SE(qname), with the declaration; none: the relaxed element fragment grammar (8.5.3).
+    /// SE(qname), with the declaration; [`NONE`] selects the relaxed element fragment grammar
+    /// (8.5.3).
     Element { name: u32, element: u32 },
     /// SE(uri:*).
     ElementIn(u32),
@@ -162,25 +167,25 @@ pub(crate) enum Terminal {
     Untyped,
 }
 
-/// A terminal and the state behind it.
+/// A terminal and its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Production {
     pub(crate) terminal: Terminal,
     pub(crate) next: u32,
 }
 
-/// How a value is represented (7.1, 7.2).
+/// The representation of a value (7.1, 7.2).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Representation {
     String,
-    /// A string of a restricted character set: its place among the sets.
+    /// A string of a restricted character set, given by its index.
     Restricted(u32),
     Boolean,
-    /// A boolean with a pattern: four values (7.1.2).
+    /// A boolean with a pattern facet, which has four values (7.1.2).
     PatternBoolean,
     Integer,
     Unsigned,
-    /// Offset from the least value, in so many bits; `count` values.
+    /// An n-bit offset from the least value, with `count` possible values.
     Bounded {
         least: i128,
         count: u32,
@@ -190,59 +195,59 @@ pub(crate) enum Representation {
     DateTime(DateTimeKind),
     Base64,
     Hex,
-    /// Values of another datatype.
+    /// A list of values of another datatype.
     List(u32),
-    /// One of the enumerated values, given by their lexical form, of a base datatype.
+    /// An enumeration: the lexical forms of its values and their base datatype.
     Enumeration {
         values: Box<[String]>,
         base: u32,
     },
 }
 
-/// What becomes of white space in a value (XML Schema Part 2, 4.3.6).
+/// The white space facet (XML Schema Part 2, 4.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum WhiteSpace {
     #[default]
     Preserve,
-    /// Each character of it is a space.
+    /// Every white space character becomes a space.
     Replace,
-    /// Words are separated by one space.
+    /// Words are separated by single spaces.
     Collapse,
 }
 
-/// A simple type's representation and descent.
+/// A simple type: its representation and its ancestry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Datatype {
     pub(crate) representation: Representation,
     /// The name of its definition.
     pub(crate) name: u32,
-    /// What it restricts.
+    /// The datatype that it restricts.
     pub(crate) base: u32,
     pub(crate) white_space: WhiteSpace,
 }
 
-/// A compiled schema: immutable, and shared between threads. It holds the names that the string tables
-/// begin with (7.3.1), the normalized grammars (8.5.4) and the datatypes.
+/// A compiled schema. It is immutable and can be shared between threads. It holds the initial names
+/// of the string tables (7.3.1), the normalized grammars (8.5.4) and the datatypes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
-    /// The schemaId under which streams name it.
+    /// The schemaId in stream headers.
     pub(crate) id: String,
-    /// Whether it is one at all: without, grammars are built in (8.4).
+    /// False if there is no schema and all grammars are built-in ones (8.4).
     pub(crate) informed: bool,
     pub(crate) text: String,
     pub(crate) uris: Vec<Uri>,
     pub(crate) names: Vec<Named>,
-    /// Open addressing by [`hash`]: place in `names`, or [`NONE`].
+    /// A hash table with open addressing by [`hash`]: indexes of `names`, or [`NONE`].
     pub(crate) index: Vec<u32>,
     pub(crate) elements: Vec<Element>,
-    /// Global declarations by local name, then namespace (8.5.1).
+    /// Global element declarations, sorted by local name, then namespace (8.5.1).
     pub(crate) global_elements: Vec<u32>,
-    /// The place of each element declaration among the global ones.
+    /// The index of each element declaration in `global_elements`.
     pub(crate) global_codes: Vec<u32>,
-    /// All names of elements, likewise, each with its declaration if that is the only one (8.5.2).
+    /// All element names in the same order, each with its declaration if there is only one (8.5.2).
     pub(crate) fragment_elements: Vec<(u32, u32)>,
     pub(crate) types: Vec<Type>,
-    /// The relaxed grammar of 8.5.3.
+    /// The relaxed element fragment grammar (8.5.3).
     pub(crate) element_fragment: Type,
     pub(crate) states: Vec<State>,
     pub(crate) repeats: Vec<Repeat>,
@@ -253,7 +258,7 @@ pub struct Schema {
     pub(crate) boolean: u32,
 }
 
-/// A hash of a name. It looks at sixteen octets of the local part at most.
+/// Hashes a name, using at most sixteen octets of the local part.
 fn hash(uri: u32, local: &str) -> u32 {
     let bytes = local.as_bytes();
     let (front, back) = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
@@ -278,37 +283,37 @@ fn hash(uri: u32, local: &str) -> u32 {
 }
 
 impl Schema {
-    /// No schema: the grammars are those of 8.4.
+    /// No schema: all grammars are the built-in ones of 8.4.
     #[must_use]
     pub fn none() -> Self {
         Builder::new(false).finish("")
     }
 
-    /// The types of XML Schema and no declarations: an empty schemaId.
+    /// The types of XML Schema without any declarations, which an empty schemaId selects.
     #[must_use]
     pub fn built_in_types() -> Self {
         Builder::new(true).finish("")
     }
 
-    /// The schemaId under which streams name it.
+    /// The schemaId in stream headers.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The same schema under another schemaId.
+    /// Sets the schemaId.
     #[must_use]
     pub fn with_id(mut self, id: &str) -> Self {
         self.id = id.into();
         self
     }
 
-    /// The name of the attribute xsi:nil: the first of its namespace.
+    /// The name xsi:nil, the first of its namespace.
     pub(crate) fn xsi_nil(&self) -> u32 {
         self.uris[URI_XSI as usize].first_name
     }
 
-    /// The name of the attribute xsi:type: the second of its namespace.
+    /// The name xsi:type, the second of its namespace.
     pub(crate) fn xsi_type(&self) -> u32 {
         self.xsi_nil() + 1
     }
@@ -322,7 +327,7 @@ impl Schema {
         self.span(self.uris[uri as usize].text)
     }
 
-    /// Whether a name is this one.
+    /// Returns true if a name equals the known name.
     #[inline]
     pub(crate) fn is(&self, known: u32, name: &crate::Name<'_>) -> bool {
         let named = &self.names[known as usize];
@@ -339,7 +344,7 @@ impl Schema {
         self.span(self.names[name as usize].local)
     }
 
-    /// The name, if the string tables begin with it.
+    /// Looks up a name of the initial string tables.
     pub(crate) fn find(&self, uri: u32, local: &str) -> Option<u32> {
         let mask = self.index.len() - 1;
         let mut at = hash(uri, local) as usize & mask;
@@ -356,7 +361,7 @@ impl Schema {
         }
     }
 
-    /// Makes the index of the names.
+    /// Builds the index of the names.
     fn index_names(&mut self) {
         let size = (self.names.len() * 2).next_power_of_two();
         self.index = alloc::vec![NONE; size];

@@ -3,24 +3,24 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::builder::{Builder, Expanded, Node, Order, Region, Symbol, Unmade};
+use super::builder::{Builder, Expanded, GrammarError, Node, Order, Region, Symbol};
 
-/// From so many occurrences on they are counted rather than copied.
+/// Minimum number of occurrences that are counted in place of copied.
 const COUNTED_MIN: u32 = 8;
 
-/// A term and how often it occurs.
+/// A term and its number of occurrences.
 #[derive(Clone, Debug)]
 pub(crate) struct Particle {
     pub(crate) min: u32,
-    /// None: unbounded.
+    /// None means unbounded.
     pub(crate) max: Option<u32>,
     pub(crate) term: Term,
 }
 
-/// What occurs.
+/// A term of a content model.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
-    /// An element, or any of its substitution group: names with their declarations, sorted.
+    /// An element or its substitution group: names with their declarations, sorted.
     Element(Vec<(Expanded, u32)>),
     Wildcard(Namespaces),
     Sequence(Vec<Particle>),
@@ -28,20 +28,20 @@ pub(crate) enum Term {
     All(Vec<Particle>),
 }
 
-/// What a wildcard takes.
+/// The namespaces of a wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Namespaces {
-    /// Any, or any but one.
+    /// Any namespace, or any but one.
     Any,
-    /// These; the empty one is no namespace.
-    These(Vec<String>),
+    /// The listed namespaces; the empty string stands for no namespace.
+    Listed(Vec<String>),
 }
 
 impl Namespaces {
     fn symbols(&self, one: fn(String) -> Symbol, any: Symbol) -> Vec<Symbol> {
         match self {
             Self::Any => [any].into(),
-            Self::These(these) => these.iter().cloned().map(one).collect(),
+            Self::Listed(listed) => listed.iter().cloned().map(one).collect(),
         }
     }
 }
@@ -54,21 +54,21 @@ pub(crate) struct Attribute {
     pub(crate) datatype: u32,
 }
 
-/// What an element of a complex type contains.
+/// The content of a complex type.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Empty,
     /// A value of this datatype.
     Simple(u32),
-    /// Children; mixed with text or not.
+    /// Children, possibly mixed with text.
     Model {
         particle: Option<Particle>,
         mixed: bool,
     },
 }
 
-/// A piece of a proto-grammar: its entry, and where it may end.
-struct Piece {
+/// A part of a proto-grammar: its entry and the nodes at which it may end.
+struct Fragment {
     start: u32,
     ends: Vec<u32>,
 }
@@ -80,41 +80,45 @@ pub(crate) fn complex_type(
     attributes: Vec<Attribute>,
     wildcard: Option<&Namespaces>,
     content: &Content,
-) -> Result<(), Unmade> {
-    let all = [Counts::Outermost, Counts::Innermost, Counts::Nothing];
+) -> Result<(), GrammarError> {
+    let all = [
+        CountedParticles::Outermost,
+        CountedParticles::Innermost,
+        CountedParticles::Nothing,
+    ];
     complex_type_with(builder, type_, attributes, wildcard, content, &all)
 }
 
-/// The same with the first of these ways to count that can be told.
+/// Sets the grammars with the first way of counting that is unambiguous.
 fn complex_type_with(
     builder: &mut Builder,
     type_: u32,
     mut attributes: Vec<Attribute>,
     wildcard: Option<&Namespaces>,
     content: &Content,
-    all: &[Counts],
-) -> Result<(), Unmade> {
+    all: &[CountedParticles],
+) -> Result<(), GrammarError> {
     attributes.sort_by(|a, b| (&a.name.1, &a.name.0).cmp(&(&b.name.1, &b.name.0)));
     let mut nodes = Vec::new();
-    let behind = attribute_uses(&mut nodes, &attributes, wildcard);
+    let open_ends = attribute_uses(&mut nodes, &attributes, wildcard);
     let mut empty = nodes.clone();
     let content_start = nodes.len() as u32;
-    link(&mut nodes, &behind, content_start);
+    link(&mut nodes, &open_ends, content_start);
     let end = empty.len() as u32;
-    link(&mut empty, &behind, end);
+    link(&mut empty, &open_ends, end);
     empty.push(Node {
         accepts: true,
         ..Node::default()
     });
     let mut made = Ok(());
     for counts in all {
-        let mut proto = Proto {
+        let mut proto = ProtoGrammar {
             nodes: nodes.clone(),
             nodes_max: builder.states_max,
             regions: Vec::new(),
             counts: *counts,
         };
-        let built = proto.content(content);
+        let built = proto.add_content(content);
         let nodes = (&*proto.nodes, &*proto.regions);
         made = built.and_then(|()| builder.set_type(type_, nodes, content_start, &empty));
         if made.is_ok() || proto.regions.is_empty() {
@@ -124,26 +128,26 @@ fn complex_type_with(
     made
 }
 
-/// Which of many occurrences are counted: an element has one counter.
+/// The particles that are counted. An element has only one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
-    /// Of particles within each other the outer one.
+enum CountedParticles {
+    /// Of nested particles, the outermost one.
     Outermost,
-    /// The inner one.
+    /// Of nested particles, the innermost one.
     Innermost,
     Nothing,
 }
 
-/// A proto-grammar that is being built.
-struct Proto {
+/// A proto-grammar under construction.
+struct ProtoGrammar {
     nodes: Vec<Node>,
     nodes_max: usize,
     regions: Vec<Region>,
-    counts: Counts,
+    counts: CountedParticles,
 }
 
-impl Proto {
-    fn content(&mut self, content: &Content) -> Result<(), Unmade> {
+impl ProtoGrammar {
+    fn add_content(&mut self, content: &Content) -> Result<(), GrammarError> {
         let content_start = self.nodes.len() as u32;
         match content {
             Content::Empty => self.nodes.push(Node {
@@ -162,19 +166,19 @@ impl Proto {
                 });
             }
             Content::Model { particle, mixed } => {
-                // Its entry must be the first node of the content.
-                let entry = self.node()?;
-                let piece = match particle {
-                    Some(particle) => self.build(particle, &mut 0)?,
-                    None => Piece {
+                // The entry must be the first node of the content.
+                let entry = self.add_node()?;
+                let fragment = match particle {
+                    Some(particle) => self.add_particle(particle, &mut 0)?,
+                    None => Fragment {
                         start: entry,
                         ends: [entry].into(),
                     },
                 };
-                if piece.start != entry {
-                    self.nodes[entry as usize].links.push(piece.start);
+                if fragment.start != entry {
+                    self.nodes[entry as usize].links.push(fragment.start);
                 }
-                for end in piece.ends {
+                for end in fragment.ends {
                     self.nodes[end as usize].accepts = true;
                 }
                 if *mixed {
@@ -188,90 +192,99 @@ impl Proto {
         Ok(())
     }
 
-    fn node(&mut self) -> Result<u32, Unmade> {
+    fn add_node(&mut self) -> Result<u32, GrammarError> {
         if self.nodes.len() >= self.nodes_max {
-            return Err(Unmade::TooLarge);
+            return Err(GrammarError::TooLarge);
         }
         self.nodes.push(Node::default());
         Ok(self.nodes.len() as u32 - 1)
     }
 
-    /// A particle: copies of its term, of which some may be left out (8.5.4.1.5). `place` is that of
-    /// its first leaf, and afterwards that behind its last.
-    fn build(&mut self, particle: &Particle, place: &mut u32) -> Result<Piece, Unmade> {
+    /// Builds a particle from copies of its term, some of them optional (8.5.4.1.5). `place` is the
+    /// position of its first leaf, and afterwards the position after its last leaf.
+    fn add_particle(
+        &mut self,
+        particle: &Particle,
+        place: &mut u32,
+    ) -> Result<Fragment, GrammarError> {
         let Particle { term, max, .. } = particle;
         let first = *place;
-        *place += leaves(particle);
+        *place += leaf_count(particle);
         let counts = match self.counts {
-            Counts::Outermost => true,
-            Counts::Innermost => !has_many(term),
-            Counts::Nothing => false,
+            CountedParticles::Outermost => true,
+            CountedParticles::Innermost => !has_counted_particle(term),
+            CountedParticles::Nothing => false,
         };
         let counts = |copies: u32| counts && copies >= COUNTED_MIN;
-        // Copies that may be empty need not be there.
+        // Copies that may be empty are optional.
         let many = counts(max.unwrap_or(particle.min));
-        let min = if many && may_be_empty(term) {
+        let min = if many && is_emptiable(term) {
             0
         } else {
             particle.min
         };
-        let start = self.node()?;
+        let start = self.add_node()?;
         let mut ends = Vec::from([start]);
         if counts(min) {
-            ends = self.region(term, first, (min, false), &ends)?;
+            ends = self.add_region(term, first, (min, false), &ends)?;
         } else {
             for _ in 0..min {
-                ends = self.copy(term, first, &ends)?.ends;
+                ends = self.add_copy(term, first, &ends)?.ends;
             }
         }
         let Some(max) = *max else {
-            let piece = self.copy(term, first, &ends)?;
-            link(&mut self.nodes, &piece.ends, piece.start);
-            let ends = [piece.start].into();
-            return Ok(Piece { start, ends });
+            let fragment = self.add_copy(term, first, &ends)?;
+            link(&mut self.nodes, &fragment.ends, fragment.start);
+            let ends = [fragment.start].into();
+            return Ok(Fragment { start, ends });
         };
         let optional = max.saturating_sub(min);
         if counts(optional) {
-            let more = self.region(term, first, (optional, true), &ends)?;
+            let more = self.add_region(term, first, (optional, true), &ends)?;
             ends.extend(more);
         } else {
             let mut last = ends.clone();
             for _ in 0..optional {
-                last = self.copy(term, first, &last)?.ends;
+                last = self.add_copy(term, first, &last)?.ends;
                 ends.extend(&last);
             }
         }
-        Ok(Piece { start, ends })
+        Ok(Fragment { start, ends })
     }
 
-    /// A copy of a term behind these ends.
-    fn copy(&mut self, term: &Term, place: u32, from: &[u32]) -> Result<Piece, Unmade> {
-        let piece = self.term(term, place)?;
-        link(&mut self.nodes, from, piece.start);
-        Ok(piece)
+    /// Adds a copy of a term after these ends.
+    fn add_copy(
+        &mut self,
+        term: &Term,
+        place: u32,
+        from: &[u32],
+    ) -> Result<Fragment, GrammarError> {
+        let fragment = self.add_term(term, place)?;
+        link(&mut self.nodes, from, fragment.start);
+        Ok(fragment)
     }
 
-    /// Many copies of a term: one that stands for all but the last of them, and the last. Gives where
-    /// they may end.
-    fn region(
+    /// Adds many copies of a term: one that stands for all but the last, and the last. Returns the
+    /// nodes at which they may end.
+    fn add_region(
         &mut self,
         term: &Term,
         place: u32,
         (copies, optional): (u32, bool),
         from: &[u32],
-    ) -> Result<Vec<u32>, Unmade> {
-        let counts = core::mem::replace(&mut self.counts, Counts::Nothing);
+    ) -> Result<Vec<u32>, GrammarError> {
+        let counts = core::mem::replace(&mut self.counts, CountedParticles::Nothing);
         let number = self.regions.len() as u32;
         let begin = self.nodes.len();
-        let many = self.copy(term, place, from)?;
+        let many = self.add_copy(term, place, from)?;
         let end = self.nodes.len();
         for node in &mut self.nodes[begin..end] {
             node.region = Some(number);
         }
         for end in &many.ends {
-            self.nodes[*end as usize].crosses = true;
+            self.nodes[*end as usize].may_repeat = true;
         }
-        let last = self.term(term, place)?;
+        let last = self.add_term(term, place)?;
         self.regions.push(Region {
             start: many.start,
             to_last: (end - begin) as u32,
@@ -284,38 +297,38 @@ impl Proto {
         Ok(ends)
     }
 
-    fn lead(&mut self, from: u32, symbols: &[(Symbol, Order)], to: u32) {
+    fn add_productions(&mut self, from: u32, symbols: &[(Symbol, Order)], to: u32) {
         let productions = symbols.iter().cloned();
         self.nodes[from as usize].productions = productions
             .map(|(symbol, place)| (symbol, to, place))
             .collect();
     }
 
-    fn term(&mut self, term: &Term, place: u32) -> Result<Piece, Unmade> {
+    fn add_term(&mut self, term: &Term, place: u32) -> Result<Fragment, GrammarError> {
         if let Some(symbols) = term.symbols(place) {
-            let (start, end) = (self.node()?, self.node()?);
-            self.lead(start, &symbols, end);
+            let (start, end) = (self.add_node()?, self.add_node()?);
+            self.add_productions(start, &symbols, end);
             let ends = [end].into();
-            return Ok(Piece { start, ends });
+            return Ok(Fragment { start, ends });
         }
         let mut place = place;
-        let start = self.node()?;
+        let start = self.add_node()?;
         let mut ends: Vec<u32> = Vec::new();
         match term {
             Term::Element(_) | Term::Wildcard(_) => {}
             Term::Sequence(particles) => {
                 ends.push(start);
                 for particle in particles {
-                    let piece = self.build(particle, &mut place)?;
-                    link(&mut self.nodes, &ends, piece.start);
-                    ends = piece.ends;
+                    let fragment = self.add_particle(particle, &mut place)?;
+                    link(&mut self.nodes, &ends, fragment.start);
+                    ends = fragment.ends;
                 }
             }
             Term::Choice(particles) => {
                 for particle in particles {
-                    let piece = self.build(particle, &mut place)?;
-                    self.nodes[start as usize].links.push(piece.start);
-                    ends.extend(piece.ends);
+                    let fragment = self.add_particle(particle, &mut place)?;
+                    self.nodes[start as usize].links.push(fragment.start);
+                    ends.extend(fragment.ends);
                 }
                 if particles.is_empty() {
                     ends.push(start);
@@ -323,19 +336,20 @@ impl Proto {
             }
             Term::All(particles) => {
                 for particle in particles {
-                    let piece = self.build(particle, &mut place)?;
-                    self.nodes[start as usize].links.push(piece.start);
-                    link(&mut self.nodes, &piece.ends, start);
+                    let fragment = self.add_particle(particle, &mut place)?;
+                    self.nodes[start as usize].links.push(fragment.start);
+                    link(&mut self.nodes, &fragment.ends, start);
                 }
                 ends.push(start);
             }
         }
-        Ok(Piece { start, ends })
+        Ok(Fragment { start, ends })
     }
 }
 
 impl Term {
-    /// The terminals of a leaf with their places in schema order; none: it is a model group.
+    /// The terminals of a leaf with their positions in schema order; none if the term is a model
+    /// group.
     fn symbols(&self, place: u32) -> Option<Vec<(Symbol, Order)>> {
         let symbols: Vec<Symbol> = match self {
             Self::Element(names) => {
@@ -354,7 +368,7 @@ impl Term {
     }
 }
 
-/// The grammars of the attributes one after another; gives the nodes that lead on.
+/// Adds the grammars of the attributes in order; returns the nodes that lead to the content.
 fn attribute_uses(
     nodes: &mut Vec<Node>,
     attributes: &[Attribute],
@@ -415,9 +429,9 @@ fn link(nodes: &mut [Node], from: &[u32], to: u32) {
     }
 }
 
-/// Whether a term may be without any child.
-fn may_be_empty(term: &Term) -> bool {
-    let may = |particle: &Particle| particle.min == 0 || may_be_empty(&particle.term);
+/// Returns true if a term may occur without any child.
+fn is_emptiable(term: &Term) -> bool {
+    let may = |particle: &Particle| particle.min == 0 || is_emptiable(&particle.term);
     match term {
         Term::Element(_) | Term::Wildcard(_) => false,
         Term::Sequence(particles) | Term::All(particles) => particles.iter().all(may),
@@ -425,22 +439,24 @@ fn may_be_empty(term: &Term) -> bool {
     }
 }
 
-/// Whether something in a term occurs many times.
-fn has_many(term: &Term) -> bool {
+/// Returns true if a particle within a term occurs often enough to be counted.
+fn has_counted_particle(term: &Term) -> bool {
     match term {
         Term::Element(_) | Term::Wildcard(_) => false,
-        Term::Sequence(particles) | Term::Choice(particles) | Term::All(particles) => particles
-            .iter()
-            .any(|one| one.max.unwrap_or(one.min) >= COUNTED_MIN || has_many(&one.term)),
+        Term::Sequence(particles) | Term::Choice(particles) | Term::All(particles) => {
+            particles.iter().any(|one| {
+                one.max.unwrap_or(one.min) >= COUNTED_MIN || has_counted_particle(&one.term)
+            })
+        }
     }
 }
 
-/// How many leaves a term has; they are numbered depth first (8.5.4.3).
-fn leaves(particle: &Particle) -> u32 {
+/// Number of leaves of a particle; leaves are numbered depth first (8.5.4.3).
+fn leaf_count(particle: &Particle) -> u32 {
     match &particle.term {
         Term::Element(_) | Term::Wildcard(_) => 1,
         Term::Sequence(particles) | Term::Choice(particles) | Term::All(particles) => {
-            particles.iter().map(leaves).sum()
+            particles.iter().map(leaf_count).sum()
         }
     }
 }
@@ -452,12 +468,12 @@ mod tests {
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
-    /// The schema of one element with such content.
-    fn schema(particle: &Particle, counts: &[Counts]) -> Result<Schema, Unmade> {
+    /// A schema of one type with this content.
+    fn schema(particle: &Particle, counts: &[CountedParticles]) -> Result<Schema, GrammarError> {
         let mut builder = Builder::new(true);
         builder.states_max = 2_000;
         let names = ["a", "b", "c", "d"];
-        names.iter().for_each(|name| builder.name("", name));
+        names.iter().for_each(|name| builder.add_name("", name));
         let type_ = builder.reserve_type();
         let content = Content::Model {
             particle: Some(particle.clone()),
@@ -478,21 +494,21 @@ mod tests {
         schema.types[type_.expect("it is declared") as usize].start
     }
 
-    /// What follows a production when so many copies are behind.
+    /// The successor of a production after `count` copies.
     fn next(schema: &Schema, next: u32, count: u32) -> (u32, u32) {
         if next & COUNTED == 0 {
             return (next, 0);
         }
         let repeat = schema.repeats[(next & !COUNTED) as usize];
-        let count = count + repeat.times.min(1);
-        match repeat.times > 0 && count >= repeat.times {
-            true => (repeat.after, 0),
-            false => (repeat.again, count),
+        let count = count + repeat.copies.min(1);
+        match repeat.copies > 0 && count >= repeat.copies {
+            true => (repeat.after_last, 0),
+            false => (repeat.next_copy, count),
         }
     }
 
-    /// Walks through both at once: the same terminals in the same order, wherever they lead.
-    fn same(one: &Schema, other: &Schema) -> Result<(), TestCaseError> {
+    /// Walks through both schemas in parallel and compares the terminals of each state.
+    fn assert_equal_grammars(one: &Schema, other: &Schema) -> Result<(), TestCaseError> {
         let mut seen = BTreeSet::new();
         let mut waiting = Vec::from([((entry(one), 0), (entry(other), 0))]);
         while let Some((a, b)) = waiting.pop() {
@@ -544,12 +560,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         #[test]
-        fn what_is_counted_is_as_copied(particle in particle()) {
-            // Too large, or it cannot be told: nothing is counted then.
-            if let Ok(copied) = schema(&particle, &[Counts::Nothing]) {
-                for counts in [Counts::Outermost, Counts::Innermost] {
+        fn counted_particles_equal_copied_ones(particle in particle()) {
+            // Grammars that are too large or ambiguous are not counted.
+            if let Ok(copied) = schema(&particle, &[CountedParticles::Nothing]) {
+                for counts in [CountedParticles::Outermost, CountedParticles::Innermost] {
                     if let Ok(counted) = schema(&particle, &[counts]) {
-                        same(&counted, &copied)?;
+                        assert_equal_grammars(&counted, &copied)?;
                     }
                 }
             }
@@ -557,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_counted() {
+    fn large_groups_are_counted() {
         let element = |at: usize, min, max| Particle {
             min,
             max,
@@ -575,7 +591,7 @@ mod tests {
             ] {
                 let (many, maybe) = (second.max == Some(40), first.min == 0);
                 if (first.max.is_none() && second.min == 0) || (maybe && many) {
-                    // Which copy it is in cannot be told.
+                    // The copy is ambiguous.
                     continue;
                 }
                 let terms = Vec::from([first.clone(), second]);
@@ -585,8 +601,8 @@ mod tests {
                         max: Some(max),
                         term: Term::Sequence(terms.clone()),
                     };
-                    let counts = [Counts::Outermost, Counts::Innermost];
-                    let made = schema(&particle, &counts).expect("it is counted");
+                    let counts = [CountedParticles::Outermost, CountedParticles::Innermost];
+                    let made = schema(&particle, &counts).expect("the group can be counted");
                     assert!(made.states.len() < 1_000, "{}", made.states.len());
                 }
             }

@@ -1,4 +1,4 @@
-//! Text XML to events and back.
+//! Converting text XML to events and back.
 //!
 //! ```
 //! use chappe_exi::{Decoder, Encoder, HeaderOptions, Options, Schema, text};
@@ -18,32 +18,32 @@ mod write;
 use alloc::string::String;
 
 pub(crate) use read::read_at;
-pub use read::{Entities, TextLimits, read, read_with};
+pub use read::{EntityResolver, TextLimits, read, read_with};
 pub use write::Writer;
 
-use crate::{Canonical, Decoder, Encoder, HeaderOptions, Options};
+use crate::{CanonicalOptions, Decoder, Encoder, HeaderOptions, Options};
 
-/// Why text and stream do not become each other.
+/// Errors of converting between text XML and EXI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The stream is refused, or cannot hold the document.
+    /// The stream cannot be decoded, or the document cannot be encoded.
     #[error(transparent)]
     Exi(#[from] crate::Error),
-    /// The text is no well-formed XML.
+    /// The text is not well-formed XML.
     #[error("line {line}: {reason}")]
     Xml {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }
 
-/// Encodes a document of text XML.
+/// Encodes a text XML document.
 ///
 /// # Errors
-/// Text that is not well-formed, or a document that a strict schema does not allow.
+/// The text is not well-formed, or a strict schema does not allow the document.
 pub fn encode<'e>(
     encoder: &'e mut Encoder,
     options: &Options,
@@ -57,14 +57,14 @@ pub fn encode<'e>(
     Ok(writing.finish()?)
 }
 
-/// Encodes a document of text XML as a canonical stream.
+/// Encodes a text XML document as a canonical stream.
 ///
 /// # Errors
-/// As [`encode`].
+/// See [`encode`].
 pub fn encode_canonical<'e>(
     encoder: &'e mut Encoder,
     options: &Options,
-    canonical: Canonical,
+    canonical: CanonicalOptions,
     document: &[u8],
 ) -> Result<&'e [u8], Error> {
     let mut writing = encoder.begin_canonical(options, canonical)?;
@@ -74,10 +74,10 @@ pub fn encode_canonical<'e>(
     Ok(writing.finish()?)
 }
 
-/// Decodes a stream to text XML. `options` are those of a stream that has none in its header.
+/// Decodes a stream to text XML. `options` apply to a stream without options in its header.
 ///
 /// # Errors
-/// A stream that is refused.
+/// The stream cannot be decoded.
 pub fn decode(
     decoder: &mut Decoder,
     stream: &[u8],

@@ -1,7 +1,7 @@
-//! Text XML to events: well-formed documents in UTF-8 or UTF-16, with a document type declaration
-//! whose entities are expanded, external ones where the caller has them. Attributes that a document type
-//! gives by default are no events: an attribute that is not specified maps to none (EXI 1.0, B.3), and
-//! whoever has the document type computes them.
+//! Converting text XML to events. Documents are well-formed and in UTF-8, UTF-16 or ISO 8859-1.
+//! Entities of the document type declaration are expanded, external ones if the caller supplies
+//! them. Default attributes of a document type are not events: an attribute that is not specified
+//! maps to none (EXI 1.0, B.3), and applications that have the document type can compute them.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -16,14 +16,14 @@ use super::Error;
 use crate::schema::XML_NAMESPACE;
 use crate::{Event, Name, Options, Preserve, Value};
 
-/// Bounds on a document; each has an error that names it.
+/// Resource limits for one document. The error names the one that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLimits {
-    /// Open elements. Default 256.
+    /// Maximum number of open elements. Default 256.
     pub depth: usize,
-    /// Bytes that entities may expand to in all. Default 1 MiB.
+    /// Maximum bytes that all entities together may expand to. Default 1 MiB.
     pub entity_bytes: usize,
-    /// Entities within entities. Default 8.
+    /// Maximum nesting of entities. Default 8.
     pub entity_depth: usize,
 }
 
@@ -37,52 +37,53 @@ impl Default for TextLimits {
     }
 }
 
-type Take<'t> = dyn FnMut(Event<'_>) -> Result<(), Error> + 't;
+type EventHandler<'t> = dyn FnMut(Event<'_>) -> Result<(), Error> + 't;
 
-/// Finds an external entity: given its system identifier, as the document has it. None: it is not to
-/// be had, and a reference to it is left out.
-pub type Entities<'r> = dyn FnMut(&str) -> Option<Vec<u8>> + 'r;
+/// Finds an external entity by its system identifier, as the document states it. If it returns
+/// none, references to the entity are omitted.
+pub type EntityResolver<'r> = dyn FnMut(&str) -> Option<Vec<u8>> + 'r;
 
-/// Takes an event and the line at which it ends.
-type TakeAt<'t> = dyn FnMut(usize, Event<'_>) -> Result<(), Error> + 't;
+/// A handler of events, with the line at which each ends.
+type LineEventHandler<'t> = dyn FnMut(usize, Event<'_>) -> Result<(), Error> + 't;
 
-/// Reads a document, or a fragment by the options, and hands its events over. What the options do
-/// not preserve is left out, and the character data around it comes as one event.
+/// Reads a document, or a fragment if the options say so, and passes its events to `take`. Parts
+/// that the options do not preserve are omitted, and the character data around them are merged into
+/// one event.
 ///
 /// # Errors
-/// Text that is not well-formed, and what `take` refuses.
+/// The text is not well-formed, or `take` fails.
 pub fn read(
     document: &[u8],
     options: &Options,
     limits: TextLimits,
-    take: &mut Take<'_>,
+    take: &mut EventHandler<'_>,
 ) -> Result<(), Error> {
     read_with(document, options, limits, &mut |_| None, take)
 }
 
-/// As [`read`], with external entities, which are expanded unless the options preserve references to
-/// them.
+/// Like [`read`], with external entities, which are expanded unless the options preserve references
+/// to them.
 ///
 /// # Errors
-/// As [`read`]; that of an entity carries the line of the reference.
+/// See [`read`]. Errors within an entity have the line of the reference.
 pub fn read_with(
     document: &[u8],
     options: &Options,
     limits: TextLimits,
-    entities: &mut Entities<'_>,
-    take: &mut Take<'_>,
+    entities: &mut EntityResolver<'_>,
+    take: &mut EventHandler<'_>,
 ) -> Result<(), Error> {
     read_all(document, options, limits, entities, &mut |_, event| {
         take(event)
     })
 }
 
-/// As [`read`], with the line of each event.
+/// Like [`read`], with the line of each event.
 pub(crate) fn read_at(
     document: &[u8],
     options: &Options,
     limits: TextLimits,
-    take: &mut TakeAt<'_>,
+    take: &mut LineEventHandler<'_>,
 ) -> Result<(), Error> {
     read_all(document, options, limits, &mut |_| None, take)
 }
@@ -91,10 +92,10 @@ fn read_all(
     document: &[u8],
     options: &Options,
     limits: TextLimits,
-    external: &mut Entities<'_>,
-    take: &mut TakeAt<'_>,
+    external: &mut EntityResolver<'_>,
+    take: &mut LineEventHandler<'_>,
 ) -> Result<(), Error> {
-    let text = decoded(document)?;
+    let text = decode_text(document)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut parser = Parser {
         preserve: options.preserve,
@@ -110,7 +111,7 @@ fn read_all(
         line: 1,
     };
     take(1, Event::StartDocument)?;
-    parser.tokens(text, 0, take)?;
+    parser.read_tokens(text, 0, take)?;
     if parser.depth > 0 {
         return Err(parser.fail("the document is truncated"));
     }
@@ -120,8 +121,8 @@ fn read_all(
     take(parser.line, Event::EndDocument)
 }
 
-/// The characters of the document.
-fn decoded(document: &[u8]) -> Result<Cow<'_, str>, Error> {
+/// Decodes the characters of the document.
+fn decode_text(document: &[u8]) -> Result<Cow<'_, str>, Error> {
     let encoding = |reason: &str| Error::Xml {
         line: 1,
         reason: reason.to_owned(),
@@ -159,9 +160,9 @@ fn decoded(document: &[u8]) -> Result<Cow<'_, str>, Error> {
 /// The value of a general entity.
 enum Entity {
     Internal(String),
-    /// By its system identifier.
+    /// An external entity with its system identifier.
     External(String),
-    /// Data that is no XML: a reference to it is none.
+    /// Unparsed data, whose references are not expanded.
     Unparsed,
 }
 
@@ -194,8 +195,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Hands over the character data that waits.
-    fn flush(&mut self, take: &mut TakeAt<'_>) -> Result<(), Error> {
+    /// Emits the pending character data.
+    fn flush(&mut self, take: &mut LineEventHandler<'_>) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -205,12 +206,17 @@ impl Parser<'_> {
         } else if is_space(&text) {
             Ok(())
         } else {
-            Err(self.fail("text outside the root element"))
+            Err(self.fail("text is not allowed outside the root element"))
         }
     }
 
-    /// All tokens of the document, or of an entity at `level`.
-    fn tokens(&mut self, text: &str, level: usize, take: &mut TakeAt<'_>) -> Result<(), Error> {
+    /// Reads all tokens of the document, or of an entity at nesting `level`.
+    fn read_tokens(
+        &mut self,
+        text: &str,
+        level: usize,
+        take: &mut LineEventHandler<'_>,
+    ) -> Result<(), Error> {
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
         let (depth, mut counted) = (self.depth, 0);
@@ -228,7 +234,7 @@ impl Parser<'_> {
                 Token::Eof => break,
                 Token::Start(start) | Token::Empty(start) => {
                     self.flush(take)?;
-                    self.start(start.name().0, start.attributes_raw(), take)?;
+                    self.start_element(start.name().0, start.attributes_raw(), take)?;
                 }
                 Token::End(_) => {
                     self.flush(take)?;
@@ -263,7 +269,9 @@ impl Parser<'_> {
                     self.doc_type(&declaration, take)?;
                 }
                 Token::Comment(_) | Token::PI(_) | Token::Decl(_) => {}
-                Token::DocType(_) => return Err(self.fail("a document type within an entity")),
+                Token::DocType(_) => {
+                    return Err(self.fail("a document type is not allowed within an entity"));
+                }
             }
         }
         if self.depth != depth {
@@ -279,28 +287,35 @@ impl Parser<'_> {
         self.pending.push_str(&line_ends(text));
     }
 
-    /// A reference in content.
-    fn reference(&mut self, name: &str, level: usize, take: &mut TakeAt<'_>) -> Result<(), Error> {
-        if let Some(character) = self.simple(name)? {
+    /// Handles a reference in content.
+    fn reference(
+        &mut self,
+        name: &str,
+        level: usize,
+        take: &mut LineEventHandler<'_>,
+    ) -> Result<(), Error> {
+        if let Some(character) = self.character_reference(name)? {
             self.pending.push(character);
             return Ok(());
         }
         match self.entities.get(name) {
             Some(Entity::Internal(text)) => {
                 let text = text.clone();
-                self.expand(text.len(), level)?;
-                self.tokens(&text, level + 1, take)
+                self.count_expansion(text.len(), level)?;
+                self.read_tokens(&text, level + 1, take)
             }
             Some(Entity::External(system)) if !self.preserve.dtd => {
                 let Some(entity) = (self.external)(system) else {
                     return Ok(());
                 };
-                let text = decoded(&entity)?;
+                let text = decode_text(&entity)?;
                 let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-                self.expand(text.len(), level)?;
-                self.tokens(text, level + 1, take)
+                self.count_expansion(text.len(), level)?;
+                self.read_tokens(text, level + 1, take)
             }
-            None if !self.preserve.dtd => Err(self.fail(format!("entity &{name}; is not known"))),
+            None if !self.preserve.dtd => {
+                Err(self.fail(format!("entity &{name}; is not declared")))
+            }
             _ => {
                 self.flush(take)?;
                 take(self.line, Event::EntityReference(name))
@@ -308,7 +323,7 @@ impl Parser<'_> {
         }
     }
 
-    fn expand(&mut self, bytes: usize, level: usize) -> Result<(), Error> {
+    fn count_expansion(&mut self, bytes: usize, level: usize) -> Result<(), Error> {
         self.expanded += bytes;
         if self.expanded > self.limits.entity_bytes {
             let bound = self.limits.entity_bytes;
@@ -321,8 +336,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A predefined entity or a character reference.
-    fn simple(&self, name: &str) -> Result<Option<char>, Error> {
+    /// Resolves a predefined entity or a character reference.
+    fn character_reference(&self, name: &str) -> Result<Option<char>, Error> {
         Ok(match name {
             "lt" => Some('<'),
             "gt" => Some('>'),
@@ -337,14 +352,19 @@ impl Parser<'_> {
                         None => number.parse(),
                     };
                     let character = point.ok().and_then(char::from_u32);
-                    let wrong = || self.fail(format!("&{name}; is no character"));
+                    let wrong = || self.fail(format!("&{name}; is not a character"));
                     Some(character.ok_or_else(wrong)?)
                 }
             },
         })
     }
 
-    fn start(&mut self, name: &str, attributes: &str, take: &mut TakeAt<'_>) -> Result<(), Error> {
+    fn start_element(
+        &mut self,
+        name: &str,
+        attributes: &str,
+        take: &mut LineEventHandler<'_>,
+    ) -> Result<(), Error> {
         if self.depth == 0 {
             self.roots += 1;
             if self.roots > 1 && !self.fragment {
@@ -360,14 +380,16 @@ impl Parser<'_> {
         let mut declared: Vec<(&str, String)> = Vec::new();
         let mut rest = attributes.trim();
         while !rest.is_empty() {
-            let (attribute, quoted) = rest.split_once('=').ok_or_else(|| self.wrong(name))?;
+            let (attribute, quoted) = rest
+                .split_once('=')
+                .ok_or_else(|| self.malformed_attributes(name))?;
             let attribute = attribute.trim();
             let quoted = quoted.trim_start();
             let quote = quoted.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let quote = quote.ok_or_else(|| self.wrong(name))?;
+            let quote = quote.ok_or_else(|| self.malformed_attributes(name))?;
             let (value, more) = quoted[1..]
                 .split_once(quote)
-                .ok_or_else(|| self.wrong(name))?;
+                .ok_or_else(|| self.malformed_attributes(name))?;
             rest = more.trim_start();
             let value = self.attribute_value(value, 0)?;
             match attribute.split_once(':') {
@@ -403,7 +425,7 @@ impl Parser<'_> {
         for (attribute, value) in &plain {
             let (namespace, prefix, local) = self.resolve(attribute, true)?;
             if !names.insert((namespace.clone(), local)) {
-                return Err(self.fail(format!("attribute {attribute} repeats")));
+                return Err(self.fail(format!("attribute {attribute} is repeated")));
             }
             take(
                 self.line,
@@ -420,11 +442,11 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn wrong(&self, element: &str) -> Error {
+    fn malformed_attributes(&self, element: &str) -> Error {
         self.fail(format!("the attributes of {element} are malformed"))
     }
 
-    /// Namespace, prefix and local part.
+    /// Resolves a qualified name to namespace, prefix and local part.
     fn resolve<'n>(
         &self,
         name: &'n str,
@@ -432,7 +454,7 @@ impl Parser<'_> {
     ) -> Result<(String, &'n str, &'n str), Error> {
         let (prefix, local) = name.split_once(':').unwrap_or(("", name));
         if local.is_empty() || local.contains([':', '<', '&', '"', '\'']) {
-            return Err(self.fail(format!("{name:?} is no name")));
+            return Err(self.fail(format!("{name:?} is not a valid name")));
         }
         if attribute && prefix.is_empty() {
             return Ok((String::new(), prefix, local));
@@ -450,7 +472,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The normalized value (XML 1.0, 3.3.3).
+    /// Normalizes an attribute value (XML 1.0, 3.3.3).
     fn attribute_value(&mut self, value: &str, level: usize) -> Result<String, Error> {
         let mut normalized = String::with_capacity(value.len());
         let value = line_ends(value);
@@ -463,19 +485,19 @@ impl Parser<'_> {
                         .split_once(';')
                         .ok_or_else(|| self.fail("a reference without its end"))?;
                     rest = more;
-                    if let Some(character) = self.simple(name)? {
+                    if let Some(character) = self.character_reference(name)? {
                         normalized.push(character);
                         continue;
                     }
                     let Some(Entity::Internal(text)) = self.entities.get(name) else {
-                        return Err(self.fail(format!("entity &{name}; is not known")));
+                        return Err(self.fail(format!("entity &{name}; is not declared")));
                     };
                     let text = text.clone();
-                    self.expand(text.len(), level)?;
+                    self.count_expansion(text.len(), level)?;
                     normalized.push_str(&self.attribute_value(&text, level + 1)?);
                     continue;
                 }
-                b'<' => return Err(self.fail("< in an attribute")),
+                b'<' => return Err(self.fail("an attribute value contains <")),
                 _ => normalized.push(' '),
             }
             rest = &rest[at + 1..];
@@ -484,7 +506,11 @@ impl Parser<'_> {
         Ok(normalized)
     }
 
-    fn doc_type(&mut self, declaration: &str, take: &mut TakeAt<'_>) -> Result<(), Error> {
+    fn doc_type(
+        &mut self,
+        declaration: &str,
+        take: &mut LineEventHandler<'_>,
+    ) -> Result<(), Error> {
         let mut rest = declaration.trim();
         let name = token(&mut rest, |c| c.is_whitespace() || c == '[');
         let (mut public, mut system) = ("", "");
@@ -516,7 +542,7 @@ impl Parser<'_> {
     }
 
     fn quoted<'t>(&self, rest: &mut &'t str) -> Result<&'t str, Error> {
-        let wrong = || self.fail("a document type with a malformed identifier");
+        let wrong = || self.fail("the document type has a malformed identifier");
         let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
         let quote = quote.ok_or_else(wrong)?;
         let (text, after) = rest[1..].split_once(quote).ok_or_else(wrong)?;
@@ -524,7 +550,8 @@ impl Parser<'_> {
         Ok(text)
     }
 
-    /// General entities of the internal subset; the first declaration of a name counts.
+    /// Collects the general entities of the internal subset. The first declaration of a name
+    /// applies.
     fn declare_entities(&mut self, subset: &str) -> Result<(), Error> {
         let mut rest = subset;
         while let Some(at) = rest.find("<!") {
@@ -567,7 +594,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The replacement text: character references are expanded, others stay.
+    /// The replacement text of an entity: character references are expanded, others are not.
     fn entity_value(&self, value: &str) -> Result<String, Error> {
         let mut text = String::new();
         let mut rest = value;
@@ -576,7 +603,7 @@ impl Parser<'_> {
             let reference = rest[at + 1..].split_once(';');
             let (name, after) =
                 reference.ok_or_else(|| self.fail("a reference without its end"))?;
-            text.extend(self.simple(name)?);
+            text.extend(self.character_reference(name)?);
             rest = after;
         }
         text.push_str(rest);
@@ -584,7 +611,7 @@ impl Parser<'_> {
     }
 }
 
-/// The text up to a separator; what follows is trimmed at its begin.
+/// Removes the text up to a separator, and white space after it.
 fn token<'t>(rest: &mut &'t str, separator: impl Fn(char) -> bool) -> &'t str {
     let end = rest.find(separator).unwrap_or(rest.len());
     let (token, after) = rest.split_at(end);
@@ -592,7 +619,7 @@ fn token<'t>(rest: &mut &'t str, separator: impl Fn(char) -> bool) -> &'t str {
     token
 }
 
-/// Line ends as XML wants them (2.11).
+/// Normalizes line ends (XML 1.0, 2.11).
 fn line_ends(text: &str) -> Cow<'_, str> {
     match text.contains('\r') {
         true => Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n")),

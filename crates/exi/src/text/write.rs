@@ -1,4 +1,4 @@
-//! Events to text XML.
+//! Converting events to text XML.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -9,7 +9,7 @@ use core::fmt::Write as _;
 use crate::schema::XML_NAMESPACE;
 use crate::{Event, Name, Value};
 
-/// A start tag that is not yet written: more may belong to it.
+/// A start tag to which attributes may still be added.
 struct StartTag {
     namespace: String,
     local: String,
@@ -18,7 +18,7 @@ struct StartTag {
     attributes: Vec<(String, String)>,
 }
 
-/// Writes events as text. Names without a prefix get one where they need it: `ns0`, `ns1`, …
+/// Writes events as text. Names without a usable prefix get a generated one: `ns0`, `ns1`, …
 #[derive(Default)]
 pub struct Writer {
     text: String,
@@ -27,11 +27,11 @@ pub struct Writer {
     stack: Vec<String>,
     /// Depth, prefix, namespace.
     scope: Vec<(usize, String, String)>,
-    made: usize,
+    generated_prefixes: usize,
 }
 
 impl Writer {
-    /// Takes the next event.
+    /// Writes the next event.
     pub fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Namespace {
@@ -45,26 +45,26 @@ impl Writer {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn finish(mut self) -> String {
-        self.close(false);
+        self.write_start_tag(false);
         self.text
     }
 
     fn content(&mut self, event: &Event<'_>) {
         if matches!(event, Event::EndElement) && self.open.is_some() {
-            self.close(true);
+            self.write_start_tag(true);
             return;
         }
-        // A strict schema has a place for a value of no characters.
+        // A strict schema emits an event even for an empty value.
         if let Event::Characters(
             Value::Text("") | Value::Lexical("") | Value::Base64([]) | Value::Hex([]),
         ) = event
         {
             return;
         }
-        self.close(false);
+        self.write_start_tag(false);
         // Writing to a string does not fail.
         let _ = match event {
             Event::StartElement(name) => {
@@ -79,7 +79,7 @@ impl Writer {
             }
             Event::EndElement => {
                 let name = self.stack.pop().unwrap_or_default();
-                self.leave();
+                self.close_scope();
                 write!(self.text, "</{name}>")
             }
             Event::Characters(value) => {
@@ -113,7 +113,7 @@ impl Writer {
         };
     }
 
-    fn leave(&mut self) {
+    fn close_scope(&mut self) {
         let depth = self.stack.len();
         while self.scope.last().is_some_and(|(at, ..)| *at > depth) {
             self.scope.pop();
@@ -145,7 +145,7 @@ impl Writer {
         found.map_or("", |(_, _, namespace)| namespace)
     }
 
-    /// A qualified name; a prefix is declared at need.
+    /// A qualified name; its prefix is declared if necessary.
     fn qualified(&mut self, name: &Name<'_>, element: bool) -> String {
         let prefix = match name.prefix {
             Some(prefix)
@@ -178,8 +178,8 @@ impl Writer {
             return prefix.clone();
         }
         let prefix = loop {
-            let prefix = format!("ns{}", self.made);
-            self.made += 1;
+            let prefix = format!("ns{}", self.generated_prefixes);
+            self.generated_prefixes += 1;
             if self.bound(&prefix).is_empty() {
                 break prefix;
             }
@@ -210,8 +210,8 @@ impl Writer {
         }
     }
 
-    /// Writes the open start tag, empty or not.
-    fn close(&mut self, empty: bool) {
+    /// Writes the open start tag, as an empty-element tag if `empty`.
+    fn write_start_tag(&mut self, empty: bool) {
         let Some(open) = &self.open else { return };
         let (namespace, local, prefix) = (
             open.namespace.clone(),
@@ -242,7 +242,7 @@ impl Writer {
         }
         if empty {
             self.text.push_str("/>");
-            self.leave();
+            self.close_scope();
         } else {
             self.text.push('>');
             self.stack.push(name);

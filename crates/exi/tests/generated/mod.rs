@@ -1,23 +1,24 @@
-//! Schemas and documents that are made up, and options that are drawn: for properties, and for what is
-//! compared with another program.
+//! Strategies that generate schemas, documents and options, for properties and for comparison with
+//! another implementation.
 
 use std::fmt::Write as _;
 
 use chappe_exi::{Alignment, Float, Options, Preserve, QName, Representation};
 use proptest::prelude::*;
 
-/// What an element contains.
+/// The content of an element.
 #[derive(Debug, Clone)]
 pub(crate) enum Model {
-    /// A value: which datatype.
+    /// A value: the index of its datatype.
     Value(usize),
-    /// Children with their least and most occurrences, and whether text comes between them.
+    /// Children with their minimum and maximum occurrences; true if text may come between them.
     Sequence(Vec<(Model, u32, u32)>, bool),
     Choice(Vec<Model>),
     All(Vec<Model>),
 }
 
-/// Datatypes: how a schema says them, and lexical forms as they are written back.
+/// Datatypes: their definition in a schema, and lexical forms that the decoder writes back
+/// unchanged.
 const DATATYPES: [(&str, &[&str]); 13] = [
     (
         "<xs:restriction base='xs:string'/>",
@@ -85,7 +86,7 @@ pub(crate) fn model() -> impl Strategy<Value = Model> {
     })
 }
 
-/// The type of an element as a schema says it; names of children are numbers in order.
+/// Writes the type definition of an element; children are named by consecutive numbers.
 fn declare(model: &Model, next: &mut u32, xsd: &mut String) {
     let mut child = |model: &Model, min: u32, max: u32, xsd: &mut String| {
         let name = *next;
@@ -130,7 +131,7 @@ fn declare(model: &Model, next: &mut u32, xsd: &mut String) {
     );
 }
 
-/// A schema whose element `r` is of the model.
+/// A schema whose element `r` has the model.
 pub(crate) fn xsd(model: &Model) -> String {
     let mut xsd = String::from(
         "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:element name='r'>",
@@ -140,7 +141,7 @@ pub(crate) fn xsd(model: &Model) -> String {
     xsd
 }
 
-/// Draws from a list of numbers, again and again.
+/// Draws from a list of numbers in a cycle.
 struct Draw<'d> {
     from: &'d [u16],
     at: usize,
@@ -154,11 +155,11 @@ impl Draw<'_> {
     }
 }
 
-/// Writes a document by a model, as it will be written back under the options.
+/// Writes a document of a model, and the text that decoding it gives under the options.
 struct Document<'d> {
     draw: Draw<'d>,
     options: &'d Options,
-    /// Deviate from the schema.
+    /// The document may deviate from the schema.
     deviate: bool,
     sent: String,
     back: String,
@@ -170,7 +171,7 @@ impl Document<'_> {
         self.back.push_str(text);
     }
 
-    /// What may come anywhere within an element.
+    /// Content that may occur anywhere within an element.
     fn misc(&mut self) {
         match self.draw.below(12) {
             0 => {
@@ -209,7 +210,7 @@ impl Document<'_> {
         let (sent, back) = (self.sent.len(), self.back.len());
         self.both(">");
         self.children(model, next);
-        // An element of nothing is written so.
+        // An element without content is written as an empty-element tag.
         match self.back.len() == back + 1 {
             true => {
                 self.back.truncate(back);
@@ -221,7 +222,7 @@ impl Document<'_> {
         }
         debug_assert!(self.sent.len() > sent);
         let _ = write!(self.sent, "</{name}>");
-        // Names go on as the schema has them, whatever of it occurs.
+        // Names continue as in the schema, regardless of the parts that occur.
         *next = first;
         skip(model, next);
     }
@@ -286,7 +287,7 @@ impl Document<'_> {
     }
 }
 
-/// A document by the model, as it is sent and as it is written back.
+/// A document of the model: the text to encode and the text that decoding gives.
 pub(crate) fn document(model: &Model, options: &Options, drawn: &[u16]) -> (String, String) {
     let mut document = Document {
         draw: Draw { from: drawn, at: 0 },
@@ -302,7 +303,7 @@ pub(crate) fn document(model: &Model, options: &Options, drawn: &[u16]) -> (Stri
     (document.sent, document.back)
 }
 
-/// Passes over the names within a model.
+/// Skips the names within a model.
 fn skip(model: &Model, next: &mut u32) {
     let mut one = |model: &Model| {
         *next += 1;

@@ -1,11 +1,11 @@
-//! One reference stream: its options by its name, its source, its schema.
+//! One reference stream: the options that its name encodes, its source, its schema.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chappe_exi::{
-    Alignment, Canonical, Decoder, Encoder, Event, HeaderOptions, Name, Options, QName,
+    Alignment, CanonicalOptions, Decoder, Encoder, Event, HeaderOptions, Name, Options, QName,
     Representation, Schema, SchemaId, Value, XsdSource, text,
 };
 
@@ -16,7 +16,7 @@ use crate::infoset::{self, Item};
 
 type Take<'t> = dyn FnMut(Event<'_>) -> Result<(), text::Error> + 't;
 
-/// What became of a check.
+/// The result of a check.
 pub(crate) enum Outcome {
     Ok,
     Failed(String),
@@ -38,14 +38,14 @@ pub(crate) struct Case {
     header: HeaderOptions,
     schema: Option<String>,
     suite: PathBuf,
-    /// The stream is canonical.
-    canonical: Option<Canonical>,
-    /// The parts of its name.
+    /// The options of a canonical stream; none for others.
+    canonical: Option<CanonicalOptions>,
+    /// The parts of the stream's name.
     parts: Vec<String>,
 }
 
 impl Case {
-    /// A stream of that folder, where all are canonical or none.
+    /// A stream of a folder whose streams are all canonical or all not.
     pub(crate) fn of(suite: &Path, folder: &str, canonical: bool, stream: &Path) -> Self {
         let relative = stream
             .strip_prefix(suite.join(folder))
@@ -74,7 +74,7 @@ impl Case {
         options.value_partition_capacity = part(3).parse().ok();
         options.value_max_length = part(4).parse().ok();
         options.block_size = part(5).parse().unwrap_or(Options::BLOCK_SIZE);
-        // Names of canonical streams have a place for the profile, too.
+        // Names of canonical streams also have a part for the profile.
         let at = if canonical { 7 } else { 6 };
         let informed = flags.contains('i') || !part(at).is_empty();
         let schema = informed.then(|| {
@@ -113,7 +113,7 @@ impl Case {
             schema,
             suite: suite.to_owned(),
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
-            canonical: canonical.then(|| Canonical {
+            canonical: canonical.then(|| CanonicalOptions {
                 omit_options_document: !flags.contains('s'),
                 utc_time: flags.contains('u'),
             }),
@@ -151,9 +151,9 @@ impl Case {
         outcomes
     }
 
-    /// The events of the source, as the suite's own framework makes them: without white space around
-    /// texts, namespace declarations last first, an internal subset by its declarations, and with the
-    /// marks of self-contained elements.
+    /// The events of the source as the suite's framework produces them: without white space around
+    /// texts, namespace declarations in reverse order, an internal subset by its declarations, and
+    /// with the marks of self-contained elements.
     fn read(&self, source: &[u8], take: &mut Take<'_>) -> Result<(), text::Error> {
         let folder = self.source.parent();
         let mut external = |system: &str| std::fs::read(folder?.join(system)).ok();
@@ -184,7 +184,7 @@ impl Case {
     }
 
     fn made_up(&self, event: Event<'_>, take: &mut Take<'_>) -> Result<(), text::Error> {
-        // All self-contained elements of the suite are of that name.
+        // All self-contained elements of the suite have this name.
         let contained = |name: &Name<'_>| name.namespace == "urn:foo" && name.local == "ANY";
         match event {
             Event::StartElement(name) if self.options.self_contained && contained(&name) => {
@@ -208,7 +208,7 @@ impl Case {
 
     fn decode(&self, schema: &Arc<Schema>, stream: &[u8], wanted: &[Item]) -> Result<(), String> {
         let schema = match (self.header.options, &self.schema) {
-            // The stream names its schema as it likes.
+            // The stream chooses the name of its schema.
             (true, Some(_)) => match named(stream, schema) {
                 SchemaId::Named(id) => Arc::new(Schema::clone(schema).with_id(&id)),
                 _ => schema.clone(),
@@ -231,7 +231,7 @@ impl Case {
         infoset::compare(wanted, &found, &options)
     }
 
-    /// Our stream of the source, with a header as the name says.
+    /// Our stream of the source, with the header that the name requests.
     pub(crate) fn ours(&self, schemas: &mut Schemas) -> Result<Vec<u8>, String> {
         let schema = self.schema(schemas)?;
         let stream = std::fs::read(&self.stream).map_err(|error| error.to_string())?;
@@ -243,7 +243,7 @@ impl Case {
         self.made(&mut encoder, &options, self.header, &self.source())
     }
 
-    /// A stream of the case as a document, and the options it was read with.
+    /// Decodes a stream of the case; returns the document and the options.
     pub(crate) fn decoded(
         &self,
         schemas: &mut Schemas,
@@ -280,7 +280,7 @@ impl Case {
         &self.source
     }
 
-    /// The source as it was, if it has been changed since.
+    /// The original source if it was changed later.
     pub(crate) fn changed_source(&self) -> Option<Vec<u8>> {
         let now = std::fs::read(&self.source).expect("every stream has its source");
         let then = self.source();
@@ -292,7 +292,7 @@ impl Case {
         as_encoded(&self.source, source)
     }
 
-    /// The options as the foreign program takes them.
+    /// The options in the format of the Java program.
     pub(crate) fn job(&self) -> String {
         let part = |at: usize| self.parts.get(at).map_or("", String::as_str);
         let schema = match self.schema.as_deref() {
@@ -312,7 +312,7 @@ impl Case {
         }
     }
 
-    /// A canonical stream that is decoded and encoded again is the same.
+    /// Checks that a canonical stream is the same after decoding and encoding.
     fn canonical_again(&self, schema: &Arc<Schema>, stream: &[u8]) -> Result<(), String> {
         let mut encoder = Encoder::new(schema.clone());
         let schema_id = named(stream, schema);
@@ -381,7 +381,7 @@ impl Case {
             .to_vec())
     }
 
-    /// The options of the stream: those in its header stand above what its name says.
+    /// The options of the stream; those in its header take precedence over those in its name.
     fn effective(&self, stream: &[u8], schema: &Arc<Schema>) -> Options {
         let schema_id = named(stream, schema);
         let schema = match &schema_id {
@@ -398,8 +398,8 @@ impl Case {
         }
     }
 
-    /// Whether the source becomes the stream: its bytes, and where they are compressed what they
-    /// inflate to, as there are many ways to compress.
+    /// Checks that the source encodes to the stream. Compressed streams are compared after
+    /// inflating, because compressors differ.
     fn encode(
         &self,
         schema: &Arc<Schema>,
@@ -428,7 +428,7 @@ impl Case {
     }
 }
 
-/// The header, and behind it what each compressed stream of the body inflates to.
+/// The header, followed by the inflated content of each compressed stream of the body.
 fn inflated(stream: &[u8], options: &Options, schema: &Arc<Schema>) -> Result<Vec<u8>, String> {
     let schema = match &options.schema_id {
         SchemaId::Named(id) => Arc::new(Schema::clone(schema).with_id(id)),
@@ -468,8 +468,8 @@ fn same_bytes(made: &[u8], stream: &[u8]) -> Result<(), String> {
     ))
 }
 
-/// The source as it was when its streams were made: three have been changed since. Every stream of
-/// theirs holds the document that is put together here.
+/// The source as it was when its streams were made. Three sources were changed later; their streams
+/// hold the documents that this function restores.
 fn as_encoded(path: &Path, source: Vec<u8>) -> Vec<u8> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match &*name {
@@ -518,7 +518,7 @@ fn outcome(result: Result<(), String>) -> Outcome {
     }
 }
 
-/// A document without white space around its texts, as the suite has them.
+/// Removes white space around texts, as the suite does.
 pub(crate) fn trimmed<'v>(event: Event<'v>) -> Option<Event<'v>> {
     match event {
         Event::Characters(Value::Text(text)) => match text.trim_matches([' ', '\t', '\n', '\r']) {

@@ -1,12 +1,12 @@
-//! Documents as lists of items, and when two are the same.
+//! Documents as lists of items, and their comparison.
 //!
-//! A string must come back as it was; a typed value as the same value of its type, whatever its
-//! lexical form. Prefixes, comments, instructions, the document type and entity references count
-//! where the options preserve them. The order of attributes does not (6, note).
+//! A string must be unchanged; a typed value must be the same value of its type, in any lexical
+//! form. Prefixes, comments, processing instructions, the document type and entity references are
+//! compared if the options preserve them. The order of attributes is ignored (6, note).
 
 use chappe_exi::{DateTime, DateTimeKind, Decimal, Event, Float, Options, Value};
 
-/// An event with all it holds.
+/// An event with owned content.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     Start {
@@ -51,12 +51,12 @@ impl Name {
     }
 }
 
-/// A value: its lexical form, and as what it came.
+/// A value: its lexical form and its type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Content {
     pub(crate) lexical: String,
     kind: Kind,
-    /// The expanded name that it stands for, of `xsi:type`.
+    /// The expanded name that a value of `xsi:type` stands for.
     name: Option<(String, String)>,
 }
 
@@ -104,7 +104,7 @@ impl Content {
 }
 
 impl Content {
-    /// The same without such characters around it.
+    /// Removes these characters from both ends.
     pub(crate) fn trimmed(mut self, space: &[char]) -> Self {
         self.lexical = self.lexical.trim_matches(space).to_owned();
         self
@@ -112,7 +112,7 @@ impl Content {
 }
 
 impl Item {
-    /// As text XML says it: without types.
+    /// Removes the types, as in text XML.
     pub(crate) fn untyped(&self) -> Self {
         let plain = |content: &Content| Content {
             kind: Kind::Text,
@@ -165,8 +165,9 @@ impl Item {
     }
 }
 
-/// An internal subset by what it declares: white space between declarations says nothing, and what
-/// is expanded in the document, internal entities, the information set does not hold.
+/// Normalizes an internal subset to its declarations. White space between declarations is
+/// insignificant, and the infoset does not contain internal entities, which are expanded in the
+/// document.
 pub(crate) fn subset(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -183,7 +184,7 @@ pub(crate) fn subset(text: &str) -> String {
     words.flat_map(|word| [word, " "]).collect()
 }
 
-/// Whether a decoded document is its source, in all that the options preserve.
+/// Compares a decoded document with its source in everything that the options preserve.
 pub(crate) fn compare(wanted: &[Item], found: &[Item], options: &Options) -> Result<(), String> {
     let wanted = normal(wanted, options);
     let found = normal(found, options);
@@ -198,7 +199,8 @@ pub(crate) fn compare(wanted: &[Item], found: &[Item], options: &Options) -> Res
     Ok(())
 }
 
-/// Without what is not preserved; attributes of an element sorted, as their order says nothing.
+/// Removes items that are not preserved and sorts the attributes of each element, because their
+/// order is insignificant.
 fn normal(items: &[Item], options: &Options) -> Vec<Item> {
     let prefixes = options.preserve.prefixes;
     let mut normal: Vec<Item> = Vec::new();
@@ -213,7 +215,7 @@ fn normal(items: &[Item], options: &Options) -> Vec<Item> {
                 of_element,
             } => {
                 scope.push((depth, prefix.clone(), namespace.clone()));
-                // The prefix of the element that began last.
+                // The prefix of the last started element.
                 let start = normal.iter_mut().rev();
                 let start = start
                     .filter(|_| of_element)
@@ -240,7 +242,7 @@ fn normal(items: &[Item], options: &Options) -> Vec<Item> {
                 }
                 attributes.push(Item::Attribute { name, value });
             }
-            // Nothing in XML.
+            // Text XML has neither empty character data nor self-contained marks.
             Item::Text(content) if content.lexical.is_empty() => {}
             Item::SelfContained => {}
             item => {
@@ -297,7 +299,7 @@ fn same(a: &Item, b: &Item) -> bool {
     }
 }
 
-/// Whether a value is the one that the source wrote, by the type that the stream gave it.
+/// Compares a value with that of the source, by the type that the stream gave it.
 fn same_content(wanted: &Content, found: &Content) -> bool {
     let (a, b) = (wanted.lexical.as_str(), found.lexical.as_str());
     let equal = |value: fn(&str) -> Option<String>| value(a).is_some() && value(a) == value(b);
@@ -356,7 +358,8 @@ fn decimal(text: &str) -> Option<String> {
         .then(|| format!("{}{integral}.{fraction}", text.starts_with('-')))
 }
 
-/// A value of which the stream does not say the type: equal by one of them.
+/// Compares values whose type the stream does not state; they are equal if one type makes them
+/// equal.
 fn same_word(a: &str, b: &str) -> bool {
     use DateTimeKind as Type;
     let kinds = [

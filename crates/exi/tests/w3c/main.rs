@@ -1,9 +1,9 @@
-//! Goal: the W3C interoperability suite holds.
-//! Method: every reference stream is decoded and compared with its source; the source is encoded,
-//! decoded back and compared, and its bytes compared with the reference but for the version, those that
-//! are compressed by what they inflate to. Canonical streams must be the same. The
-//! suite is found through `CHAPPE_TESTDATA`; without it the test says so and passes. `W3C_ONLY=text`
-//! takes only streams whose name contains the text, `W3C_SHOW=n` shows so many failures of a kind.
+//! The W3C interoperability suite. Every reference stream is decoded and compared with its source;
+//! the source is encoded, decoded and compared, and its bytes are compared with the reference,
+//! except for the version. Compressed streams are compared after inflating. Canonical streams must
+//! be identical. `CHAPPE_TESTDATA` locates the suite; without it the tests are skipped.
+//! `W3C_ONLY=text` selects streams whose name contains the text, `W3C_SHOW=n` prints up to n
+//! failures of each kind.
 
 #![allow(
     clippy::disallowed_methods,
@@ -25,10 +25,10 @@ use std::sync::{Mutex, PoisonError};
 
 use case::{Case, Outcome, Schemas};
 
-/// What must hold of all streams together; it only ever rises.
+/// Minimum results over all streams; they only ever rise.
 const DECODED: usize = 2969;
 const SAME_BYTES: usize = 2246;
-/// Of 721 compressed ones, how many inflate to the same as the reference.
+/// Number of compressed streams, of 721, that inflate to the same bytes as the reference.
 const INFLATED: usize = 720;
 /// Canonical streams of two implementations.
 const CANONICAL: [(&str, usize); 2] = [
@@ -36,11 +36,12 @@ const CANONICAL: [(&str, usize); 2] = [
     ("encodings/canonical/OpenEXI", 88),
 ];
 
-/// Of our streams, how many EXIficient 1.0.7 reads to the same document, and of its own we.
+/// Number of our streams that EXIficient 1.0.7 decodes to the same document, and of its streams
+/// that we decode.
 const READ_BY_EXIFICIENT: usize = 2969;
 const READ_OF_EXIFICIENT: usize = 2921;
 
-/// Unpacks the suite, once, beside the test's other files; none when there is none.
+/// Unpacks the suite once into the target directory; none if it is not available.
 fn suite() -> Option<PathBuf> {
     let data = std::env::var_os("CHAPPE_TESTDATA")?;
     let archive = Path::new(&data).join("exi-testsuite.tar.gz");
@@ -70,13 +71,13 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// How often each check held and failed, by group.
+/// Number of passes and failures of each check, by group.
 #[derive(Default)]
 struct Table {
     groups: BTreeMap<String, BTreeMap<(&'static str, bool), usize>>,
     shown: BTreeMap<&'static str, usize>,
     show: usize,
-    /// No stream was left out.
+    /// True if no stream was left out.
     whole: bool,
 }
 
@@ -124,7 +125,7 @@ impl Table {
     }
 }
 
-/// Runs all streams of a folder.
+/// Checks all streams of a folder.
 fn run(suite: &Path, folder: &str, canonical: bool) -> Table {
     let mut streams = Vec::new();
     files(&suite.join(folder), &mut streams);
@@ -140,7 +141,7 @@ fn run(suite: &Path, folder: &str, canonical: bool) -> Table {
     for stream in &streams {
         let case = Case::of(suite, folder, canonical, stream);
         let results = case.run(&mut schemas);
-        // Compressors differ.
+        // Compressors differ in their output.
         let compressed = results.iter().any(|(what, _)| *what == "inflated");
         for (what, outcome) in results {
             match what {
@@ -151,7 +152,7 @@ fn run(suite: &Path, folder: &str, canonical: bool) -> Table {
     }
     table.print();
     let encoded = table.sum("round trip", false);
-    assert_eq!(encoded, 0, "what is encoded is decoded to the same");
+    assert_eq!(encoded, 0, "encoded documents decode to the same");
     assert_eq!(table.sum("decoded", false), 0, "all decode");
     table
 }
@@ -165,7 +166,7 @@ fn skipped() {
 }
 
 #[test]
-fn canon_streams() {
+fn reference_streams_decode_and_encode() {
     let Some(suite) = suite() else {
         return skipped();
     };
@@ -184,7 +185,7 @@ fn canon_streams() {
 }
 
 #[test]
-fn canonical_streams() {
+fn canonical_streams_are_identical() {
     let Some(suite) = suite() else {
         return skipped();
     };
@@ -196,7 +197,7 @@ fn canonical_streams() {
     }
 }
 
-/// The reference streams, and the directory of the foreign program.
+/// The reference streams and the work directory of the other implementation.
 fn peers() -> (Vec<Case>, PathBuf) {
     let suite = suite().expect("CHAPPE_TESTDATA is set");
     let work = std::env::var_os("EXI_PEER_WORK").expect("EXI_PEER_WORK is set");
@@ -242,7 +243,7 @@ fn exificient_results() {
         "made up: EXIficient reads {}, we read {}, same bytes {} of {}",
         own.read_by_them, own.read_by_us, own.same, own.not_compressed,
     );
-    // Two of EXIficient's own, with small blocks, it cannot read either.
+    // EXIficient itself cannot decode two of its streams with small blocks.
     let held = own.read_by_them == own::TRIED && own.read_by_us >= 298 && own.same >= 220;
     assert!(held, "a regression");
     assert!(results.read_by_them >= READ_BY_EXIFICIENT, "a regression");

@@ -1,5 +1,5 @@
-//! Made up schemas and documents beside EXIficient: it reads ours, we read its, and streams that are
-//! not compressed are the same bytes.
+//! Generated schemas and documents compared with EXIficient: each implementation decodes the
+//! other's streams, and uncompressed streams have the same bytes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::generated::{document, model, options, xsd};
 use crate::infoset::{self, Item};
 use crate::peer::items;
 
-/// How many are tried.
+/// Number of generated cases.
 pub(crate) const TRIED: usize = 300;
 
 struct Own {
@@ -25,7 +25,7 @@ struct Own {
     schema: Arc<Schema>,
 }
 
-/// The same each time.
+/// Generates the same cases each time.
 fn all() -> Vec<Own> {
     let mut runner = TestRunner::deterministic();
     let drawn = prop::collection::vec(any::<u16>(), 1..60);
@@ -35,10 +35,10 @@ fn all() -> Vec<Own> {
         let tree = strategy.new_tree(&mut runner).expect("it is drawn");
         let (model, options, drawn) = tree.current();
         let options = Options {
-            // The documents have one root and no marks.
+            // The documents have one root and no self-contained elements.
             fragment: false,
             self_contained: false,
-            // Where there is a map EXIficient forgets restricted character sets.
+            // With a representation map, EXIficient ignores restricted character sets.
             datatype_representation_map: Vec::new(),
             ..options
         };
@@ -65,7 +65,7 @@ fn all() -> Vec<Own> {
     made
 }
 
-/// The options by the letters of the suite, and what follows them in a job.
+/// The options as the letters of the suite, and the other fields of a job.
 fn job(options: &Options, schema: &str) -> String {
     let preserve = options.preserve;
     let letters = |pairs: &[(bool, char)]| -> String {
@@ -128,7 +128,7 @@ pub(crate) fn jobs(work: &Path, list: &mut String) {
     }
 }
 
-/// How many they read, how many we read, how many of those not compressed are the same.
+/// The number of streams that each side decodes, and of uncompressed streams with the same bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) read_by_them: usize,

@@ -1,8 +1,8 @@
-//! The suite beside EXIficient: what it is to do, and what became of it.
+//! The suite compared with EXIficient: the jobs for it and their results.
 //!
 //! `jobs` encodes every case and writes a list of jobs, one a line, for the Java program in
-//! `check/exi`; `results` reads what that wrote. Every stream of ours must be the same document to it,
-//! and every stream of its own the same document to us.
+//! `check/exi`; `results` reads its output. Each implementation must decode the other's streams to
+//! the same document.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::case::{Case, Schemas, trimmed};
 use crate::infoset::{self, Item};
 use crate::own;
 
-/// Where the streams of a case are.
+/// The files of a case.
 struct Place {
     ours: PathBuf,
     events: PathBuf,
@@ -66,11 +66,11 @@ pub(crate) fn jobs(cases: &[Case], work: &Path) {
     std::fs::write(work.join("jobs"), list).expect("the work directory can be written");
 }
 
-/// What the EXI Profile is tried on.
+/// The document for tests of the EXI Profile.
 const LIMITED: &str = "<a x='1'><b y='2'>one</b><c>two<d/></c><b y='3'>one<e/></b><c z='4'>two</c>\
     <d/><d/><f>one</f><f>one</f></a>";
 
-/// Local value partitions, built-in grammars, productions; -1: no limit.
+/// Local value partitions, built-in grammars, productions; -1 means no limit.
 const PROFILES: [(bool, i32, i32); 8] = [
     (true, -1, -1),
     (false, -1, -1),
@@ -124,7 +124,8 @@ fn profile_jobs(work: &Path, list: &mut String) {
     }
 }
 
-/// Streams within the limits of the EXI Profile: they read ours, and theirs are the same bytes.
+/// Streams within the limits of the EXI Profile: EXIficient decodes ours, and its streams have the
+/// same bytes.
 pub(crate) fn profiles(work: &Path) -> (usize, usize, Vec<String>) {
     let (mut read, mut same, mut failures) = (0, 0, Vec::new());
     for (number, profile) in PROFILES.iter().enumerate() {
@@ -155,17 +156,17 @@ pub(crate) fn profiles(work: &Path) -> (usize, usize, Vec<String>) {
     (read, same, failures)
 }
 
-/// How often each direction held, and what did not.
+/// The passes of each direction, and the failures.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) read_by_them: usize,
     pub(crate) read_by_us: usize,
-    /// What EXIficient refused to encode.
+    /// Number of documents that EXIficient refused to encode.
     pub(crate) not_encoded: usize,
     pub(crate) failures: Vec<String>,
 }
 
-/// Compares what EXIficient made of the jobs.
+/// Compares the results of EXIficient's jobs.
 pub(crate) fn results(cases: &[Case], work: &Path) -> Results {
     let said = std::fs::read_to_string(work.join("said")).expect("EXIficient has said something");
     let said: BTreeMap<&str, &str> = said
@@ -226,7 +227,7 @@ fn without_subset(mut items: Vec<Item>) -> Vec<Item> {
     items
 }
 
-/// Texts without white space around them, as those of the sources are.
+/// Removes white space around texts, as in the sources.
 fn without_space(items: Vec<Item>) -> Vec<Item> {
     let space = [' ', '\t', '\n', '\r'];
     let trimmed = items.into_iter().filter_map(|item| match item {
@@ -239,7 +240,7 @@ fn without_space(items: Vec<Item>) -> Vec<Item> {
     trimmed.collect()
 }
 
-/// The events that EXIficient wrote, perhaps without white space around texts.
+/// The events that EXIficient wrote, optionally without white space around texts.
 pub(crate) fn items(lines: &str, trim: bool) -> Result<Vec<Item>, String> {
     let mut items = vec![Item::of(&Event::StartDocument)];
     for line in lines.split('\n').filter(|line| !line.is_empty()) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chappe_exi::{
-    Alignment, Decoder, Encoder, Event, Header, Metadata, Options, Reading, SchemaId, text,
+    Alignment, Decoder, Encoder, Event, Header, Metadata, Options, StreamReader, SchemaId, text,
 };
 use serde_json::json;
 
@@ -65,7 +65,7 @@ impl Shares {
     }
 
     /// All events of a stream that is not in blocks.
-    fn of(reading: &mut Reading<'_, '_>) -> Result<Self, chappe_exi::Error> {
+    fn of(reading: &mut StreamReader<'_, '_>) -> Result<Self, chappe_exi::Error> {
         let mut shares = Self::default();
         let mut before = reading.bit_offset();
         while let Some(event) = reading.next_event()? {

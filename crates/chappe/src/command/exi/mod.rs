@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_exi::{
-    Canonical, Cause, Decoder, Encoder, HeaderOptions, Options, Schema, SchemaId, text,
+    CanonicalOptions, Cause, Decoder, Encoder, HeaderOptions, Options, Schema, SchemaId, text,
 };
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn encode(flags: &Encode, json: bool) -> Outcome {
     let options = flags.coding.options(id);
     let mut encoder = Encoder::new(schema);
     let stream = if flags.canonical {
-        let canonical = Canonical {
+        let canonical = CanonicalOptions {
             omit_options_document: flags.omit_options,
             utc_time: flags.utc_time,
         };

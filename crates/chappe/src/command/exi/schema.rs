@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chappe_exi::{Messages, Schema, SchemaId, XsdSource};
+use chappe_exi::{MessageSchema, Schema, SchemaId, XsdSource};
 use serde_json::json;
 
 use super::flags::{Coding, Compile};
@@ -23,7 +23,7 @@ pub(super) fn chosen(coding: &Coding) -> Result<Option<Chosen>, Failure> {
     let word = first.to_str().filter(|_| coding.schema.len() == 1);
     let mut schema = match word {
         Some("types") => Schema::built_in_types(),
-        Some(word) if Messages::of_schema_id(word).is_some() => built_in(word)?,
+        Some(word) if MessageSchema::from_schema_id(word).is_some() => built_in(word)?,
         _ if first.extension().is_some_and(|ending| ending == "xsd") => {
             compiled(&coding.schema, None)?
         }
@@ -48,8 +48,8 @@ pub(super) fn chosen(coding: &Coding) -> Result<Option<Chosen>, Failure> {
 
 /// A schema that is compiled in, by its schemaId.
 pub(super) fn built_in(id: &str) -> Result<Schema, Failure> {
-    match Messages::of_schema_id(id) {
-        Some(messages) => Ok(Schema::of_messages(messages)),
+    match MessageSchema::from_schema_id(id) {
+        Some(messages) => Ok(Schema::for_messages(messages)),
         None => Err(Failure::new(format!("no schema {id:?} is compiled in"))),
     }
 }

@@ -9,15 +9,15 @@ use alloc::vec::Vec;
 
 use super::documents::Component;
 use super::simple::Simple;
-use super::{Compiler, Kind, XsdError};
+use super::{Compiler, TypeDefinition, XsdError};
 use crate::schema::XSD_NAMESPACE;
-use crate::schema::builder::{Declared, Expanded};
+use crate::schema::builder::{ElementDeclaration, Expanded};
 use crate::schema::model::{self, Attribute, Content, Namespaces, Particle, Term};
 
-/// Most model groups within each other.
+/// Maximum nesting of model groups.
 const DEPTH_MAX: usize = 64;
 
-/// What a wildcard takes.
+/// The namespaces of a wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wildcard {
     Any,
@@ -29,7 +29,7 @@ impl Wildcard {
     fn namespaces(&self) -> Namespaces {
         match self {
             Self::Any | Self::Not(_) => Namespaces::Any,
-            Self::These(these) => Namespaces::These(these.clone()),
+            Self::These(these) => Namespaces::Listed(these.clone()),
         }
     }
 
@@ -69,9 +69,9 @@ impl Wildcard {
     }
 }
 
-/// What an element of the type contains.
+/// The content of a complex type.
 #[derive(Clone, Debug)]
-pub(super) enum Body {
+pub(super) enum ContentType {
     Simple(Box<Simple>),
     Model {
         particle: Option<Particle>,
@@ -79,12 +79,12 @@ pub(super) enum Body {
     },
 }
 
-/// What a complex type says to EXI.
+/// The properties of a complex type that matter to EXI.
 #[derive(Clone, Debug)]
 pub(super) struct Complex {
     attributes: Vec<Attribute>,
     wildcard: Option<Wildcard>,
-    body: Body,
+    content: ContentType,
 }
 
 impl Complex {
@@ -98,7 +98,7 @@ impl Complex {
         Self {
             attributes: Vec::new(),
             wildcard: Some(Wildcard::Any),
-            body: Body::Model {
+            content: ContentType::Model {
                 particle: Some(particle),
                 mixed: true,
             },
@@ -106,9 +106,9 @@ impl Complex {
     }
 }
 
-/// Attributes as they are collected.
+/// Attribute uses while they are collected.
 #[derive(Default)]
-struct Uses {
+struct AttributeUses {
     uses: Vec<Attribute>,
     prohibited: Vec<Expanded>,
     wildcard: Option<Wildcard>,
@@ -124,8 +124,10 @@ impl Compiler {
             return Ok(known.clone());
         }
         let component = self.documents.types.get(name).cloned();
-        let component = component.ok_or_else(|| at.fail(format!("type {} is unknown", name.1)))?;
-        let complex = self.opened(at, name, |compiler| compiler.complex_type(&component))?;
+        let component =
+            component.ok_or_else(|| at.fail(format!("type {} is not declared", name.1)))?;
+        let complex =
+            self.follow_derivation(at, name, |compiler| compiler.complex_type(&component))?;
         let complex = Rc::new(complex);
         self.complex.insert(name.clone(), complex.clone());
         Ok(complex)
@@ -139,27 +141,27 @@ impl Compiler {
             return Ok(Complex {
                 attributes: uses.uses,
                 wildcard: uses.wildcard,
-                body: Body::Model { particle, mixed },
+                content: ContentType::Model { particle, mixed },
             });
         };
         let mixed = content
             .attribute("mixed")
             .map_or(mixed, |_| content.is_true("mixed"));
         let Some(derived) = content.part(&["restriction", "extension"]) else {
-            return Err(component.fail("content that neither restricts nor extends"));
+            return Err(component.fail("the content has neither a restriction nor an extension"));
         };
         let derived_at = component.child(derived);
         let Some(base) = derived.attribute("base") else {
-            return Err(derived_at.fail("a derivation without a base"));
+            return Err(derived_at.fail("the derivation has no base"));
         };
         let base = derived_at.type_name(base)?;
-        let base = self.kind_named(&derived_at, &base)?;
+        let base = self.named_definition(&derived_at, &base)?;
         let own = self.attribute_uses(&derived_at, 0)?;
         if content.is("simpleContent") {
             return self.simple_content(&derived_at, base, own);
         }
-        let Kind::Complex(base) = base else {
-            return Err(derived_at.fail("complex content with a simple base"));
+        let TypeDefinition::Complex(base) = base else {
+            return Err(derived_at.fail("complex content cannot have a simple base"));
         };
         let particle = self.model(&derived_at, 0)?;
         Ok(match derived.is("extension") {
@@ -167,7 +169,7 @@ impl Compiler {
             false => Complex {
                 attributes: restricted_uses(&base.attributes, &own),
                 wildcard: own.wildcard,
-                body: Body::Model { particle, mixed },
+                content: ContentType::Model { particle, mixed },
             },
         })
     }
@@ -175,16 +177,16 @@ impl Compiler {
     fn simple_content(
         &mut self,
         derived: &Component,
-        base: Kind,
-        own: Uses,
+        base: TypeDefinition,
+        own: AttributeUses,
     ) -> Result<Complex, XsdError> {
         let extension = derived.tree.is("extension");
         let (attributes, wildcard, simple) = match base {
-            Kind::Simple(simple) => (Vec::new(), None, Some(simple)),
-            Kind::Complex(base) => {
-                let simple = match &base.body {
-                    Body::Simple(simple) => Some((**simple).clone()),
-                    Body::Model { .. } => None,
+            TypeDefinition::Simple(simple) => (Vec::new(), None, Some(simple)),
+            TypeDefinition::Complex(base) => {
+                let simple = match &base.content {
+                    ContentType::Simple(simple) => Some((**simple).clone()),
+                    ContentType::Model { .. } => None,
                 };
                 (base.attributes.clone(), base.wildcard.clone(), simple)
             }
@@ -192,7 +194,9 @@ impl Compiler {
         let simple = match (extension, simple) {
             (true, Some(simple)) => simple,
             (false, simple) => self.restriction(derived, None, simple)?,
-            (true, None) => return Err(derived.fail("simple content whose base has none")),
+            (true, None) => {
+                return Err(derived.fail("the base of simple content has no simple content"));
+            }
         };
         Ok(Complex {
             attributes: match extension {
@@ -200,34 +204,34 @@ impl Compiler {
                 false => restricted_uses(&attributes, &own),
             },
             wildcard: match extension {
-                true => joined(wildcard, own.wildcard),
+                true => united(wildcard, own.wildcard),
                 false => own.wildcard,
             },
-            body: Body::Simple(Box::new(simple)),
+            content: ContentType::Simple(Box::new(simple)),
         })
     }
 
-    /// Gives a type its grammars.
+    /// Sets the grammars of a type.
     pub(super) fn set_complex(
         &mut self,
         type_: u32,
         at: &Component,
         complex: &Complex,
     ) -> Result<(), XsdError> {
-        let content = match &complex.body {
-            Body::Simple(simple) => Content::Simple(simple.datatype),
-            Body::Model {
+        let content = match &complex.content {
+            ContentType::Simple(simple) => Content::Simple(simple.datatype),
+            ContentType::Model {
                 particle: None,
                 mixed: false,
             } => Content::Empty,
-            Body::Model { particle, mixed } => Content::Model {
+            ContentType::Model { particle, mixed } => Content::Model {
                 particle: particle.clone(),
                 mixed: *mixed,
             },
         };
         let wildcard = complex.wildcard.as_ref().map(Wildcard::namespaces);
-        if let Some(Namespaces::These(these)) = &wildcard {
-            these.iter().for_each(|one| self.builder.namespace(one));
+        if let Some(Namespaces::Listed(these)) = &wildcard {
+            these.iter().for_each(|one| self.builder.add_namespace(one));
         }
         let attributes = complex.attributes.clone();
         let set = model::complex_type(
@@ -247,29 +251,36 @@ impl Compiler {
 
     // -- attributes ---------------------------------------------------------------------------
 
-    fn attribute_uses(&mut self, component: &Component, depth: usize) -> Result<Uses, XsdError> {
+    fn attribute_uses(
+        &mut self,
+        component: &Component,
+        depth: usize,
+    ) -> Result<AttributeUses, XsdError> {
         if depth > DEPTH_MAX {
-            return Err(component.fail("attribute groups within themselves"));
+            return Err(
+                component.fail("attribute groups are nested too deeply or contain themselves")
+            );
         }
-        let mut uses = Uses::default();
+        let mut uses = AttributeUses::default();
         for part in component.tree.parts() {
             let at = component.child(part);
             match part.local.as_str() {
                 "attribute" => self.attribute_use(&at, &mut uses)?,
                 "attributeGroup" => {
                     let name = at.qname(part.attribute("ref").unwrap_or_default())?;
-                    let name = at.document.original("attributeGroup", &name);
+                    let name = at.document.original_name("attributeGroup", &name);
                     let group = self.documents.attribute_groups.get(&name).cloned();
-                    let group = group
-                        .ok_or_else(|| at.fail(format!("attribute group {} is unknown", name.1)))?;
+                    let group = group.ok_or_else(|| {
+                        at.fail(format!("attribute group {} is not declared", name.1))
+                    })?;
                     let inner = self.attribute_uses(&group, depth + 1)?;
                     uses.uses.extend(inner.uses);
                     uses.prohibited.extend(inner.prohibited);
-                    uses.wildcard = met(uses.wildcard.take(), inner.wildcard);
+                    uses.wildcard = intersected(uses.wildcard.take(), inner.wildcard);
                 }
                 "anyAttribute" => {
                     let own = wildcard(&at);
-                    uses.wildcard = met(uses.wildcard.take(), Some(own));
+                    uses.wildcard = intersected(uses.wildcard.take(), Some(own));
                 }
                 _ => {}
             }
@@ -277,7 +288,7 @@ impl Compiler {
         Ok(uses)
     }
 
-    fn attribute_use(&mut self, at: &Component, uses: &mut Uses) -> Result<(), XsdError> {
+    fn attribute_use(&mut self, at: &Component, uses: &mut AttributeUses) -> Result<(), XsdError> {
         let (name, datatype) = match at.tree.attribute("ref") {
             Some(reference) => {
                 let name = at.qname(reference)?;
@@ -303,7 +314,7 @@ impl Compiler {
             }
             None => {
                 let local = at.tree.attribute("name");
-                let local = local.ok_or_else(|| at.fail("an attribute without a name"))?;
+                let local = local.ok_or_else(|| at.fail("an attribute without a name or ref"))?;
                 let qualified = match at.tree.attribute("form") {
                     Some(form) => form == "qualified",
                     None => at.document.qualified_attributes,
@@ -326,7 +337,7 @@ impl Compiler {
             uses.prohibited.push(name);
             return Ok(());
         }
-        self.builder.attribute(&name, datatype);
+        self.builder.declare_attribute(&name, datatype);
         uses.uses.push(Attribute {
             name,
             required: at.tree.attribute("use") == Some("required"),
@@ -337,7 +348,7 @@ impl Compiler {
 
     // -- content models -----------------------------------------------------------------------
 
-    /// The content model of a type or derivation, if it has one.
+    /// The content model of a type or derivation; none if it is empty.
     fn model(&mut self, component: &Component, depth: usize) -> Result<Option<Particle>, XsdError> {
         match component.tree.part(&["group", "all", "choice", "sequence"]) {
             Some(part) => self.particle(&component.child(part), depth),
@@ -355,7 +366,7 @@ impl Compiler {
                 Some("unbounded") => Ok(None),
                 Some(number) => match number.parse::<u32>() {
                     Ok(number) => Ok(Some(number)),
-                    Err(_) => Err(at.fail(format!("{name}={number:?} is no number of 32 bits"))),
+                    Err(_) => Err(at.fail(format!("{name}={number:?} is not a 32-bit number"))),
                 },
             }
         };
@@ -369,15 +380,16 @@ impl Compiler {
             "any" => {
                 let wildcard = wildcard(at);
                 if let Wildcard::These(these) = &wildcard {
-                    these.iter().for_each(|one| self.builder.namespace(one));
+                    these.iter().for_each(|one| self.builder.add_namespace(one));
                 }
                 Term::Wildcard(wildcard.namespaces())
             }
             "group" => {
                 let name = at.qname(at.tree.attribute("ref").unwrap_or_default())?;
-                let name = at.document.original("group", &name);
+                let name = at.document.original_name("group", &name);
                 let group = self.documents.groups.get(&name).cloned();
-                let group = group.ok_or_else(|| at.fail(format!("group {} is unknown", name.1)))?;
+                let group =
+                    group.ok_or_else(|| at.fail(format!("group {} is not declared", name.1)))?;
                 match self.model(&group, depth + 1)? {
                     Some(inner) if inner.min == 1 && inner.max == Some(1) => inner.term,
                     Some(inner) => Term::Sequence([inner].into()),
@@ -401,7 +413,7 @@ impl Compiler {
                     _ => Term::All(particles),
                 }
             }
-            other => return Err(at.fail(format!("{other} in a content model"))),
+            other => return Err(at.fail(format!("{other} is not allowed in a content model"))),
         };
         Ok(Some(Particle { min, max, term }))
     }
@@ -412,7 +424,7 @@ impl Compiler {
             return self.element_term(at, &name);
         }
         let local = at.tree.attribute("name");
-        let local = local.ok_or_else(|| at.fail("an element without a name"))?;
+        let local = local.ok_or_else(|| at.fail("an element without a name or ref"))?;
         let qualified = match at.tree.attribute("form") {
             Some(form) => form == "qualified",
             None => at.document.qualified_elements,
@@ -424,7 +436,7 @@ impl Compiler {
         };
         let name = (target.to_owned(), local.to_owned());
         let type_ = self.type_of_element(at, 0)?;
-        let element = self.builder.element(Declared {
+        let element = self.builder.declare_element(ElementDeclaration {
             name: name.clone(),
             type_,
             nillable: at.tree.is_true("nillable"),
@@ -434,12 +446,17 @@ impl Compiler {
     }
 }
 
-/// The type of an extension.
-fn extended(base: &Complex, own: Uses, particle: Option<Particle>, mixed: bool) -> Complex {
-    let body = match (&base.body, particle) {
-        (Body::Simple(simple), _) => Body::Simple(simple.clone()),
+/// The complex type that an extension defines.
+fn extended(
+    base: &Complex,
+    own: AttributeUses,
+    particle: Option<Particle>,
+    mixed: bool,
+) -> Complex {
+    let content = match (&base.content, particle) {
+        (ContentType::Simple(simple), _) => ContentType::Simple(simple.clone()),
         (
-            Body::Model {
+            ContentType::Model {
                 particle: before,
                 mixed: base_mixed,
             },
@@ -457,38 +474,38 @@ fn extended(base: &Complex, own: Uses, particle: Option<Particle>, mixed: bool) 
                 (before, particle) => before.or(particle),
             };
             let mixed = mixed || *base_mixed;
-            Body::Model { particle, mixed }
+            ContentType::Model { particle, mixed }
         }
     };
     Complex {
         attributes: added_uses(&base.attributes, &own),
-        wildcard: joined(base.wildcard.clone(), own.wildcard),
-        body,
+        wildcard: united(base.wildcard.clone(), own.wildcard),
+        content,
     }
 }
 
-fn joined(base: Option<Wildcard>, own: Option<Wildcard>) -> Option<Wildcard> {
+fn united(base: Option<Wildcard>, own: Option<Wildcard>) -> Option<Wildcard> {
     match (base, own) {
         (Some(base), Some(own)) => Some(own.union(base)),
         (base, own) => own.or(base),
     }
 }
 
-fn met(one: Option<Wildcard>, other: Option<Wildcard>) -> Option<Wildcard> {
+fn intersected(one: Option<Wildcard>, other: Option<Wildcard>) -> Option<Wildcard> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.intersection(other)),
         (one, other) => one.or(other),
     }
 }
 
-fn added_uses(base: &[Attribute], own: &Uses) -> Vec<Attribute> {
+fn added_uses(base: &[Attribute], own: &AttributeUses) -> Vec<Attribute> {
     let mut all = own.uses.clone();
     let new = |one: &&Attribute| !own.uses.iter().any(|other| other.name == one.name);
     all.extend(base.iter().filter(new).cloned());
     all
 }
 
-fn restricted_uses(base: &[Attribute], own: &Uses) -> Vec<Attribute> {
+fn restricted_uses(base: &[Attribute], own: &AttributeUses) -> Vec<Attribute> {
     let mut all = added_uses(base, own);
     all.retain(|one| !own.prohibited.contains(&one.name));
     all

@@ -1,4 +1,4 @@
-//! All documents of a schema and the components that they declare.
+//! The documents of a schema and their components.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -8,64 +8,64 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::tree::Tree;
-use super::{Resolve, XsdError, XsdSource};
+use super::{SchemaResolver, XsdError, XsdSource};
 use crate::schema::XSI_NAMESPACE;
 use crate::schema::builder::Expanded;
 
-/// Most documents of one schema.
+/// Maximum number of documents of one schema.
 const DOCUMENTS_MAX: usize = 1_000;
 
-/// What holds for all of a document.
+/// Properties of a document.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) file: String,
     pub(super) target: String,
-    /// It has taken over the target namespace of the including one.
+    /// The document has adopted the target namespace of the including one.
     pub(super) chameleon: bool,
     pub(super) qualified_elements: bool,
     pub(super) qualified_attributes: bool,
-    /// In a redefinition: what names of its own mean in it.
+    /// In a redefinition, the hidden names of the redefined components.
     pub(super) originals: BTreeMap<(String, Expanded), Expanded>,
 }
 
-/// A declaration or definition where it stands.
+/// A declaration or definition and its document.
 #[derive(Clone, Debug)]
 pub(super) struct Component {
     pub(super) document: Rc<Document>,
     pub(super) tree: Rc<Tree>,
 }
 
-type Space = BTreeMap<Expanded, Component>;
+type SymbolSpace = BTreeMap<Expanded, Component>;
 
 /// Components by their symbol space and name.
 #[derive(Default)]
 pub(super) struct Documents {
-    pub(super) elements: Space,
-    pub(super) attributes: Space,
-    pub(super) types: Space,
-    pub(super) groups: Space,
-    pub(super) attribute_groups: Space,
+    pub(super) elements: SymbolSpace,
+    pub(super) attributes: SymbolSpace,
+    pub(super) types: SymbolSpace,
+    pub(super) groups: SymbolSpace,
+    pub(super) attribute_groups: SymbolSpace,
     targets: BTreeSet<String>,
-    /// Documents that were read, with the target namespace that they took.
+    /// Documents that were read, each with its target namespace.
     read: BTreeSet<(String, String)>,
 }
 
-/// A document to be read.
-struct Waiting {
+/// A document to read.
+struct PendingDocument {
     source: XsdSource,
-    /// The target namespace of who includes it.
+    /// The target namespace of the including document.
     including: Option<String>,
 }
 
 impl Documents {
     pub(super) fn load(
         sources: Vec<XsdSource>,
-        resolve: &mut Resolve<'_>,
+        resolve: &mut SchemaResolver<'_>,
     ) -> Result<Documents, XsdError> {
         let mut documents = Documents::default();
         for source in sources {
             let including = None;
-            documents.read(Waiting { source, including }, resolve)?;
+            documents.read(PendingDocument { source, including }, resolve)?;
         }
         Ok(documents)
     }
@@ -74,12 +74,12 @@ impl Documents {
         self.targets.iter().cloned().collect()
     }
 
-    /// Whether a name is one of the schema's, not of something redefined.
+    /// Returns false for the hidden names of redefined components.
     pub(super) fn is_public(&self, name: &Expanded) -> bool {
         !name.1.starts_with('\0')
     }
 
-    fn space(&mut self, local: &str) -> Option<(&'static str, &mut Space)> {
+    fn space(&mut self, local: &str) -> Option<(&'static str, &mut SymbolSpace)> {
         Some(match local {
             "element" => ("element", &mut self.elements),
             "attribute" => ("attribute", &mut self.attributes),
@@ -90,20 +90,24 @@ impl Documents {
         })
     }
 
-    fn read(&mut self, first: Waiting, resolve: &mut Resolve<'_>) -> Result<(), XsdError> {
-        // Redefinitions come behind what they redefine.
+    fn read(
+        &mut self,
+        first: PendingDocument,
+        resolve: &mut SchemaResolver<'_>,
+    ) -> Result<(), XsdError> {
+        // Redefined documents are read before their redefinitions apply.
         let mut waiting = alloc::vec![first];
         while let Some(next) = waiting.pop() {
-            self.read_one(next, &mut waiting, resolve)?;
+            self.read_document(next, &mut waiting, resolve)?;
         }
         Ok(())
     }
 
-    fn read_one(
+    fn read_document(
         &mut self,
-        one: Waiting,
-        waiting: &mut Vec<Waiting>,
-        resolve: &mut Resolve<'_>,
+        one: PendingDocument,
+        waiting: &mut Vec<PendingDocument>,
+        resolve: &mut SchemaResolver<'_>,
     ) -> Result<(), XsdError> {
         let tree = Tree::read(&one.source.name, &one.source.document)?;
         let own = tree.attribute("targetNamespace");
@@ -124,7 +128,7 @@ impl Documents {
             tree: tree.clone(),
         };
         if target == XSI_NAMESPACE {
-            return Err(here(&tree).fail("the namespace of xsi:type cannot be declared"));
+            return Err(here(&tree).fail("the xsi namespace cannot be a target namespace"));
         }
         if self.read.len() > DOCUMENTS_MAX {
             let reason = format!("limit documents of {DOCUMENTS_MAX} is exceeded");
@@ -136,13 +140,13 @@ impl Documents {
             let component = here(child);
             match child.local.as_str() {
                 "include" | "redefine" => {
-                    let source = self.fetch(&component, resolve)?;
+                    let source = self.resolve_location(&component, resolve)?;
                     let source = source.ok_or_else(|| {
                         let location = child.attribute("schemaLocation").unwrap_or_default();
-                        component.fail(format!("{location:?} cannot be read"))
+                        component.fail(format!("included document {location:?} cannot be read"))
                     })?;
                     let including = Some(target.clone());
-                    let one = Waiting { source, including };
+                    let one = PendingDocument { source, including };
                     if child.is("redefine") {
                         self.read(one, resolve)?;
                         redefinitions.push(component);
@@ -151,9 +155,9 @@ impl Documents {
                     }
                 }
                 "import" => {
-                    if let Some(source) = self.fetch(&component, resolve)? {
+                    if let Some(source) = self.resolve_location(&component, resolve)? {
                         let including = None;
-                        waiting.push(Waiting { source, including });
+                        waiting.push(PendingDocument { source, including });
                     }
                 }
                 local => {
@@ -170,10 +174,10 @@ impl Documents {
         Ok(())
     }
 
-    fn fetch(
+    fn resolve_location(
         &self,
         component: &Component,
-        resolve: &mut Resolve<'_>,
+        resolve: &mut SchemaResolver<'_>,
     ) -> Result<Option<XsdSource>, XsdError> {
         let Some(location) = component.tree.attribute("schemaLocation") else {
             return Ok(None);
@@ -181,7 +185,7 @@ impl Documents {
         Ok(resolve(&component.document.file, location))
     }
 
-    /// Puts components in the place of those of the same name, which they may refer to.
+    /// Replaces components of the same name, to which the new ones may refer.
     fn redefine(&mut self, redefinition: &Component) -> Result<(), XsdError> {
         let number = self.read.len();
         for child in redefinition.tree.parts() {
@@ -192,7 +196,7 @@ impl Documents {
                 continue;
             };
             let Some(original) = space.remove(&name) else {
-                return Err(component.fail(format!("{} is redefined and not defined", name.1)));
+                return Err(component.fail(format!("{} is redefined but not defined", name.1)));
             };
             space.insert(hidden.clone(), original);
             let whole = &component.document;
@@ -215,6 +219,6 @@ impl Documents {
 
 fn name_of(component: &Component) -> Result<Expanded, XsdError> {
     let name = component.tree.attribute("name");
-    let name = name.ok_or_else(|| component.fail("a global component without a name"))?;
+    let name = name.ok_or_else(|| component.fail("the global component is without a name"))?;
     Ok((component.document.target.clone(), name.to_owned()))
 }

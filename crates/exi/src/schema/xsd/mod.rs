@@ -1,8 +1,8 @@
-//! XML Schema documents to compiled grammars.
+//! Compiling XML Schema documents to grammars.
 //!
-//! Source: XML Schema Part 1 and 2, second edition. Read is what decides on names, content models and
-//! datatypes; schemas are not validated, and identity constraints, defaults and notations say nothing
-//! to EXI. Files are the caller's: a schema asks for what it includes.
+//! Source: XML Schema Part 1 and 2, second edition. The compiler reads names, content models and
+//! datatypes. It does not validate schemas; identity constraints, defaults and notations have no
+//! effect on EXI. The caller supplies the files that a schema includes.
 
 mod complex;
 mod documents;
@@ -17,7 +17,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::builder::{Builder, Declared, Expanded};
+use super::builder::{Builder, ElementDeclaration, Expanded};
 use super::model::Term;
 use super::{Schema, XSD_NAMESPACE};
 use crate::limits::Limits;
@@ -26,36 +26,36 @@ use documents::{Component, Document, Documents};
 use simple::Simple;
 use tree::Tree;
 
-/// A schema document that cannot be used.
+/// An error in a schema document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {reason}")]
 pub struct XsdError {
-    /// The name under which the document was given.
+    /// The name of the document.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
 }
 
 /// A schema document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XsdSource {
-    /// Its name: a path or a URL.
+    /// The name: a path or a URL.
     pub name: String,
-    /// Its text.
+    /// The text.
     pub document: Vec<u8>,
 }
 
-/// Finds what a schema includes: given the name of the including document and the location that it
-/// names. None: it is not to be had; an import is passed over then, an include is an error.
-pub type Resolve<'r> = dyn FnMut(&str, &str) -> Option<XsdSource> + 'r;
+/// Finds an included document by the name of the including document and the location that it
+/// states. If it returns none, an import is skipped and an include is an error.
+pub type SchemaResolver<'r> = dyn FnMut(&str, &str) -> Option<XsdSource> + 'r;
 
 impl Schema {
-    /// Compiles schema documents, which belong together, with what they include.
+    /// Compiles a set of schema documents and the documents that they include.
     ///
     /// # Errors
-    /// The first thing that cannot be used, with its file and line.
+    /// The first problem, with its file and line.
     ///
     /// ```
     /// use chappe_exi::{Schema, XsdSource};
@@ -69,18 +69,18 @@ impl Schema {
     /// ```
     pub fn from_xsd(
         sources: Vec<XsdSource>,
-        resolve: &mut Resolve<'_>,
+        resolve: &mut SchemaResolver<'_>,
     ) -> Result<Schema, XsdError> {
         Self::from_xsd_within(sources, resolve, &Limits::default())
     }
 
-    /// As [`Schema::from_xsd`], within other limits.
+    /// Like [`Schema::from_xsd`], with other limits.
     ///
     /// # Errors
-    /// As [`Schema::from_xsd`].
+    /// See [`Schema::from_xsd`].
     pub fn from_xsd_within(
         sources: Vec<XsdSource>,
-        resolve: &mut Resolve<'_>,
+        resolve: &mut SchemaResolver<'_>,
         limits: &Limits,
     ) -> Result<Schema, XsdError> {
         let documents = Documents::load(sources, resolve)?;
@@ -103,16 +103,16 @@ impl Schema {
     }
 }
 
-/// Where a type's grammars come from.
+/// The source of a type's grammars.
 #[derive(Clone)]
-enum Definition {
+enum TypeSource {
     Named(Expanded),
     Anonymous(Component),
 }
 
-/// What a type is.
+/// A type definition.
 #[derive(Clone)]
-enum Kind {
+enum TypeDefinition {
     Simple(Simple),
     Complex(Rc<Complex>),
 }
@@ -120,10 +120,10 @@ enum Kind {
 struct Compiler {
     builder: Builder,
     documents: Documents,
-    /// Types that have a number and no grammars yet.
-    waiting: Vec<(u32, Definition)>,
+    /// Types that have an index and no grammars yet.
+    waiting: Vec<(u32, TypeSource)>,
     types: BTreeMap<Expanded, u32>,
-    /// Anonymous types by the place of their definition.
+    /// Anonymous types by the address of their definition.
     anonymous: BTreeMap<*const Tree, u32>,
     simple: BTreeMap<Expanded, Simple>,
     complex: BTreeMap<Expanded, Rc<Complex>>,
@@ -138,9 +138,9 @@ struct Compiler {
 impl Compiler {
     fn compile(&mut self) -> Result<(), XsdError> {
         for target in self.documents.targets() {
-            self.builder.namespace(&target);
+            self.builder.add_namespace(&target);
         }
-        // The schema for schemas defines them again, in circles.
+        // The schema for schemas redefines the built-in types in circles.
         let builder = &self.builder;
         let built_in =
             |name: &Expanded| name.0 == XSD_NAMESPACE && builder.find_type(name).is_some();
@@ -162,19 +162,19 @@ impl Compiler {
         }
         for (name, component) in &elements {
             let type_ = self.type_of_element(component, 0)?;
-            let declared = Declared {
+            let declared = ElementDeclaration {
                 name: name.clone(),
                 type_,
                 nillable: component.tree.is_true("nillable"),
                 global: true,
             };
-            let element = self.builder.element(declared);
+            let element = self.builder.declare_element(declared);
             self.global.insert(name.clone(), element);
         }
         let attributes: Vec<_> = self.documents.attributes.clone().into_iter().collect();
         for (name, component) in attributes {
             let datatype = self.type_of_attribute(&component)?;
-            self.builder.global_attribute(name, datatype);
+            self.builder.declare_global_attribute(name, datatype);
         }
         while let Some((type_, definition)) = self.waiting.pop() {
             self.define(type_, &definition)?;
@@ -182,7 +182,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// The number of a named type; its grammars come later.
+    /// The index of a named type; its grammars are set later.
     fn named_type(&mut self, name: &Expanded) -> u32 {
         if name.0 == XSD_NAMESPACE
             && let Some(type_) = self.builder.find_type(name)
@@ -194,11 +194,11 @@ impl Compiler {
         }
         let type_ = self.builder.reserve_type();
         self.types.insert(name.clone(), type_);
-        self.waiting.push((type_, Definition::Named(name.clone())));
+        self.waiting.push((type_, TypeSource::Named(name.clone())));
         type_
     }
 
-    /// The number of a type that a component refers to.
+    /// The index of a type that a component refers to.
     fn referred_type(&mut self, component: &Component, qname: &str) -> Result<u32, XsdError> {
         let name = component.type_name(qname)?;
         let known = self.documents.types.contains_key(&name)
@@ -216,11 +216,11 @@ impl Compiler {
         }
         let type_ = self.builder.reserve_type();
         self.anonymous.insert(place, type_);
-        self.waiting.push((type_, Definition::Anonymous(component)));
+        self.waiting.push((type_, TypeSource::Anonymous(component)));
         type_
     }
 
-    /// The type of an element declaration; `depth` counts heads of substitution groups.
+    /// The type of an element declaration. `depth` counts the heads of substitution groups.
     fn type_of_element(&mut self, component: &Component, depth: usize) -> Result<u32, XsdError> {
         if let Some(name) = component.tree.attribute("type") {
             return self.referred_type(component, name);
@@ -252,25 +252,28 @@ impl Compiler {
         Ok(self.simple_named(component, &any)?.datatype)
     }
 
-    /// Gives a type its grammars.
-    fn define(&mut self, type_: u32, definition: &Definition) -> Result<(), XsdError> {
+    /// Sets the grammars of a type.
+    fn define(&mut self, type_: u32, definition: &TypeSource) -> Result<(), XsdError> {
         let (kind, component) = match definition {
-            Definition::Named(name) => {
+            TypeSource::Named(name) => {
                 let component = self.documents.types[name].clone();
-                (self.kind_named(&component, name)?, component)
+                (self.named_definition(&component, name)?, component)
             }
-            Definition::Anonymous(component) => (self.kind(component, None)?, component.clone()),
+            TypeSource::Anonymous(component) => (
+                self.anonymous_definition(component, None)?,
+                component.clone(),
+            ),
         };
         match kind {
-            Kind::Simple(simple) => {
+            TypeDefinition::Simple(simple) => {
                 self.builder.set_simple_type(type_, simple.datatype);
                 if simple.is_union() {
-                    self.builder.castable(type_);
+                    self.builder.mark_castable(type_);
                 }
             }
-            Kind::Complex(complex) => self.set_complex(type_, &component, &complex)?,
+            TypeDefinition::Complex(complex) => self.set_complex(type_, &component, &complex)?,
         }
-        if let Definition::Named(name) = definition
+        if let TypeSource::Named(name) = definition
             && self.documents.is_public(name)
         {
             self.mark_ancestors(&component)?;
@@ -278,7 +281,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Says of all that a named type derives from that they have a named subtype.
+    /// Marks all ancestors of a named type as types with a named subtype.
     fn mark_ancestors(&mut self, component: &Component) -> Result<(), XsdError> {
         let mut component = component.clone();
         for _ in 0..256 {
@@ -287,11 +290,11 @@ impl Compiler {
             };
             let name = derivation.type_name(&base)?;
             let type_ = self.referred_type(&derivation, &base)?;
-            self.builder.castable(type_);
+            self.builder.mark_castable(type_);
             match self.documents.types.get(&name) {
                 Some(next) => component = next.clone(),
                 None => {
-                    // The built-in ones know theirs.
+                    // Built-in types are already marked.
                     return Ok(());
                 }
             }
@@ -299,28 +302,38 @@ impl Compiler {
         Ok(())
     }
 
-    fn kind_named(&mut self, at: &Component, name: &Expanded) -> Result<Kind, XsdError> {
+    fn named_definition(
+        &mut self,
+        at: &Component,
+        name: &Expanded,
+    ) -> Result<TypeDefinition, XsdError> {
         let component = self.documents.types.get(name).cloned();
         match component {
             Some(component) if component.tree.is("complexType") => {
-                self.complex_named(at, name).map(Kind::Complex)
+                self.complex_named(at, name).map(TypeDefinition::Complex)
             }
             None if name.0 == XSD_NAMESPACE && name.1 == "anyType" => {
-                Ok(Kind::Complex(Rc::new(Complex::any())))
+                Ok(TypeDefinition::Complex(Rc::new(Complex::any())))
             }
-            _ => self.simple_named(at, name).map(Kind::Simple),
+            _ => self.simple_named(at, name).map(TypeDefinition::Simple),
         }
     }
 
-    fn kind(&mut self, component: &Component, name: Option<&Expanded>) -> Result<Kind, XsdError> {
+    fn anonymous_definition(
+        &mut self,
+        component: &Component,
+        name: Option<&Expanded>,
+    ) -> Result<TypeDefinition, XsdError> {
         match component.tree.is("complexType") {
-            true => Ok(Kind::Complex(Rc::new(self.complex_type(component)?))),
-            false => Ok(Kind::Simple(self.simple_type(component, name)?)),
+            true => Ok(TypeDefinition::Complex(Rc::new(
+                self.complex_type(component)?,
+            ))),
+            false => Ok(TypeDefinition::Simple(self.simple_type(component, name)?)),
         }
     }
 
-    /// Follows a derivation, unless it is being followed.
-    fn opened<T>(
+    /// Follows a derivation; fails if the type derives from itself.
+    fn follow_derivation<T>(
         &mut self,
         at: &Component,
         name: &Expanded,
@@ -338,7 +351,7 @@ impl Compiler {
         followed
     }
 
-    /// A reference to a global element: with its substitution group.
+    /// The term for a reference to a global element, including its substitution group.
     fn element_term(&mut self, at: &Component, name: &Expanded) -> Result<Term, XsdError> {
         if !self.global.contains_key(name) && !self.documents.elements.contains_key(name) {
             return Err(at.fail(format!("element {} is not declared", name.1)));
@@ -364,7 +377,7 @@ impl Compiler {
     }
 }
 
-/// What a type derives from by restriction or extension: where it says so, and the name.
+/// The restriction or extension that defines a type, and the name of its base.
 fn derivation(component: &Component) -> Option<(Component, String)> {
     let tree = &component.tree;
     let derived = match tree.part(&["simpleContent", "complexContent"]) {
@@ -376,7 +389,7 @@ fn derivation(component: &Component) -> Option<(Component, String)> {
 }
 
 impl Component {
-    /// An error at this place.
+    /// An error at this component.
     fn fail(&self, reason: impl Into<String>) -> XsdError {
         XsdError {
             file: self.document.file.clone(),
@@ -407,16 +420,16 @@ impl Component {
         Ok((namespace.to_owned(), local.to_owned()))
     }
 
-    /// The expanded name of a type; within a redefinition, what it redefines.
+    /// The expanded name of a type; within a redefinition, the redefined type.
     fn type_name(&self, text: &str) -> Result<Expanded, XsdError> {
         let name = self.qname(text)?;
-        Ok(self.document.original("type", &name))
+        Ok(self.document.original_name("type", &name))
     }
 }
 
 impl Document {
-    /// The component that a redefinition means by its own name.
-    fn original(&self, space: &str, name: &Expanded) -> Expanded {
+    /// The original component that a redefinition refers to by its own name.
+    fn original_name(&self, space: &str, name: &Expanded) -> Expanded {
         let key = (space.to_owned(), name.clone());
         self.originals.get(&key).unwrap_or(name).clone()
     }

@@ -1,16 +1,16 @@
-//! The characters that a pattern facet allows (appendix E).
+//! The restricted character set of a pattern facet (appendix E).
 
 use alloc::vec::Vec;
 
-/// A set with this many characters is no restricted one any more (7.1.10.1).
-const TOO_MANY: usize = 256;
-/// Most groups within groups.
+/// Sets of this size or larger are not restricted character sets (7.1.10.1).
+const CHARACTERS_LIMIT: usize = 256;
+/// Maximum nesting of groups.
 const DEPTH_MAX: usize = 64;
 
-/// Sorted ranges that do not touch.
+/// Ranges of code points; [`united`] sorts them and merges adjacent ones.
 type Ranges = Vec<(u32, u32)>;
 
-/// The characters of all patterns of one step of derivation; none: there is no restricted set.
+/// The characters of all patterns of one derivation step; none if there is no restricted set.
 pub(super) fn character_set(patterns: &[&str]) -> Option<Vec<char>> {
     let mut all = Ranges::new();
     for pattern in patterns {
@@ -26,7 +26,7 @@ pub(super) fn character_set(patterns: &[&str]) -> Option<Vec<char>> {
     let all = united(all);
     let count: u64 = all.iter().map(|(from, to)| u64::from(to - from) + 1).sum();
     let plain = all.last().is_none_or(|(_, to)| *to <= 0xffff);
-    if count >= TOO_MANY as u64 || !plain {
+    if count >= CHARACTERS_LIMIT as u64 || !plain {
         return None;
     }
     let characters = all.iter().flat_map(|(from, to)| *from..=*to);
@@ -58,7 +58,7 @@ fn complement(ranges: Ranges) -> Ranges {
     rest
 }
 
-/// What is in the first and not in the second.
+/// The difference of two sets.
 fn without(ranges: Ranges, other: Ranges) -> Ranges {
     let other = complement(other);
     let mut left = Ranges::new();
@@ -89,7 +89,7 @@ impl Parser<'_> {
         Some(next)
     }
 
-    fn take(&mut self, wanted: char) -> bool {
+    fn consume(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
             self.next();
@@ -97,7 +97,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Branches, up to the end or a closing parenthesis.
+    /// Parses branches up to the end or a closing parenthesis.
     fn expression(&mut self) -> Option<Ranges> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -138,11 +138,11 @@ impl Parser<'_> {
         match self.next()? {
             '(' => {
                 let inner = self.expression()?;
-                self.take(')').then_some(inner)
+                self.consume(')').then_some(inner)
             }
             '[' => self.class(),
             '\\' => self.escape(),
-            // Any character but a line end: a multi-character escape.
+            // Any character but a line end, a multi-character escape.
             '.' => None,
             '?' | '*' | '+' | '{' | '}' | ']' => None,
             plain => Some([(u32::from(plain), u32::from(plain))].into()),
@@ -158,18 +158,18 @@ impl Parser<'_> {
             's' => Some([(9, 10), (13, 13), (32, 32)].into()),
             character @ ('\\' | '|' | '.' | '?' | '*' | '+' | '(' | ')' | '{' | '}' | '-' | '['
             | ']' | '^') => one(character),
-            // Categories, and what depends on a version of Unicode.
+            // Categories, and escapes that depend on a version of Unicode.
             _ => None,
         }
     }
 
-    /// Behind the opening bracket.
+    /// Parses a character class after the opening bracket.
     fn class(&mut self) -> Option<Ranges> {
-        let negative = self.take('^');
+        let negative = self.consume('^');
         let mut ranges = Ranges::new();
         let mut first = true;
         loop {
-            if self.take(']') {
+            if self.consume(']') {
                 break;
             }
             if !first && self.rest.starts_with("-[") {
@@ -182,7 +182,7 @@ impl Parser<'_> {
                 let other = self.class()?;
                 self.depth -= 1;
                 let own = if negative { complement(ranges) } else { ranges };
-                return self.take(']').then(|| without(own, other));
+                return self.consume(']').then(|| without(own, other));
             }
             first = false;
             let from = match self.next()? {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn sets() {
+    fn patterns_give_their_character_sets() {
         assert_eq!(set("[a-c]{2,5}|x(y|z)+").as_deref(), Some("abcxyz"));
         assert_eq!(set("urn:[0-9\\-]+").as_deref(), Some("-0123456789:nru"));
         assert_eq!(set("[a-e-[bd]]").as_deref(), Some("ace"));

@@ -1,4 +1,4 @@
-//! Simple types: facets to representations (7).
+//! Simple types: mapping facets to representations (7).
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -10,10 +10,10 @@ use super::{Compiler, XsdError, pattern};
 use crate::schema::builder::Expanded;
 use crate::schema::{Representation, WhiteSpace, XSD_NAMESPACE};
 
-/// Integers with no more values are written as n-bit integers (7.1.5).
+/// Integers with at most this many values are n-bit integers (7.1.5).
 const BOUNDED_MAX: i128 = 4096;
 
-/// How values are made.
+/// The variety of a simple type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variety {
     Atomic,
@@ -21,21 +21,21 @@ enum Variety {
     Union,
 }
 
-/// What a simple type says to EXI.
+/// The properties of a simple type that matter to EXI.
 #[derive(Clone, Debug)]
 pub(super) struct Simple {
     pub(super) datatype: u32,
-    /// The same without its enumeration.
-    plain: u32,
+    /// The datatype without its enumeration.
+    unenumerated: u32,
     variety: Variety,
     /// The built-in type it derives from.
     root: String,
     least: Option<i128>,
     most: Option<i128>,
-    /// Its patterns leave these characters.
-    set: Option<u32>,
-    /// It is a boolean with a pattern.
-    pattern: bool,
+    /// The restricted character set of its patterns.
+    character_set: Option<u32>,
+    /// The type is a boolean with a pattern facet.
+    has_pattern: bool,
 }
 
 impl Simple {
@@ -55,7 +55,7 @@ impl Simple {
         self.derives(STRINGS)
     }
 
-    /// Whether enumerated values are numbered (7.2).
+    /// Returns true if enumerated values are encoded by their number (7.2).
     fn is_enumerable(&self) -> bool {
         self.variety == Variety::Atomic && !self.derives(&["QName", "NOTATION", "anySimpleType"])
     }
@@ -118,22 +118,22 @@ fn bounds(name: &str) -> (Option<i128>, Option<i128>) {
 
 impl Compiler {
     fn built_in_simple(&self, name: &str) -> Option<Simple> {
-        let datatype = self.builder.built_in(name)?;
+        let datatype = self.builder.built_in_datatype(name)?;
         let (least, most) = bounds(name);
         let list = matches!(name, "NMTOKENS" | "IDREFS" | "ENTITIES");
         Some(Simple {
             datatype,
-            plain: datatype,
+            unenumerated: datatype,
             variety: if list { Variety::List } else { Variety::Atomic },
             root: name.to_owned(),
             least,
             most,
-            set: None,
-            pattern: false,
+            character_set: None,
+            has_pattern: false,
         })
     }
 
-    /// The simple type of that name.
+    /// Looks up a named simple type.
     pub(super) fn simple_named(
         &mut self,
         at: &Component,
@@ -150,14 +150,14 @@ impl Compiler {
         if !component.tree.is("simpleType") {
             return Err(at.fail(format!("type {} is not simple", name.1)));
         }
-        let simple = self.opened(at, name, |compiler| {
+        let simple = self.follow_derivation(at, name, |compiler| {
             compiler.simple_type(&component, Some(name))
         })?;
         self.simple.insert(name.clone(), simple.clone());
         Ok(simple)
     }
 
-    /// A simple type by its definition.
+    /// Compiles the definition of a simple type.
     pub(super) fn simple_type(
         &mut self,
         component: &Component,
@@ -166,7 +166,7 @@ impl Compiler {
         let name = name.filter(|name| self.documents.is_public(name));
         let parts = ["restriction", "list", "union"];
         let Some(tree) = component.tree.part(&parts) else {
-            return Err(component.fail("a simple type without restriction, list or union"));
+            return Err(component.fail("the simple type has no restriction, list or union"));
         };
         let derived = component.child(tree);
         match tree.local.as_str() {
@@ -174,25 +174,25 @@ impl Compiler {
             "list" => self.list(&derived, name),
             _ => {
                 let any = self.any_simple();
-                let datatype = self
-                    .builder
-                    .datatype(Representation::String, name.cloned(), any);
+                let datatype =
+                    self.builder
+                        .add_datatype(Representation::String, name.cloned(), any);
                 Ok(Simple {
                     datatype,
-                    plain: datatype,
+                    unenumerated: datatype,
                     variety: Variety::Union,
                     root: "anySimpleType".to_owned(),
                     least: None,
                     most: None,
-                    set: None,
-                    pattern: false,
+                    character_set: None,
+                    has_pattern: false,
                 })
             }
         }
     }
 
     fn any_simple(&self) -> u32 {
-        self.builder.built_in("anySimpleType").unwrap_or(0)
+        self.builder.built_in_datatype("anySimpleType").unwrap_or(0)
     }
 
     fn list(&mut self, derived: &Component, name: Option<&Expanded>) -> Result<Simple, XsdError> {
@@ -205,24 +205,26 @@ impl Compiler {
                 self.simple_named(derived, &item)?
             }
             (None, Some(inner)) => self.simple_type(&derived.child(inner), None)?,
-            (None, None) => return Err(derived.fail("a list without the type of its items")),
+            (None, None) => return Err(derived.fail("the list has no item type")),
         };
         let any = self.any_simple();
         let representation = Representation::List(item.datatype);
-        let datatype = self.builder.datatype(representation, name.cloned(), any);
+        let datatype = self
+            .builder
+            .add_datatype(representation, name.cloned(), any);
         Ok(Simple {
             datatype,
-            plain: datatype,
+            unenumerated: datatype,
             variety: Variety::List,
             root: "anySimpleType".to_owned(),
             least: None,
             most: None,
-            set: None,
-            pattern: false,
+            character_set: None,
+            has_pattern: false,
         })
     }
 
-    /// A type by restriction; `base` is given where the restriction does not say it.
+    /// Compiles a restriction; `base` applies if the restriction does not name one.
     pub(super) fn restriction(
         &mut self,
         derived: &Component,
@@ -240,15 +242,15 @@ impl Compiler {
                 let base = derived.type_name(base)?;
                 self.simple_named(derived, &base)?
             }
-            _ => return Err(derived.fail("a restriction without a base")),
+            _ => return Err(derived.fail("the restriction has no base")),
         };
         let mut simple = base.clone();
         self.facets(derived, &mut simple)?;
         let representation = self.representation(&base, &simple);
-        simple.plain = self
-            .builder
-            .datatype(representation, name.cloned(), base.plain);
-        simple.datatype = simple.plain;
+        simple.unenumerated =
+            self.builder
+                .add_datatype(representation, name.cloned(), base.unenumerated);
+        simple.datatype = simple.unenumerated;
         let white_space = derived.tree.parts().find(|facet| facet.is("whiteSpace"));
         let white_space = white_space.and_then(|facet| match facet.attribute("value")? {
             "preserve" => Some(WhiteSpace::Preserve),
@@ -257,7 +259,8 @@ impl Compiler {
             _ => None,
         });
         if let Some(white_space) = white_space {
-            self.builder.set_white_space(simple.plain, white_space);
+            self.builder
+                .set_white_space(simple.unenumerated, white_space);
         }
         let values: Vec<String> = derived
             .tree
@@ -279,11 +282,11 @@ impl Compiler {
         };
         let representation = Representation::Enumeration {
             values: values.into(),
-            base: simple.plain,
+            base: simple.unenumerated,
         };
         simple.datatype = self
             .builder
-            .datatype(representation, name.cloned(), base.datatype);
+            .add_datatype(representation, name.cloned(), base.datatype);
         Ok(simple)
     }
 
@@ -294,7 +297,7 @@ impl Compiler {
         }
     }
 
-    /// Takes the facets of one step that decide on the representation.
+    /// Applies the facets of one derivation step that affect the representation.
     fn facets(&mut self, derived: &Component, simple: &mut Simple) -> Result<(), XsdError> {
         let mut patterns: Vec<&str> = Vec::new();
         for facet in derived.tree.parts() {
@@ -324,23 +327,23 @@ impl Compiler {
         if patterns.is_empty() {
             return Ok(());
         }
-        simple.pattern |= simple.derives(&["boolean"]);
+        simple.has_pattern |= simple.derives(&["boolean"]);
         if simple.is_string() {
             let set = pattern::character_set(&patterns);
-            simple.set = set.map(|set| self.builder.character_set(set));
+            simple.character_set = set.map(|set| self.builder.add_character_set(set));
         }
         Ok(())
     }
 
     fn representation(&self, base: &Simple, simple: &Simple) -> Representation {
-        let of_base = self.builder.datatypes[base.plain as usize].0.clone();
+        let of_base = self.builder.datatypes[base.unenumerated as usize].0.clone();
         if simple.is_string() {
-            return match simple.set {
+            return match simple.character_set {
                 Some(set) => Representation::Restricted(set),
                 None => Representation::String,
             };
         }
-        if simple.pattern {
+        if simple.has_pattern {
             return Representation::PatternBoolean;
         }
         if !simple.is_integer() {

@@ -89,7 +89,7 @@ impl Tree {
         }
     }
 
-    /// Whether it is that element of XML Schema.
+    /// Returns true for the XML Schema element with this local name.
     pub(super) fn is(&self, local: &str) -> bool {
         self.local == local && self.namespace == XSD_NAMESPACE
     }
@@ -99,7 +99,7 @@ impl Tree {
         found.map(|(_, value)| value.trim_matches([' ', '\t', '\n', '\r']))
     }
 
-    /// An attribute as it stands, white space and all.
+    /// An attribute with its white space unchanged.
     pub(super) fn exact(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -109,19 +109,19 @@ impl Tree {
         matches!(self.attribute(name), Some("true" | "1"))
     }
 
-    /// The namespace that a prefix is bound to.
+    /// The namespace to which a prefix is bound.
     pub(super) fn bound(&self, prefix: &str) -> Option<&str> {
         self.scope.get(prefix).map(String::as_str)
     }
 
-    /// Children that are elements of XML Schema, without annotations.
+    /// Child elements of XML Schema, without annotations.
     pub(super) fn parts(&self) -> impl Iterator<Item = &Rc<Tree>> {
         let schema = |child: &&Rc<Tree>| child.namespace == XSD_NAMESPACE;
         let parts = self.children.iter().filter(schema);
         parts.filter(|child| child.local != "annotation")
     }
 
-    /// The first part of one of these names.
+    /// The first part with one of these names.
     pub(super) fn part(&self, names: &[&str]) -> Option<&Rc<Tree>> {
         self.parts()
             .find(|child| names.contains(&child.local.as_str()))
