@@ -1,73 +1,26 @@
-//! The receiving end of one stream of a link: what is new is stored with its origin, what repeats is
-//! dropped, what does not fit becomes a dead letter. All kinds of links store through it, so that
-//! each element is stored exactly once whichever way it came.
+//! The receiving end of one stream of a link that brings documents: new elements are stored with their
+//! origin, repeated ones are dropped, misfits become dead letters. A session decides the same by
+//! [`chappe_link::Subscriber`].
 
 use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::sync::Arc;
 
-use chappe_log::Appended;
-use chappe_stream::{
-    CodecError, Epoch, Hole, Intake, IntakeError, OpeningIntake, Position, RawRecords,
-    SCHEMA_VERSIONS_MAX, StoreError, StreamElement, StreamLog, StreamSchema, Timestamp,
-};
+use chappe_link::Progress;
+use chappe_stream::{CodecError, Intake, Position, StreamElement, StreamSchema};
 
-use super::dead_letters::{Letter, Reason, own_schema, record_of};
-use super::feeding::Claim;
-use super::link::{Link, StreamLive};
-use super::serialization::{Elements, SchemaId, SchemaRef};
-use super::{Arrivals, DeadLetterReason, LinkError, LinkNotice, LinkStart, LossReason};
+use super::dead_letters::{own_schema, record_of};
+use super::link::Link;
+use super::replica::{from_flow, to_flow};
+use super::serialization::{Elements, SchemaRef};
+use super::{LinkError, LinkStart, LossReason};
 
-/// Versions of the origin's schema that are remembered; reason: an origin has no more, and over a
-/// session it announces each once.
-const VERSIONS_MAX: usize = SCHEMA_VERSIONS_MAX;
-
-/// Epochs of the origin that are remembered as passed; reason: an origin keeps as many.
-const PASSED_MAX: usize = 64;
-
-/// Longest wait until the log has stored what was queued before; reason: a disk that works is quicker.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) use super::replica::{InletError, Pending, Replica, refused};
 
 /// The receiving end of one stream.
 pub(crate) struct Inlet {
-    link: Arc<Link>,
-    live: Arc<Mutex<StreamLive>>,
-    /// Is told of what comes, once the stream is opened.
-    arrivals: Option<Arc<dyn Arrivals>>,
-    /// Its name at the origin.
-    name: String,
-    /// Its name here.
-    local: String,
-    /// No other link feeds it.
-    claim: Claim,
-    log: Option<StreamLog>,
-    versions: VecDeque<Version>,
-    /// The version that is being defined here.
-    defining: Option<(SchemaRef, OpeningIntake)>,
-    /// The newest element that is stored, lost or on its way to the log.
-    have: Option<Position>,
-    /// Epochs of the origin before that of `have`, as far as they came here, oldest first: what comes of
-    /// them came before.
-    passed: VecDeque<Epoch>,
-    /// Behind a batch that the log refused after it was queued, it takes no other: see
-    /// [`Intake::append`].
-    taken_back: u64,
-}
-
-/// One version of the origin's schema.
-struct Version {
-    at_origin: SchemaRef,
-    intake: Intake,
-}
-
-/// What is on its way to the disk, in order.
-pub(crate) enum Pending {
-    /// Elements up to this one.
-    Stored(Position, Appended),
-    /// One dead letter.
-    Letter(Position, DeadLetterReason, Appended),
+    replica: Replica,
+    progress: Progress,
+    starts_at_end: bool,
 }
 
 /// An element that came.
@@ -92,64 +45,6 @@ impl Arrival {
     }
 }
 
-/// Why elements were not taken.
-#[derive(Debug)]
-pub(crate) enum InletError {
-    /// The log's queue is full: give the same again a little later.
-    Busy,
-    /// The stream, or the version of its schema, is not safe yet: give the same again a little later.
-    Defining,
-    /// The origin did not say what its elements look like.
-    UnknownSchema(SchemaRef),
-    /// What is sent again still does not fit.
-    Misfit(String),
-    /// The log, or the node, does not take them.
-    Link(LinkError),
-}
-
-impl InletError {
-    /// Whether the log refused what it had queued: then it is to be found out how far the origin was
-    /// read.
-    pub(crate) fn is_taken_back(&self) -> bool {
-        use chappe_log::Error::{Full, TakenBack};
-        let Self::Link(LinkError::Store(StoreError::Log(error))) = self else {
-            return false;
-        };
-        matches!(error, Full { .. } | TakenBack { .. })
-    }
-}
-
-impl From<LinkError> for InletError {
-    fn from(error: LinkError) -> Self {
-        match error {
-            LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })) => Self::Busy,
-            LinkError::Host(error) if error.transient => Self::Defining,
-            other => Self::Link(other),
-        }
-    }
-}
-
-impl From<StoreError> for InletError {
-    fn from(error: StoreError) -> Self {
-        LinkError::Store(error).into()
-    }
-}
-
-impl std::fmt::Display for InletError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Busy => f.write_str("the log's queue is full"),
-            Self::Defining => f.write_str("the stream is being defined"),
-            Self::UnknownSchema(schema) => {
-                let (id, version) = (schema.id, schema.version);
-                write!(f, "schema {id} (version {version}) was never told")
-            }
-            Self::Misfit(why) => f.write_str(why),
-            Self::Link(error) => error.fmt(f),
-        }
-    }
-}
-
 impl Inlet {
     /// The receiving end of the stream that the origin calls `name`. It finds out how far the origin
     /// was read.
@@ -157,269 +52,56 @@ impl Inlet {
     /// # Errors
     /// Another link feeds the stream here, or what the log says.
     pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
-        let local = link.config.local_name(name);
-        link.shared.host.may_feed(&link.config.name, &local)?;
-        let claim = Claim::new(link, &local).await?;
-        let log = link.shared.store.existing(&local)?;
-        let mut inlet = Self {
-            link: link.clone(),
-            live: link.stream(name),
-            arrivals: None,
-            name: name.to_owned(),
-            local,
-            claim,
-            log,
-            versions: VecDeque::new(),
-            defining: None,
-            have: None,
-            passed: VecDeque::new(),
-            taken_back: 0,
-        };
-        inlet.resume().await?;
-        Ok(inlet)
+        let (replica, last) = Replica::new(link, name).await?;
+        let mut progress = Progress::default();
+        progress.resume(last.map(to_flow));
+        Ok(Self {
+            replica,
+            progress,
+            starts_at_end: link.config.start == LinkStart::New,
+        })
     }
 
-    /// Finds out how far the origin was read: at the beginning, and when the log has refused what was
-    /// queued.
+    /// Finds out how far the origin was read, when the log has refused what was queued.
     ///
     /// # Errors
     /// What the log says.
     pub(crate) async fn resume(&mut self) -> Result<(), LinkError> {
-        self.taken_back = self.link.shared.store.store().taken_back();
-        self.wait_until_settled().await?;
-        let letters = &self.link.letters;
-        letters.count_stored()?;
-        let stored = self.log.as_ref().and_then(StreamLog::newest_origin);
-        // Of a stream that is not there yet; and an older program remembered all positions there.
-        let letter = letters.newest_origin(&self.local)?;
-        self.have = match (stored, letter) {
-            (Some(stored), Some(letter)) if stored.epoch == letter.epoch => {
-                Some(stored.max(letter))
-            }
-            (None, letter) => letter,
-            (stored, _) => stored,
-        };
-        let back = self
-            .passed
-            .iter()
-            .position(|it| self.have.is_some_and(|have| have.epoch == *it));
-        self.passed.truncate(back.unwrap_or(self.passed.len()));
-        self.count(|stream| stream.status.stored = self.have);
+        let last = self.replica.last_position().await?;
+        self.progress.resume(last.map(to_flow));
         Ok(())
     }
 
-    /// Waits until nothing is on its way to the log.
-    async fn wait_until_settled(&self) -> Result<(), LinkError> {
-        if let Some(log) = &self.log {
-            settled(log.log(), &self.local).await?;
-        }
-        if let Some(log) = self.link.letters.log() {
-            settled(log, "dead letters").await?;
-        }
-        Ok(())
-    }
-
-    /// Waits until everything up to [`Inlet::have`] is stored, also what was queued for a caller who is
-    /// gone.
-    ///
-    /// # Errors
-    /// The log has refused some of it.
-    pub(crate) async fn all_stored(&self) -> Result<(), InletError> {
-        self.wait_until_settled().await?;
-        if self.link.shared.store.store().taken_back() == self.taken_back {
-            return Ok(());
-        }
-        let stream = self.local.clone();
-        Err(StoreError::Log(chappe_log::Error::TakenBack { stream }).into())
-    }
-
-    /// Its name at the origin.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    /// Its copy here.
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
     }
 
     /// The newest element that is stored, lost or on its way.
     pub(crate) fn have(&self) -> Option<Position> {
-        self.have
+        self.progress.last().map(from_flow)
     }
 
     /// Everything up to here is stored, lost or on its way.
     fn reach(&mut self, at: Position) {
-        if let Some(back) = self.passed.iter().position(|epoch| *epoch == at.epoch) {
-            self.passed.truncate(back);
-        } else if let Some(have) = self.have.filter(|have| have.epoch != at.epoch) {
-            self.passed.push_back(have.epoch);
-            if self.passed.len() > PASSED_MAX {
-                self.passed.pop_front();
-            }
-        }
-        self.have = Some(at);
-    }
-
-    /// The schema that is known already, so that the origin need not say it.
-    pub(crate) fn known(&self) -> Option<StreamSchema> {
-        self.log.as_ref().map(StreamLog::schema)
+        self.progress.reach(to_flow(at));
     }
 
     /// The schema of this id and version, if the origin has told it.
     pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
-        Some(self.intake_of(schema)?.schema())
+        self.replica.schema(schema)
     }
 
-    fn intake_of(&self, schema: SchemaRef) -> Option<&Intake> {
-        let mut versions = self.versions.iter().rev();
-        let found = versions.find(|version| version.at_origin == schema);
-        found.map(|version| &version.intake)
-    }
-
-    /// The origin says what its elements look like from here on: that becomes the current schema here.
+    /// As [`Replica::structure`].
     ///
     /// # Errors
-    /// See [`InletError`]; after [`InletError::Busy`] and [`InletError::Defining`] the same may be said
-    /// again.
+    /// See [`InletError`].
     pub(crate) fn structure(
         &mut self,
         version: u32,
         schema: &StreamSchema,
     ) -> Result<(), InletError> {
-        self.learn(version, schema)?;
-        let intake = self.intake(version)?;
-        self.make_current(&intake)
-    }
-
-    /// The origin says what elements of a version look like. It becomes the current one here with the
-    /// first new element of it: damaged elements that are sent again may be of an older one.
-    ///
-    /// # Errors
-    /// As [`Inlet::structure`].
-    pub(crate) fn learn(&mut self, version: u32, schema: &StreamSchema) -> Result<(), InletError> {
-        let at_origin = SchemaRef {
-            id: SchemaId::of(schema),
-            version,
-        };
-        if self.schema(at_origin).is_some() {
-            self.count(|stream| stream.status.refusal = None);
-            return Ok(());
-        }
-        let intake = self.define(at_origin, schema)?;
-        self.versions
-            .retain(|known| known.at_origin.version != version);
-        if self.versions.len() >= VERSIONS_MAX {
-            self.versions.pop_front();
-        }
-        self.versions.push_back(Version { at_origin, intake });
-        self.count(|stream| stream.status.refusal = None);
-        Ok(())
-    }
-
-    /// What takes elements of this schema. Without waiting for the disk: elements of the version come
-    /// only when its definition is safe.
-    fn define(
-        &mut self,
-        at_origin: SchemaRef,
-        schema: &StreamSchema,
-    ) -> Result<Intake, InletError> {
-        let begun = self.defining.take();
-        let mut opening = match begun.filter(|(version, _)| *version == at_origin) {
-            Some((_, opening)) => opening,
-            None => {
-                let opened = self.log.as_ref().filter(|_| self.arrivals.is_some());
-                let log = match opened {
-                    Some(log) if !log.schema().equals_but_descriptions(schema) => log.clone(),
-                    _ => self.open(schema)?,
-                };
-                log.intake(schema)?
-            }
-        };
-        let mut nobody = Context::from_waker(Waker::noop());
-        match Pin::new(&mut opening).poll(&mut nobody) {
-            Poll::Ready(intake) => Ok(intake?),
-            Poll::Pending => {
-                self.defining = Some((at_origin, opening));
-                Err(InletError::Defining)
-            }
-        }
-    }
-
-    /// Opens the stream here with this schema as its current one.
-    fn open(&mut self, schema: &StreamSchema) -> Result<StreamLog, InletError> {
-        let link = &self.link;
-        let level = link.config.level.map(Into::into);
-        let host = &link.shared.host;
-        let opened = host.open(&link.config.name, &self.local, schema, level);
-        let opened = opened.map_err(LinkError::Host)?;
-        // Where a stream is begun was remembered among the letters before it was there.
-        if let Some(have) = self.have.filter(|_| opened.log.newest_origin().is_none()) {
-            drop(opened.log.set_origin(self.taken_back, have)?);
-        }
-        self.log = Some(opened.log.clone());
-        self.arrivals = Some(opened.arrivals);
-        Ok(opened.log)
-    }
-
-    /// This version becomes the current one here.
-    fn make_current(&mut self, intake: &Intake) -> Result<(), InletError> {
-        if !intake.is_current() {
-            self.open(intake.schema())?;
-        }
-        Ok(())
-    }
-
-    /// Consecutive records of one epoch, as the origin's log has them. Appends to `pending` what is
-    /// on its way to the disk. After [`InletError::Busy`] and [`InletError::Defining`] the same may be
-    /// given again.
-    ///
-    /// # Errors
-    /// See [`InletError`].
-    pub(crate) fn take_records<'a>(
-        &mut self,
-        first: Position,
-        version: u32,
-        records: impl Iterator<Item = (i64, &'a [u8])>,
-        pending: &mut VecDeque<Pending>,
-    ) -> Result<(), InletError> {
-        let mut records: Vec<(Timestamp, &[u8])> = records
-            .map(|(time, bytes)| (Timestamp(time), bytes))
-            .collect();
-        let mut first = first;
-        let repeated = match self.have {
-            Some(have) if have.epoch == first.epoch && first.sequence <= have.sequence => {
-                (have.sequence - first.sequence + 1).min(records.len() as u64)
-            }
-            _ => 0,
-        };
-        records.drain(..repeated as usize);
-        first.sequence += repeated;
-        let mut rest = records.as_slice();
-        while !rest.is_empty() {
-            let intake = self.intake(version)?;
-            self.make_current(&intake)?;
-            let taken_back = self.taken_back;
-            let outcome = intake.append(taken_back, first, version, rest.iter().copied());
-            let good = match outcome {
-                Ok(appended) => {
-                    self.queued(first, rest, appended, pending);
-                    return Ok(());
-                }
-                Err(StoreError::Intake(IntakeError { index, error })) => {
-                    if index > 0 {
-                        let good = rest[..index].iter().copied();
-                        let appended = intake.append(taken_back, first, version, good)?;
-                        self.queued(first, &rest[..index], appended, pending);
-                    }
-                    let sequence = first.sequence + index as u64;
-                    let at = Position { sequence, ..first };
-                    let (time, record) = rest[index];
-                    let schema = intake.schema().clone();
-                    self.letter(at, schema, time, record.to_vec(), &error, pending)?;
-                    index + 1
-                }
-                Err(error) => return Err(error.into()),
-            };
-            first.sequence += good as u64;
-            rest = &rest[good..];
-        }
-        Ok(())
+        self.replica.structure(version, schema)
     }
 
     /// Elements of one version, in the order of their positions at the origin. What is passed over
@@ -433,7 +115,7 @@ impl Inlet {
         elements: Vec<Arrival>,
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
-        let intake = self.intake_of(schema).cloned();
+        let intake = self.replica.intake_of(schema).cloned();
         let intake = intake.ok_or(InletError::UnknownSchema(schema))?;
         let mut batch: Vec<StreamElement> = Vec::with_capacity(elements.len());
         let mut repeated = 0;
@@ -444,7 +126,7 @@ impl Inlet {
                 why,
             } = arrival;
             let origin = std::mem::take(&mut element.position);
-            let before = batch.last().and_then(|last| last.origin).or(self.have);
+            let before = batch.last().and_then(|last| last.origin).or(self.have());
             match before {
                 Some(have) if have.epoch == origin.epoch && origin.sequence <= have.sequence => {
                     repeated += 1;
@@ -452,38 +134,41 @@ impl Inlet {
                 }
                 // An origin that ended without order sends again what it sent last, across the epochs
                 // that its ends have brought.
-                Some(_) if self.passed.contains(&origin.epoch) => {
+                Some(_) if self.progress.has_passed(origin.epoch.0) => {
                     repeated += 1;
                     continue;
                 }
                 Some(have) if origin.sequence == have.sequence + 1 => {}
                 // Numbers go on from one epoch to the next, unless the origin went back.
                 Some(have) if origin.sequence > have.sequence => {
-                    self.flush(&intake, &mut batch, pending)?;
+                    self.append(&intake, &mut batch, pending)?;
                     let sequence = have.sequence + 1;
                     let from = Position { sequence, ..origin };
                     self.told_lost(from, origin.sequence, LossReason::Skipped)?;
                 }
                 Some(have) => {
-                    self.flush(&intake, &mut batch, pending)?;
+                    self.append(&intake, &mut batch, pending)?;
                     self.rollback(have, None, origin)?;
                 }
                 None => {}
             }
             if let Some(names) = names {
-                self.flush(&intake, &mut batch, pending)?;
+                self.append(&intake, &mut batch, pending)?;
                 let own = own_schema(&names, &element.values);
                 let (time, record) = (element.source_time, record_of(&element));
                 let why = CodecError::Malformed(why);
-                self.letter(origin, own, time, record, &why, pending)?;
+                self.replica
+                    .letter(origin, own, time, record, &why, pending)?;
+                self.reach(origin);
                 continue;
             }
             element.origin = Some(origin);
             batch.push(element);
         }
-        self.flush(&intake, &mut batch, pending)?;
+        self.append(&intake, &mut batch, pending)?;
         if repeated > 0 {
-            self.count(|stream| stream.status.counts.repeated += repeated);
+            let replica = &self.replica;
+            replica.count(|stream| stream.status.counts.repeated += repeated);
         }
         Ok(())
     }
@@ -494,41 +179,28 @@ impl Inlet {
     /// # Errors
     /// See [`InletError`]; one that does not fit, and then none is stored.
     pub(crate) async fn take_again(&mut self, elements: Elements) -> Result<(), InletError> {
-        let intake = self.intake_of(elements.schema).cloned();
+        let intake = self.replica.intake_of(elements.schema).cloned();
         let intake = intake.ok_or(InletError::UnknownSchema(elements.schema))?;
         let shaped = elements.shape(intake.schema());
         let mut shaped = shaped.map_err(|error| InletError::Misfit(error.to_string()))?;
         for element in &mut shaped {
             element.origin = None;
         }
-        let count = shaped.len() as u64;
-        let taken_back = self.link.shared.store.store().taken_back();
-        let appended = intake.append_elements(taken_back, &shaped)?;
-        appended.await.map_err(StoreError::from)?;
-        self.count(|stream| stream.status.counts.received += count);
-        Ok(())
-    }
-
-    /// So many bytes of it are here and not stored.
-    pub(crate) fn holds(&self, bytes: u64) {
-        let window = self.link.config.limits.stream_window_bytes;
-        self.count(|stream| {
-            stream.status.held_bytes = bytes;
-            stream.status.occupation = (bytes as f64 / window as f64).min(1.0);
-        });
+        self.replica.append_again(&intake, &shaped).await
     }
 
     /// The newest element at the origin has this number, if the origin said so just now.
     pub(crate) fn behind(&self, last: Option<u64>) {
-        if let Some((last, have)) = last.zip(self.have) {
+        if let Some((last, have)) = last.zip(self.have()) {
             let behind = last.saturating_sub(have.sequence);
-            self.count(|stream| stream.status.lag_elements = Some(behind));
+            self.replica
+                .count(|stream| stream.status.lag_elements = Some(behind));
         }
     }
 
     /// Whether it is to be read from its end on, and nothing of it is here.
     pub(crate) fn begins_at_end(&self) -> bool {
-        self.have.is_none() && self.link.config.start == LinkStart::New
+        self.have().is_none() && self.starts_at_end
     }
 
     /// It was to be read from its end on, which is behind this position: from there it goes on, also
@@ -537,179 +209,11 @@ impl Inlet {
     /// # Errors
     /// What the log says.
     pub(crate) fn begin(&mut self, at: Position) -> Result<(), InletError> {
-        if self.have.is_none() {
-            self.remember(at)?;
+        if self.have().is_none() {
+            self.replica.remember(at)?;
             self.reach(at);
         }
         Ok(())
-    }
-
-    /// Queues that the origin was read up to here, behind all that is on its way to the log.
-    fn remember(&self, at: Position) -> Result<(), InletError> {
-        match &self.log {
-            Some(log) => drop(log.set_origin(self.taken_back, at)?),
-            None => drop(self.link.letters.put_began(&self.local, at)?),
-        }
-        Ok(())
-    }
-
-    fn flush(
-        &mut self,
-        intake: &Intake,
-        batch: &mut Vec<StreamElement>,
-        pending: &mut VecDeque<Pending>,
-    ) -> Result<(), InletError> {
-        let Some((last, newest)) = batch
-            .last()
-            .and_then(|last| Some((last.origin?, last.source_time)))
-        else {
-            return Ok(());
-        };
-        self.make_current(intake)?;
-        let appended = intake.append_elements(self.taken_back, batch)?;
-        self.note(last, newest, batch.len() as u64);
-        pending.push_back(Pending::Stored(last, appended));
-        batch.clear();
-        Ok(())
-    }
-
-    fn queued(
-        &mut self,
-        first: Position,
-        records: &[(Timestamp, &[u8])],
-        appended: Appended,
-        pending: &mut VecDeque<Pending>,
-    ) {
-        let Some((newest, _)) = records.last() else {
-            return;
-        };
-        let count = records.len() as u64;
-        let sequence = first.sequence + count - 1;
-        let last = Position { sequence, ..first };
-        self.note(last, *newest, count);
-        pending.push_back(Pending::Stored(last, appended));
-    }
-
-    /// So many elements up to this one are on their way to the log.
-    fn note(&mut self, last: Position, newest: Timestamp, count: u64) {
-        self.reach(last);
-        if let Some(arrivals) = &self.arrivals {
-            arrivals.came(count, newest);
-        }
-        let late = self.link.shared.host.now().0.saturating_sub(newest.0) as f64 / 1e9;
-        self.count(|stream| {
-            stream.meter.add(count);
-            stream.status.counts.received += count;
-            stream.status.lag_s = late.max(0.0);
-        });
-    }
-
-    fn letter(
-        &mut self,
-        at: Position,
-        schema: StreamSchema,
-        source_time: Timestamp,
-        record: Vec<u8>,
-        error: &CodecError,
-        pending: &mut VecDeque<Pending>,
-    ) -> Result<(), InletError> {
-        let (reason, shown) = match error {
-            CodecError::TooLarge(_) => (Reason::TooLarge, DeadLetterReason::TooLarge),
-            _ if chappe_stream::decode_element(&record, at, source_time).is_ok() => {
-                (Reason::Schema, DeadLetterReason::Schema)
-            }
-            _ => (Reason::Unreadable, DeadLetterReason::Unreadable),
-        };
-        let appended = self.link.letters.put(Letter {
-            stream: self.local.clone(),
-            origin: Some(at),
-            reason,
-            text: error.to_string(),
-            received: self.link.shared.host.now(),
-            source_time,
-            schema,
-            record,
-        })?;
-        self.reach(at);
-        // The letter says so too, as long as it is kept; if there is no room for this it must do.
-        let _ = self.remember(at);
-        self.count(|stream| {
-            let refused = &mut stream.status.counts.refused;
-            *refused.entry(shown.as_str().to_owned()).or_default() += 1;
-        });
-        self.link.shared.host.notice(LinkNotice::DeadLetter {
-            link: self.link.config.name.clone(),
-            stream: self.local.clone(),
-            why: error.to_string(),
-        });
-        pending.push_back(Pending::Letter(at, shown, appended));
-        Ok(())
-    }
-
-    /// The damaged numbers of its stream, to be asked of the origin.
-    pub(crate) fn holes(&self) -> Vec<Hole> {
-        let holes = self.log.as_ref().map(StreamLog::copied_holes);
-        holes.and_then(Result::ok).unwrap_or_default()
-    }
-
-    /// The origin has sent damaged records again; how many were put back.
-    pub(crate) fn put_back<'a>(
-        &self,
-        first: Position,
-        records: impl Iterator<Item = (i64, &'a [u8])>,
-    ) -> Result<u64, InletError> {
-        let holes = self.holes();
-        let records: Vec<(Timestamp, &[u8])> = records
-            .map(|(time, bytes)| (Timestamp(time), bytes))
-            .collect();
-        let Some((_, record)) = records.first() else {
-            return Ok(0);
-        };
-        let hole = holes.iter().find(|hole| {
-            let end = hole.origin.sequence + hole.count;
-            hole.origin.epoch == first.epoch
-                && (hole.origin.sequence..end).contains(&first.sequence)
-        });
-        let Some(hole) = hole else { return Ok(0) };
-        let version = chappe_stream::record_version(record).map_err(StoreError::from)?;
-        let passed = first.sequence - hole.origin.sequence;
-        let fits = (hole.count - passed).min(records.len() as u64);
-        let sequence = hole.here.sequence + passed;
-        let here = Position {
-            sequence,
-            ..hole.here
-        };
-        let intake = self.intake(version)?;
-        let records = records[..fits as usize].iter().copied();
-        drop(intake.put_back(here, first, version, records)?);
-        Ok(fits)
-    }
-
-    /// What this copy has of the origin's damaged numbers.
-    pub(crate) fn read_copied(&self, from: Position, count: u64, bytes: u64) -> Option<RawRecords> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let raw = self.log.as_ref()?.read_copied(from, count, bytes).ok()?;
-        let mut versions = self.versions.iter().rev();
-        let version = versions.find(|known| known.intake.version() == raw.schema_version)?;
-        raw.with_version(version.at_origin.version).ok()
-    }
-
-    /// So many elements will never come.
-    fn lost(&self, reason: LossReason, elements: u64) {
-        let link = self.link.config.name.clone();
-        self.count(|stream| {
-            let lost = &mut stream.status.counts.lost;
-            let count: &mut u64 = lost.entry(reason.as_str().to_owned()).or_default();
-            *count = count.saturating_add(elements);
-        });
-        let host = &self.link.shared.host;
-        host.lost(&link, &self.local, reason, elements);
-        host.notice(LinkNotice::Lost {
-            link,
-            stream: self.local.clone(),
-            reason,
-            elements,
-        });
     }
 
     /// The numbers up to `next` of this epoch never come. They are counted when it is certain that they
@@ -723,26 +227,10 @@ impl Inlet {
         next: u64,
         reason: LossReason,
     ) -> Result<(), InletError> {
-        if self.passed.contains(&from.epoch) {
-            return Ok(());
-        }
-        let behind = match self.have {
-            Some(have) if have.epoch == from.epoch => from.sequence.max(have.sequence + 1),
-            _ => from.sequence,
-        };
-        if next > behind {
-            let at = Position {
-                sequence: behind,
-                ..from
-            };
-            let sequence = next - 1;
-            let last = Position { sequence, ..from };
-            self.remember(last)?;
-            self.reach(last);
-            let count = self.claim.told_lost(at, next);
-            if count > 0 {
-                self.lost(reason, count);
-            }
+        if let Some(first) = self.progress.first_unread(to_flow(from), next) {
+            self.replica.lost(from_flow(first), next, reason)?;
+            let sequence = next.saturating_sub(1);
+            self.reach(Position { sequence, ..from });
         }
         Ok(())
     }
@@ -757,73 +245,23 @@ impl Inlet {
         kept: Option<Position>,
         next: Position,
     ) -> Result<(), InletError> {
+        self.replica.rollback(have, kept, next)?;
         let sequence = next.sequence.saturating_sub(1);
-        let before = Position { sequence, ..next };
-        self.remember(before)?;
-        self.reach(before);
-        self.count(|stream| stream.status.counts.rollbacks += 1);
-        self.link.shared.host.notice(LinkNotice::Rollback {
-            link: self.link.config.name.clone(),
-            stream: self.local.clone(),
-            have: have.to_string(),
-            kept: kept.map(|kept| kept.to_string()),
-            next: next.to_string(),
-        });
+        self.reach(Position { sequence, ..next });
         Ok(())
     }
 
-    /// Elements up to this one are stored at their level.
-    pub(crate) fn stored(&self, position: Position, count: u64) {
-        self.claim.stored(position);
-        self.count(|stream| {
-            stream.status.stored = Some(position);
-            stream.status.counts.acknowledged += count;
-        });
-    }
-
-    /// The origin, or this node, refuses the stream.
-    pub(crate) fn refused(&self, why: &str) {
-        refused(&self.link, &self.name, why);
-    }
-
-    /// Changes what is known of it.
-    pub(crate) fn count(&self, change: impl FnOnce(&mut StreamLive)) {
-        change(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn intake(&self, version: u32) -> Result<Intake, InletError> {
-        let mut versions = self.versions.iter().rev();
-        let found = versions.find(|known| known.at_origin.version == version);
-        let intake = found.map(|known| known.intake.clone());
-        intake.ok_or(InletError::UnknownSchema(SchemaRef {
-            version,
-            ..SchemaRef::default()
-        }))
-    }
-}
-
-/// Waits until what was given to the log before is stored, or never will be: the newest element says
-/// where the link goes on only then.
-async fn settled(log: &chappe_log::Stream, name: &str) -> Result<(), LinkError> {
-    let settled = tokio::time::timeout(SETTLE_LIMIT, log.settled()).await;
-    settled.map_err(|_| {
-        let why = format!("the log does not store what was queued for {name} before");
-        LinkError::Unsupported(why)
-    })
-}
-
-/// The origin, or this node, refuses a stream; told once.
-pub(crate) fn refused(link: &Link, name: &str, why: &str) {
-    let before = {
-        let stream = link.stream(name);
-        let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.status.refusal.replace(why.to_owned())
-    };
-    if before.as_deref() != Some(why) {
-        link.shared.host.notice(LinkNotice::Refused {
-            link: link.config.name.clone(),
-            stream: name.to_owned(),
-            why: why.to_owned(),
-        });
+    fn append(
+        &mut self,
+        intake: &Intake,
+        batch: &mut Vec<StreamElement>,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), InletError> {
+        let last = batch.last().and_then(|last| last.origin);
+        self.replica.append_elements(intake, batch, pending)?;
+        if let Some(last) = last {
+            self.reach(last);
+        }
+        Ok(())
     }
 }

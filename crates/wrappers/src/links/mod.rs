@@ -27,6 +27,7 @@ mod inlet;
 mod link;
 mod meter;
 mod peers;
+mod replica;
 mod status;
 
 pub mod http;

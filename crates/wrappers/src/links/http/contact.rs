@@ -137,7 +137,7 @@ async fn take_documents(
         let Some(stream) = stream_of(&document) else {
             continue;
         };
-        if let Some(other) = taking.take_if(|it| it.inlet.name() != stream) {
+        if let Some(other) = taking.take_if(|it| it.inlet.replica().name() != stream) {
             let stored = finish(other, Ok(())).await;
             stored.map_err(|(error, name)| refusal(link, contact, &name, error))?;
         }
@@ -186,7 +186,7 @@ impl Taking {
             let text = "the link was removed";
             return Err(HttpRefusal::new(404, "not subscribed", text));
         }
-        inlet.holds(held);
+        inlet.replica().holds(held);
         Ok(Self {
             inlet,
             pending: VecDeque::new(),
@@ -196,7 +196,7 @@ impl Taking {
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        self.inlet.holds(0);
+        self.inlet.replica().holds(0);
     }
 }
 
@@ -208,7 +208,7 @@ async fn finish(
 ) -> Result<(), (InletError, String)> {
     let pending = std::mem::take(&mut taking.pending);
     let stored = stored(&mut taking.inlet, pending, taken).await;
-    stored.map_err(|error| (error, taking.inlet.name().to_owned()))
+    stored.map_err(|error| (error, taking.inlet.replica().name().to_owned()))
 }
 
 /// What is answered when a document of `stream` is not stored.
@@ -271,7 +271,7 @@ async fn stored(
 ) -> Result<(), InletError> {
     let stored = match pending.is_empty() {
         // They were queued for a request that nobody waits for any more.
-        true => inlet.all_stored().await,
+        true => inlet.replica().all_stored().await,
         // What was taken before an error is stored all the same.
         false => settle(inlet, pending).await,
     };
@@ -367,7 +367,7 @@ pub(crate) async fn settle(inlet: &Inlet, pending: VecDeque<Pending>) -> Result<
         let (Pending::Stored(position, appended) | Pending::Letter(position, _, appended)) = one;
         let count = u64::from(appended.count);
         appended.await.map_err(chappe_stream::StoreError::from)?;
-        inlet.stored(position, count);
+        inlet.replica().stored(position, count);
     }
     Ok(())
 }

@@ -39,7 +39,9 @@ impl Storing {
     /// So many bytes are here and not taken.
     pub(super) fn waits(&mut self, bytes: usize) {
         self.waiting_bytes = bytes as u64;
-        self.inlet.holds(self.under_way_bytes + self.waiting_bytes);
+        self.inlet
+            .replica()
+            .holds(self.under_way_bytes + self.waiting_bytes);
     }
 
     /// Takes a document that had so many bytes. What was taken before an error is under way all the same.
@@ -68,10 +70,14 @@ impl Storing {
         poll_fn(|context| Pin::new(&mut *appended).poll(context))
             .await
             .map_err(StoreError::from)?;
-        self.inlet.stored(*position, u64::from(appended.count));
+        self.inlet
+            .replica()
+            .stored(*position, u64::from(appended.count));
         self.under_way_bytes -= *bytes;
         self.under_way.pop_front();
-        self.inlet.holds(self.under_way_bytes + self.waiting_bytes);
+        self.inlet
+            .replica()
+            .holds(self.under_way_bytes + self.waiting_bytes);
         Ok(())
     }
 }

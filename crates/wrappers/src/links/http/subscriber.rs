@@ -308,7 +308,7 @@ async fn take_ready(
             }
         };
         used += length;
-        if stream_of(&document).is_some_and(|stream| stream != storing.inlet.name()) {
+        if stream_of(&document).is_some_and(|stream| stream != storing.inlet.replica().name()) {
             return Err(plain("the origin sends another stream than was asked for").into());
         }
         storing.take(document, length).await?;

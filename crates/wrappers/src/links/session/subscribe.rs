@@ -1,4 +1,4 @@
-//! The subscriber's end of a session: what comes is stored, then acknowledged.
+//! The subscriber's end of a session: runs a [`chappe_link::Subscriber`] on a connection and the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
@@ -8,12 +8,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chappe_flow::{
-    Channel, Credit, DeadLetterReason, Parked, Receiver, ReceiverCommand, ReceiverConfig,
-    ReceiverEvent, ReceiverReceive, Records, RefusalReason, SchemaId, SessionCommand, SessionEvent,
-    Start, Subscription,
+    Channel, Credit, ReceiverConfig, Records, RefusalReason, Schema, SchemaId, SessionCommand,
+    SessionEvent, Start, Subscription,
 };
+use chappe_link::{
+    Hole, StorageOutcome, StorageRequest, Subscriber, SubscriberCommand, SubscriberConfig,
+    SubscriberEvent, SubscriberReceive,
+};
+use chappe_log::Appended;
 use chappe_machine::{Input, Machine as _, Output};
-use chappe_stream::{Epoch, Position, StreamSchema};
+use chappe_stream::{Position, StreamSchema};
 use chappe_transport::{Alarm, Clock, Every};
 use tokio::time::Instant;
 
@@ -21,9 +25,12 @@ use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::links::directory;
 use crate::links::feed::Batch;
-use crate::links::inlet::{self, Inlet, InletError, Pending};
 use crate::links::link::Link;
-use crate::links::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
+use crate::links::replica::{self, InletError, Pending, Replica, from_flow, to_flow};
+use crate::links::{
+    DeadLetterReason, LinkError, LinkLevel, LinkStart, LossReason, Selection, Serialization,
+    serialization,
+};
 
 /// How often a session tells how it does.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
@@ -31,9 +38,6 @@ const STATUS_PAUSE: Duration = Duration::from_secs(1);
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 /// How soon after the beginning of a session.
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
-/// How long what a full queue refused, or waits for the definition of its stream, waits before it is
-/// given again.
-const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
 /// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
 const STORED_PAUSE: Duration = Duration::from_millis(250);
@@ -54,7 +58,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
     connection: C,
 ) -> Result<(), ConnectionError> {
     let limits = &link.config.limits;
-    let config = ReceiverConfig {
+    let receiver = ReceiverConfig {
         window_bytes: limits.window_bytes,
         channels_max: limits.streams,
         credit: Credit {
@@ -64,60 +68,56 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         acknowledge_delay: ACKNOWLEDGE_DELAY,
         ..ReceiverConfig::default()
     };
+    let config = SubscriberConfig {
+        receiver,
+        ..SubscriberConfig::default()
+    };
     let selections = link.config.selections().unwrap_or_default();
-    let mut subscriber = Subscriber {
-        receiver: Receiver::new(config, link.shared.host.random()),
+    let mut session = Session {
+        subscriber: Subscriber::new(config, link.shared.host.random()),
         wire: Wire::new(connection),
         clock: Clock::process(),
-        channels: BTreeMap::new(),
+        replicas: BTreeMap::new(),
         next_channel: 0,
         wanted: Vec::new(),
-        pending: VecDeque::new(),
+        on_their_way: VecDeque::new(),
         stored_look: None,
         caught_up: Instant::now(),
-        parked: Parked::default(),
         events: VecDeque::new(),
-        commands: VecDeque::new(),
-        asked: 0,
         bytes_told: 0,
         ended: None,
         selections,
         link,
     };
-    let outcome = subscriber.run().await;
-    subscriber.tell_status();
-    subscriber.wire.finish().await;
+    let outcome = session.run().await;
+    session.tell_status();
+    session.wire.finish().await;
     outcome
 }
 
-struct Subscriber<C: FrameConnection> {
+/// A session on its connection.
+struct Session<C: FrameConnection> {
     link: Arc<Link>,
     selections: Vec<Selection>,
-    receiver: Receiver,
+    subscriber: Subscriber,
     wire: Wire<C>,
     clock: Clock,
-    channels: BTreeMap<Channel, Inlet>,
+    replicas: BTreeMap<Channel, Replica>,
     next_channel: u32,
     /// Streams to be subscribed to, if they are not.
     wanted: Vec<String>,
-    /// What is on its way to the disk, in the order of the log.
-    pending: VecDeque<(Channel, Pending)>,
-    /// When it is looked whether some of it is there.
+    /// Batches on their way to the disk, in the order of the log.
+    on_their_way: VecDeque<Appended>,
+    /// When it is looked whether some of them are there.
     stored_look: Option<Instant>,
     /// Until then the disk itself wakes the session.
     caught_up: Instant,
-    /// The event that the log's queue had no room for, and all storing events after it; of a stream that
-    /// is being defined, those of its channel.
-    parked: Parked,
-    events: VecDeque<ReceiverEvent>,
-    commands: VecDeque<ReceiverCommand>,
-    /// Damaged places that were asked for so far.
-    asked: usize,
+    events: VecDeque<SubscriberEvent>,
     bytes_told: u64,
     ended: Option<Result<(), ConnectionError>>,
 }
 
-impl<C: FrameConnection> Subscriber<C> {
+impl<C: FrameConnection> Session<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let mut frames = Vec::new();
         let period = Duration::from_secs(self.link.config.limits.directory_s.max(1));
@@ -125,28 +125,20 @@ impl<C: FrameConnection> Subscriber<C> {
         let mut repair = Every::new(REPAIR_FIRST, REPAIR_PAUSE);
         let mut status = Every::new(STATUS_PAUSE, STATUS_PAUSE);
         let mut alarm = Alarm::new();
-        self.command(ReceiverCommand::Open);
-        self.work();
+        self.command(SubscriberCommand::Open);
         self.wire.send_ready()?;
         loop {
-            let deadline = self.receiver.deadline().map(|at| self.clock.at(at));
+            let deadline = self.subscriber.deadline().map(|at| self.clock.at(at));
             let next = repair.next.min(status.next).min(directory.next);
             alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
-            if !self.parked.is_empty() {
-                alarm.at_latest(Instant::now() + BUSY_PAUSE);
-            }
             if let Some(look) = self.stored_look {
                 alarm.at_latest(look);
             }
-            let reads = !self.parked.is_full();
-            let wakes = self.pending.len() >= STORED_WAKES || self.caught_up > Instant::now();
-            let pending = &mut self.pending;
-            let stored = std::future::poll_fn(|context| match pending.front_mut() {
-                Some((_, Pending::Stored(_, appended) | Pending::Letter(_, _, appended)))
-                    if wakes =>
-                {
-                    Pin::new(appended).poll(context).map(drop)
-                }
+            let reads = !self.subscriber.is_full();
+            let wakes = self.on_their_way.len() >= STORED_WAKES || self.caught_up > Instant::now();
+            let on_their_way = &mut self.on_their_way;
+            let stored = std::future::poll_fn(|context| match on_their_way.front_mut() {
+                Some(appended) if wakes => Pin::new(appended).poll(context).map(drop),
                 _ => Poll::Pending,
             });
             let mut rung = false;
@@ -161,8 +153,6 @@ impl<C: FrameConnection> Subscriber<C> {
                 if deadline.is_some_and(|deadline| deadline <= now) {
                     self.give(Input::Timeout);
                 }
-                self.parked.release();
-                self.take_parked();
                 if directory.is_due(now) {
                     self.look_at_directory();
                 }
@@ -179,8 +169,7 @@ impl<C: FrameConnection> Subscriber<C> {
             for frame in frames.drain(..) {
                 match frame {
                     LinkFrame::Session(frame) => {
-                        self.give(Input::Receive(ReceiverReceive::Frame(frame)));
-                        self.work();
+                        self.give(Input::Receive(SubscriberReceive::Frame(frame)));
                     }
                     LinkFrame::Directory(answer) => self.directory(&answer),
                 }
@@ -188,8 +177,7 @@ impl<C: FrameConnection> Subscriber<C> {
             for name in std::mem::take(&mut self.wanted) {
                 self.subscribe_to(&name).await;
             }
-            self.acknowledge();
-            self.work();
+            self.look_at_log();
             self.wire.send_ready()?;
             if let Some(ended) = self.ended.take() {
                 return ended;
@@ -197,22 +185,24 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    fn work(&mut self) {
-        while self.ended.is_none() {
-            if let Some(event) = self.events.pop_front() {
-                self.event(event);
-            } else if let Some(command) = self.commands.pop_front() {
-                self.give(Input::Command(command));
-            } else {
-                break;
-            }
+    fn command(&mut self, command: SubscriberCommand) {
+        self.give(Input::Command(command));
+    }
+
+    /// Gives the machine an input, and does what it asks, until it asks nothing more.
+    fn give(&mut self, input: Input<SubscriberReceive, SubscriberCommand>) {
+        self.drain(input);
+        while self.ended.is_none()
+            && let Some(event) = self.events.pop_front()
+        {
+            self.event(event);
         }
     }
 
-    fn give(&mut self, input: Input<ReceiverReceive, ReceiverCommand>) {
+    fn drain(&mut self, input: Input<SubscriberReceive, SubscriberCommand>) {
         let (wire, events) = (&mut self.wire, &mut self.events);
         chappe_machine::drain(
-            &mut self.receiver,
+            &mut self.subscriber,
             self.clock.now(),
             input,
             |output| match output {
@@ -222,8 +212,9 @@ impl<C: FrameConnection> Subscriber<C> {
         );
     }
 
-    fn command(&mut self, command: ReceiverCommand) {
-        self.commands.push_back(command);
+    /// Answers an event; the events that follow from it are handled after those that wait.
+    fn answer(&mut self, command: SubscriberCommand) {
+        self.drain(Input::Command(command));
     }
 
     fn end(&mut self, text: String, hint: Option<String>) {
@@ -266,85 +257,110 @@ impl<C: FrameConnection> Subscriber<C> {
     }
 
     async fn subscribe_to(&mut self, name: &str) {
-        if self.channels.values().any(|inlet| inlet.name() == name) {
+        if self.replicas.values().any(|replica| replica.name() == name) {
             return;
         }
-        if self.channels.len() >= self.link.config.limits.streams {
+        if self.replicas.len() >= self.link.config.limits.streams {
             let why = "the link has as many streams as its limit allows";
-            return inlet::refused(&self.link, name, why);
+            return replica::refused(&self.link, name, why);
         }
         if self.next_channel >= chappe_flow::CHANNEL_NUMBERS_MAX {
             let text = "the numbers of channels are used up".to_owned();
             return self.end(text, None);
         }
         if chappe_stream::check_name(&self.link.config.local_name(name)).is_err() {
-            return inlet::refused(&self.link, name, "its name is none here");
+            return replica::refused(&self.link, name, "its name is none here");
         }
-        let inlet = match Inlet::new(&self.link, name).await {
-            Ok(inlet) => inlet,
+        let (replica, last) = match Replica::new(&self.link, name).await {
+            Ok(replica) => replica,
             Err(error) if error.is_of_stream() => {
-                return inlet::refused(&self.link, name, &error.told());
+                return replica::refused(&self.link, name, &error.told());
             }
             Err(error) => return self.end(error.to_string(), error.hint()),
         };
-        let start = match (inlet.have(), self.link.config.start) {
-            (Some(have), _) => Start::After(chappe_flow::Position {
-                epoch: have.epoch.0,
-                sequence: have.sequence,
-            }),
-            (None, LinkStart::First) => Start::First,
-            (None, LinkStart::New) => Start::New,
+        let start = match self.link.config.start {
+            LinkStart::First => Start::First,
+            LinkStart::New => Start::New,
         };
-        let known = inlet.known();
+        let known = replica.known();
         let channel = Channel(self.next_channel);
         self.next_channel += 1;
         let subscription = Subscription {
             level: match self.link.config.level {
-                Some(super::super::LinkLevel::Memory) => chappe_flow::Level::Memory,
-                Some(super::super::LinkLevel::Process) => chappe_flow::Level::Process,
+                Some(LinkLevel::Memory) => chappe_flow::Level::Memory,
+                Some(LinkLevel::Process) => chappe_flow::Level::Process,
                 _ => chappe_flow::Level::Power,
             },
             known: known.map(|schema| SchemaId(serialization::SchemaId::of(&schema).0)),
             ..Subscription::new(name, start)
         };
-        self.channels.insert(channel, inlet);
-        self.command(ReceiverCommand::Subscribe {
+        self.replicas.insert(channel, replica);
+        self.command(SubscriberCommand::Subscribe {
             channel,
+            last: last.map(to_flow),
             subscription,
         });
-        self.work();
     }
 
-    fn event(&mut self, event: ReceiverEvent) {
+    fn event(&mut self, event: SubscriberEvent) {
         match event {
-            ReceiverEvent::Session(SessionEvent::Welcomed { .. }) => self.link.connected(),
-            ReceiverEvent::Refused {
+            SubscriberEvent::Storage { channel, request } => {
+                if let Some(outcome) = self.store(channel, request) {
+                    self.answer(SubscriberCommand::Outcome(outcome));
+                }
+            }
+            SubscriberEvent::Stored {
+                channel,
+                last,
+                count,
+            } => {
+                if let Some(replica) = self.replicas.get(&channel) {
+                    replica.stored(from_flow(last), count);
+                }
+            }
+            SubscriberEvent::Refused {
                 channel,
                 reason,
                 text,
             } => {
-                if let Some(inlet) = self.channels.remove(&channel) {
-                    inlet.refused(&format!("{}: {text}", reason.name()));
+                if let Some(replica) = self.replicas.remove(&channel) {
+                    replica.refused(&format!("{}: {text}", reason.name()));
                 }
             }
-            ReceiverEvent::Session(SessionEvent::Fetch {
+            SubscriberEvent::Accepted { .. } => {}
+            SubscriberEvent::Session(event) => self.session_event(event),
+        }
+    }
+
+    fn session_event(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Welcomed { .. } => self.link.connected(),
+            SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
                 from,
                 next,
                 bytes,
-            }) => self.fetch(request, channel, position(epoch, from), next, bytes),
-            ReceiverEvent::Session(SessionEvent::Fetched {
+            } => {
+                let (first, records) =
+                    self.read_copied(channel, position(epoch, from), next, bytes);
+                self.answer(SubscriberCommand::Session(SessionCommand::Fetched {
+                    request,
+                    first,
+                    records,
+                }));
+            }
+            SessionEvent::Fetched {
                 channel,
                 epoch,
                 first,
                 records,
-            }) => self.put_back(channel, position(epoch, first), &records),
-            ReceiverEvent::Session(SessionEvent::Closed { text, .. }) => {
-                self.end(format!("the origin ended: {text}"), None)
+            } => self.put_back(channel, position(epoch, first), &records),
+            SessionEvent::Closed { text, .. } => {
+                self.end(format!("the origin ended: {text}"), None);
             }
-            ReceiverEvent::Session(SessionEvent::Failed(failure)) => {
+            SessionEvent::Failed(failure) => {
                 let hint = failure.hint().map(str::to_owned);
                 let text = failure.to_string();
                 let host = &self.link.shared.host;
@@ -352,193 +368,117 @@ impl<C: FrameConnection> Subscriber<C> {
                 host.dropped("session failed", peer, text.clone(), hint.clone());
                 self.end(text, hint);
             }
-            ReceiverEvent::Unsubscribed { .. }
-            | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => {}
-            storing @ (ReceiverEvent::Accepted { .. }
-            | ReceiverEvent::Schema { .. }
-            | ReceiverEvent::Store { .. }
-            | ReceiverEvent::Lost { .. }
-            | ReceiverEvent::Rollback { .. }) => {
-                self.count_behind(&storing);
-                if self.parked.push(storing) {
-                    self.take_parked();
-                }
-            }
+            SessionEvent::FetchEnded { .. } => {}
         }
     }
 
-    /// Counts the elements that are still at the origin.
-    fn count_behind(&mut self, event: &ReceiverEvent) {
-        let ReceiverEvent::Store {
-            channel, behind, ..
-        } = event
-        else {
-            return;
+    /// Makes one change of the log. `None`: it failed, and the session ends.
+    fn store(&mut self, channel: Channel, request: StorageRequest) -> Option<StorageOutcome> {
+        let Some(replica) = self.replicas.get_mut(&channel) else {
+            return Some(StorageOutcome::Done);
         };
-        if let Some(inlet) = self.channels.get(channel) {
-            inlet.count(|stream| stream.status.lag_elements = Some(*behind));
-        }
-        if *behind > 0 {
-            self.caught_up = Instant::now() + CATCHING_UP;
-        }
-    }
-
-    /// Handles the parked events, in order, until the log's queue is full. A stream that is being defined
-    /// holds up its own events alone.
-    fn take_parked(&mut self) {
-        while let Some(event) = self.parked.take() {
-            match self.store(&event) {
-                Ok(()) => {}
-                Err(InletError::Busy) => return self.parked.put_back(event),
-                Err(InletError::Defining) => self.parked.hold(event),
-                Err(error) => {
-                    let hint = match &error {
-                        InletError::Link(error) => LinkError::hint(error),
-                        _ => None,
-                    };
-                    return self.end(error.to_string(), hint);
-                }
-            }
-        }
-    }
-
-    /// Each of these events changes how far the origin was read, or how later elements are stored.
-    fn store(&mut self, event: &ReceiverEvent) -> Result<(), InletError> {
-        let of = |it: &chappe_flow::Position| position(it.epoch, it.sequence);
-        match event {
-            ReceiverEvent::Accepted { channel, grant } => {
-                let before = position(grant.epoch, grant.next.saturating_sub(1));
-                if let Some(inlet) = self.inlet(*channel).filter(|it| it.begins_at_end()) {
-                    inlet.begin(before)?;
-                }
-                self.schema(*channel, &grant.schema)
-            }
-            ReceiverEvent::Schema { channel, schema } => self.schema(*channel, schema),
-            ReceiverEvent::Store {
-                channel,
-                epoch,
+        let outcome = match request {
+            StorageRequest::Define { schema } => return Some(self.define(channel, &schema)),
+            StorageRequest::Append {
                 first,
                 schema_version,
                 records,
-                ..
-            } => self.store_records(*channel, position(*epoch, *first), *schema_version, records),
-            ReceiverEvent::Lost {
-                channel,
-                epoch,
-                from,
-                next,
-                reason,
-            } => self.inlet(*channel).map_or(Ok(()), |inlet| {
-                inlet.told_lost(position(*epoch, *from), *next, loss(*reason))
-            }),
-            ReceiverEvent::Rollback {
-                channel,
-                have,
-                kept,
-                next,
-            } => self.inlet(*channel).map_or(Ok(()), |inlet| {
-                inlet.rollback(of(have), kept.as_ref().map(of), of(next))
-            }),
-            _ => Ok(()),
+                behind,
+            } => {
+                replica.count(|stream| stream.status.lag_elements = Some(behind));
+                if behind > 0 {
+                    self.caught_up = Instant::now() + CATCHING_UP;
+                }
+                let records = records.iter().map(|it| (it.time, it.payload));
+                let mut pending = VecDeque::new();
+                let outcome =
+                    replica.append_records(from_flow(first), schema_version, records, &mut pending);
+                pending.into_iter().for_each(|it| self.queued(it));
+                outcome
+            }
+            StorageRequest::Begin { at } => replica.remember(from_flow(at)),
+            StorageRequest::Lost { from, next, reason } => {
+                replica.lost(from_flow(from), next, loss(reason))
+            }
+            StorageRequest::Rollback { have, kept, next } => {
+                replica.rollback(from_flow(have), kept.map(from_flow), from_flow(next))
+            }
+        };
+        match outcome {
+            Ok(()) => Some(StorageOutcome::Done),
+            Err(InletError::Busy) => Some(StorageOutcome::Busy),
+            Err(InletError::Defining) => Some(StorageOutcome::Defining),
+            Err(error) => {
+                let hint = match &error {
+                    InletError::Link(error) => LinkError::hint(error),
+                    _ => None,
+                };
+                self.end(error.to_string(), hint);
+                None
+            }
         }
     }
 
-    fn inlet(&mut self, channel: Channel) -> Option<&mut Inlet> {
-        self.channels.get_mut(&channel)
-    }
-
-    fn store_records(
-        &mut self,
-        channel: Channel,
-        first: Position,
-        version: u32,
-        records: &Records,
-    ) -> Result<(), InletError> {
-        let Some(inlet) = self.channels.get_mut(&channel) else {
-            return Ok(());
+    /// A batch, or a dead letter, is in the log's queue.
+    fn queued(&mut self, pending: Pending) {
+        let (last, dead_letter, appended) = match pending {
+            Pending::Stored(last, appended) => (last, None, appended),
+            Pending::Letter(last, reason, appended) => (last, Some(flow_reason(reason)), appended),
         };
-        let records = records.iter().map(|it| (it.time, it.payload));
-        let mut pending = VecDeque::new();
-        let outcome = inlet.take_records(first, version, records, &mut pending);
-        self.pending
-            .extend(pending.into_iter().map(|it| (channel, it)));
-        outcome
+        self.answer(SubscriberCommand::Queued {
+            last: to_flow(last),
+            count: u64::from(appended.count),
+            dead_letter,
+        });
+        self.on_their_way.push_back(appended);
     }
 
     /// The origin says what elements of a version look like. A stream that cannot be stored so is left.
-    ///
-    /// # Errors
-    /// The log's queue is full, or the version is not safe yet.
-    fn schema(&mut self, channel: Channel, said: &chappe_flow::Schema) -> Result<(), InletError> {
-        let Some(inlet) = self.channels.get_mut(&channel) else {
-            return Ok(());
+    fn define(&mut self, channel: Channel, said: &Schema) -> StorageOutcome {
+        let Some(replica) = self.replicas.get_mut(&channel) else {
+            return StorageOutcome::Done;
         };
         let schema = match said.bytes.is_empty() {
-            true => inlet
+            true => replica
                 .known()
                 .ok_or("the origin did not say the schema".to_owned()),
             false => serde_json::from_slice::<StreamSchema>(&said.bytes)
                 .map_err(|error| format!("the schema is none: {error}")),
         };
-        let refused = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
-            Ok((id, schema)) if id.0 == said.id.0 => match inlet.learn(said.version, &schema) {
-                Ok(()) => return Ok(()),
-                Err(error @ (InletError::Busy | InletError::Defining)) => return Err(error),
+        let text = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
+            Ok((id, schema)) if id.0 == said.id.0 => match replica.learn(said.version, &schema) {
+                Ok(()) => return StorageOutcome::Done,
+                Err(InletError::Busy) => return StorageOutcome::Busy,
+                Err(InletError::Defining) => return StorageOutcome::Defining,
                 Err(error) => error.to_string(),
             },
             Ok((id, _)) => format!("the schema is {id}, another than the origin says"),
             Err(text) => text,
         };
-        inlet.refused(&refused);
-        self.channels.remove(&channel);
-        self.command(ReceiverCommand::Unsubscribe {
-            channel,
+        replica.refused(&text);
+        self.replicas.remove(&channel);
+        StorageOutcome::Refused {
             reason: RefusalReason::Schema,
-            text: refused,
-        });
-        Ok(())
+            text,
+        }
     }
 
-    /// Tells the machine what has reached the disk.
-    fn acknowledge(&mut self) {
-        let mut stored: Vec<(Channel, Position, u64)> = Vec::new();
-        while let Some((channel, front)) = self.pending.front() {
-            let (Pending::Stored(_, appended) | Pending::Letter(_, _, appended)) = front;
-            let Some(outcome) = appended.try_result() else {
-                break;
-            };
+    /// Tells the machine which batches have reached the disk.
+    fn look_at_log(&mut self) {
+        let mut batches = 0;
+        while let Some(outcome) = self.on_their_way.front().and_then(Appended::try_result) {
             if let Err(error) = outcome {
                 let text = format!("the log does not store: {error}");
-                return self.end(text, None);
+                self.end(text, None);
+                break;
             }
-            let channel = *channel;
-            match self.pending.pop_front() {
-                Some((_, Pending::Stored(position, appended))) => {
-                    let count = u64::from(appended.count);
-                    match stored.iter_mut().find(|(other, ..)| *other == channel) {
-                        Some(known) => (known.1, known.2) = (position, known.2 + count),
-                        None => stored.push((channel, position, count)),
-                    }
-                }
-                Some((_, Pending::Letter(position, reason, _))) => {
-                    self.tell_stored(&mut stored);
-                    self.command(ReceiverCommand::Refused {
-                        channel,
-                        position: flow_position(position),
-                        reason: match reason {
-                            super::super::DeadLetterReason::Schema => DeadLetterReason::Schema,
-                            super::super::DeadLetterReason::TooLarge => DeadLetterReason::TooLarge,
-                            super::super::DeadLetterReason::Unreadable => {
-                                DeadLetterReason::Unreadable
-                            }
-                        },
-                    });
-                }
-                None => {}
-            }
+            self.on_their_way.pop_front();
+            batches += 1;
         }
-        self.tell_stored(&mut stored);
-        if self.pending.is_empty() {
+        if batches > 0 {
+            self.command(SubscriberCommand::Stored { batches });
+        }
+        if self.on_their_way.is_empty() {
             self.stored_look = None;
         } else {
             let now = Instant::now();
@@ -547,84 +487,69 @@ impl<C: FrameConnection> Subscriber<C> {
         }
     }
 
-    fn tell_stored(&mut self, stored: &mut Vec<(Channel, Position, u64)>) {
-        for (channel, position, count) in stored.drain(..) {
-            if let Some(inlet) = self.channels.get(&channel) {
-                inlet.stored(position, count);
-                self.commands.push_back(ReceiverCommand::Stored {
-                    channel,
-                    position: flow_position(position),
-                });
-            }
-        }
-    }
-
-    /// The origin has lost records that it once sent.
-    fn fetch(&mut self, request: u64, channel: Channel, from: Position, next: u64, bytes: u64) {
+    /// What the copy has of records that the origin has lost.
+    fn read_copied(
+        &self,
+        channel: Channel,
+        from: Position,
+        next: u64,
+        bytes: u64,
+    ) -> (u64, Records) {
         let count = next.saturating_sub(from.sequence);
-        let inlet = self.channels.get(&channel);
-        let raw = inlet.and_then(|inlet| inlet.read_copied(from, count, bytes));
-        let raw = raw.filter(|raw| !raw.records.is_empty());
-        let first = raw.as_ref().map_or(from.sequence, |raw| raw.first.sequence);
-        let records = raw.map_or(Records::default(), |raw| Batch::of(&raw).records);
-        self.command(ReceiverCommand::Session(SessionCommand::Fetched {
-            request,
-            first,
-            records,
-        }));
+        let replica = self.replicas.get(&channel);
+        let raw = replica.and_then(|replica| replica.read_copied(from, count, bytes));
+        match raw.filter(|raw| !raw.records.is_empty()) {
+            Some(raw) => (raw.first.sequence, Batch::of(&raw).records),
+            None => (from.sequence, Records::default()),
+        }
     }
 
     /// Asks the origin for what is damaged here.
     fn repair(&mut self) {
-        let holes = self.channels.iter().flat_map(|(channel, inlet)| {
-            let holes = inlet.holes().into_iter();
-            holes.map(move |hole| (*channel, hole))
+        let holes = self.replicas.iter().flat_map(|(channel, replica)| {
+            replica.holes().into_iter().map(move |hole| Hole {
+                channel: *channel,
+                epoch: hole.origin.epoch.0,
+                from: hole.origin.sequence,
+                next: hole.origin.sequence + hole.count,
+            })
         });
-        let mut holes: Vec<_> = holes.collect();
-        // What the peer lacks too does not keep the others from being asked for.
-        let first = self.asked % holes.len().max(1);
-        holes.rotate_left(first);
-        holes.truncate(self.receiver.fetch_room());
-        self.asked = self.asked.wrapping_add(holes.len());
-        for (channel, hole) in holes {
-            self.commands
-                .push_back(ReceiverCommand::Session(SessionCommand::Fetch {
-                    channel,
-                    epoch: hole.origin.epoch.0,
-                    from: hole.origin.sequence,
-                    next: hole.origin.sequence + hole.count,
-                }));
+        let holes: Vec<Hole> = holes.collect();
+        if !holes.is_empty() {
+            self.command(SubscriberCommand::Repair { holes });
         }
     }
 
     /// The origin has sent again what is damaged here.
     fn put_back(&mut self, channel: Channel, first: Position, records: &Records) {
-        let Some(inlet) = self.channels.get(&channel) else {
+        let Some(replica) = self.replicas.get(&channel) else {
             return;
         };
-        let outcome = inlet.put_back(first, records.iter().map(|it| (it.time, it.payload)));
+        let outcome = replica.put_back(first, records.iter().map(|it| (it.time, it.payload)));
         match outcome {
-            Ok(count) => tracing::info!(stream = inlet.name(), count, "damaged elements put back"),
-            Err(error) => tracing::warn!(stream = inlet.name(), %error, "not put back"),
+            Ok(count) => {
+                tracing::info!(stream = replica.name(), count, "damaged elements put back")
+            }
+            Err(error) => tracing::warn!(stream = replica.name(), %error, "not put back"),
         }
     }
 
     fn tell_status(&mut self) {
-        let bytes = self.receiver.counters().bytes_received;
+        let bytes = self.subscriber.receiver().counters().bytes_received;
         {
             let mut live = self.link.live();
             live.bytes_received += bytes.saturating_sub(self.bytes_told);
         }
         self.bytes_told = bytes;
-        for (channel, state) in self.receiver.channels() {
-            let Some(inlet) = self.channels.get(&channel) else {
+        for (channel, state) in self.subscriber.receiver().channels() {
+            let Some(replica) = self.replicas.get(&channel) else {
                 continue;
             };
             let occupation = match state.window_bytes {
                 0 => 0.0,
                 window => state.held_bytes as f64 / window as f64,
             };
-            inlet.count(|stream| {
+            replica.count(|stream| {
                 stream.status.held_bytes = state.held_bytes;
                 stream.status.occupation = occupation;
                 stream.status.lag_elements = Some(state.behind);
@@ -634,16 +559,14 @@ impl<C: FrameConnection> Subscriber<C> {
 }
 
 fn position(epoch: u64, sequence: u64) -> Position {
-    Position {
-        epoch: Epoch(epoch),
-        sequence,
-    }
+    from_flow(chappe_flow::Position { epoch, sequence })
 }
 
-fn flow_position(position: Position) -> chappe_flow::Position {
-    chappe_flow::Position {
-        epoch: position.epoch.0,
-        sequence: position.sequence,
+const fn flow_reason(reason: DeadLetterReason) -> chappe_flow::DeadLetterReason {
+    match reason {
+        DeadLetterReason::Schema => chappe_flow::DeadLetterReason::Schema,
+        DeadLetterReason::TooLarge => chappe_flow::DeadLetterReason::TooLarge,
+        DeadLetterReason::Unreadable => chappe_flow::DeadLetterReason::Unreadable,
     }
 }
 
