@@ -479,7 +479,12 @@ fn links_are_checked_each_by_its_line() {
             8,
             "another name",
         ),
-        (link("a", "colour = 1"), "links.0.colour", 6, "known here: address"),
+        (
+            link("a", "colour = 1"),
+            "links.0.colour",
+            6,
+            "known here: address",
+        ),
         (
             link("a", "").replace("http_pull", "htp_pull"),
             "links.0.kind",
@@ -492,12 +497,7 @@ fn links_are_checked_each_by_its_line() {
             4,
             sample,
         ),
-        (
-            link("a", "") + &link("B", ""),
-            "links.1.name",
-            8,
-            sample,
-        ),
+        (link("a", "") + &link("B", ""), "links.1.name", 8, sample),
         ("[[links]]\nname = \"a\"".to_owned(), "links.0", 1, sample),
     ];
     for (text, key, line, hint) in wrong {

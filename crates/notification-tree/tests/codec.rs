@@ -216,7 +216,7 @@ proptest! {
 #[test]
 fn a_strangers_plan_with_a_long_delay_holds_little_memory() {
     // A publication, then a spread of 48 sinks by a chain with a delay of 43,690 send costs.
-    let mut data = vec![0; 80];
+    let mut data = [0; 80];
     for (at, byte) in [(0, 91), (3, 66), (21, 39), (37, 136), (40, 201), (47, 2)] {
         data[at] = byte;
     }

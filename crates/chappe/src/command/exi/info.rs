@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chappe_exi::{
-    Alignment, Decoder, Encoder, Event, Header, Metadata, Options, StreamReader, SchemaId, text,
+    Alignment, Decoder, Encoder, Event, Header, Metadata, Options, SchemaId, StreamReader, text,
 };
 use serde_json::json;
 
