@@ -163,6 +163,22 @@ pub(crate) fn write_element(
     }
 }
 
+/// Appends a checked `body` with another delay between source time and receive time. Where the new one
+/// takes more bytes than there is room for, the body stays as it is.
+pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
+    let before = bytes.len();
+    if let Some((_, rest)) = read_varint(body) {
+        // As postcard writes a signed number.
+        write_varint(((delay_ns << 1) ^ (delay_ns >> 63)) as u64, bytes);
+        bytes.extend_from_slice(rest);
+        if bytes.len() - before < RECORD_BYTES_MAX {
+            return;
+        }
+        bytes.truncate(before);
+    }
+    bytes.extend_from_slice(body);
+}
+
 /// The element of a record that the log keeps at `position` with time `source_time`, and the
 /// version of its schema.
 ///

@@ -236,14 +236,59 @@ fn what_does_not_fit_is_refused_by_index() {
     }
     assert_eq!(b.log().last(), 0);
     assert!(
-        intake.check(raw.first, 1, &raw.records[0].1).is_err(),
+        intake
+            .check(raw.first, 1, raw.records[0].0, &raw.records[0].1)
+            .is_err(),
         "another version"
     );
-    let with_origin = intake.check(raw.first, 0, &raw.records[0].1).expect("fits");
+    let with_origin = intake
+        .check(raw.first, 0, raw.records[0].0, &raw.records[0].1)
+        .expect("fits");
     assert!(
-        intake.check(raw.first, 0, &with_origin).is_err(),
+        intake
+            .check(raw.first, 0, raw.records[0].0, &with_origin)
+            .is_err(),
         "an origin from elsewhere"
     );
+}
+
+#[test]
+fn records_are_received_by_the_clock_of_this_node() {
+    let store = open(SimDisk::new(1), 1);
+    let (a, b) = (
+        stream(&store, "a", &[FieldType::Integer]),
+        stream(&store, "b", &[FieldType::Integer]),
+    );
+    let intake = b.intake(&a.schema()).expect("fits").wait().expect("safe");
+    let extremes = [0, 1_000, -1, i64::MAX, i64::MIN];
+    for (index, (source_time, now)) in extremes
+        .into_iter()
+        .flat_map(|source| extremes.map(|now| (Timestamp(source), Timestamp(now))))
+        .enumerate()
+    {
+        let sent = StreamElement {
+            source_time,
+            receive_time: Timestamp(7),
+            ..element(0, vec![Value::Integer(index as i64)])
+        };
+        a.append(std::slice::from_ref(&sent))
+            .expect("queued")
+            .wait()
+            .expect("stored");
+        let raw = a.read_raw(index as u64 + 1, 9, usize::MAX).expect("reads");
+        let records = raw.records.iter().map(|(time, record)| (*time, record));
+        let received = intake.clone().received_at(now);
+        let appended = received.append(0, raw.first, 0, records).expect("fits");
+        appended.wait().expect("stored");
+        let copy = b.newest(1).expect("reads").remove(0);
+        let expected = StreamElement {
+            position: copy.position,
+            origin: Some(raw.first),
+            receive_time: now,
+            ..sent
+        };
+        assert_eq!(copy, expected);
+    }
 }
 
 fn value_of(field_type: FieldType) -> BoxedStrategy<Value> {

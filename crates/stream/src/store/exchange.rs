@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chappe_log::{Appended, Batch, Cursor, Error, Follower, Record, Trimmed};
 
 use super::{OpeningIntake, StoreError, StreamLog, batch_of};
-use crate::codec::{RecordHead, record_version, validate_body};
+use crate::codec::{RecordHead, record_version, validate_body, write_body};
 use crate::{CodecError, Epoch, Position, StreamElement, StreamSchema, Timestamp};
 
 /// How many records are read at once at most; reason: what does not fit the bytes asked for is read
@@ -154,6 +154,7 @@ impl StreamLog {
             log: self.clone(),
             schema: Arc::new(schema.clone()),
             version,
+            received: None,
         };
         Ok(OpeningIntake { intake, defining })
     }
@@ -204,6 +205,8 @@ pub struct Intake {
     schema: Arc<StreamSchema>,
     /// The version of the schema here.
     version: u32,
+    /// When records are received; `None`: the sender's receive times stay.
+    received: Option<Timestamp>,
 }
 
 /// A record that was not taken, with all of its batch.
@@ -241,8 +244,16 @@ impl Intake {
         self.log.schema_version() == self.version
     }
 
-    /// What is to be stored for a record that stands at `origin` at the sender, of the sender's
-    /// version `sent_version`.
+    /// From here on, records are stored as received at `now` by this node's clock. Retention by age
+    /// goes by it: the sender's clock may be years off.
+    #[must_use]
+    pub fn received_at(self, now: Timestamp) -> Self {
+        let received = Some(now);
+        Self { received, ..self }
+    }
+
+    /// What is to be stored for a record that stands at `origin` at the sender with time `source_time`,
+    /// of the sender's version `sent_version`.
     ///
     /// # Errors
     /// Bytes that are no record, one of another version, or values that do not fit the schema.
@@ -250,10 +261,11 @@ impl Intake {
         &self,
         origin: Position,
         sent_version: u32,
+        source_time: Timestamp,
         record: &[u8],
     ) -> Result<Vec<u8>, CodecError> {
         let mut bytes = Vec::with_capacity(record.len() + HEAD_BYTES);
-        self.write(origin, sent_version, record, &mut bytes)?;
+        self.write(origin, sent_version, source_time, record, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -262,13 +274,14 @@ impl Intake {
         &self,
         origin: Position,
         sent_version: u32,
+        source_time: Timestamp,
         record: &[u8],
         bytes: &mut Vec<u8>,
     ) -> Result<(), CodecError> {
-        if record.len() > crate::RECORD_BYTES_MAX {
-            return Err(CodecError::TooLarge(record.len()));
-        }
         let (head, body) = RecordHead::decode(record)?;
+        if body.len() >= crate::RECORD_BYTES_MAX {
+            return Err(CodecError::TooLarge(body.len()));
+        }
         if head.schema_version != sent_version || head.origin.is_some() {
             let found = head.schema_version;
             let why = format!("it is of version {found} of the schema, not {sent_version}");
@@ -280,7 +293,10 @@ impl Intake {
             origin: Some(origin),
         };
         head.encode(bytes)?;
-        bytes.extend_from_slice(body);
+        match self.received {
+            Some(received) => write_body(body, received.0.wrapping_sub(source_time.0), bytes),
+            None => bytes.extend_from_slice(body),
+        }
         Ok(())
     }
 
@@ -303,7 +319,8 @@ impl Intake {
         for (index, (time, record)) in records.enumerate() {
             let sequence = origin.sequence + index as u64;
             let at = Position { sequence, ..origin };
-            let write = |bytes: &mut Vec<u8>| self.write(at, sent_version, record.as_ref(), bytes);
+            let record = record.as_ref();
+            let write = |bytes: &mut Vec<u8>| self.write(at, sent_version, time, record, bytes);
             batch
                 .push_with(time.0, write)
                 .map_err(|error| IntakeError { index, error })?;
@@ -347,7 +364,7 @@ impl Intake {
             let sequence = origin.sequence + index as u64;
             let at = Position { sequence, ..origin };
             let stored = self
-                .check(at, sent_version, record.as_ref())
+                .check(at, sent_version, time, record.as_ref())
                 .map_err(|error| IntakeError { index, error })?;
             batch.push((time.0, stored));
         }

@@ -406,6 +406,7 @@ impl DeadLetters {
         element.values = fit(&letter.schema, values, &log.schema()).map_err(still)?;
         // Not its origin: it stands behind newer elements, and the newest says where the link goes on.
         element.origin = None;
+        element.receive_time = shared.host.now();
         let appended = log
             .append(&[element])
             .map_err(|error| still(error.to_string()))?;

@@ -118,7 +118,7 @@ impl Inlet {
         let intake = self.replica.intake_of(schema).cloned();
         let intake = intake.ok_or(InletError::UnknownSchema(schema))?;
         let mut batch: Vec<StreamElement> = Vec::with_capacity(elements.len());
-        let mut repeated = 0;
+        let (mut repeated, now) = (0, self.replica.now());
         for arrival in elements {
             let Arrival {
                 mut element,
@@ -126,6 +126,7 @@ impl Inlet {
                 why,
             } = arrival;
             let origin = std::mem::take(&mut element.position);
+            element.receive_time = now;
             let before = batch.last().and_then(|last| last.origin).or(self.have());
             match before {
                 Some(have) if have.epoch == origin.epoch && origin.sequence <= have.sequence => {
@@ -183,8 +184,10 @@ impl Inlet {
         let intake = intake.ok_or(InletError::UnknownSchema(elements.schema))?;
         let shaped = elements.shape(intake.schema());
         let mut shaped = shaped.map_err(|error| InletError::Misfit(error.to_string()))?;
+        let now = self.replica.now();
         for element in &mut shaped {
             element.origin = None;
+            element.receive_time = now;
         }
         self.replica.append_again(&intake, &shaped).await
     }

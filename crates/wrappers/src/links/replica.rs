@@ -636,10 +636,15 @@ impl Replica {
         change(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// The time of this node, at which elements are received.
+    pub(super) fn now(&self) -> Timestamp {
+        self.link.shared.host.now()
+    }
+
     fn intake(&self, version: u32) -> Result<Intake, InletError> {
         let mut versions = self.versions.iter().rev();
         let found = versions.find(|known| known.at_origin.version == version);
-        let intake = found.map(|known| known.intake.clone());
+        let intake = found.map(|known| known.intake.clone().received_at(self.now()));
         intake.ok_or(InletError::UnknownSchema(SchemaRef {
             version,
             ..SchemaRef::default()

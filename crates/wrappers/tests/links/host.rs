@@ -14,6 +14,9 @@ use chappe_wrappers::links::http::KeptSubscription;
 use chappe_wrappers::links::*;
 use tokio::sync::watch;
 
+/// The time at all nodes of these tests.
+pub(crate) const NOW: Timestamp = Timestamp(1_000);
+
 /// How long something may take that has to happen; generous, since tests share a machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -232,7 +235,7 @@ impl LinkHost for Host {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp(1_000)
+        NOW
     }
 
     fn random(&self) -> u64 {
@@ -314,7 +317,8 @@ pub(crate) fn link(kind: LinkKind, address: String, streams: &[&str]) -> LinkCon
     config
 }
 
-/// All elements of the origin are here, once, in order, each with its origin.
+/// All elements of the origin are here, once, in order, each with its origin, and received by this node's
+/// clock.
 pub(crate) fn assert_same(origin: &StreamLog, copy: &[StreamElement]) {
     let sent = origin.newest(1_000_000).expect("reads");
     let positions = |element: &StreamElement| Some(element.position);
@@ -326,6 +330,7 @@ pub(crate) fn assert_same(origin: &StreamLog, copy: &[StreamElement]) {
         let expected = StreamElement {
             position,
             origin,
+            receive_time: NOW,
             ..sent.clone()
         };
         assert_eq!(copy, &expected);
