@@ -200,9 +200,14 @@ def to_a_node(cable: Cable, node: Process, address: str) -> None:
         stranger.close()
 
     for what, body in bombs(4_000_000).items():
-        # Asked, and the refusal shown; then it is asked again after a pause.
-        judged(what, Stranger(cable, get=body), lambda device: device.get("reason") not in
-               (None, "it is being described"))
+        # Get has a smaller limit; it is asked, and the refusal shown, then it is asked again after a pause.
+        judged(f"{what}, for Get", Stranger(cable, get=body), lambda device: "larger than" in (device.get("reason") or ""))
+        stranger = Stranger(cable, wsdl=body)
+        judged(what, stranger, lambda device, stranger=stranger: stranger.asked > 1 and device.get("reason") !=
+               "it is being described")
+    for what, body in bombs(250_000).items():
+        judged(f"{what}, for Get and as long as may be", Stranger(cable, get=body), lambda device: device.get(
+            "reason") not in (None, "it is being described"))
     stranger = Stranger(cable, wsdl=description(nested_groups()))
     # Get, GetMetadata, and then a Subscribe: the event has become a stream.
     judged("nested attribute groups", stranger, lambda _: stranger.asked > 2)
