@@ -158,6 +158,12 @@ def to_a_device(target: Target) -> None:
         status, _, answer = target.post("/device", packed, Content_Encoding="gzip")
         slowest = max(slowest, time.monotonic() - start)
         expect(status in (200, 400, 500), f"{what}, {len(packed)} bytes: answered with {status}, {len(answer)} bytes")
+    parameters = "<a:ReferenceParameters><y xmlns=''>" + "<z/>" * 27_000 + "</y></a:ReferenceParameters>"
+    to = f"<a:Address>http://{STRANGER}:9/x</a:Address>{parameters}"
+    body = (f"<e:Subscribe><e:EndTo>{to}</e:EndTo><e:Delivery><e:NotifyTo>{to}</e:NotifyTo></e:Delivery></e:Subscribe>")
+    packed = gzip.compress(message(f"{EVENTING}/Subscribe", target.endpoint, body))
+    answers = {target.post(target.path, packed, Content_Encoding="gzip")[0] for _ in range(20)}
+    expect(answers == {400}, f"what a subscriber wants back with each event is refused beyond a size: {answers}")
     growth = peak_bytes(pid) - memory
     measured("device: memory at its peak",
              f"{memory >> 10} + {growth >> 10} KiB, slowest answer {1000 * slowest:.0f} ms")
@@ -194,9 +200,14 @@ def to_a_node(cable: Cable, node: Process, address: str) -> None:
         stranger.close()
 
     for what, body in bombs(4_000_000).items():
-        # Asked, and the refusal shown; then it is asked again after a pause.
-        judged(what, Stranger(cable, get=body), lambda device: device.get("reason") not in
-               (None, "it is being described"))
+        # Get has a smaller limit; it is asked, and the refusal shown, then it is asked again after a pause.
+        judged(f"{what}, for Get", Stranger(cable, get=body), lambda device: "larger than" in (device.get("reason") or ""))
+        stranger = Stranger(cable, wsdl=body)
+        judged(what, stranger, lambda device, stranger=stranger: stranger.asked > 1 and device.get("reason") !=
+               "it is being described")
+    for what, body in bombs(250_000).items():
+        judged(f"{what}, for Get and as long as may be", Stranger(cable, get=body), lambda device: device.get(
+            "reason") not in (None, "it is being described"))
     stranger = Stranger(cable, wsdl=description(nested_groups()))
     # Get, GetMetadata, and then a Subscribe: the event has become a stream.
     judged("nested attribute groups", stranger, lambda _: stranger.asked > 2)

@@ -64,6 +64,7 @@ SPARQL = [
     "SELECT * WHERE " + "{" * 20_000 + "}" * 20_000,
     "SELECT * WHERE { ?s ?p ?o FILTER(" + "(" * 20_000 + "1" + ")" * 20_000 + ") }",
     "SELECT * WHERE { ?s ?p ?o FILTER(" + "!" * 100_000 + "true) }",
+    "ASK { FILTER(" + "!(" * 20 + "1" + ")" * 20 + ") }",
     "SELECT * WHERE { ?s ?p ?o FILTER(" + "+".join(["1"] * 50_000) + " = 1) }",
     "SELECT * WHERE { ?s ?p ?o " + "OPTIONAL { ?s ?p ?o " * 5_000 + "}" * 5_000 + "}",
     "SELECT * WHERE { " + " UNION ".join(["{ ?s ?p ?o }"] * 5_000) + " }",

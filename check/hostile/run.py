@@ -1,7 +1,7 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
     python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd claims device documents
-                                                           rest reading exchange links clear mistakes
+                                                           attached rest reading exchange links clear mistakes
 
 1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
@@ -9,6 +9,7 @@
    claims:    a host that claims the serial number of a device, and answers nothing.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
 4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
+   attached:  devices that the node has attached, with reports and events that grow.
 5. reading:   partial answers, memory of one question, questions that another site's page starts.
 6. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
 7. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
@@ -28,6 +29,7 @@ import time
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+import attached  # noqa: E402
 import claims  # noqa: E402
 import clear  # noqa: E402
 import crowd  # noqa: E402
@@ -43,8 +45,8 @@ import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "crowd", "claims", "device", "documents", "rest", "reading", "exchange", "links",
-         "clear", "mistakes"]
+PARTS = ["discovery", "forged", "crowd", "claims", "device", "documents", "attached", "rest", "reading", "exchange",
+         "links", "clear", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -132,6 +134,8 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             device, ready = start_device(cable, chappe, "A", "device-documents", memory_bytes=1 << 30)
             processes.append(device)
             documents.check(cable, device_part.Target(cable, device, ready), node, told["address"])
+        if part == "attached":
+            attached.check(cable, node, told["address"])
         if part == "rest":
             rest_part.check(cable, rest_part.Rest(cable, node, told["address"], told["token"]), folder)
         if part == "reading":

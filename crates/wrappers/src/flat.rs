@@ -6,7 +6,7 @@
 //!
 //! Deliberately not here: nested and repeated content, which wants path rules ([`crate::rules`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use base64::Engine as _;
 use chappe_soap::schema::{
@@ -50,13 +50,7 @@ impl FlatMapping {
             !field.list && !field.repeated && field.data_type.family() == ValueFamily::DateTime
         };
         let time = flat.fields.iter().position(is_time);
-        // A field that is declared twice has one value: a second column would be a copy.
-        let mut declared = HashSet::new();
-        let mut is_first = |field: &FlatField| {
-            declared.insert((field.place == FieldPlace::Attribute, field.name.clone()))
-        };
         let columns: Vec<_> = (0..flat.fields.len())
-            .filter(|index| is_first(&flat.fields[*index]))
             .filter(|index| Some(*index) != time && !flat.fields[*index].repeated)
             .collect();
         if columns.is_empty() {
@@ -405,18 +399,6 @@ mod tests {
             Value::Null,
         ];
         assert_eq!(element.values, wanted);
-    }
-
-    #[test]
-    fn a_field_that_is_declared_twice_is_one_column() {
-        let mut flat = flat();
-        let note = flat.fields.last().cloned().expect("a field");
-        flat.fields.extend(vec![note; 60]);
-        let mut mapping = FlatMapping::default();
-        mapping
-            .add("R", "urn:test/R", flat)
-            .expect("it has columns");
-        assert_eq!(mapping.offers()[0].schema.fields.len(), 5);
     }
 
     /// A message of 4 MiB has some 300,000 children.
