@@ -258,3 +258,45 @@ impl Publications {
 fn shortened(wait: Duration, random: &mut fastrand::Rng) -> Duration {
     wait.mul_f64(1.0 - random.f64() / 10.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Published;
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn publications() -> Publications {
+        Publications::new(&Config::new(1, [0; 32]))
+    }
+
+    #[test]
+    fn a_changed_publication_withdraws_only_its_old_keys() {
+        let mut publications = publications();
+        let [a, b, c] = [1, 2, 3].map(Key::new);
+        assert_eq!(publications.publish(0, vec![a, b], vec![1]), Ok(vec![]));
+        assert_eq!(publications.publish(0, vec![b, c], vec![2]), Ok(vec![a]));
+        assert_eq!(publications.withdraw(0), [b, c]);
+        assert_eq!(publications.len(), 0);
+    }
+
+    #[test]
+    fn a_record_with_few_holders_is_renewed_sooner() {
+        let mut publications = publications();
+        let mut random = fastrand::Rng::with_seed(1);
+        let key = Key::new(1);
+        assert_eq!(publications.publish(0, vec![key], vec![1]), Ok(vec![]));
+        assert_eq!(publications.renew(NOW, 0, &mut random), [key]);
+        let usual = publications.deadline().unwrap() - NOW;
+        let stored = StoredRecord {
+            slot: 0,
+            key,
+            level: 0,
+            is_withdrawal: false,
+            outcome: Published::default(),
+        };
+        publications.on_stored(NOW, &stored, 1, &mut random);
+        let soon = publications.deadline().unwrap() - NOW;
+        assert!(soon <= RETRY_MIN && RETRY_MIN < usual, "{soon:?} {usual:?}");
+    }
+}

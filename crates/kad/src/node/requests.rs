@@ -438,3 +438,57 @@ impl<C: Cryptography> Requests<C> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chappe_identity::Key as IdentityKey;
+
+    use super::*;
+    use crate::NodeKey;
+
+    fn requests() -> Requests<NodeKey> {
+        let key = NodeKey::new(IdentityKey::from_seed([1; 32]));
+        Requests::new(key, &Config::new(1, [0; 32]), Instant::ZERO)
+    }
+
+    fn contact() -> Contact {
+        Contact {
+            public: IdentityKey::from_seed([2; 32]).public(),
+            address: ([10, 0, 0, 2], 4_000).into(),
+        }
+    }
+
+    /// The next time-out, at its deadline.
+    fn time_out(requests: &mut Requests<NodeKey>) -> Outcome {
+        let at = requests.deadline().unwrap();
+        requests.time_out(at).unwrap()
+    }
+
+    #[test]
+    fn a_lost_store_request_is_repeated_once() {
+        let mut requests = requests();
+        let question = Question::Ping;
+        let sent = requests.send(Instant::ZERO, contact(), question, Purpose::Store(0));
+        assert!(sent.is_some());
+        let first = time_out(&mut requests).result;
+        assert!(matches!(first, Attempt::Repeated(_)), "{first:?}");
+        let second = time_out(&mut requests).result;
+        assert_eq!(second, Attempt::Ended(Answer::Nothing));
+        assert_eq!(requests.deadline(), None);
+        requests.check().unwrap();
+    }
+
+    #[test]
+    fn one_contact_is_checked_once_at_a_time() {
+        let mut requests = requests();
+        let place = requests.place_of(&contact());
+        assert!(requests.may_check(place));
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let sent = requests.send(now, contact(), Question::Ping, Purpose::Check);
+        assert!(sent.is_some() && !requests.may_check(place));
+        time_out(&mut requests);
+        assert!(requests.may_check(place));
+    }
+}

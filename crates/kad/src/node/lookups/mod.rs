@@ -481,3 +481,67 @@ fn found(search: SearchId, records: Vec<Record>) -> Vec<Event> {
     let event = |record| Event::Found { search, record };
     records.into_iter().map(event).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::table::Table;
+
+    const KEY: Key = Key::new(7);
+
+    fn lookups_of_nobody(test: impl FnOnce(&mut Lookups, &mut Context<'_>)) {
+        let config = Config::new(1, [0; 32]);
+        let table = Table::new(Key::new(1), &config);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut context = Context {
+            config: &config,
+            table: &table,
+            random: &mut random,
+        };
+        test(&mut Lookups::default(), &mut context);
+    }
+
+    #[test]
+    fn a_search_without_credit_pauses_then_ends() {
+        lookups_of_nobody(|lookups, context| {
+            let now = Instant::ZERO;
+            lookups.start_search(SearchId(1), KEY, 0).unwrap();
+            let id = lookups.next_awake().unwrap();
+            assert!(
+                matches!(lookups.step(now, id, context), Step::ReadStore(place) if place == KEY)
+            );
+            let step = lookups.step(now, id, context);
+            assert!(
+                matches!(step, Step::Event(Event::SearchPaused { .. })),
+                "{step:?}"
+            );
+            assert!(matches!(lookups.step(now, id, context), Step::Wait));
+            let end = lookups.deadline().unwrap();
+            let ended = lookups.time_out(end);
+            assert!(
+                matches!(ended, Some(Event::SearchEnded { .. })),
+                "{ended:?}"
+            );
+            assert_eq!(lookups.searches(), 0);
+        });
+    }
+
+    #[test]
+    fn two_searches_cannot_have_one_name() {
+        let mut lookups = Lookups::default();
+        assert_eq!(lookups.start_search(SearchId(1), KEY, 0), Ok(()));
+        assert!(lookups.start_search(SearchId(1), KEY, 0).is_err());
+        assert_eq!((lookups.searches(), lookups.searches_started()), (1, 1));
+    }
+
+    #[test]
+    fn a_waiting_key_is_not_queued_twice() {
+        let mut lookups = Lookups::default();
+        lookups.add_publish_job(0, KEY);
+        lookups.add_publish_job(0, KEY);
+        assert_eq!(lookups.len(), 1);
+        lookups.add_publish_job(1, KEY);
+        assert_eq!(lookups.len(), 2);
+    }
+}

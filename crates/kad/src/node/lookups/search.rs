@@ -77,6 +77,10 @@ pub(super) struct Search {
 }
 
 /// The next step of a search.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a step is used at once and never stored"
+)]
 pub(super) enum SearchStep {
     Ask(Contact, Question, Purpose),
     /// Read this node's own store at a place: that costs no credit.
