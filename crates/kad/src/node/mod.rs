@@ -67,7 +67,7 @@ pub struct Kad<C> {
 impl<C: Cryptography> Kad<C> {
     /// A node that knows no other node yet.
     pub fn new(cryptography: C, config: Config, now: Instant) -> Self {
-        let config = config.sane();
+        let config = config.clamped();
         let requests = Requests::new(cryptography, &config, now);
         let mut number = [0; 8];
         let tag = requests.cryptography().tag(&config.seed, &[b"choices"]);

@@ -304,7 +304,7 @@ impl<C: Cryptography> Requests<C> {
         };
         let is_expected = |it: &InFlight| it.to.address == from.address;
         if !self.in_flight.get(&key).is_some_and(is_expected) {
-            let is_late = self.round_trip.came_late(now, key, from.address);
+            let is_late = self.round_trip.is_late_answer(now, key, from.address);
             if is_late && !opened.packet.client {
                 return Incoming::Late(from);
             }
@@ -319,7 +319,7 @@ impl<C: Cryptography> Requests<C> {
         self.timers.cancel(&key);
         self.counters.answered += 1;
         // Each attempt has its own number, so a repeated request gives no ambiguous sample.
-        self.round_trip.measured(now - in_flight.sent_at);
+        self.round_trip.on_answer(now - in_flight.sent_at);
         Incoming::Outcome(self.judge(now, (key.0, in_flight), from, opened))
     }
 
