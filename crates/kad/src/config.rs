@@ -156,8 +156,8 @@ impl Config {
         }
     }
 
-    /// With everything within what the machine relies on.
-    pub(crate) fn sane(mut self) -> Self {
+    /// Clamps every setting to the range that the machine relies on.
+    pub(crate) fn clamped(mut self) -> Self {
         self.bucket_contacts = self.bucket_contacts.clamp(2, 64);
         self.bucket_spares = self.bucket_spares.min(64);
         self.host_contacts = self.host_contacts.max(1);

@@ -1,49 +1,49 @@
-//! Why a packet is dropped, and what a caller asked in vain.
+//! Reasons for dropped packets, and misuse by the caller.
 
 /// A packet that is not answered and changes nothing. The sender is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Longer than a packet may be.
-    #[error("a packet of {0} bytes, where 1,232 is the most")]
+    #[error("the packet has {0} bytes; the limit is 1,232")]
     TooLong(usize),
     /// Ends within its head or tag.
-    #[error("a packet that ends too early")]
+    #[error("the packet ends within its head or tag")]
     Truncated,
     /// Of another protocol, or a later version.
-    #[error("version {0} of the protocol, where 1 is known")]
+    #[error("protocol version {0} is not supported; this node supports 1")]
     Version(u8),
     /// Of no known kind.
-    #[error("kind {0} of a packet is not known")]
+    #[error("unknown packet kind {0}")]
     Kind(u8),
     /// The body does not fit its kind.
-    #[error("the body of a packet of kind {kind} does not fit at byte {offset}")]
+    #[error("the body of a packet of kind {kind} is malformed at byte {offset}")]
     Malformed {
         /// The kind.
         kind: u8,
-        /// Where.
+        /// The offset of the fault.
         offset: usize,
     },
 }
 
-/// What was asked of the machine and cannot be done. The caller is at fault.
+/// A command that the machine cannot execute. The caller is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
     /// A value longer than fits a packet.
-    #[error("{bytes} bytes, where {most} fit a packet")]
+    #[error("the value has {bytes} bytes; at most {most} fit in a packet")]
     TooLong {
-        /// How long it is.
+        /// The length of the value.
         bytes: usize,
-        /// How long it may be.
+        /// The longest value allowed.
         most: usize,
     },
     /// More at a time than the configuration allows.
-    #[error("more than {0} at a time, which the configuration allows")]
+    #[error("the limit of {0} at a time is reached")]
     TooMany(usize),
 }
 
-/// Why a packet was dropped, for counters.
+/// The reason why a packet was dropped, for counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Drop {
     /// It does not parse.
@@ -52,7 +52,7 @@ pub enum Drop {
     Tag,
     /// Its number was seen, or is older than the window.
     Replayed,
-    /// An answer to nothing that was asked, or too late.
+    /// An answer that matches no outstanding request, or arrived too late.
     Unasked,
     /// The address sends more than its share.
     Rate,
@@ -60,7 +60,7 @@ pub enum Drop {
     Strangers,
     /// No member of this network.
     NotMember,
-    /// Our own, come back.
+    /// A packet of this node itself.
     Own,
 }
 

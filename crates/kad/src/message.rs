@@ -55,7 +55,7 @@ pub(crate) const AROUND_BYTES: usize = HEAD_BYTES + CERTIFICATE_BYTES + TAG_BYTE
 
 const FLAG_CERTIFICATE: u8 = 1;
 const FLAG_CLIENT: u8 = 2;
-const FLAG_PLEASE: u8 = 4;
+const FLAG_SEND_CERTIFICATE: u8 = 4;
 
 /// What a holder did with a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,7 +198,7 @@ impl Packet {
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(self.certificate.is_some(), FLAG_CERTIFICATE)
             | flag(self.client, FLAG_CLIENT)
-            | flag(self.please, FLAG_PLEASE);
+            | flag(self.please, FLAG_SEND_CERTIFICATE);
         to.extend_from_slice(&[VERSION, self.body.kind(), flags]);
         to.extend_from_slice(self.sender.as_bytes());
         to.extend_from_slice(&self.number.to_be_bytes());
@@ -305,7 +305,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Packet, Error> {
     Ok(Packet {
         sender,
         client: flags & FLAG_CLIENT != 0,
-        please: flags & FLAG_PLEASE != 0,
+        please: flags & FLAG_SEND_CERTIFICATE != 0,
         number,
         token,
         certificate,

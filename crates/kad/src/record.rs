@@ -138,6 +138,27 @@ impl Record {
     }
 }
 
+/// Signs own records and checks those of others, at one time of day.
+#[derive(Debug)]
+pub(crate) struct Notary<'a, C> {
+    pub(crate) cryptography: &'a C,
+    /// Seconds since 1970, if the node knows the time of day.
+    pub(crate) unix_s: Option<u64>,
+}
+
+impl<C: Cryptography> Notary<'_, C> {
+    /// Whether a record is neither expired nor too far in the future. A node without a clock accepts any
+    /// time.
+    pub(crate) fn is_in_time(&self, record: &Record) -> bool {
+        let is_wrong = |unix_s| record.is_out_of_time(unix_s);
+        !self.unix_s.is_some_and(is_wrong)
+    }
+
+    pub(crate) fn is_signed(&self, record: &Record) -> bool {
+        record.is_signed(self.cryptography)
+    }
+}
+
 /// The identity of a publisher's record in a slot.
 pub(crate) fn identity(publisher: &PublicKey, slot: u16) -> Key {
     Key::of(

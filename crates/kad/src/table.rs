@@ -40,6 +40,10 @@ impl Entry {
             address: self.address.into(),
         }
     }
+
+    fn placed(&self) -> (Key, Contact) {
+        (self.place, self.contact())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +82,11 @@ impl Table {
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.buckets.iter().flat_map(|bucket| &bucket.entries)
+    }
+
+    /// The place of this node.
+    pub(crate) fn own(&self) -> Key {
+        self.own
     }
 
     /// How many contacts there are.
@@ -200,8 +209,9 @@ impl Table {
             .map(Entry::contact)
     }
 
-    /// The contacts nearest to `target`, the nearest first; those that failed lately at the end.
-    pub(crate) fn closest(&self, target: Key, count: usize) -> Vec<Contact> {
+    /// The contacts nearest to `target` with their places, the nearest first; those that failed lately
+    /// come last.
+    pub(crate) fn closest(&self, target: Key, count: usize) -> Vec<(Key, Contact)> {
         let len = self.buckets.len();
         let own = self.index(target).map_or(len, |index| index.min(len));
         // Whoever is in the target's own bucket shares more bits with it than we do, those below as many
@@ -224,16 +234,16 @@ impl Table {
         nearest
             .iter()
             .take(count)
-            .map(|(_, _, entry)| entry.contact())
+            .map(|(_, _, entry)| entry.placed())
             .collect()
     }
 
-    /// So many contacts, any.
-    pub(crate) fn any(&self, count: usize, random: &mut fastrand::Rng) -> Vec<Contact> {
+    /// Random contacts that answered when they were last asked, with their places.
+    pub(crate) fn any(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(Key, Contact)> {
         let mut entries: Vec<&Entry> = self.entries().filter(|it| it.failures == 0).collect();
         random.shuffle(&mut entries);
         let some = entries.into_iter().take(count);
-        some.map(Entry::contact).collect()
+        some.map(Entry::placed).collect()
     }
 
     /// A lookup for `target` has been made.
@@ -385,7 +395,7 @@ mod tests {
             table.observe(entry(1 << (87 + number), 0), 600);
         }
         let nearest = table.closest(Key::new(1 << 90), 3);
-        assert_eq!(nearest[0], entry(1 << 90, 0).contact());
+        assert_eq!(nearest[0].1, entry(1 << 90, 0).contact());
         table.failed(Key::new(1 << 90));
         assert_ne!(table.closest(Key::new(1 << 90), 3)[0], nearest[0]);
         assert_eq!(table.closest(Key::new(1 << 90), 100).len(), 40);
@@ -431,7 +441,7 @@ mod tests {
             let target = Key::new(place(target));
             let mut all: Vec<_> = table.entries().collect();
             all.sort_by_key(|it| (it.failures > 0, it.place.distance(target)));
-            let all: Vec<_> = all.into_iter().take(count).map(Entry::contact).collect();
+            let all: Vec<_> = all.into_iter().take(count).map(Entry::placed).collect();
             proptest::prop_assert_eq!(table.closest(target, count), all);
         }
     }

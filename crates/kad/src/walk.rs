@@ -59,9 +59,9 @@ pub(crate) struct Walk {
     finish: Option<(Key, usize)>,
 }
 
-/// How a lookup goes about it.
+/// The settings of a walk.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct WalkConfig {
     pub(crate) width: usize,
     pub(crate) parallel: usize,
     pub(crate) host_contacts: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Manner {
 
 impl Walk {
     /// A lookup towards these points, one path each.
-    pub(crate) fn new(points: &[Key], manner: Manner) -> Self {
+    pub(crate) fn new(points: &[Key], config: WalkConfig) -> Self {
         let path = |point: &Key| Path {
             point: *point,
             on_the_way: 0,
@@ -81,13 +81,13 @@ impl Walk {
             paths: points.iter().map(path).collect(),
             pool: Vec::new(),
             places: BTreeSet::new(),
-            width: manner.width,
-            parallel: manner.parallel,
-            host_contacts: manner.host_contacts,
+            width: config.width,
+            parallel: config.parallel,
+            host_contacts: config.host_contacts,
             asked: 0,
-            asks_max: manner.asks_max,
+            asks_max: config.asks_max,
             turn: 0,
-            finish: manner.finish,
+            finish: config.finish,
         }
     }
 

@@ -4,171 +4,205 @@ use std::time::Duration;
 
 use chappe_machine::Instant;
 
-use super::requests::{InFlight, Purpose};
-use super::{Alarm, Job, Kad, SIZE_LOOKUPS_MAX, SIZES_MIN, Task, Why};
+use super::entrances::ENTER_AT_ONCE;
+use super::lookups::{Job, LookupPurpose};
+use super::lost::ASKED_PER_RETURN;
+use super::question::Purpose;
+use super::{Alarm, Kad, seconds, seconds_of};
 use crate::cryptography::Cryptography;
+use crate::table::Entry;
 use crate::types::{Entrance, Event};
 use crate::{Contact, Key};
 
-/// The first wait before entrances are tried again.
-pub(super) const ENTER_WAIT_MIN: Duration = Duration::from_secs(1);
-/// The longest wait before entrances are tried again.
-const ENTER_WAIT_MAX: Duration = Duration::from_secs(300);
-/// Entrances that are kept.
-const ENTRANCES_MAX: usize = 64;
-/// Entrances tried at a time.
-pub(super) const ENTER_AT_ONCE: usize = 8;
-
 impl<C: Cryptography> Kad<C> {
+    // -- entrances --
+
     pub(super) fn enter(&mut self, now: Instant, entrances: Vec<Entrance>) {
-        for entrance in entrances {
-            if self.entrances.contains(&entrance) {
-                continue;
-            }
-            if self.entrances.len() >= ENTRANCES_MAX {
-                self.entrances.pop_front();
-            }
-            self.entrances.push_back(entrance);
-        }
+        self.entrances.add(entrances);
         self.try_entrances(now, ENTER_AT_ONCE);
-        self.timers.set(Alarm::Enter, now + self.enter_wait);
+        self.alarms.set(Alarm::Enter, now + self.entrances.wait());
     }
 
-    /// Tries the next so many entrances.
     fn try_entrances(&mut self, now: Instant, count: usize) {
-        for _ in 0..count.min(self.entrances.len()) {
-            let Some(entrance) = self.entrances.pop_front() else {
-                return;
-            };
-            self.entrances.push_back(entrance);
-            let Entrance { address, public } = entrance;
+        for Entrance { address, public } in self.entrances.next(count) {
             match public {
                 Some(public) => {
                     let contact = Contact { public, address };
                     self.ping(now, contact, Purpose::Enter);
                 }
-                None => self.greet(now, address),
+                None => {
+                    let greeting = self.requests.greet(now, address);
+                    self.transmit(greeting);
+                }
             }
         }
     }
 
-    /// Without contacts, entrances are tried again, less and less often.
+    /// Tries entrances again while the table is empty, less and less often.
     pub(super) fn enter_again(&mut self, now: Instant) {
         if self.table.len() > 0 {
-            self.enter_wait = ENTER_WAIT_MIN;
+            self.entrances.reset_wait();
             return;
         }
         self.try_entrances(now, ENTER_AT_ONCE);
-        self.enter_wait = (self.enter_wait * 2).min(ENTER_WAIT_MAX);
-        let jitter = self.random.f64() / 2.0;
-        let wait = self.enter_wait.mul_f64(1.0 - jitter);
-        self.timers.set(Alarm::Enter, now + wait);
+        let wait = self.entrances.back_off(&mut self.random);
+        self.alarms.set(Alarm::Enter, now + wait);
     }
 
-    /// An entrance has answered, or has not. When the last of them has, the neighbours are looked for:
-    /// not before, because the first to answer may be one that names only its own kind.
-    pub(super) fn entered(&mut self, now: Instant, by: Option<Contact>) {
-        self.entered_by.extend(by);
-        let awaited = |it: &InFlight| it.purpose == Purpose::Enter;
-        if self.in_flight.values().any(awaited) {
+    /// An entrance has answered, or has not. The neighbours are looked up after the last of them: the
+    /// first to answer may be one that names only nodes of an attacker.
+    pub(super) fn on_entrance(&mut self, now: Instant, answered: Option<Contact>) {
+        if let Some(contact) = answered {
+            self.entrances.on_answer(contact);
+        }
+        if self.requests.awaits_entrance() {
             return;
         }
-        let by = std::mem::take(&mut self.entered_by);
-        if !by.is_empty() {
-            self.join_by(now, &by);
+        let seeds = self.entrances.take_answered();
+        if !seeds.is_empty() {
+            self.join(now, &seeds);
         }
     }
 
-    /// Looks for the neighbours, through these too.
-    pub(super) fn join_by(&mut self, now: Instant, by: &[Contact]) {
-        let target = self.place();
-        let Task::Lookup(mut lookup) = self.begin_lookup(now, target, Why::Join) else {
-            return;
-        };
-        // Through them others may be found than those that are known.
-        for (at, contact) in by.iter().enumerate() {
-            let place = self.place_of(contact);
-            lookup.walk.begin(at % self.config.paths, place, *contact);
-        }
-        self.add_task(Task::Lookup(lookup));
+    // -- neighbours --
+
+    /// Looks up the own place, also through `seeds`: they may know nodes that the table's contacts do not.
+    fn join(&mut self, now: Instant, seeds: &[Contact]) {
+        let placed = |contact: &Contact| (self.requests.place_of(contact), *contact);
+        let seeds: Vec<_> = seeds.iter().map(placed).collect();
+        self.start_lookup(now, self.place(), LookupPurpose::Join, &seeds);
     }
 
-    /// The own neighbours are found: fill the other buckets, and see how large the network is.
-    pub(super) fn neighbours_found(&mut self) {
+    /// The neighbours are found: fills the other buckets the first time.
+    pub(super) fn on_neighbours_found(&mut self) {
         let contacts = self.table.len();
         if contacts == 0 {
             return;
         }
-        if !self.joined {
-            self.joined = true;
+        if !self.has_joined {
+            self.has_joined = true;
             for bucket in 0..self.table.depth() {
                 self.refresh(bucket);
             }
-            // Once more by all that are known then.
-            let (target, why) = (self.place(), Why::Join);
-            self.job(Job::Lookup { target, why });
+            // Once more, through all that are known then.
+            let (target, purpose) = (self.place(), LookupPurpose::Join);
+            self.lookups.add_job(Job::Lookup { target, purpose });
         }
-        self.say(Event::Joined { contacts });
+        self.emit(Event::Joined { contacts });
     }
 
-    /// A lookup of a random place of a bucket.
+    /// Looks up a random place of a bucket.
     fn refresh(&mut self, bucket: u32) {
         let noise = self.random.u128(..);
         let own = self.place();
         // The first bit that differs decides the bucket.
         let other = own.bits(bucket, 1) ^ 1;
         let target = own.within(bucket, 1, other, noise);
-        let why = Why::Refresh;
-        self.job(Job::Lookup { target, why });
+        let purpose = LookupPurpose::Refresh;
+        self.lookups.add_job(Job::Lookup { target, purpose });
     }
 
-    /// Whether the size of the network is known well enough to choose regions. If it is not, and is
-    /// `wanted`, it is found out.
-    pub(super) fn size_is_known(&mut self, wanted: bool) -> bool {
-        let enough = self.size.len() >= SIZES_MIN || self.size_lookups >= SIZE_LOOKUPS_MAX;
-        if enough || self.table.len() == 0 {
-            return true;
+    // -- contacts --
+
+    /// A node has shown its key and its address.
+    pub(super) fn observe(&mut self, now: Instant, contact: &Contact) {
+        if !self.requests.may_send_to(contact.address) {
+            return;
         }
-        let waits = |job: &&Job| matches!(job, Job::Lookup { why: Why::Size, .. });
-        let at_work = |task: &&Task| matches!(task, Task::Lookup(it) if it.why == Why::Size);
-        let under_way =
-            self.jobs.iter().filter(waits).count() + self.tasks.values().filter(at_work).count();
-        if wanted {
-            for _ in self.size.len() + under_way..SIZES_MIN {
-                let target = Key::new(self.random.u128(..));
-                let why = Why::Size;
-                // Before all others: they wait for it.
-                self.jobs.push_front(Job::Lookup { target, why });
-                self.size_lookups += 1;
-            }
+        let place = self.requests.place_of(contact);
+        let entry = Entry::new(place, contact, seconds(now));
+        let silence_s = seconds_of(self.config.silence);
+        if let Some(silent) = self.table.observe(entry, silence_s) {
+            self.check_contact(now, silent);
         }
-        false
+        self.on_seen(now, contact);
     }
+
+    /// Pings a contact that the table wants to know about, within limits.
+    pub(super) fn check_contact(&mut self, now: Instant, contact: Contact) {
+        if self.requests.may_check(self.requests.place_of(&contact)) {
+            self.ping(now, contact, Purpose::Check);
+        }
+    }
+
+    /// A node did not answer: the table may remove it.
+    pub(super) fn on_silence(&mut self, now: Instant, place: Key) {
+        if let Some(contact) = self.table.failed(place) {
+            self.lost.add(contact, seconds(now), &mut self.random);
+        }
+    }
+
+    /// A node has shown that it is there: if it was lost, others are asked too.
+    fn on_seen(&mut self, now: Instant, contact: &Contact) {
+        let is_first = self.lost.returned() == 0;
+        if !self.lost.on_seen(contact) {
+            return;
+        }
+        if is_first {
+            // Nodes do not rejoin at the same time, and once for all that return meanwhile.
+            let wait = self.config.housekeeping.mul_f64(self.random.f64());
+            self.alarms.set(Alarm::Rejoin, now + wait);
+        }
+        self.ask_lost(now, ASKED_PER_RETURN);
+    }
+
+    fn ask_lost(&mut self, now: Instant, count: usize) {
+        let pause_s = seconds_of(self.config.housekeeping);
+        for _ in 0..count {
+            let Some(contact) = self.lost.next_to_ask(seconds(now), pause_s) else {
+                return;
+            };
+            self.ping(now, contact, Purpose::Return);
+        }
+    }
+
+    /// Lost contacts have returned: others may be back too, near the own place and elsewhere.
+    pub(super) fn rejoin(&mut self, now: Instant) {
+        let seeds = self.lost.take_returned();
+        if seeds.len() >= ENTER_AT_ONCE {
+            // A whole part is back: estimates made without it are too small.
+            self.lookups.forget_size();
+        }
+        self.join(now, &seeds);
+    }
+
+    // -- housekeeping --
 
     pub(super) fn keep_house(&mut self, now: Instant) {
         let every = self.config.housekeeping;
-        // So that not all nodes do it at the same time.
+        // Nodes do not do it at the same time.
         let wait = every.mul_f64(1.0 - self.random.f64() / 4.0);
-        self.timers.set(Alarm::Housekeeping, now + wait);
-        self.store.expire(now);
-        let age_s = u32::try_from(self.config.refresh.as_secs()).unwrap_or(u32::MAX);
-        if let Some(bucket) = self.table.stale(Self::seconds(now), age_s) {
+        self.alarms.set(Alarm::Housekeeping, now + wait);
+        self.publications.expire(now);
+        let age_s = seconds_of(self.config.refresh);
+        if let Some(bucket) = self.table.stale(seconds(now), age_s) {
             self.refresh(bucket);
         }
         let share = |period: Duration| every.as_secs_f64() / period.as_secs_f64().max(1.0);
-        // The size of the network changes slowly: one look in a refresh period.
-        if self.size.len() > 0 && self.random.f64() < share(self.config.refresh) {
+        // The size of the network changes slowly: one lookup in a refresh period.
+        if self.lookups.has_size() && self.random.f64() < share(self.config.refresh) {
             let target = Key::new(self.random.u128(..));
-            let why = Why::Size;
-            self.job(Job::Lookup { target, why });
+            let purpose = LookupPurpose::Size;
+            self.lookups.add_job(Job::Lookup { target, purpose });
         }
         // Two parts of a network that was cut find each other by an entrance in the other part.
         if self.random.f64() < share(self.config.republish) {
             self.try_entrances(now, 1);
         }
-        self.ask_the_silent(now);
+        self.ask_silent(now);
         if self.table.len() == 0 && !self.entrances.is_empty() {
-            self.timers.set(Alarm::Enter, now);
+            self.alarms.set(Alarm::Enter, now);
+        }
+    }
+
+    /// Asks contacts that did not answer last, so that they soon count as sound or lost, and a lost one
+    /// if it is due.
+    fn ask_silent(&mut self, now: Instant) {
+        for contact in self.table.failing().collect::<Vec<_>>() {
+            self.check_contact(now, contact);
+        }
+        if self.lost.is_due(seconds(now)) {
+            self.ask_lost(now, 1);
         }
     }
 }

@@ -1,461 +1,494 @@
-//! Requests on the way: sent, answered, refused, timed out.
+//! Outstanding requests: sent, answered, refused, timed out, repeated once.
+//!
+//! [`Requests`] owns everything that concerns one packet: peers with their secrets and rate limits,
+//! round trips and time-outs. It hands out datagrams to send and the [`Outcome`] of each request, and
+//! knows nothing of lookups or of the table.
 
-use chappe_machine::Instant;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use super::{Alarm, Kad, Task, TaskId};
-use crate::contact::{ADDRESS_V4_BYTES, CONTACT_BYTES_MAX};
-use crate::cryptography::{Cryptography, TAG_BYTES};
-use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX, Reason, Verdict};
-use crate::peers::{Opened, padding};
-use crate::types::{Datagram, Event};
-use crate::{Body, Contact, Drop, HEAD_BYTES, Key, Record};
+use chappe_identity::PublicKey;
+use chappe_machine::{Instant, Timers};
 
-/// Pings that are on the way to see whether somebody is there. Reason: one for each stranger at most,
-/// and not more than answers are awaited for a lookup or two.
+use super::question::{Answer, Purpose, Question};
+use super::round_trip::RoundTrip;
+use crate::cryptography::Cryptography;
+use crate::message::{AROUND_BYTES, Reason};
+use crate::peers::{Opened, Peers};
+use crate::record::Notary;
+use crate::types::{Counters, Datagram};
+use crate::{Body, Config, Contact, Drop, Key, Reach};
+
+/// Pings under way that check whether a contact still answers. Reason: each sender without a token
+/// causes one at most, and no more answers are awaited than for a lookup or two.
 const CHECKS_MAX: usize = 16;
 
-/// What was asked; kept so that it can be asked again with a token.
-#[derive(Clone, Debug)]
-pub(super) enum Question {
-    Greet,
-    Ping,
-    Find {
-        target: Key,
-        count: u8,
-    },
-    Store {
-        level: u8,
-        record: Record,
-    },
-    Ask {
-        place: Key,
-        after: u128,
-        digest: u64,
-    },
-}
+/// The place of the node asked, and the number of the request.
+type RequestKey = (Key, u64);
 
-impl Question {
-    /// Most bytes that the answer may have.
-    fn answer_bytes(&self, to: &Contact) -> usize {
-        let body = match self {
-            Self::Greet | Self::Ping | Self::Store { .. } => 1,
-            Self::Find { count, .. } => {
-                let one = match to.address.is_ipv4() {
-                    true => 32 + ADDRESS_V4_BYTES,
-                    false => CONTACT_BYTES_MAX,
-                };
-                usize::from(*count) * one
-            }
-            Self::Ask { .. } => PACKET_BYTES_MAX,
-        };
-        (AROUND_BYTES + body).min(PACKET_BYTES_MAX)
-    }
-
-    fn body(self, answer_bytes: usize, confirmed: bool) -> Body {
-        let own = |body: usize| HEAD_BYTES + body + TAG_BYTES;
-        let pad = |body: usize| match confirmed {
-            true => 0,
-            false => padding(own(body), answer_bytes),
-        };
-        match self {
-            Self::Greet | Self::Ping => Body::Ping,
-            Self::Find { target, count } => Body::Find {
-                target,
-                count,
-                padding: pad(17),
-            },
-            Self::Store { level, record } => Body::Store { level, record },
-            Self::Ask {
-                place,
-                after,
-                digest,
-            } => Body::Ask {
-                place,
-                after,
-                digest,
-                // A packet at most.
-                bytes: answer_bytes as u16,
-                padding: pad(42),
-            },
-        }
-    }
-
-    fn is_answered_by(&self, body: &Body) -> bool {
-        matches!(
-            (self, body),
-            (Self::Greet, Body::Greeting)
-                | (Self::Ping, Body::Pong)
-                | (Self::Find { .. }, Body::Contacts(_))
-                | (Self::Store { .. }, Body::Stored(_))
-                | (Self::Ask { .. }, Body::Records { .. })
-        )
-    }
-}
-
-/// Whom the answer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// A step of a lookup, or of the walk of a gathering.
-    Walk(TaskId),
-    /// A member of a region was asked for others.
-    Probe(TaskId),
-    /// A record to be kept.
-    Store(TaskId),
-    /// A page of records.
-    Ask(TaskId),
-    /// Is somebody still there?
-    Check,
-    /// An entrance to the network.
-    Enter,
-    /// Is somebody back who was lost?
-    Return,
-    /// The application's ping.
-    Application,
-}
-
-impl Purpose {
-    pub(super) fn task(&self) -> Option<TaskId> {
-        match self {
-            Self::Walk(id) | Self::Probe(id) | Self::Store(id) | Self::Ask(id) => Some(*id),
-            Self::Check | Self::Enter | Self::Return | Self::Application => None,
-        }
-    }
-
-    /// A lost packet is sent again: there is no other node to turn to, or it costs more than waiting.
-    fn is_repeated(self) -> bool {
-        matches!(self, Self::Store(_) | Self::Ask(_) | Self::Application)
-    }
-}
-
+/// A request whose answer is awaited.
 #[derive(Debug)]
-pub(super) struct InFlight {
+struct InFlight {
     to: Contact,
     question: Question,
-    pub(super) purpose: Purpose,
-    at: Instant,
+    purpose: Purpose,
+    sent_at: Instant,
     /// Most bytes of the answer.
     granted: usize,
-    /// It was refused once, or is sent again: not again.
-    repeated: bool,
+    /// It is the second attempt; there is no third.
+    is_repeat: bool,
 }
 
-/// What came of a request.
+/// A request that was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) datagram: Datagram,
+    /// Most bytes of the answer.
+    pub(super) granted: usize,
+}
+
+/// The end of one attempt of a request.
 #[derive(Debug)]
-pub(super) enum Answer {
-    Contacts(Vec<Contact>),
-    Stored(Verdict),
-    Records {
-        held: u16,
-        split: bool,
-        records: Vec<Record>,
-    },
-    /// Refused, not understood, or not answered in time.
-    Nothing,
+pub(super) struct Outcome {
+    pub(super) purpose: Purpose,
+    /// The contact that was asked.
+    pub(super) to: Contact,
+    /// Its place.
+    pub(super) place: Key,
+    /// The contact that answered; the one that was asked if none did.
+    pub(super) from: Contact,
+    /// Most bytes that the answer was allowed.
+    pub(super) granted: usize,
+    /// Bytes that arrived.
+    pub(super) arrived: usize,
+    /// The contact has shown its key and address, and is a node that belongs in tables.
+    pub(super) is_node: bool,
+    pub(super) result: Attempt,
 }
 
-impl<C: Cryptography> Kad<C> {
-    /// Asks for the contacts nearest to a point. Says whether it could be asked.
-    pub(super) fn find(
-        &mut self,
-        now: Instant,
-        to: Contact,
-        (target, count): (Key, u8),
-        purpose: Purpose,
-    ) -> bool {
-        self.ask(now, to, Question::Find { target, count }, purpose) > 0
-    }
+/// The result of one attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Ended(Answer),
+    Repeated(Sent),
+}
 
-    pub(super) fn ping(&mut self, now: Instant, to: Contact, purpose: Purpose) -> bool {
-        self.ask(now, to, Question::Ping, purpose) > 0
-    }
+/// The meaning of a datagram.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// Another node asks.
+    Request(Contact, Opened),
+    /// A request has ended or was repeated.
+    Outcome(Outcome),
+    /// A node has answered after the time-out.
+    Late(Contact),
+    /// Nothing to do; the reason is counted.
+    Dropped,
+}
 
-    /// Pings somebody of whom the table wants to know, within limits.
-    pub(super) fn check_whether_there(&mut self, now: Instant, to: Contact) {
-        let place = self.place_of(&to);
-        let checks = self
-            .in_flight
-            .iter()
-            .filter(|(_, it)| it.purpose == Purpose::Check);
-        let asked = |((of, _), _): ((Key, u64), &InFlight)| of == place;
-        let (mut count, mut already) = (0, false);
-        for (key, it) in checks {
-            count += 1;
-            already |= asked((*key, it));
+/// The outstanding requests of a node, and its peers.
+#[derive(Debug)]
+pub(super) struct Requests<C> {
+    peers: Peers<C>,
+    peers_max: usize,
+    reach: Reach,
+    round_trip: RoundTrip,
+    in_flight: BTreeMap<RequestKey, InFlight>,
+    timers: Timers<RequestKey>,
+    counters: Counters,
+}
+
+impl<C: Cryptography> Requests<C> {
+    pub(super) fn new(cryptography: C, config: &Config, now: Instant) -> Self {
+        Self {
+            peers: Peers::new(cryptography, config.clone(), now),
+            peers_max: config.peers_max,
+            reach: config.reach.clone(),
+            round_trip: RoundTrip::new(config.timeout),
+            in_flight: BTreeMap::new(),
+            timers: Timers::default(),
+            counters: Counters::default(),
         }
-        if count < CHECKS_MAX && !already {
-            self.ping(now, to, Purpose::Check);
+    }
+
+    pub(super) fn cryptography(&self) -> &C {
+        self.peers.cryptography()
+    }
+
+    /// The place of this node.
+    pub(super) fn place(&self) -> Key {
+        self.peers.place()
+    }
+
+    pub(super) fn place_of(&self, contact: &Contact) -> Key {
+        self.peers.cryptography().place(&contact.public)
+    }
+
+    /// Whether the configuration lets this node send to an address that others name.
+    pub(super) fn may_send_to(&self, address: SocketAddr) -> bool {
+        self.reach.allows(address)
+    }
+
+    pub(super) fn is_member(&self, now: Instant, public: &PublicKey) -> bool {
+        self.peers.is_member(now, public)
+    }
+
+    pub(super) fn set_time_of_day(&mut self, now: Instant, unix_s: u64) {
+        self.peers.set_time_of_day(now, unix_s);
+    }
+
+    /// Signs own records, and checks those of others.
+    pub(super) fn notary(&self, now: Instant) -> Notary<'_, C> {
+        Notary {
+            cryptography: self.peers.cryptography(),
+            unix_s: self.peers.unix_s(now),
         }
     }
 
-    /// Asks a node. Gives the most bytes that the answer may have, 0 when it cannot be asked.
-    pub(super) fn ask(
+    /// The counters of packets and requests.
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub(super) fn dropped(&self, reason: Drop) -> u64 {
+        self.peers.dropped(reason)
+    }
+
+    pub(super) fn state_bytes(&self) -> usize {
+        self.peers.state_bytes()
+    }
+
+    /// The earliest time-out.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    // -- sending --
+
+    /// Sends a question. `None`: this contact cannot be asked.
+    pub(super) fn send(
         &mut self,
         now: Instant,
         to: Contact,
         question: Question,
         purpose: Purpose,
-    ) -> usize {
-        self.ask_again(now, to, question, purpose, false)
+    ) -> Option<Sent> {
+        self.attempt(now, to, question, purpose, false)
     }
 
-    fn ask_again(
+    fn attempt(
         &mut self,
         now: Instant,
         to: Contact,
         question: Question,
         purpose: Purpose,
-        repeated: bool,
-    ) -> usize {
+        is_repeat: bool,
+    ) -> Option<Sent> {
         let place = self.place_of(&to);
-        if place == self.place() || !self.config.reach.allows(to.address) {
-            return 0;
+        if place == self.place() || !self.may_send_to(to.address) {
+            return None;
         }
         let granted = question.answer_bytes(&to);
-        let confirmed = self.peers.has_token(now, &to.public);
-        let body = question.clone().body(granted, confirmed);
-        let Some((number, bytes)) = self.peers.seal(now, &to.public, body, repeated) else {
-            return 0;
+        let is_confirmed = self.peers.has_token(now, &to.public);
+        let body = question.clone().body(granted, is_confirmed);
+        let (number, bytes) = self.peers.seal(now, &to.public, body, is_repeat)?;
+        let in_flight = InFlight {
+            to,
+            question,
+            purpose,
+            sent_at: now,
+            granted,
+            is_repeat,
         };
-        self.expect(
-            now,
-            (place, number),
-            InFlight {
-                to,
-                question,
-                purpose,
-                at: now,
-                granted,
-                repeated,
-            },
-        );
-        self.transmit(&to, bytes);
-        granted
+        self.expect(now, (place, number), in_flight);
+        let datagram = self.datagram(&to, bytes);
+        Some(Sent { datagram, granted })
     }
 
-    fn expect(&mut self, now: Instant, key: (Key, u64), in_flight: InFlight) {
+    fn expect(&mut self, now: Instant, key: RequestKey, in_flight: InFlight) {
         self.counters.requests += 1;
         self.in_flight.insert(key, in_flight);
-        let timeout = self.round_trip.timeout();
-        self.timers.set(Alarm::Request(key.0, key.1), now + timeout);
+        self.timers.set(key, now + self.round_trip.timeout());
     }
 
-    /// Asks an address for its key.
-    pub(super) fn greet(&mut self, now: Instant, address: std::net::SocketAddr) {
-        if !self.config.reach.allows(address) {
-            return;
+    fn datagram(&mut self, to: &Contact, bytes: Vec<u8>) -> Datagram {
+        self.counters.sent_bytes += bytes.len() as u64;
+        let address = to.address;
+        Datagram { address, bytes }
+    }
+
+    /// Asks an address for its key. `None`: nothing may be sent there.
+    pub(super) fn greet(&mut self, now: Instant, address: SocketAddr) -> Option<Datagram> {
+        if !self.may_send_to(address) {
+            return None;
         }
         let (number, bytes) = self.peers.greet();
-        // The key is not known; the own one stands for it.
+        // The other's key is not known yet; this node's own key stands for it.
         let to = Contact {
             public: self.peers.public(),
             address,
         };
-        let granted = AROUND_BYTES;
-        self.expect(
-            now,
-            (self.place(), number),
-            InFlight {
-                to,
-                question: Question::Greet,
-                purpose: Purpose::Enter,
-                at: now,
-                granted,
-                repeated: false,
-            },
-        );
-        self.transmit(&to, bytes);
+        let in_flight = InFlight {
+            to,
+            question: Question::Greet,
+            purpose: Purpose::Enter,
+            sent_at: now,
+            granted: AROUND_BYTES,
+            is_repeat: false,
+        };
+        self.expect(now, (self.place(), number), in_flight);
+        Some(self.datagram(&to, bytes))
     }
 
-    // -- what arrives --
+    /// Seals the answer to another node's request.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        to: Contact,
+        request: (u64, bool),
+        body: Body,
+    ) -> Option<Datagram> {
+        match body {
+            Body::Refused(_) => self.counters.refused += 1,
+            _ => self.counters.served += 1,
+        }
+        let bytes = self.peers.answer(now, to, request, body)?;
+        Some(self.datagram(&to, bytes))
+    }
 
-    pub(super) fn receive(&mut self, now: Instant, datagram: &Datagram) {
+    /// Whether the node at this place may be checked now: no check of it is under way, and the limit is
+    /// not reached.
+    pub(super) fn may_check(&self, place: Key) -> bool {
+        let is_check = |it: &InFlight| it.purpose == Purpose::Check;
+        let checks = self.in_flight.iter().filter(|(_, it)| is_check(it));
+        let (mut count, mut is_under_way) = (0, false);
+        for ((of, _), _) in checks {
+            count += 1;
+            is_under_way |= *of == place;
+        }
+        count < CHECKS_MAX && !is_under_way
+    }
+
+    /// Whether an entrance has yet to answer.
+    pub(super) fn awaits_entrance(&self) -> bool {
+        let is_entrance = |it: &InFlight| it.purpose == Purpose::Enter;
+        self.in_flight.values().any(is_entrance)
+    }
+
+    // -- receiving --
+
+    /// Opens a datagram and matches it with the outstanding requests.
+    pub(super) fn receive(&mut self, now: Instant, datagram: &Datagram) -> Incoming {
         self.counters.received_bytes += datagram.bytes.len() as u64;
         let Ok(opened) = self.peers.open(now, datagram.address, &datagram.bytes) else {
-            return;
+            return Incoming::Dropped;
         };
         let from = Contact {
             public: opened.packet.sender,
             address: datagram.address,
         };
-        if opened.packet.body.is_response() {
-            self.answered(now, from, opened);
-        } else {
-            self.serve(now, from, opened);
+        match opened.packet.body.is_response() {
+            true => self.receive_answer(now, from, opened),
+            false => Incoming::Request(from, opened),
         }
     }
 
-    fn answered(&mut self, now: Instant, from: Contact, opened: Opened) {
+    fn receive_answer(&mut self, now: Instant, from: Contact, opened: Opened) -> Incoming {
         let number = opened.packet.number;
         let (of_peer, of_greet) = ((self.place_of(&from), number), (self.place(), number));
         let key = match opened.packet.body {
             Body::Greeting => of_greet,
-            // By one who hears members alone.
+            // From a node that admits members only.
             Body::Refused(_) if !self.in_flight.contains_key(&of_peer) => of_greet,
             _ => of_peer,
         };
-        let expected = |it: &InFlight| it.to.address == from.address;
-        if !self.in_flight.get(&key).is_some_and(expected) {
-            match self.round_trip.came_late(now, key, from.address) {
-                true if !opened.packet.client => self.observe(now, &from),
-                true => {}
-                false => self.peers.drop_packet(Drop::Unasked),
+        let is_expected = |it: &InFlight| it.to.address == from.address;
+        if !self.in_flight.get(&key).is_some_and(is_expected) {
+            let is_late = self.round_trip.is_late_answer(now, key, from.address);
+            if is_late && !opened.packet.client {
+                return Incoming::Late(from);
             }
-            return;
+            if !is_late {
+                self.peers.drop_packet(Drop::Unasked);
+            }
+            return Incoming::Dropped;
         }
-        let Some(mut in_flight) = self.in_flight.remove(&key) else {
-            return;
+        let Some(in_flight) = self.in_flight.remove(&key) else {
+            return Incoming::Dropped;
         };
-        self.timers.cancel(&Alarm::Request(key.0, key.1));
+        self.timers.cancel(&key);
         self.counters.answered += 1;
-        // Of one that was sent again it is known which was answered: each has its own number.
-        self.round_trip.measured(now - in_flight.at);
-        let bytes = opened.bytes;
-        if bytes > in_flight.granted {
+        // Each attempt has its own number, so a repeated request gives no ambiguous sample.
+        self.round_trip.on_answer(now - in_flight.sent_at);
+        Incoming::Outcome(self.judge(now, (key.0, in_flight), from, opened))
+    }
+
+    /// The outcome of a request that was answered in time.
+    fn judge(
+        &mut self,
+        now: Instant,
+        (place, in_flight): (Key, InFlight),
+        from: Contact,
+        opened: Opened,
+    ) -> Outcome {
+        let mut outcome = Outcome {
+            purpose: in_flight.purpose,
+            to: in_flight.to,
+            place,
+            from,
+            granted: in_flight.granted,
+            arrived: opened.bytes,
+            is_node: false,
+            result: Attempt::Ended(Answer::Nothing),
+        };
+        if opened.bytes > in_flight.granted {
             self.counters.overlong += 1;
-            self.came_of(now, &in_flight, from, Answer::Nothing, bytes);
-            return;
+            return outcome;
         }
         if let Body::Refused(reason) = opened.packet.body {
-            // The second time the own certificate was shown, if there is one.
-            let uncertified = reason == Reason::Certificate && in_flight.repeated;
+            // The second attempt shows this node's certificate, if it has one.
+            let uncertified = reason == Reason::Certificate && in_flight.is_repeat;
             self.counters.uncertified += u64::from(uncertified);
-            let again = !in_flight.repeated && reason != Reason::Busy;
-            let asked = again && {
-                self.settle(in_flight.purpose, in_flight.granted, bytes);
-                let question = in_flight.question.clone();
-                let granted = self.ask_again(now, from, question, in_flight.purpose, true);
-                self.count_granted(in_flight.purpose, granted);
-                granted > 0
-            };
-            if again && !asked {
-                // It is settled already.
-                in_flight.granted = 0;
+            if !in_flight.is_repeat
+                && reason != Reason::Busy
+                && let Some(sent) =
+                    self.attempt(now, from, in_flight.question, in_flight.purpose, true)
+            {
+                outcome.result = Attempt::Repeated(sent);
             }
-            if !asked {
-                self.came_of(now, &in_flight, from, Answer::Nothing, bytes);
-            }
-            return;
+            return outcome;
         }
-        if !opened.packet.client {
-            self.observe(now, &from);
+        outcome.is_node = !opened.packet.client;
+        let body = opened.packet.body;
+        if in_flight.question.is_answered_by(&body) {
+            outcome.result = Attempt::Ended(self.answer_of(body));
         }
-        let fits = in_flight.question.is_answered_by(&opened.packet.body);
-        let answer = match opened.packet.body {
-            Body::Contacts(contacts) if fits => Answer::Contacts(contacts),
-            Body::Stored(verdict) if fits => Answer::Stored(verdict),
+        outcome
+    }
+
+    fn answer_of(&self, body: Body) -> Answer {
+        match body {
+            Body::Contacts(contacts) => Answer::Contacts(self.with_places(&contacts)),
+            Body::Stored(verdict) => Answer::Stored(verdict),
             Body::Records {
                 held,
                 split,
                 records,
-            } if fits => Answer::Records {
+            } => Answer::Records {
                 held,
-                split,
+                is_split: split,
                 records,
             },
-            Body::Pong | Body::Greeting if fits => Answer::Contacts(Vec::new()),
+            Body::Pong | Body::Greeting => Answer::Contacts(Vec::new()),
             _ => Answer::Nothing,
-        };
-        self.came_of(now, &in_flight, from, answer, bytes);
-    }
-
-    pub(super) fn timed_out(&mut self, now: Instant, key: (Key, u64)) {
-        let Some(mut in_flight) = self.in_flight.remove(&key) else {
-            return;
-        };
-        self.counters.timeouts += 1;
-        self.round_trip
-            .timed_out(key, in_flight.to.address, in_flight.at);
-        if !matches!(in_flight.question, Question::Greet)
-            && let Some(gone) = self.table.failed(key.0)
-        {
-            self.lose(now, gone);
-        }
-        if in_flight.purpose.is_repeated() && !in_flight.repeated {
-            self.settle(in_flight.purpose, in_flight.granted, 0);
-            in_flight.granted = 0;
-            let question = in_flight.question.clone();
-            let granted = self.ask_again(now, in_flight.to, question, in_flight.purpose, true);
-            if granted > 0 {
-                self.count_granted(in_flight.purpose, granted);
-                return;
-            }
-        }
-        self.came_of(now, &in_flight, in_flight.to, Answer::Nothing, 0);
-    }
-
-    /// Hands an answer to whom it is for.
-    fn came_of(
-        &mut self,
-        now: Instant,
-        in_flight: &InFlight,
-        from: Contact,
-        answer: Answer,
-        bytes: usize,
-    ) {
-        self.settle(in_flight.purpose, in_flight.granted, bytes);
-        let place = self.place_of(&in_flight.to);
-        match in_flight.purpose {
-            // Who is there is in the table, or not, by now.
-            Purpose::Check | Purpose::Return => {}
-            Purpose::Enter => {
-                let by = (!matches!(answer, Answer::Nothing)).then_some(from);
-                self.entered(now, by);
-            }
-            Purpose::Application => {
-                let there = !matches!(answer, Answer::Nothing);
-                let contact = in_flight.to;
-                self.say(Event::Pinged { contact, there });
-            }
-            purpose => {
-                let Some(id) = purpose.task() else { return };
-                let contacts = match &answer {
-                    Answer::Contacts(contacts) => Some(self.placed(contacts)),
-                    _ => None,
-                };
-                let Some(task) = self.tasks.get_mut(&id) else {
-                    return;
-                };
-                self.awake.push_back(id);
-                match task {
-                    Task::Lookup(lookup) => match contacts {
-                        Some(contacts) => lookup.walk.answered(place, &contacts),
-                        None => lookup.walk.failed(place),
-                    },
-                    Task::Publishing(publishing) => {
-                        publishing.came(purpose, place, contacts, &answer);
-                    }
-                    Task::Searching(searching) => match purpose {
-                        Purpose::Ask(_) => self.records_came(now, id, answer),
-                        _ => searching.came(purpose, place, contacts),
-                    },
-                }
-            }
         }
     }
 
     /// The contacts of an answer that may be asked, with their places.
-    fn placed(&self, contacts: &[Contact]) -> Vec<(Key, Contact)> {
+    fn with_places(&self, contacts: &[Contact]) -> Vec<(Key, Contact)> {
         let own = self.place();
         contacts
             .iter()
-            .filter(|contact| self.config.reach.allows(contact.address))
+            .filter(|contact| self.may_send_to(contact.address))
             .map(|contact| (self.place_of(contact), *contact))
             .filter(|(place, _)| *place != own)
             .collect()
     }
 
-    /// What a search granted has come, or has not in time.
-    fn settle(&mut self, purpose: Purpose, granted: usize, arrived: usize) {
-        let task = purpose.task().and_then(|id| self.tasks.get_mut(&id));
-        if let Some(Task::Searching(searching)) = task {
-            searching.settles(granted, arrived);
+    /// The outcome of the next request whose time-out has passed.
+    pub(super) fn time_out(&mut self, now: Instant) -> Option<Outcome> {
+        let key = self.timers.pop(now)?;
+        let in_flight = self.in_flight.remove(&key)?;
+        let InFlight {
+            to,
+            purpose,
+            granted,
+            ..
+        } = in_flight;
+        self.counters.timeouts += 1;
+        self.round_trip
+            .timed_out(key, to.address, in_flight.sent_at);
+        let repeat = match purpose.is_repeated() && !in_flight.is_repeat {
+            true => self.attempt(now, to, in_flight.question, purpose, true),
+            false => None,
+        };
+        Some(Outcome {
+            purpose,
+            to,
+            place: key.0,
+            from: to,
+            granted,
+            arrived: 0,
+            is_node: false,
+            result: repeat.map_or(Attempt::Ended(Answer::Nothing), Attempt::Repeated),
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.peers.len() > self.peers_max {
+            return Err(format!("{} peers are kept", self.peers.len()));
+        }
+        if self.timers.len() != self.in_flight.len() {
+            return Err(format!(
+                "{} time-outs for {} requests",
+                self.timers.len(),
+                self.in_flight.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chappe_identity::Key as IdentityKey;
+
+    use super::*;
+    use crate::NodeKey;
+
+    fn requests() -> Requests<NodeKey> {
+        let key = NodeKey::new(IdentityKey::from_seed([1; 32]));
+        Requests::new(key, &Config::new(1, [0; 32]), Instant::ZERO)
+    }
+
+    fn contact() -> Contact {
+        Contact {
+            public: IdentityKey::from_seed([2; 32]).public(),
+            address: ([10, 0, 0, 2], 4_000).into(),
         }
     }
 
-    fn count_granted(&mut self, purpose: Purpose, bytes: usize) {
-        let task = purpose.task().and_then(|id| self.tasks.get_mut(&id));
-        if let Some(Task::Searching(searching)) = task {
-            searching.grants(bytes);
-        }
+    /// The next time-out, at its deadline.
+    fn time_out(requests: &mut Requests<NodeKey>) -> Outcome {
+        let at = requests.deadline().unwrap();
+        requests.time_out(at).unwrap()
+    }
+
+    #[test]
+    fn a_lost_store_request_is_repeated_once() {
+        let mut requests = requests();
+        let question = Question::Ping;
+        let sent = requests.send(Instant::ZERO, contact(), question, Purpose::Store(0));
+        assert!(sent.is_some());
+        let first = time_out(&mut requests).result;
+        assert!(matches!(first, Attempt::Repeated(_)), "{first:?}");
+        let second = time_out(&mut requests).result;
+        assert_eq!(second, Attempt::Ended(Answer::Nothing));
+        assert_eq!(requests.deadline(), None);
+        requests.check().unwrap();
+    }
+
+    #[test]
+    fn one_contact_is_checked_once_at_a_time() {
+        let mut requests = requests();
+        let place = requests.place_of(&contact());
+        assert!(requests.may_check(place));
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let sent = requests.send(now, contact(), Question::Ping, Purpose::Check);
+        assert!(sent.is_some() && !requests.may_check(place));
+        time_out(&mut requests);
+        assert!(requests.may_check(place));
     }
 }

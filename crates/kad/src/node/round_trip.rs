@@ -1,4 +1,4 @@
-//! How long answers take.
+//! The round-trip estimate, and the time-out that follows from it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,9 +25,9 @@ struct Late {
 
 /// How long answers take (RFC 6298): one estimator for all peers, since most are asked once.
 ///
-/// An answer behind its time-out is measured, too, while none comes in time: on a way that is longer than
-/// the first wait all answers are late, and nothing else would say so. While others answer in time it
-/// says something of its peer only.
+/// Late answers count as samples until one is in time: on a path with a round trip above the first
+/// time-out all answers are late. While other peers answer in time, a late answer says nothing about the
+/// network.
 #[derive(Debug)]
 pub(super) struct RoundTrip {
     estimator: RoundTripEstimator,
@@ -48,12 +48,12 @@ impl RoundTrip {
     }
 
     /// An answer came in time.
-    pub(super) fn measured(&mut self, took: Duration) {
+    pub(super) fn on_answer(&mut self, took: Duration) {
         self.silent = 0;
         self.estimator.sample(took);
     }
 
-    /// How long the next answer is waited for.
+    /// The time-out of the next request.
     pub(super) fn timeout(&self) -> Duration {
         let (first, least, most) = self.bounds;
         let timeout = self.estimator.timeout(Duration::ZERO);
@@ -69,8 +69,13 @@ impl RoundTrip {
         self.late.push_back(Late { key, address, at });
     }
 
-    /// Whether an answer is one to a request that timed out; once for each.
-    pub(super) fn came_late(&mut self, now: Instant, key: (Key, u64), address: SocketAddr) -> bool {
+    /// Whether an answer belongs to a request that timed out; true once for each.
+    pub(super) fn is_late_answer(
+        &mut self,
+        now: Instant,
+        key: (Key, u64),
+        address: SocketAddr,
+    ) -> bool {
         let its = |late: &Late| late.key == key && late.address == address;
         let Some(late) = self.late.iter().position(its) else {
             return false;
@@ -110,30 +115,33 @@ mod tests {
         let sent = Instant::ZERO;
         it.timed_out(key(1), address(1), sent);
         let now = sent + 1_400 * MS;
-        assert!(!it.came_late(now, key(2), address(1)), "never asked");
-        assert!(!it.came_late(now, key(1), address(2)), "somebody else");
-        assert!(it.came_late(now, key(1), address(1)));
-        assert!(!it.came_late(now, key(1), address(1)), "the second time");
+        assert!(!it.is_late_answer(now, key(2), address(1)), "never asked");
+        assert!(!it.is_late_answer(now, key(1), address(2)), "somebody else");
+        assert!(it.is_late_answer(now, key(1), address(1)));
+        assert!(
+            !it.is_late_answer(now, key(1), address(1)),
+            "the second time"
+        );
         assert!(it.timeout() > 1_400 * MS);
         // However late, the bound holds.
         it.timed_out(key(3), address(1), sent);
-        assert!(it.came_late(sent + 90_000 * MS, key(3), address(1)));
+        assert!(it.is_late_answer(sent + 90_000 * MS, key(3), address(1)));
         assert!(it.timeout() <= 3_000 * MS);
     }
 
     #[test]
     fn while_others_answer_in_time_a_late_one_says_nothing_of_the_network() {
         let mut it = round_trip();
-        it.measured(40 * MS);
+        it.on_answer(40 * MS);
         let usual = it.timeout();
         for number in 0..3 {
             it.timed_out(key(number), address(1), Instant::ZERO);
         }
-        assert!(it.came_late(Instant::ZERO + 2_000 * MS, key(0), address(1)));
+        assert!(it.is_late_answer(Instant::ZERO + 2_000 * MS, key(0), address(1)));
         assert_eq!(it.timeout(), usual);
         // The fourth in a row: the network has become slow, or this node has.
         it.timed_out(key(3), address(1), Instant::ZERO);
-        assert!(it.came_late(Instant::ZERO + 2_000 * MS, key(3), address(1)));
+        assert!(it.is_late_answer(Instant::ZERO + 2_000 * MS, key(3), address(1)));
         assert!(it.timeout() > usual);
     }
 
@@ -144,7 +152,7 @@ mod tests {
             it.timed_out(key(number), address(1), Instant::ZERO);
         }
         assert_eq!(it.late.len(), LATE_MAX);
-        assert!(!it.came_late(Instant::ZERO, key(0), address(1)));
-        assert!(it.came_late(Instant::ZERO, key(1), address(1)));
+        assert!(!it.is_late_answer(Instant::ZERO, key(0), address(1)));
+        assert!(it.is_late_answer(Instant::ZERO, key(1), address(1)));
     }
 }

@@ -1,13 +1,12 @@
-//! What a node answers to others.
+//! Answers to other nodes.
 //!
-//! To an address that has not given back a token no answer is more than three times as long as the
-//! question, and nothing is stored from it.
+//! An address that has not returned a token gets no answer more than three times as long as the request,
+//! and nothing is stored from it.
 
 use chappe_machine::Instant;
 
 use super::Kad;
 use crate::certificate::CERTIFICATE_BYTES;
-use crate::contact::{PackedAddress, host};
 use crate::cryptography::{Cryptography, TAG_BYTES};
 use crate::message::{PACKET_BYTES_MAX, RECORDS_HEAD_BYTES, Reason, Verdict};
 use crate::peers::Opened;
@@ -25,22 +24,19 @@ impl<C: Cryptography> Kad<C> {
             stranger,
             bytes,
         } = opened;
+        let request = (packet.number, packet.please);
         let is_greet = matches!(packet.body, Body::Greet { .. });
-        if stranger || !is_greet && !self.peers.is_member(now, &from.public) {
-            let about = (packet.number, packet.please);
-            self.refuse(now, from, about, Reason::Certificate);
+        if stranger || !is_greet && !self.requests.is_member(now, &from.public) {
+            self.refuse(now, from, request, Reason::Certificate);
             return;
         }
         if !packet.client {
             if validated {
                 self.observe(now, &from);
-            } else if !is_greet
-                && (self.table.wants(self.place_of(&from)) || self.is_lost(&from.public))
-            {
-                self.check_whether_there(now, from);
+            } else if !is_greet && self.is_worth_a_check(&from) {
+                self.check_contact(now, from);
             }
         }
-        let about = (packet.number, packet.please);
         let around = HEAD_BYTES
             + TAG_BYTES
             + match self.config.membership.is_some() && packet.please {
@@ -72,12 +68,12 @@ impl<C: Cryptography> Kad<C> {
             } => {
                 let room = room.min(usize::from(bytes).saturating_sub(around));
                 let Some(room) = room.checked_sub(RECORDS_HEAD_BYTES) else {
-                    self.refuse(now, from, about, Reason::Token);
+                    self.refuse(now, from, request, Reason::Token);
                     return;
                 };
-                let page = self.store.page(now, place, (after, digest), room);
+                let page = self.publications.page(now, place, (after, digest), room);
                 if !validated && page.records.is_empty() && page.held > 0 && digest == 0 {
-                    // It would fit if the address were confirmed.
+                    // The records would fit if the address were confirmed.
                     Body::Refused(Reason::Token)
                 } else {
                     Body::Records {
@@ -93,34 +89,34 @@ impl<C: Cryptography> Kad<C> {
         if around + 1 > most {
             return;
         }
-        match body {
-            Body::Refused(_) => self.counters.refused += 1,
-            _ => self.counters.served += 1,
-        }
-        if let Some(bytes) = self.peers.answer(now, from, about, body) {
-            self.transmit(&from, bytes);
-        }
+        let answer = self.requests.answer(now, from, request, body);
+        self.transmit(answer);
     }
 
-    fn refuse(&mut self, now: Instant, to: Contact, about: (u64, bool), reason: Reason) {
-        self.counters.refused += 1;
-        // As long as the question at most: a head, a tag and one byte.
-        let about = (about.0, false);
-        if let Some(bytes) = self.peers.answer(now, to, about, Body::Refused(reason)) {
-            self.transmit(&to, bytes);
-        }
+    fn is_worth_a_check(&self, contact: &Contact) -> bool {
+        self.table.wants(self.requests.place_of(contact)) || self.lost.contains(&contact.public)
+    }
+
+    fn refuse(&mut self, now: Instant, to: Contact, request: (u64, bool), reason: Reason) {
+        // Without a certificate, so that it is no longer than the request: a head, a tag and one byte.
+        let request = (request.0, false);
+        let answer = self
+            .requests
+            .answer(now, to, request, Body::Refused(reason));
+        self.transmit(answer);
     }
 
     fn contacts_for(
         &self,
-        asker: Contact,
+        client: Contact,
         target: Key,
         count: u8,
         mut room: usize,
     ) -> Vec<Contact> {
         let count = usize::from(count).min(CONTACTS_MAX);
-        let mut contacts = self.table.closest(target, count + 1);
-        contacts.retain(|contact| contact.public != asker.public);
+        let nearest = self.table.closest(target, count + 1).into_iter();
+        let mut contacts: Vec<_> = nearest.map(|(_, contact)| contact).collect();
+        contacts.retain(|contact| contact.public != client.public);
         contacts.truncate(count);
         contacts.retain(|contact| {
             let left = room.checked_sub(contact.wire_bytes());
@@ -132,16 +128,10 @@ impl<C: Cryptography> Kad<C> {
 
     fn keep(&mut self, now: Instant, from: Contact, level: u8, record: Record) -> Verdict {
         let place = record.key.salted(Salt::of(record.identity(), level));
-        let near = place.shared_bits(self.place()) + REGION_SLACK_BITS >= self.region_bits();
-        let in_time = self
-            .peers
-            .unix_s(now)
-            .is_none_or(|unix_s| !record.is_out_of_time(unix_s));
-        // The signature last: it costs most.
-        if !near || !in_time || !record.is_signed(self.peers.cryptography()) {
+        if place.shared_bits(self.place()) + REGION_SLACK_BITS < self.region_bits() {
             return Verdict::Rejected;
         }
-        let host = host(&PackedAddress::from(from.address));
-        self.store.put(now, place, record, host)
+        let notary = self.requests.notary(now);
+        self.publications.keep(now, &from, place, record, &notary)
     }
 }
