@@ -1,4 +1,4 @@
-//! The small owned tree.
+//! A small owned element tree.
 
 use std::borrow::Cow;
 
@@ -28,16 +28,17 @@ pub enum Node {
     Text(Str),
 }
 
-/// Bytes of an element and its place in its parent's vector. Measured: 120, and a vector's spare room.
+/// Bytes of an element in its parent's vector. Measured: 120, plus spare capacity.
 const ELEMENT_BYTES: usize = 192;
-/// Bytes of an attribute, a declaration or a text with its place in a vector and the allocator's share.
+/// Bytes of an attribute, a declaration or a text, with its slot in a vector and the overhead of
+/// the allocator.
 const PART_BYTES: usize = 96;
 
 fn name_bytes(name: &Name) -> usize {
     name.namespace.len() + name.local.len()
 }
 
-/// What an event adds to [`Element::expanded_bytes`].
+/// The number of bytes that an event adds to [`Element::expanded_bytes`].
 fn expanded_bytes_of(event: &Event<'_>) -> usize {
     match event {
         Event::StartElement(name) => ELEMENT_BYTES + name_bytes(name),
@@ -90,9 +91,9 @@ impl Element {
         Self::read_within(source, Limits::default())
     }
 
-    /// Builds the tree from events, to the end of the document. The source has limits of its own;
-    /// here the expanded bytes are limited, since a source may give a long text many times that
-    /// its document holds once.
+    /// Builds the tree from events, to the end of the document. The source has its own limits; this
+    /// function limits the expanded bytes, because a source may repeat a long text that its
+    /// document contains only once.
     ///
     /// # Errors
     /// Those of the source, and a tree beyond a limit.
@@ -146,15 +147,15 @@ impl Element {
     }
 
     fn push(&mut self, child: Node) {
-        // Most elements have one child, a text; the usual first capacity is four.
+        // Most elements have one child, a text; the usual initial capacity is four.
         if self.children.is_empty() {
             self.children.reserve_exact(1);
         }
         self.children.push(child);
     }
 
-    /// About the bytes of this tree in memory if each name held its namespace: what a program that
-    /// copies or prints it has to expect.
+    /// The approximate size in memory if each name held its own namespace, which bounds the cost of
+    /// copying or printing the tree.
     #[must_use]
     pub fn expanded_bytes(&self) -> usize {
         let declarations = self.namespaces.iter();
@@ -198,21 +199,21 @@ impl Element {
         sink.event(Event::EndElement)
     }
 
-    /// The text document, without declaration.
+    /// Writes the tree as text, without an XML declaration.
     ///
-    /// What no document can hold is mended as [`text::Writer::mending`] says; callers who want it
-    /// refused use [`Element::write`].
+    /// Invalid content is repaired as [`text::Writer::lenient`] describes; [`Element::write`] fails
+    /// in that case.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut writer = text::Writer::mending();
-        // A tree has one root and balanced ends, and the rest is mended.
+        let mut writer = text::Writer::lenient();
+        // A tree has one root and balanced ends, and the writer repairs the rest.
         match self.write(&mut writer).and_then(|()| writer.finish()) {
             Ok(text) => text,
             Err(error) => unreachable!("a tree is a document: {error}"),
         }
     }
 
-    /// With a namespace declaration, for callers who need a given prefix.
+    /// Adds a namespace declaration, to choose a prefix.
     #[must_use]
     pub fn with_namespace(
         mut self,
@@ -223,28 +224,28 @@ impl Element {
         self
     }
 
-    /// With an attribute.
+    /// Adds an attribute.
     #[must_use]
     pub fn with_attribute(mut self, name: Name, value: impl Into<Str>) -> Self {
         self.attributes.push((name, value.into()));
         self
     }
 
-    /// With character data at the end.
+    /// Appends character data.
     #[must_use]
     pub fn with_text(mut self, text: impl Into<Str>) -> Self {
         self.children.push(Node::Text(text.into()));
         self
     }
 
-    /// With a child element at the end.
+    /// Appends a child element.
     #[must_use]
     pub fn with_child(mut self, child: Self) -> Self {
         self.children.push(Node::Element(child));
         self
     }
 
-    /// With child elements at the end.
+    /// Appends child elements.
     #[must_use]
     pub fn with_children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.children
@@ -260,13 +261,13 @@ impl Element {
         })
     }
 
-    /// The first child element of this name.
+    /// The first child element with this name.
     #[must_use]
     pub fn child(&self, name: &Name) -> Option<&Self> {
         self.elements().find(|element| element.name == *name)
     }
 
-    /// All child elements of this name.
+    /// All child elements with this name.
     pub fn children_named<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a Self> {
         self.elements().filter(move |element| element.name == *name)
     }
@@ -298,10 +299,10 @@ impl Element {
         }
     }
 
-    /// Resolves a QName in content of this element, given the elements around it from the root on.
+    /// Resolves a QName in the content of this element, given its ancestors from the root on.
     ///
-    /// An unprefixed QName takes the default namespace (as XML Schema part 2, section 3.2.18 says
-    /// of values). `None` when the prefix is not bound.
+    /// An unprefixed QName is in the default namespace (XML Schema part 2, section 3.2.18, for
+    /// values). `None` if the prefix is not bound.
     #[must_use]
     pub fn resolve(&self, ancestors: &[&Self], qname: &str) -> Option<Name> {
         let (prefix, local) = qname.split_once(':').unwrap_or(("", qname));

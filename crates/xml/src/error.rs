@@ -1,38 +1,38 @@
-//! Why a document is refused, and where.
+//! Errors of reading and writing documents: the reason and its byte offset.
 
-/// A refused document or a misused writer.
+/// A document that cannot be read, or a misused writer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (byte {offset})")]
 pub struct Error {
-    /// Byte offset in the input at which the reason was seen; zero when there is no input.
+    /// Byte offset in the input at which the reason was detected; zero without an input.
     pub offset: u64,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why a document is refused.
+/// The reason of an [`Error`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The input ends before the root element does.
+    /// The input ends before the root element is complete.
     #[error("the document is truncated")]
     Truncated,
-    /// Not well-formed.
+    /// The document is not well-formed.
     #[error("not well-formed XML: {0}")]
     Malformed(String),
-    /// A document type declaration: entities and external files are never read.
-    #[error("a document type declaration is not accepted")]
+    /// The document has a document type declaration. Entities and external files are never read.
+    #[error("document type declarations are not supported")]
     DocumentType,
-    /// An entity other than the five predefined ones.
+    /// The document refers to an entity other than the five predefined ones.
     #[error("entity &{0}; is not defined")]
     Entity(String),
-    /// Bytes that are not UTF-8, or a declaration of another encoding.
-    #[error("only UTF-8 is read")]
+    /// The document is not UTF-8, or declares another encoding.
+    #[error("the encoding is not UTF-8, the only one supported")]
     Encoding,
-    /// A prefix that is not bound here.
+    /// A prefix is not bound.
     #[error("prefix {0:?} is not bound")]
     UnboundPrefix(String),
-    /// One of [`Limits`](crate::Limits) is reached.
+    /// One of the [`Limits`](crate::Limits) is exceeded.
     #[error("limit {limit} of {bound} is exceeded")]
     Limit {
         /// The field of [`Limits`](crate::Limits).
@@ -40,7 +40,7 @@ pub enum Reason {
         /// Its value.
         bound: usize,
     },
-    /// The caller's events make no document.
+    /// The caller's events do not form a document.
     #[error("misuse: {0}")]
     Misuse(&'static str),
 }

@@ -1,44 +1,45 @@
-//! The event model: what a document is, in order.
+//! The event model: a document as a sequence of events.
 
 use crate::{Error, Name, Value};
 
 /// One event of a document.
 ///
-/// Order within an element: start, namespace declarations, attributes, content, end.
+/// Within an element the order is: start, namespace declarations, attributes, content, end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
-    /// An element begins.
+    /// Start of an element.
     StartElement(Name),
-    /// A prefix (empty for the default) is bound in the element just started; an empty namespace
-    /// unbinds the default.
+    /// A namespace declaration on the innermost open element. The prefix is empty for the default
+    /// namespace, which an empty namespace unbinds.
     Namespace {
         /// The prefix, empty for the default namespace.
         prefix: std::borrow::Cow<'a, str>,
         /// The namespace name.
         namespace: std::borrow::Cow<'a, str>,
     },
-    /// An attribute of the element just started.
+    /// An attribute of the innermost open element.
     Attribute(Name, Value<'a>),
-    /// Character data; neighbours may come in several events.
+    /// Character data. Adjacent text may be split into several events.
     Text(Value<'a>),
-    /// The innermost open element ends.
+    /// End of the innermost open element.
     EndElement,
 }
 
-/// Takes events: a serializer, a tree builder.
+/// A consumer of events, such as a serializer or a tree builder.
 pub trait EventSink {
-    /// Takes the next event.
+    /// Handles the next event.
     ///
     /// # Errors
-    /// When the event does not fit here (an attribute after content) or a limit is reached.
+    /// The event is not allowed here (an attribute after content, for example), or a limit is
+    /// exceeded.
     fn event(&mut self, event: Event<'_>) -> Result<(), Error>;
 }
 
-/// Yields events: a parser, a tree walker.
+/// A producer of events, such as a parser or a tree walker.
 pub trait EventSource {
-    /// The next event, or `None` after the root element has ended.
+    /// Returns the next event, or `None` after the end of the root element.
     ///
     /// # Errors
-    /// When the input is malformed, truncated or beyond a limit.
+    /// The input is malformed, truncated or beyond a limit.
     fn next_event(&mut self) -> Result<Option<Event<'_>>, Error>;
 }

@@ -1,11 +1,11 @@
-//! XML event model and element tree, with text XML both ways.
+//! XML event model and element tree, with a reader and a writer of text XML.
 //!
-//! Messages are written to an [`EventSink`] and read from an [`EventSource`]; whether the bytes are
-//! text ([`text`]) or EXI is the transport's choice. [`Element`] is the small owned tree that most
-//! messages use: it keeps namespace declarations, so that QNames in content can be resolved.
+//! Messages are written to an [`EventSink`] and read from an [`EventSource`], so the transport
+//! chooses between text ([`text`]) and EXI. [`Element`] is the small owned tree that most messages
+//! use. It keeps namespace declarations, so that QNames in content can be resolved.
 //!
 //! Source: Extensible Markup Language 1.0 (fifth edition), Namespaces in XML 1.0 (third edition).
-//! Deliberately refused: document type declarations (and with them entities other than the five
+//! Not supported by design: document type declarations (and with them entities other than the five
 //! predefined ones), encodings other than UTF-8, XML 1.1.
 //!
 //! ```

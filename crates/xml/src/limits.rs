@@ -1,24 +1,26 @@
-//! What a document may cost.
+//! Resource limits for one document.
 
-/// Bounds on one document; each has an error that names it.
+/// Resource limits for one document. [`Reason::Limit`](crate::Reason::Limit) names the one that was
+/// exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the document. Default 4 MiB: the largest SDC description seen is about 1 MiB.
+    /// Maximum bytes of the document. Default 4 MiB: the largest known SDC description has about 1
+    /// MiB.
     pub bytes: usize,
-    /// Open elements. Default 64: recursion in readers stays within any stack.
+    /// Maximum number of open elements. Default 64, so that recursion fits any stack.
     pub depth: usize,
-    /// Events (starts, attributes, declarations, texts) in all. Default 500,000.
+    /// Maximum number of events (starts, attributes, declarations, texts). Default 500,000.
     pub events: usize,
-    /// Attributes and namespace declarations of one element. Default 128.
+    /// Maximum attributes and namespace declarations of one element. Default 128.
     pub attributes: usize,
-    /// Bytes of one qualified name, and of one namespace. Default 1,024.
+    /// Maximum bytes of one qualified name or one namespace. Default 1,024.
     pub name_bytes: usize,
-    /// Namespace declarations in scope at one place. Default 256: messages of devices have 20, and
-    /// each QName in content is looked up among them.
+    /// Maximum number of namespace declarations in scope. Default 256: messages of devices have 20,
+    /// and each QName in content is looked up among them.
     pub namespaces: usize,
-    /// Bytes of the tree with each name's namespace spelled out, see
-    /// [`Element::expanded_bytes`](crate::Element::expanded_bytes). Default 64 MiB: a description of
-    /// 4 MiB takes about 50 MiB.
+    /// Maximum bytes of the tree with the namespace of every name counted, see
+    /// [`Element::expanded_bytes`](crate::Element::expanded_bytes). Default 64 MiB: a description
+    /// of 4 MiB takes about 50 MiB.
     pub expanded_bytes: usize,
 }
 
@@ -37,7 +39,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For one datagram: 64 KiB, few elements.
+    /// Limits for one datagram: 64 KiB and few elements.
     #[must_use]
     pub const fn datagram() -> Self {
         Self {

@@ -7,11 +7,11 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Text that costs nothing when it is a constant.
+/// Text that needs no allocation if it is a constant.
 pub type Str = Cow<'static, str>;
 
-/// A namespace name, shared by all names that are in it: a document names a namespace once and uses
-/// it in every element, so a copy for each name would multiply the document's size.
+/// A namespace name, shared by all its names. A document states a namespace once and uses it in
+/// every element, so a copy for each name would multiply the size of the document.
 #[derive(Clone)]
 pub struct Namespace(Shared);
 
@@ -25,7 +25,7 @@ impl Namespace {
     /// No namespace.
     pub const NONE: Self = Self::constant("");
 
-    /// A namespace known when the program is compiled.
+    /// A namespace known at compile time.
     #[must_use]
     pub const fn constant(namespace: &'static str) -> Self {
         Self(Shared::Constant(namespace))
@@ -38,7 +38,7 @@ impl Namespace {
         }
     }
 
-    /// Whether both were interned as one, which costs no comparison of their texts. Constants are
+    /// Compares two interned namespaces by address, without comparing their texts. Constants are
     /// compared as text.
     pub(crate) fn is_interned_with(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -153,7 +153,7 @@ impl fmt::Debug for Namespace {
 
 /// An expanded name: namespace and local part (Namespaces in XML 1.0, section 2.1).
 ///
-/// Prefixes are no part of a name; an empty namespace means "in no namespace".
+/// A name does not include its prefix. An empty namespace means "in no namespace".
 #[derive(Clone, Eq, PartialOrd, Ord, Default)]
 pub struct Name {
     /// The namespace name (a URI), or empty.
@@ -178,13 +178,13 @@ impl Name {
         Self::new("", local)
     }
 
-    /// A name made at run time.
+    /// A name created at run time.
     #[must_use]
     pub fn owned(namespace: impl Into<String>, local: impl Into<String>) -> Self {
         Self::inside(&Namespace::from(namespace.into()), local)
     }
 
-    /// A name made at run time that shares its namespace.
+    /// A name created at run time that shares its namespace.
     #[must_use]
     pub fn inside(namespace: &Namespace, local: impl Into<String>) -> Self {
         Self {
@@ -193,14 +193,14 @@ impl Name {
         }
     }
 
-    /// Whether both parts are these.
+    /// Returns true if both parts are equal to these.
     #[must_use]
     pub fn is(&self, namespace: &str, local: &str) -> bool {
         self.local == local && self.namespace == *namespace
     }
 }
 
-// The local parts differ more often, and are shorter.
+// Compare the local parts first: they differ more often and are shorter.
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
         self.local == other.local && self.namespace == other.namespace

@@ -1,23 +1,23 @@
-//! Typed values, so that a caller who has a number never makes a string.
+//! Typed values, so that numbers need not be formatted as strings.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Character data with its type, as XML Schema part 2 names it.
+/// Character data with its type, named as in XML Schema part 2.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
     /// `xs:string`, and everything read from text XML.
     Text(Cow<'a, str>),
     /// `xs:boolean`.
     Boolean(bool),
-    /// `xs:long` and what fits it.
+    /// `xs:long` and types within its range.
     Integer(i64),
     /// `xs:double`.
     Double(f64),
 }
 
 impl<'a> Value<'a> {
-    /// The lexical form, borrowed where it is text.
+    /// The lexical form, borrowed if it is text.
     #[must_use]
     pub fn lexical(&self) -> Cow<'_, str> {
         match self {
@@ -38,7 +38,7 @@ impl<'a> Value<'a> {
     /// As `xs:boolean`.
     ///
     /// # Errors
-    /// When the lexical form is none of `true`, `false`, `1`, `0`.
+    /// The lexical form is not `true`, `false`, `1` or `0`.
     pub fn boolean(&self) -> Result<bool, ValueError> {
         match self {
             Self::Boolean(value) => Ok(*value),
@@ -53,7 +53,7 @@ impl<'a> Value<'a> {
     /// As `xs:long`.
     ///
     /// # Errors
-    /// When the lexical form is no integer of 64 bits.
+    /// The lexical form is not a 64-bit integer.
     pub fn integer(&self) -> Result<i64, ValueError> {
         match self {
             Self::Integer(value) => Ok(*value),
@@ -68,7 +68,7 @@ impl<'a> Value<'a> {
     /// As `xs:double`, with `INF`, `-INF` and `NaN`.
     ///
     /// # Errors
-    /// When the lexical form is no `xs:double`.
+    /// The lexical form is not an `xs:double`.
     pub fn double(&self) -> Result<f64, ValueError> {
         match self {
             Self::Double(value) => Ok(*value),
@@ -82,7 +82,7 @@ fn parse_double(text: &str) -> Result<f64, ValueError> {
         "INF" | "+INF" => Ok(f64::INFINITY),
         "-INF" => Ok(f64::NEG_INFINITY),
         "NaN" => Ok(f64::NAN),
-        // Rust's parser also takes "inf" and "nan", which are not in the lexical space.
+        // Rust's parser also accepts "inf" and "nan", which are not in the lexical space.
         _ if text
             .bytes()
             .all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) =>
@@ -115,7 +115,7 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
-/// Text that is not in the lexical space of the wanted type.
+/// An error for text outside the lexical space of the requested type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an {wanted}")]
 pub struct ValueError {

@@ -1,7 +1,6 @@
-//! Goal: a small document cannot become a large tree or keep the reader busy.
+//! A small document cannot become a large tree or keep the reader busy.
 //!
-//! Method: the reader and the writer get documents made for that; memory is counted by the
-//! allocator, and work by the limits that refuse it.
+//! The reader and the writer process adversarial documents; the allocator counts memory.
 
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ fn a_namespace_is_not_copied_into_each_name() {
 }
 
 #[test]
-fn no_short_document_is_a_large_tree() {
+fn short_documents_give_small_trees() {
     for part in [
         "<a/>",
         "<a b=''/>",
@@ -58,7 +57,7 @@ fn no_short_document_is_a_large_tree() {
 }
 
 #[test]
-fn a_tree_beyond_the_limit_is_refused_before_it_is_built() {
+fn oversized_trees_are_refused_while_reading() {
     let namespace = format!("urn:{}", "x".repeat(1_000));
     let document = format!("<r xmlns='{namespace}'>{}</r>", "<a/>".repeat(100_000));
     assert_eq!(limit_of(&document), Some("expanded_bytes"));
@@ -68,7 +67,7 @@ fn a_tree_beyond_the_limit_is_refused_before_it_is_built() {
 }
 
 #[test]
-fn a_long_namespace_and_many_declarations_are_refused() {
+fn long_namespaces_and_many_declarations_are_refused() {
     let long = "x".repeat(1_025);
     assert_eq!(
         limit_of(&format!("<a xmlns='{long}'/>")),
@@ -87,7 +86,7 @@ fn a_long_namespace_and_many_declarations_are_refused() {
     };
     assert_eq!(limit_of(&nested(2)), None);
     assert_eq!(limit_of(&nested(3)), Some("namespaces"));
-    // Those that are out of scope do not count.
+    // Declarations that are out of scope do not count.
     let siblings: String = (0..50)
         .map(|n| format!("<a{}/>", declared(100 * n)))
         .collect();
@@ -95,7 +94,7 @@ fn a_long_namespace_and_many_declarations_are_refused() {
 }
 
 #[test]
-fn the_writer_looks_a_namespace_up_without_trying_all() {
+fn writer_looks_up_namespaces_by_index() {
     // Without an index each of these names was compared with 250 long namespaces, twice over.
     let long = "x".repeat(1_000);
     let outer: String = (0..100)
@@ -121,7 +120,7 @@ fn the_writer_looks_a_namespace_up_without_trying_all() {
 }
 
 #[test]
-fn a_report_is_short_whatever_the_document_holds() {
+fn errors_are_short_for_any_document() {
     let long = "x".repeat(100_000);
     for document in [
         format!("<a></{long}>"),
@@ -141,7 +140,7 @@ fn a_report_is_short_whatever_the_document_holds() {
 }
 
 #[test]
-fn a_source_that_repeats_a_long_text_is_stopped() {
+fn endless_sources_are_refused() {
     struct Repeating<'t>(&'t str, usize);
     impl EventSource for Repeating<'_> {
         fn next_event(&mut self) -> Result<Option<chappe_xml::Event<'_>>, chappe_xml::Error> {
@@ -165,7 +164,7 @@ fn a_source_that_repeats_a_long_text_is_stopped() {
 }
 
 #[test]
-fn expanded_bytes_are_those_that_the_limit_counts() {
+fn expanded_bytes_match_the_limit() {
     let document = "<a xmlns:p='urn:p' b='c'><p:d>e</p:d></a>";
     let tree = Element::parse(document.as_bytes()).expect("it is XML");
     let limits = |expanded_bytes| Limits {

@@ -1,7 +1,7 @@
-//! Goal: text is a faithful form of the tree, whatever the tree, and no bytes do harm.
+//! Every tree round-trips through text, and no input causes a panic.
 //!
-//! Method: random trees with awkward names, prefixes, default namespaces and characters are written
-//! and read again; random bytes and random mutations of documents are read.
+//! Random trees with unusual names, prefixes, default namespaces and characters are written and
+//! read; random bytes and mutated documents are read.
 
 use chappe_xml::{Element, EventSource as _, Limits, Name, Node, Reason, text};
 use proptest::prelude::*;
@@ -78,7 +78,8 @@ fn tree() -> impl Strategy<Value = Element> {
     })
 }
 
-/// The tree as reading gives it: neighbouring texts are one, generated declarations are left out.
+/// The tree as the reader returns it: adjacent texts are merged, generated declarations are
+/// omitted.
 fn canonical(element: &Element) -> Element {
     let mut out = Element::new(element.name.clone());
     out.attributes.clone_from(&element.attributes);
@@ -92,7 +93,7 @@ fn canonical(element: &Element) -> Element {
     out
 }
 
-/// Every declaration that was sent is there, in order, before those that were generated.
+/// Returns true if every sent declaration is present, in order, before the generated ones.
 fn declarations_kept(sent: &Element, read: &Element) -> bool {
     let kept = read.namespaces.get(..sent.namespaces.len()) == Some(&sent.namespaces[..]);
     kept && sent
@@ -112,7 +113,7 @@ fn read_all(document: &[u8], limits: Limits) -> Result<usize, chappe_xml::Error>
 
 proptest! {
     #[test]
-    fn a_tree_is_read_as_it_was_written(tree in tree()) {
+    fn trees_round_trip(tree in tree()) {
         let mut writer = text::Writer::default();
         tree.write(&mut writer).expect("the tree is a document");
         let text = writer.finish().expect("a whole document");
@@ -125,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn any_tree_at_all_is_written_as_a_document(
+    fn invalid_trees_are_written_as_documents(
         names in prop::collection::vec((".{0,6}", ".{0,6}", ".{0,6}", ".{0,6}"), 1..6),
     ) {
         let tree = names.into_iter().fold(Element::new(Name::local("a")), |inner, (a, b, c, d)| {
@@ -141,12 +142,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read_all(&bytes, Limits::datagram());
     }
 
     #[test]
-    fn no_mutation_does_harm(tree in tree(), at in any::<prop::sample::Index>(), with in "[<>&;/!?=\"' a-z:\\[\\]-]{0,6}") {
+    fn accepted_mutations_round_trip(tree in tree(), at in any::<prop::sample::Index>(), with in "[<>&;/!?=\"' a-z:\\[\\]-]{0,6}") {
         let mut text = tree.to_text();
         let mut cut = at.index(text.len() + 1);
         while !text.is_char_boundary(cut) {
@@ -154,7 +155,7 @@ proptest! {
         }
         text.insert_str(cut, &with);
         if let Ok(read) = Element::parse(text.as_bytes()) {
-            // What is accepted is written as something that means the same.
+            // An accepted document is written with the same meaning.
             let again = Element::parse(read.to_text().as_bytes()).expect("what was written");
             prop_assert_eq!(canonical(&again), canonical(&read));
         }

@@ -1,7 +1,7 @@
-//! Goal: what the specifications call not well-formed is refused, with the reason, and the odd but
-//! right is read.
+//! Documents that are not well-formed are refused with their reason, and unusual but well-formed
+//! ones are read.
 //!
-//! Method: one small document for each production or constraint.
+//! There is one small document for each production or constraint.
 
 use chappe_xml::{Element, Limits, Name, Reason};
 
@@ -70,7 +70,7 @@ fn malformed_documents_are_refused() {
 }
 
 #[test]
-fn other_reasons_are_told_apart() {
+fn other_reasons_are_distinguished() {
     let unbound = |prefix: &str| Some(Reason::UnboundPrefix(prefix.to_owned()));
     let entity = |name: &str| Some(Reason::Entity(name.to_owned()));
     for (document, wanted) in [
@@ -103,7 +103,7 @@ fn other_reasons_are_told_apart() {
 }
 
 #[test]
-fn the_odd_but_right_is_read() {
+fn unusual_well_formed_documents_are_read() {
     let parse = |document: &str| Element::parse(document.as_bytes()).expect(document);
     assert_eq!(parse("\u{feff}<?xml version='1.0' encoding='UTF-8' standalone='no' ?>\r\n<a/>\n<!-- x --><?y z?>").name, Name::local("a"));
     assert_eq!(parse("<a >b</a >").text(), "b");
@@ -148,7 +148,7 @@ fn the_odd_but_right_is_read() {
 }
 
 #[test]
-fn every_limit_is_named() {
+fn exceeded_limits_are_named() {
     let mut limits = Limits {
         bytes: 100,
         depth: 3,
@@ -193,7 +193,7 @@ fn every_limit_is_named() {
 }
 
 #[test]
-fn an_error_stays() {
+fn errors_repeat() {
     use chappe_xml::EventSource as _;
     let mut reader = chappe_xml::text::Reader::new(b"<a></b></a></a></a>", Limits::default())
         .expect("plain text");

@@ -37,19 +37,19 @@ pub(super) fn is_ncname(name: &str) -> bool {
     chars.next().is_some_and(is_name_start) && chars.all(is_name_char)
 }
 
-/// The nearest `NCName`: what may not stand is an underscore.
-pub(super) fn mended_ncname(name: &str) -> String {
-    let mut mended: String = name
+/// The nearest `NCName`, with an underscore for each invalid character.
+pub(super) fn repaired_ncname(name: &str) -> String {
+    let mut repaired: String = name
         .chars()
         .map(|c| if is_name_char(c) { c } else { '_' })
         .collect();
-    if !mended.starts_with(is_name_start) {
-        mended.insert(0, '_');
+    if !repaired.starts_with(is_name_start) {
+        repaired.insert(0, '_');
     }
-    mended
+    repaired
 }
 
-/// Prefix (empty when there is none) and local part of a `QName`.
+/// Splits a `QName` into its prefix, or an empty string, and its local part.
 pub(super) fn split_qname(qname: &str) -> Option<(&str, &str)> {
     match qname.split_once(':') {
         None => is_ncname(qname).then_some(("", qname)),
@@ -57,7 +57,7 @@ pub(super) fn split_qname(qname: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The character that a reference, given without `&` and `;`, stands for.
+/// The character of a reference, given without `&` and `;`.
 pub(super) fn referenced(reference: &str) -> Result<char, Reason> {
     let shortened = || reference.chars().take(64).collect::<String>();
     let Some(number) = reference.strip_prefix('#') else {
@@ -69,7 +69,7 @@ pub(super) fn referenced(reference: &str) -> Result<char, Reason> {
             "quot" => Ok('"'),
             name if is_ncname(name) => Err(Reason::Entity(shortened())),
             _ => Err(Reason::Malformed(format!(
-                "&{}; is no reference",
+                "&{}; is not a reference",
                 shortened()
             ))),
         };
@@ -78,17 +78,17 @@ pub(super) fn referenced(reference: &str) -> Result<char, Reason> {
         Some(digits) => (digits, 16),
         None => (number, 10),
     };
-    // The standard parser also takes a sign, which is not in the production.
+    // The standard parser also accepts a sign, which the production does not.
     let plain = digits.chars().all(|c| c.is_digit(radix));
     plain
         .then(|| u32::from_str_radix(digits, radix).ok())
         .flatten()
         .and_then(char::from_u32)
         .filter(|c| is_char(*c))
-        .ok_or_else(|| Reason::Malformed(format!("&{}; is no character", shortened())))
+        .ok_or_else(|| Reason::Malformed(format!("&{}; is not a character", shortened())))
 }
 
-/// Line ends as XML 1.0, section 2.11 wants them.
+/// Normalises line ends (XML 1.0, section 2.11).
 pub(super) fn with_line_ends(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.contains('\r') {
         Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
@@ -97,17 +97,17 @@ pub(super) fn with_line_ends(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// An attribute's value, normalised (XML 1.0, section 3.3.3, of type CDATA).
+/// Normalises an attribute value of type CDATA (XML 1.0, section 3.3.3).
 fn attribute_value(raw: &str) -> Result<String, Reason> {
     let mut value = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
         match c {
-            '<' => return Err(Reason::Malformed("< in an attribute value".into())),
+            '<' => return Err(Reason::Malformed("an attribute value contains <".into())),
             '&' => {
                 let Some((reference, after)) = rest.split_once(';') else {
-                    return Err(Reason::Malformed("an unclosed reference".into()));
+                    return Err(Reason::Malformed("a reference is not closed".into()));
                 };
                 value.push(referenced(reference)?);
                 rest = after;
@@ -123,7 +123,7 @@ fn attribute_value(raw: &str) -> Result<String, Reason> {
     Ok(value)
 }
 
-/// The attributes of a start tag: what stands between its name and its end.
+/// The attributes of a start tag, parsed from the text after its name.
 pub(super) struct Attributes<'a> {
     rest: &'a str,
 }
@@ -133,7 +133,7 @@ impl<'a> Attributes<'a> {
         Self { rest }
     }
 
-    /// The next attribute: its qualified name and normalised value.
+    /// Returns the next attribute: its qualified name and normalised value.
     pub(super) fn next(&mut self) -> Result<Option<(&'a str, String)>, Reason> {
         let trimmed = self.rest.trim_start_matches(is_space);
         if trimmed.is_empty() {
@@ -141,20 +141,20 @@ impl<'a> Attributes<'a> {
         }
         let malformed = |what: &str| Reason::Malformed(what.to_owned());
         if trimmed.len() == self.rest.len() {
-            return Err(malformed("no white space before an attribute"));
+            return Err(malformed("white space before an attribute is missing"));
         }
         let (name, after) = trimmed
             .split_once('=')
-            .ok_or_else(|| malformed("an attribute without value"))?;
+            .ok_or_else(|| malformed("an attribute has no value"))?;
         let after = after.trim_start_matches(is_space);
         let quote = after
             .chars()
             .next()
             .filter(|c| matches!(c, '"' | '\''))
-            .ok_or_else(|| malformed("an attribute value without quotes"))?;
+            .ok_or_else(|| malformed("an attribute value is not quoted"))?;
         let (value, rest) = after[1..]
             .split_once(quote)
-            .ok_or_else(|| malformed("an unclosed attribute value"))?;
+            .ok_or_else(|| malformed("an attribute value is not closed"))?;
         self.rest = rest;
         Ok(Some((
             name.trim_end_matches(is_space),
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_take_no_sign_and_no_forbidden_character() {
+    fn signed_and_forbidden_references_are_refused() {
         assert_eq!(referenced("#65"), Ok('A'));
         assert_eq!(referenced("#x1F600"), Ok('\u{1f600}'));
         for bad in [
@@ -191,7 +191,7 @@ mod tests {
             "", "1a", "-a", "a b", "a:b", "\u{d7}", "a\u{37e}", "\u{b7}a",
         ] {
             assert!(!is_ncname(bad), "{bad}");
-            assert!(is_ncname(&mended_ncname(bad)), "{bad}");
+            assert!(is_ncname(&repaired_ncname(bad)), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Namespace declarations in scope while writing: from namespace to prefix.
+//! Namespace declarations in scope while writing, also indexed by namespace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 use super::scope::Scope;
 use crate::Namespace;
 
-/// The declarations of all open elements, also by their namespaces.
+/// The declarations of all open elements, also indexed by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
     scope: Scope,
-    /// Prefixes that were declared for each namespace, innermost last.
+    /// The prefixes declared for each namespace, innermost last.
     prefixes: BTreeMap<Namespace, Vec<Arc<str>>>,
 }
 
 impl Declared {
-    /// Adds a declaration that the element at `depth` does not have yet.
+    /// Adds a declaration, which must be new at `depth`.
     pub(super) fn add(&mut self, depth: usize, prefix: &str, namespace: &str) {
         let (prefix, namespace) = self.scope.bind(depth, prefix, namespace);
         self.prefixes.entry(namespace).or_default().push(prefix);
     }
 
-    /// Forgets the declarations of the element at `depth`.
+    /// Removes the declarations of the element at `depth`.
     pub(super) fn leave(&mut self, depth: usize) {
         while let Some((prefix, namespace)) = self.scope.unbind_last(depth) {
             self.forget(&prefix, &namespace);
         }
     }
 
-    /// Takes a declaration of the element at `depth` back, if it has it.
+    /// Removes a declaration of the element at `depth`, if it exists.
     pub(super) fn remove(&mut self, depth: usize, prefix: &str) {
         if let Some((prefix, namespace)) = self.scope.unbind(depth, prefix) {
             self.forget(&prefix, &namespace);
@@ -47,17 +47,17 @@ impl Declared {
         }
     }
 
-    /// The namespace that a prefix is bound to.
+    /// The namespace to which a prefix is bound.
     pub(super) fn namespace(&self, prefix: &str) -> Option<&Namespace> {
         self.scope.bound(prefix).map(|(_, namespace)| namespace)
     }
 
-    /// Whether the element at `depth` declares a prefix.
+    /// Returns true if the element at `depth` declares the prefix.
     pub(super) fn is_declared_at(&self, depth: usize, prefix: &str) -> bool {
         self.scope.bound(prefix).is_some_and(|(at, _)| at == depth)
     }
 
-    /// The innermost prefix of a namespace; an attribute cannot use the default declaration.
+    /// The innermost prefix of a namespace. Attributes cannot use the default namespace.
     pub(super) fn prefix(&self, namespace: &str, attribute: bool) -> Option<Arc<str>> {
         let prefixes = self.prefixes.get(namespace)?.iter().rev();
         let mut usable = prefixes.filter(|prefix| {
@@ -69,7 +69,7 @@ impl Declared {
         usable.next().cloned()
     }
 
-    /// The declarations of the element at `depth`, in their order.
+    /// The declarations of the element at `depth`, in order.
     pub(super) fn of_depth(&self, depth: usize) -> impl Iterator<Item = (&str, &Namespace)> {
         let prefixes = self.scope.declared_at(depth);
         prefixes.filter_map(|prefix| Some((prefix, self.namespace(prefix)?)))

@@ -1,4 +1,4 @@
-//! Text XML both ways.
+//! Reading and writing text XML.
 
 mod chars;
 mod declared;

@@ -1,4 +1,4 @@
-//! Text XML to events.
+//! Reading text XML as events.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,14 +12,14 @@ use super::chars::{Attributes, is_char, is_ncname, is_space, referenced, split_q
 use super::scope::Scope;
 use crate::{Error, Event, EventSource, Limits, Name, Reason, Value};
 
-/// Characters of a report that are the sender's.
+/// Maximum characters of the sender's text in an error.
 const SHOWN_MAX: usize = 256;
 
 /// Reads one document from a slice. Comments and processing instructions are skipped.
 ///
-/// Tokens are quick-xml's; names, namespaces, attributes and references are checked here, because
-/// a document that two readers understand differently is a way around every check. After an error
-/// the reader repeats it.
+/// quick-xml supplies the tokens. Names, namespaces, attributes and references are checked here,
+/// because a document that two readers interpret differently can bypass every check. After an
+/// error, every call returns the same error.
 ///
 /// ```
 /// use chappe_xml::{Event, EventSource, Limits, Name, text::Reader};
@@ -37,18 +37,18 @@ pub struct Reader<'i> {
     depth: usize,
     events: usize,
     started: bool,
-    /// Whether anything but the XML declaration was read.
+    /// True once any token was read.
     begun: bool,
-    /// Events of the start tag just read, still to be given.
+    /// Events of the last start tag that were not returned yet.
     pending: VecDeque<Event<'i>>,
     failed: Option<Error>,
 }
 
 impl<'i> Reader<'i> {
-    /// A reader of `document`, which is checked for size and encoding at once.
+    /// Creates a reader of `document` and checks its size and encoding.
     ///
     /// # Errors
-    /// When the document is larger than the limit or not UTF-8.
+    /// The document exceeds the limit or is not UTF-8.
     pub fn new(document: &'i [u8], limits: Limits) -> Result<Self, Error> {
         if document.len() > limits.bytes {
             return Err(limit(0, "bytes", limits.bytes));
@@ -56,7 +56,7 @@ impl<'i> Reader<'i> {
         let text = std::str::from_utf8(document)
             .map_err(|error| Error::at(error.valid_up_to() as u64, Reason::Encoding))?;
         if let Some(offset) = text.find(|c: char| !is_char(c)) {
-            let reason = Reason::Malformed("a control character".into());
+            let reason = Reason::Malformed("the document contains a forbidden character".into());
             return Err(Error::at(offset as u64, reason));
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -99,7 +99,7 @@ impl<'i> Reader<'i> {
         Ok(())
     }
 
-    /// Queues a start tag's events: start, declarations, attributes.
+    /// Queues the events of a start tag: start, declarations, attributes.
     fn start(&mut self, start: &BytesStart<'i>) -> Result<(), Error> {
         if self.depth == 0 && self.started {
             return Err(self.fail(Reason::Malformed("a second root element".into())));
@@ -138,7 +138,7 @@ impl<'i> Reader<'i> {
         let first = self.pending.len();
         for (pair, value) in plain {
             let name = self.name(pair, true)?;
-            // Namespaces of one document are interned: equal ones are the same.
+            // Namespaces of one document are interned, so equal ones have the same address.
             let repeats = self.pending.range(first..).any(|event| match event {
                 Event::Attribute(other, _) => {
                     other.local == name.local && other.namespace.is_interned_with(&name.namespace)
@@ -146,7 +146,7 @@ impl<'i> Reader<'i> {
                 _ => false,
             });
             if repeats {
-                return Err(self.fail(Reason::Malformed(format!("attribute {name} repeats"))));
+                return Err(self.fail(Reason::Malformed(format!("attribute {name} is repeated"))));
             }
             self.pending
                 .push_back(Event::Attribute(name, Value::Text(Cow::Owned(value))));
@@ -171,7 +171,7 @@ impl<'i> Reader<'i> {
             return Err(limit(self.offset(), "name_bytes", self.limits.name_bytes));
         }
         split_qname(qname)
-            .ok_or_else(|| self.fail(Reason::Malformed(format!("{qname:?} is no name"))))
+            .ok_or_else(|| self.fail(Reason::Malformed(format!("{qname:?} is not a valid name"))))
     }
 
     fn name(&self, (prefix, local): (&str, &str), attribute: bool) -> Result<Name, Error> {
@@ -183,7 +183,7 @@ impl<'i> Reader<'i> {
             .map_err(|reason| self.fail(reason))
     }
 
-    /// Character data; outside the root only literal white space may stand.
+    /// Handles character data. Outside the root element only literal white space is allowed.
     fn text(&mut self, text: Cow<'i, str>, literal: bool) -> Result<Option<Event<'i>>, Error> {
         if self.depth == 0 {
             if literal && text.chars().all(is_space) {
@@ -218,7 +218,7 @@ impl<'i> Reader<'i> {
                 QuickEvent::Text(text) => {
                     let text = text.into_inner();
                     if text.contains("]]>") {
-                        return Err(self.fail(Reason::Malformed("]]> in text".into())));
+                        return Err(self.fail(Reason::Malformed("text contains ]]>".into())));
                     }
                     (with_line_ends(text), true)
                 }
@@ -231,8 +231,10 @@ impl<'i> Reader<'i> {
                 QuickEvent::PI(instruction) => {
                     let target = instruction.target();
                     if !is_ncname(target) || target.eq_ignore_ascii_case("xml") {
-                        let what =
-                            format!("{:?} is no target of an instruction", shortened(target));
+                        let what = format!(
+                            "{:?} is not a valid target of a processing instruction",
+                            shortened(target)
+                        );
                         return Err(self.fail(Reason::Malformed(what)));
                     }
                     continue;
@@ -253,11 +255,13 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// The XML declaration: first of all, of version 1.0, of an encoding that is UTF-8.
+    /// Checks the XML declaration: it must come first and state version 1.0 and UTF-8.
     fn declaration(&self, declaration: &BytesDecl<'_>, first: bool) -> Result<(), Error> {
         let malformed = |what: &str| self.fail(Reason::Malformed(what.to_owned()));
         if !first {
-            return Err(malformed("an XML declaration inside the document"));
+            return Err(malformed(
+                "an XML declaration must be at the start of the document",
+            ));
         }
         let content = declaration.strip_prefix("xml").unwrap_or(declaration);
         let mut parts = Attributes::new(content);
@@ -268,11 +272,15 @@ impl<'i> Reader<'i> {
             position = match index {
                 Some(0) if position == 0 => 1,
                 Some(index) if position > 0 && index >= position => index + 1,
-                _ => return Err(malformed("the XML declaration is wrong")),
+                _ => {
+                    return Err(malformed(
+                        "the XML declaration has an unknown, repeated or misplaced part",
+                    ));
+                }
             };
             match index {
                 Some(0) if value != "1.0" => {
-                    return Err(malformed("only XML 1.0 is read"));
+                    return Err(malformed("only XML 1.0 is supported"));
                 }
                 Some(1) if !["utf-8", "us-ascii"].contains(&&*value.to_ascii_lowercase()) => {
                     return Err(self.fail(Reason::Encoding));
@@ -315,7 +323,7 @@ fn reason_of(error: &QuickError) -> Reason {
     }
 }
 
-/// Names in a report are the sender's, and may be as long as the document.
+/// Limits names in errors, which the sender chooses and which may be as long as the document.
 fn shortened(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()
 }

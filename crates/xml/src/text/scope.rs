@@ -10,38 +10,38 @@ pub(super) const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 
 /// The declarations of all open elements.
 ///
-/// Ordered maps, because a lookup must stay cheap with any number of declarations and any prefixes;
-/// with the few that messages have they are one node, which is searched like a list.
+/// The maps are ordered so that lookups stay cheap with any number of declarations and any
+/// prefixes. With the few that messages have, a map is one node, searched like a list.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
-    /// The declarations of each prefix, with the depth at which each was made, innermost last.
+    /// The declarations of each prefix with their depths, innermost last.
     bindings: BTreeMap<Arc<str>, Vec<(usize, Namespace)>>,
-    /// Prefixes in the order of their declarations, with the same depths.
+    /// The prefixes with their depths, in the order of declaration.
     declared: Vec<(usize, Arc<str>)>,
-    /// All namespaces of the document: equal ones are one, in all its names.
+    /// All namespaces of the document, so that equal ones share their text.
     interned: BTreeSet<Namespace>,
 }
 
-/// Says why a prefix must not be bound to a namespace, if so (section 3).
+/// Explains why a prefix must not be bound to a namespace; none if it may be (section 3).
 pub(super) fn forbidden_binding(prefix: &str, namespace: &str) -> Option<&'static str> {
     match (prefix, namespace) {
         ("xml", XML) => None,
         ("xml", _) => Some("the prefix xml is bound to another namespace"),
         ("xmlns", _) => Some("the prefix xmlns is declared"),
-        (_, XML) => Some("the namespace of xml is bound to another prefix"),
-        (_, XMLNS) => Some("the namespace of xmlns is declared"),
+        (_, XML) => Some("the xml namespace is bound to another prefix"),
+        (_, XMLNS) => Some("the xmlns namespace is declared"),
         (prefix, "") if !prefix.is_empty() => Some("a prefix is unbound"),
         _ => None,
     }
 }
 
 impl Scope {
-    /// Declarations in scope.
+    /// The number of declarations in scope.
     pub(super) fn len(&self) -> usize {
         self.declared.len()
     }
 
-    /// Adds a declaration made by the element at `depth`.
+    /// Checks and adds a declaration of the element at `depth`.
     pub(super) fn declare(
         &mut self,
         depth: usize,
@@ -60,7 +60,7 @@ impl Scope {
         Ok(())
     }
 
-    /// Adds a declaration without looking at it.
+    /// Adds a declaration without checking it.
     pub(super) fn bind(
         &mut self,
         depth: usize,
@@ -93,24 +93,24 @@ impl Scope {
         Some((innermost.0, &innermost.1))
     }
 
-    /// The prefixes that the element at `depth`, the innermost, declares, in their order.
+    /// The prefixes that the innermost element, at `depth`, declares, in order.
     pub(super) fn declared_at(&self, depth: usize) -> impl Iterator<Item = &str> {
         let start = self.declared.partition_point(|(at, _)| *at < depth);
         self.declared[start..].iter().map(|(_, prefix)| &**prefix)
     }
 
-    /// Forgets the declarations of the element at `depth`.
+    /// Removes the declarations of the element at `depth`.
     pub(super) fn leave(&mut self, depth: usize) {
         while self.unbind_last(depth).is_some() {}
     }
 
-    /// Takes back the last declaration of the element at `depth`, if there is one left.
+    /// Removes the last remaining declaration of the element at `depth`.
     pub(super) fn unbind_last(&mut self, depth: usize) -> Option<(Arc<str>, Namespace)> {
         let (_, prefix) = self.declared.pop_if(|(at, _)| *at >= depth)?;
         self.pop_binding(prefix)
     }
 
-    /// Takes back one declaration of the element at `depth`, the innermost, if it has it.
+    /// Removes a declaration of the innermost element, at `depth`, if it exists.
     pub(super) fn unbind(&mut self, depth: usize, prefix: &str) -> Option<(Arc<str>, Namespace)> {
         let of_element = |(at, known): &(usize, Arc<str>)| *at == depth && **known == *prefix;
         let index = self.declared.iter().rposition(of_element)?;
@@ -127,7 +127,7 @@ impl Scope {
         Some((prefix, namespace))
     }
 
-    /// The expanded name of a qualified one; attributes ignore the default namespace.
+    /// Resolves a qualified name. Attributes ignore the default namespace.
     pub(super) fn resolve(
         &self,
         prefix: &str,

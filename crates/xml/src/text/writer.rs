@@ -1,24 +1,24 @@
-//! Events to text XML.
+//! Writing events as text XML.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::chars::{is_char, is_ncname, mended_ncname};
+use super::chars::{is_char, is_ncname, repaired_ncname};
 use super::declared::Declared;
 use super::scope::{XML, XMLNS, forbidden_binding};
 use crate::{Error, Event, EventSink, Name, Value};
 
-/// Writes one document into a string, without declaration and without added white space.
+/// Writes one document to a string, without an XML declaration and without extra white space.
 ///
-/// A prefix is taken from the declarations in scope; a namespace that has none gets `ns1`, `ns2`, …
-/// Callers who want given prefixes send [`Event::Namespace`]. Some devices read only the prefixes
-/// they know, so a declaration is written exactly as it was sent, unless it contradicts the
-/// element's own name (a default namespace on an element in no namespace) or an earlier declaration
-/// on the same element: then it is left out.
+/// Prefixes are taken from the declarations in scope; a namespace without one gets `ns1`, `ns2`, …
+/// To choose prefixes, send [`Event::Namespace`]. Some devices accept only the prefixes that they
+/// know, so a declaration is written exactly as it was sent. It is omitted only if it contradicts
+/// the element's own name (a default namespace on an element in no namespace) or an earlier
+/// declaration on the same element.
 ///
-/// What no document can hold is refused: names that are none, bindings of reserved prefixes,
-/// repeated attributes. Characters that no document can hold become U+FFFD.
+/// Invalid content is an error: malformed names, bindings of reserved prefixes, repeated
+/// attributes. Characters that XML does not allow become U+FFFD.
 ///
 /// ```
 /// use chappe_xml::{Event, EventSink, Name, text::Writer};
@@ -36,12 +36,12 @@ pub struct Writer {
     declared: Declared,
     /// Qualified names of the open elements, for their end tags.
     open: Vec<String>,
-    /// The start tag that still takes declarations and attributes.
+    /// The open start tag, to which declarations and attributes may still be added.
     start: Option<Start>,
     generated: usize,
     ended: bool,
-    /// Whether what would be refused is mended instead.
-    mending: bool,
+    /// True if invalid content is repaired or omitted, and not an error.
+    repairs: bool,
 }
 
 #[derive(Debug)]
@@ -51,33 +51,33 @@ struct Start {
 }
 
 impl Writer {
-    /// A writer that puts underscores for what a name may not hold, and leaves out declarations and
-    /// attributes that may not stand, instead of refusing them.
+    /// Creates a writer that replaces invalid characters of names with underscores, and omits
+    /// invalid declarations and attributes, in place of failing.
     #[must_use]
-    pub fn mending() -> Self {
+    pub fn lenient() -> Self {
         Self {
-            mending: true,
+            repairs: true,
             ..Self::default()
         }
     }
 
-    /// The document.
+    /// Returns the document.
     ///
     /// # Errors
-    /// When the root element is missing or still open.
+    /// The root element is missing or still open.
     pub fn finish(self) -> Result<String, Error> {
         if !self.ended {
-            return Err(Error::misuse("the document is not complete"));
+            return Err(Error::misuse("the document is incomplete"));
         }
         Ok(self.out)
     }
 
-    /// The depth of the element whose start tag is written.
+    /// The depth of the element of the open start tag.
     fn depth(&self) -> usize {
         self.open.len() + 1
     }
 
-    /// The prefix that a name in `namespace` takes here, declared at need.
+    /// The prefix for a name in `namespace`, declared if necessary.
     fn prefix(&mut self, namespace: &str, attribute: bool) -> Arc<str> {
         if let Some(prefix) = self.declared.prefix(namespace, attribute) {
             return prefix;
@@ -93,21 +93,21 @@ impl Writer {
         prefix.into()
     }
 
-    /// The local part, checked.
+    /// Checks the local part.
     fn local<'n>(&self, name: &'n Name) -> Result<Cow<'n, str>, Error> {
         match is_ncname(&name.local) {
             true => Ok(Cow::Borrowed(&name.local)),
-            false if self.mending => Ok(Cow::Owned(mended_ncname(&name.local))),
-            false => Err(Error::misuse("a name that is no XML name")),
+            false if self.repairs => Ok(Cow::Owned(repaired_ncname(&name.local))),
+            false => Err(Error::misuse("a name is not a valid XML name")),
         }
     }
 
-    /// The namespace, checked.
+    /// Checks the namespace.
     fn namespace<'n>(&self, name: &'n Name) -> Result<Cow<'n, str>, Error> {
         match &*name.namespace {
-            XMLNS if self.mending => Ok(Cow::Borrowed("")),
-            XMLNS => Err(Error::misuse("a name in the namespace of xmlns")),
-            // What cannot be written must not differ from the declaration that was sent.
+            XMLNS if self.repairs => Ok(Cow::Borrowed("")),
+            XMLNS => Err(Error::misuse("a name is in the xmlns namespace")),
+            // Replace characters here as in declarations, so that both match.
             namespace => Ok(writable(namespace)),
         }
     }
@@ -133,16 +133,18 @@ impl Writer {
         })
     }
 
-    /// Takes a declaration of the waiting start tag.
+    /// Adds a declaration to the open start tag.
     fn declare(&mut self, prefix: &str, namespace: &str) -> Result<(), Error> {
         if self.start.is_none() {
             return Err(Error::misuse("a namespace declaration after content"));
         }
         let well_named = prefix.is_empty() || is_ncname(prefix);
         if !well_named || forbidden_binding(prefix, namespace).is_some() {
-            return match self.mending {
+            return match self.repairs {
                 true => Ok(()),
-                false => Err(Error::misuse("a namespace declaration that may not stand")),
+                false => Err(Error::misuse(
+                    "a namespace declaration has an invalid or reserved prefix",
+                )),
             };
         }
         let depth = self.depth();
@@ -157,15 +159,17 @@ impl Writer {
             return Err(Error::misuse("an attribute after content"));
         };
         if start.attributes.iter().any(|(other, _)| *other == name) {
-            return match self.mending {
+            return match self.repairs {
                 true => Ok(()),
-                false => Err(Error::misuse("an attribute repeats")),
+                false => Err(Error::misuse("an attribute is repeated")),
             };
         }
         if name.namespace.is_empty() && name.local == "xmlns" {
-            return match self.mending {
+            return match self.repairs {
                 true => Ok(()),
-                false => Err(Error::misuse("a namespace declaration sent as attribute")),
+                false => Err(Error::misuse(
+                    "a namespace declaration was sent as an attribute",
+                )),
             };
         }
         let value = value.into_lexical().into_owned();
@@ -173,7 +177,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the waiting start tag.
+    /// Writes the open start tag.
     fn close_start(&mut self) -> Result<(), Error> {
         let Some(start) = self.start.take() else {
             return Ok(());
@@ -182,7 +186,7 @@ impl Writer {
         let mut attributes: Vec<(String, &String)> = Vec::new();
         for (attribute, value) in &start.attributes {
             let qualified = self.qualified(attribute, true)?;
-            // Mended names may have become equal.
+            // Repaired names may have become equal.
             if attributes.iter().all(|(other, _)| *other != qualified) {
                 attributes.push((qualified, value));
             }
@@ -243,7 +247,7 @@ impl EventSink for Writer {
                 let empty = self.start.is_some();
                 self.close_start()?;
                 let Some(name) = self.open.pop() else {
-                    return Err(Error::misuse("an end without a start"));
+                    return Err(Error::misuse("an end tag has no start tag"));
                 };
                 if empty {
                     self.out.pop();
@@ -259,7 +263,7 @@ impl EventSink for Writer {
     }
 }
 
-/// The text with U+FFFD for characters that no document can hold.
+/// Replaces characters that XML does not allow with U+FFFD.
 fn writable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_char) {
         return Cow::Borrowed(text);
@@ -270,7 +274,7 @@ fn writable(text: &str) -> Cow<'_, str> {
     Cow::Owned(replaced.collect())
 }
 
-/// Escapes what must be, and replaces characters that no document can hold.
+/// Escapes markup and replaces characters that XML does not allow.
 fn escape(out: &mut String, text: &str, attribute: bool) {
     for c in text.chars() {
         match c {
