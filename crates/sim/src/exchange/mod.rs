@@ -2,10 +2,9 @@
 //!
 //! One to three origins, each with one or two streams, and one to three subscribers that want all of
 //! them. The stores are `chappe_log::Store` on [`crate::SimDisk`], the sessions `chappe_flow::Sender`
-//! and `chappe_flow::Receiver`, dialled by `chappe_flow::Reconnect`: the product's own code. What
-//! lies between them here (reading for the sender, storing for the receiver) is what a node's
-//! runtime does; where power is lost, an origin derives records from its streams as a virtual sensor
-//! does. The judge is told everything and knows none of it.
+//! and `chappe_link::Subscriber`, dialled by `chappe_flow::Reconnect`: the product's own code. Reading
+//! for the sender is written here, as a node does it; where power is lost, an origin derives records
+//! from its streams as a virtual sensor does. The judge is told everything and knows none of it.
 //!
 //! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds of
 //! [`Fault`], which then happen to nodes and links until the time is over. Then everything heals, and

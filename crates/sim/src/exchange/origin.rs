@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, Level, LossReason, Offer, Position, Records, RefusalReason, Schema, SchemaId,
     Sender, SenderCommand, SenderEvent, SenderReceive, SessionCommand, SessionEvent, Start,
@@ -598,7 +597,10 @@ impl Origin {
             schema: Schema {
                 id: SchemaId([1; 8]),
                 version: 1,
-                bytes: Bytes::from_static(b"schema"),
+                // Another in each epoch, so that it is often new.
+                bytes: [b"schema", &epoch_of(stream, next).to_le_bytes()[..]]
+                    .concat()
+                    .into(),
             },
         };
         match wanted.start {

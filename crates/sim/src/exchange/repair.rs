@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use chappe_flow::{Channel, ReceiverCommand, Records, SenderCommand, SessionCommand};
+use chappe_flow::{Channel, Records, SenderCommand, SessionCommand};
+use chappe_link::SubscriberCommand;
 use chappe_log::{Appended, Error, Position, Store, Stream};
 use chappe_machine::Input;
 
@@ -248,22 +249,19 @@ impl Subscriber {
             let lacks = (link * each..(link + 1) * each).flat_map(|number| {
                 let stream = self.copies[number].stream.as_ref();
                 let holes = stream.map(copied_holes).unwrap_or_default();
-                holes.into_iter().map(move |hole| (number, hole))
-            });
-            let lacks: Vec<(usize, Hole)> = lacks.collect();
-            let Some(session) = &mut self.links[link].session else {
-                continue;
-            };
-            let room = session.line.machine.fetch_room();
-            for (number, hole) in in_turn(lacks, room, &mut session.asked) {
-                let fetch = ReceiverCommand::Session(SessionCommand::Fetch {
+                holes.into_iter().map(move |hole| chappe_link::Hole {
                     channel: Channel(number as u32),
                     epoch: hole.origin.epoch,
                     from: hole.origin.number,
                     next: hole.origin.number + hole.count,
-                });
-                self.pump(world, link, Input::Command(fetch));
-            }
+                })
+            });
+            let holes = lacks.collect();
+            self.pump(
+                world,
+                link,
+                Input::Command(SubscriberCommand::Repair { holes }),
+            );
         }
     }
 

@@ -1,25 +1,25 @@
-//! Storing at a subscriber, as the sessions of `chappe-wrappers` do it: each event that changes what is
-//! stored is queued in the log; an event that finds no room waits with all later ones
-//! ([`chappe_flow::Parked`]); and the session goes on from the log's cursor, which each record names and
+//! Storing at a subscriber: the changes that [`chappe_link::Subscriber`] asks for are queued in the log,
+//! and the judge is told of them. A session goes on from the log's cursor, which each record names and
 //! which is set for numbers that no record stands for.
 
-use chappe_flow::{Channel, LossReason, Position, ReceiverCommand, ReceiverEvent, Records};
+use chappe_flow::{Channel, LossReason, Position, Records};
+use chappe_link::{StorageOutcome, StorageRequest, SubscriberCommand};
 use chappe_log::{Appended, Cursor, Error, Level};
 use chappe_machine::Input;
 
+use super::fault::Sometimes;
 use super::origin::stream_name;
 use super::record;
 use super::store::Outcome;
-use super::subscriber::{CopyOf, Subscriber, lost_numbers, position, remember};
+use super::subscriber::{CopyOf, Subscriber, position, remember};
 use super::world::World;
 use crate::judge::{At, Event, Reason, Violation};
 
 /// Elements on their way to the disk.
 pub(super) struct Pending {
     pub(super) stream: usize,
-    /// The session to tell, and its channel.
+    /// The session to tell.
     serial: u32,
-    channel: Channel,
     elements: Vec<(At, u64)>,
     appended: Appended,
 }
@@ -52,105 +52,42 @@ pub(super) fn cursor_of(payload: &[u8]) -> Option<Cursor> {
 }
 
 impl Subscriber {
-    /// Takes an event that changes what is stored.
-    pub(super) fn take(
+    /// Makes one change of the log. Returns the answers to the machine, none if the session has ended.
+    pub(super) fn store(
         &mut self,
         world: &mut World,
         link: usize,
         serial: u32,
-        event: ReceiverEvent,
-    ) {
-        let session = self.links[link].session.as_mut();
-        let Some(session) = session.filter(|it| it.line.serial == serial) else {
-            self.lost_untold += lost_numbers(&event);
-            return;
+        channel: Channel,
+        request: StorageRequest,
+    ) -> Vec<SubscriberCommand> {
+        let number = channel.0 as usize;
+        let kind = waits_of(&request);
+        let mut answers = Vec::new();
+        let outcome = match request {
+            StorageRequest::Define { schema } => self.define(number, schema.bytes.to_vec()),
+            StorageRequest::Append { first, records, .. } => self
+                .append(world, serial, number, place(first), &records)
+                .map(|queued| answers.push(queued)),
+            StorageRequest::Begin { at: first } => self.pass(number, place(first)),
+            StorageRequest::Lost { from, next, reason } => {
+                self.lost(world, number, place(from), next, reason)
+            }
+            StorageRequest::Rollback { have, next, .. } => self.rollback(world, number, have, next),
         };
-        let is_next = session.parked.push(event);
-        if session.parked.is_full() {
-            let what = "more events wait for room than a session may hold".to_owned();
-            world.violations.push(Violation(what));
-        }
-        if is_next {
-            self.take_parked(world, link);
-        }
-    }
-
-    /// Handles the parked events of a session, in order, until the log's queue is full.
-    pub(super) fn take_parked(&mut self, world: &mut World, link: usize) {
-        while let Some(session) = &mut self.links[link].session
-            && let Some(event) = session.parked.take()
-        {
-            let serial = session.line.serial;
-            let outcome = self.handle(world, serial, &event);
-            self.disked.commit_soon(world);
-            match outcome {
-                Ok(()) => {}
-                Err(Refused::Busy) => {
-                    *waits(world, &event) += 1;
-                    if let Some(session) = &mut self.links[link].session {
-                        session.parked.put_back(event);
-                    }
-                    return;
-                }
-                Err(Refused::Ended) => {
-                    if let Some(session) = &mut self.links[link].session {
-                        session.parked.put_back(event);
-                    }
-                    return self.end(world, link);
-                }
+        self.disked.commit_soon(world);
+        answers.push(SubscriberCommand::Outcome(match outcome {
+            Ok(()) => StorageOutcome::Done,
+            Err(Refused::Busy) => {
+                *kind(&mut world.sometimes) += 1;
+                StorageOutcome::Busy
             }
-        }
-    }
-
-    fn handle(
-        &mut self,
-        world: &mut World,
-        serial: u32,
-        event: &ReceiverEvent,
-    ) -> Result<(), Refused> {
-        match event {
-            ReceiverEvent::Accepted { channel, grant } => {
-                let number = channel.0 as usize;
-                // The schema is another in each epoch, so that it is often new.
-                let schema = [&grant.schema.bytes[..], &grant.epoch.to_le_bytes()].concat();
-                self.define(number, schema)?;
-                if self.copies[number].have.is_none() {
-                    world.tell(Event::Granted {
-                        subscriber: self.index,
-                        stream: number,
-                        from: grant.next,
-                    });
-                }
-                Ok(())
+            Err(Refused::Ended) => {
+                self.end(world, link);
+                return Vec::new();
             }
-            ReceiverEvent::Store {
-                channel,
-                epoch,
-                first,
-                records,
-                ..
-            } => {
-                let (epoch, number) = (*epoch, *first);
-                self.store(world, serial, *channel, At { epoch, number }, records)
-            }
-            ReceiverEvent::Lost {
-                channel,
-                epoch,
-                from,
-                next,
-                reason,
-            } => {
-                let (epoch, number) = (*epoch, *from);
-                self.lost(world, *channel, At { epoch, number }, *next, *reason)
-            }
-            ReceiverEvent::Rollback {
-                channel,
-                have,
-                next,
-                ..
-            } => self.rollback(world, *channel, *have, *next),
-            _ => Ok(()),
-        }
+        }));
+        answers
     }
 
     /// Opens the copy of a stream with this schema.
@@ -173,22 +110,17 @@ impl Subscriber {
         }
     }
 
-    fn store(
+    fn append(
         &mut self,
         world: &mut World,
         serial: u32,
-        channel: Channel,
+        number: usize,
         first: At,
         records: &Records,
-    ) -> Result<(), Refused> {
-        let number = channel.0 as usize;
+    ) -> Result<SubscriberCommand, Refused> {
         let copy = &self.copies[number];
         let Some(stream) = &copy.stream else {
             return Err(Refused::Ended);
-        };
-        let is_new = |at: &At| {
-            copy.have
-                .is_none_or(|have| have.epoch != at.epoch || at.number > have.number)
         };
         let last = At {
             number: (first.number + records.len() as u64).saturating_sub(1),
@@ -202,13 +134,8 @@ impl Subscriber {
         let (mut batch, mut elements) = (Vec::new(), Vec::new());
         for (number, record) in (first.number..).zip(records) {
             let at = At { number, ..first };
-            if is_new(&at) {
-                batch.push((record.time, record::with_origin(at, record.payload)));
-                elements.push((at, record::content(record.payload).unwrap_or(0)));
-            }
-        }
-        if elements.is_empty() {
-            return Ok(());
+            batch.push((record.time, record::with_origin(at, record.payload)));
+            elements.push((at, record::content(record.payload).unwrap_or(0)));
         }
         let appended = stream.append_behind(copy.taken_back, batch)?;
         self.copies[number].have = Some(last);
@@ -229,22 +156,24 @@ impl Subscriber {
         self.pending.push_back(Pending {
             stream: number,
             serial,
-            channel,
             elements,
             appended,
         });
-        Ok(())
+        Ok(SubscriberCommand::Queued {
+            last: position(&last),
+            count,
+            dead_letter: None,
+        })
     }
 
     fn lost(
         &mut self,
         world: &mut World,
-        channel: Channel,
+        stream: usize,
         from: At,
         next: u64,
         reason: LossReason,
     ) -> Result<(), Refused> {
-        let stream = channel.0 as usize;
         let reason = match reason {
             LossReason::Trimmed => Reason::Trimmed,
             LossReason::Corrupt => Reason::Damaged,
@@ -254,27 +183,19 @@ impl Subscriber {
                 return Ok(());
             }
         };
-        let first = match self.copies[stream].have {
-            Some(have) if have.epoch == from.epoch => from.number.max(have.number + 1),
-            _ => from.number,
-        };
-        self.lost_untold += first.min(next) - from.number;
-        if first >= next {
-            return Ok(());
-        }
         let number = next - 1;
         self.pass(stream, At { number, ..from })?;
         match reason {
             Reason::Trimmed => world.sometimes.lost_trimmed += 1,
             Reason::Damaged => world.sometimes.lost_damaged += 1,
         }
-        let numbers = [stream as u64, first, next];
+        let numbers = [stream as u64, from.number, next];
         world.note(self.node(), "lost: stream, from, next", numbers);
         world.tell(Event::LostSaid {
             subscriber: self.index,
             stream,
             epoch: from.epoch,
-            from: first,
+            from: from.number,
             next,
             reason,
         });
@@ -284,11 +205,10 @@ impl Subscriber {
     fn rollback(
         &mut self,
         world: &mut World,
-        channel: Channel,
+        stream: usize,
         have: Position,
         next: Position,
     ) -> Result<(), Refused> {
-        let stream = channel.0 as usize;
         let before = At {
             epoch: next.epoch,
             number: next.sequence.saturating_sub(1),
@@ -342,7 +262,6 @@ impl Subscriber {
             }
         }
         for link in 0..self.links.len() {
-            self.take_parked(world, link);
             self.subscribe(world, link);
         }
         if !self.pending.is_empty() || !self.copies.iter().all(CopyOf::is_settled) {
@@ -351,7 +270,7 @@ impl Subscriber {
         outcome
     }
 
-    fn stored(&mut self, world: &mut World, pending: &Pending) -> (u32, ReceiverCommand) {
+    fn stored(&mut self, world: &mut World, pending: &Pending) -> (u32, SubscriberCommand) {
         for (at, content) in &pending.elements {
             world.tell(Event::Stored {
                 subscriber: self.index,
@@ -365,11 +284,7 @@ impl Subscriber {
         let first = pending.elements[0].0;
         remember(&mut copy.epochs, last);
         copy.batches.push((first, last));
-        let command = ReceiverCommand::Stored {
-            channel: pending.channel,
-            position: position(&last),
-        };
-        (pending.serial, command)
+        (pending.serial, SubscriberCommand::Stored { batches: 1 })
     }
 
     fn link_of(&self, serial: u32) -> Option<usize> {
@@ -380,13 +295,19 @@ impl Subscriber {
     }
 }
 
-/// How often an event of this kind found no room.
-fn waits<'a>(world: &'a mut World, event: &ReceiverEvent) -> &'a mut u64 {
-    let sometimes = &mut world.sometimes;
-    match event {
-        ReceiverEvent::Lost { .. } => &mut sometimes.lost_waited,
-        ReceiverEvent::Rollback { .. } => &mut sometimes.rollback_waited,
-        ReceiverEvent::Accepted { .. } => &mut sometimes.schema_waited,
-        _ => &mut sometimes.records_waited,
+fn place(at: Position) -> At {
+    At {
+        epoch: at.epoch,
+        number: at.sequence,
+    }
+}
+
+/// The count of changes of this kind that found no room.
+fn waits_of(request: &StorageRequest) -> fn(&mut Sometimes) -> &mut u64 {
+    match request {
+        StorageRequest::Lost { .. } => |it| &mut it.lost_waited,
+        StorageRequest::Rollback { .. } => |it| &mut it.rollback_waited,
+        StorageRequest::Define { .. } => |it| &mut it.schema_waited,
+        StorageRequest::Append { .. } | StorageRequest::Begin { .. } => |it| &mut it.records_waited,
     }
 }

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use std::time::Duration;
+
 use chappe_flow::{
-    Channel, EARLIER_MAX, Parked, Position, Receiver, ReceiverCommand, ReceiverEvent,
-    ReceiverReceive, Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent, Records,
-    SessionCommand, SessionEvent, Start, Subscription,
+    Channel, EARLIER_MAX, Position, Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent,
+    Records, SessionCommand, SessionEvent, Start, Subscription,
+};
+use chappe_link::{
+    Subscriber as Machine, SubscriberCommand, SubscriberConfig, SubscriberEvent, SubscriberReceive,
 };
 use chappe_log::{Store, Stream};
-use chappe_machine::{Input, Instant, Machine, Output, drain};
+use chappe_machine::{Input, Instant, Machine as _, Output, drain};
 
 use super::origin::stream_name;
 use super::record;
@@ -19,6 +23,10 @@ use super::storing::{Pending, cursor_of, place_of};
 use super::world::{Frame, Line, Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
+
+/// How long a change of the log waits that found no room; reason: a queue that is held full by a fault
+/// stays so for minutes, and each attempt is a step.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct CopyOf {
@@ -56,13 +64,9 @@ pub(super) struct Link {
 }
 
 pub(super) struct Session {
-    pub(super) line: Line<Receiver>,
-    /// The event that the log's queue had no room for, and all storing events after it.
-    pub(super) parked: Parked,
+    pub(super) line: Line<Machine>,
     open: bool,
     subscribed: bool,
-    /// Damaged places that were asked for.
-    pub(super) asked: usize,
 }
 
 /// See the [module documentation](self).
@@ -72,10 +76,8 @@ pub(super) struct Subscriber {
     pub(super) copies: Vec<CopyOf>,
     pub(super) pending: VecDeque<Pending>,
     pub(super) fillings: VecDeque<Filling>,
-    /// Numbers that its sessions have counted as lost.
+    /// Numbers that its ended sessions have reported lost.
     lost_total: u64,
-    /// Of these, numbers that it passed over before, or that their sessions did not live to tell.
-    pub(super) lost_untold: u64,
     pub(super) links: Vec<Link>,
     by_connection: BTreeMap<Connection, usize>,
     /// The versions of the protocol that it speaks.
@@ -99,7 +101,6 @@ impl Subscriber {
             pending: VecDeque::new(),
             fillings: VecDeque::new(),
             lost_total: 0,
-            lost_untold: 0,
             links: origins.iter().map(link).collect(),
             by_connection: BTreeMap::new(),
             versions: world.plan.receiver.session.versions,
@@ -243,16 +244,18 @@ impl Subscriber {
         let serial = world.serial();
         let origin = self.links[link].origin;
         let connection = world.network.connect(node, origin);
-        let mut config = world.plan.receiver.clone();
-        config.session.versions = self.versions;
-        let receiver = Receiver::new(config, world.random.u64(..));
+        let mut receiver = world.plan.receiver.clone();
+        receiver.session.versions = self.versions;
+        let config = SubscriberConfig {
+            receiver,
+            busy_pause: BUSY_PAUSE,
+        };
+        let machine = Machine::new(config, world.random.u64(..));
         self.by_connection.insert(connection, link);
         let before = self.links[link].session.replace(Session {
-            line: Line::new(serial, connection, origin, receiver),
-            parked: Parked::default(),
+            line: Line::new(serial, connection, origin, machine),
             open: false,
             subscribed: false,
-            asked: 0,
         });
         if let Some(before) = before {
             self.by_connection.remove(&before.line.connection);
@@ -269,7 +272,7 @@ impl Subscriber {
             session.open = true;
         }
         self.reconnect(world, link, Input::Command(ReconnectCommand::Connected));
-        self.pump(world, link, Input::Command(ReceiverCommand::Open));
+        self.pump(world, link, Input::Command(SubscriberCommand::Open));
         self.subscribe(world, link);
     }
 
@@ -294,20 +297,16 @@ impl Subscriber {
             copy.taken_back = taken_back;
             copy.have = copy.cursor();
             copy.handed_out = None;
-            let start = match copy.have {
-                Some(at) => {
-                    world.sometimes.resumed += 1;
-                    Start::After(position(&at))
-                }
-                None => Start::First,
-            };
-            let mut subscription = Subscription::new(stream_name(number), start);
+            world.sometimes.resumed += u64::from(copy.have.is_some());
+            let last = copy.have.map(|at| position(&at));
+            let mut subscription = Subscription::new(stream_name(number), Start::First);
             let newest = copy.have.map(|at| at.epoch);
             let earlier = copy.epochs.iter().rev();
             let earlier = earlier.filter(|at| Some(at.epoch) != newest);
             subscription.earlier = earlier.take(EARLIER_MAX).map(position).collect();
-            let command = ReceiverCommand::Subscribe {
+            let command = SubscriberCommand::Subscribe {
                 channel: Channel(number as u32),
+                last,
                 subscription,
             };
             self.pump(world, link, Input::Command(command));
@@ -319,7 +318,7 @@ impl Subscriber {
     pub(super) fn receive(&mut self, world: &mut World, frame: Frame) {
         if let Some(link) = self.by_connection.get(&frame.connection).copied() {
             self.reconnect(world, link, Input::Command(ReconnectCommand::Worked(1)));
-            let input = Input::Receive(ReceiverReceive::Frame(frame.bytes));
+            let input = Input::Receive(SubscriberReceive::Frame(frame.bytes));
             self.pump(world, link, input);
         }
     }
@@ -380,20 +379,30 @@ impl Subscriber {
         &mut self,
         world: &mut World,
         link: usize,
-        input: Input<ReceiverReceive, ReceiverCommand>,
+        input: Input<SubscriberReceive, SubscriberCommand>,
     ) {
-        let node = self.node();
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            let Some(session) = &mut self.links[link].session else {
-                return;
-            };
-            let serial = session.line.serial;
-            let events = session.line.drive(world, node, input);
-            for event in events {
-                inputs.extend(self.heard(world, link, serial, event).map(Input::Command));
+        let mut events = self.drive(world, link, input);
+        while let Some((serial, event)) = events.pop_front() {
+            for command in self.heard(world, link, serial, event) {
+                events.extend(self.drive(world, link, Input::Command(command)));
             }
         }
+    }
+
+    /// Gives the machine of a session an input: its events, with the number of the session.
+    fn drive(
+        &mut self,
+        world: &mut World,
+        link: usize,
+        input: Input<SubscriberReceive, SubscriberCommand>,
+    ) -> VecDeque<(u32, SubscriberEvent)> {
+        let node = self.node();
+        let Some(session) = &mut self.links[link].session else {
+            return VecDeque::new();
+        };
+        let serial = session.line.serial;
+        let events = session.line.drive(world, node, input).into_iter();
+        events.map(|event| (serial, event)).collect()
     }
 
     fn heard(
@@ -401,10 +410,25 @@ impl Subscriber {
         world: &mut World,
         link: usize,
         serial: u32,
-        event: ReceiverEvent,
-    ) -> Option<ReceiverCommand> {
+        event: SubscriberEvent,
+    ) -> Vec<SubscriberCommand> {
         match event {
-            ReceiverEvent::Session(SessionEvent::Fetch {
+            SubscriberEvent::Storage { channel, request } => {
+                return self.store(world, link, serial, channel, request);
+            }
+            SubscriberEvent::Accepted { channel, next } => {
+                if self.copies[channel.0 as usize].have.is_none() {
+                    world.tell(Event::Granted {
+                        subscriber: self.index,
+                        stream: channel.0 as usize,
+                        from: next.sequence,
+                    });
+                }
+            }
+            // The judge is told of each element by its commit.
+            SubscriberEvent::Stored { .. }
+            | SubscriberEvent::Session(SessionEvent::FetchEnded { .. }) => {}
+            SubscriberEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
                 epoch,
@@ -413,13 +437,13 @@ impl Subscriber {
                 ..
             }) => {
                 let (first, records) = self.fetch(channel, epoch, from, next);
-                Some(ReceiverCommand::Session(SessionCommand::Fetched {
+                return vec![SubscriberCommand::Session(SessionCommand::Fetched {
                     request,
                     first,
                     records,
-                }))
+                })];
             }
-            ReceiverEvent::Session(SessionEvent::Fetched {
+            SubscriberEvent::Session(SessionEvent::Fetched {
                 channel,
                 epoch,
                 first,
@@ -427,39 +451,23 @@ impl Subscriber {
             }) => {
                 let (stream, number) = (channel.0 as usize, first);
                 self.put_back(world, stream, At { epoch, number }, &records);
-                None
             }
-            ReceiverEvent::Session(SessionEvent::Closed { .. }) => {
-                self.end(world, link);
-                None
-            }
-            ReceiverEvent::Session(SessionEvent::Failed(failure)) => {
+            SubscriberEvent::Session(SessionEvent::Closed { .. }) => self.end(world, link),
+            SubscriberEvent::Session(SessionEvent::Failed(failure)) => {
                 super::failed(world, self.node(), &failure);
                 self.end(world, link);
-                None
             }
-            ReceiverEvent::Refused { channel, .. } => {
+            SubscriberEvent::Refused { channel, .. } => {
                 // The origin is not ready: a new session asks again.
                 world.note(self.node(), "refused: stream", [u64::from(channel.0), 0, 0]);
                 self.end(world, link);
-                None
             }
-            ReceiverEvent::Session(SessionEvent::Welcomed { version }) => {
+            SubscriberEvent::Session(SessionEvent::Welcomed { version }) => {
                 let other = self.versions != world.plan.receiver.session.versions;
                 world.sometimes.version_negotiated += u64::from(other && version > 0);
-                None
-            }
-            ReceiverEvent::Unsubscribed { .. }
-            | ReceiverEvent::Session(SessionEvent::FetchEnded { .. }) => None,
-            storing @ (ReceiverEvent::Accepted { .. }
-            | ReceiverEvent::Schema { .. }
-            | ReceiverEvent::Store { .. }
-            | ReceiverEvent::Lost { .. }
-            | ReceiverEvent::Rollback { .. }) => {
-                self.take(world, link, serial, storing);
-                None
             }
         }
+        Vec::new()
     }
 
     /// What of a range is here, for an origin that lost it.
@@ -549,7 +557,7 @@ impl Subscriber {
         let sessions = || self.links.iter().filter_map(|link| link.session.as_ref());
         self.disked.settled()
             && self.pending.is_empty()
-            && sessions().all(|session| session.parked.is_empty())
+            && sessions().all(|session| !session.line.machine.is_waiting())
             && self.copies.iter().all(CopyOf::is_settled)
     }
 
@@ -558,7 +566,7 @@ impl Subscriber {
         let Some(store) = &self.disked.store else {
             return;
         };
-        let count = self.lost_total + self.lost_now() - self.lost_untold;
+        let count = self.lost_total + self.lost_now();
         let subscriber = self.index;
         world.tell(Event::LostTotal { subscriber, count });
         for (stream, copy) in self.copies.iter().enumerate() {
@@ -591,10 +599,10 @@ impl Subscriber {
         }
     }
 
-    /// Numbers that the present sessions have counted as lost.
+    /// Numbers that the present sessions have reported lost.
     fn lost_now(&self) -> u64 {
         let sessions = self.links.iter().filter_map(|link| link.session.as_ref());
-        sessions.map(counted_lost).sum()
+        sessions.map(|session| session.line.machine.lost()).sum()
     }
 
     pub(super) fn count_sessions(&self, world: &mut World) {
@@ -621,22 +629,9 @@ pub(super) fn remember(epochs: &mut Vec<At>, at: At) {
     epochs.push(at);
 }
 
-/// Counts what a session did; the numbers that it said are lost.
+/// Counts what a session did; the numbers that it reported lost.
 fn count(world: &mut World, session: &Session) -> u64 {
-    world.sometimes.duplicates += session.line.machine.counters().duplicates;
-    counted_lost(session)
-}
-
-/// Numbers that a session has counted as lost, but for those that still wait to be told.
-fn counted_lost(session: &Session) -> u64 {
-    let wait: u64 = session.parked.iter().map(lost_numbers).sum();
-    session.line.machine.counters().lost - wait
-}
-
-/// The numbers that an event says are lost.
-pub(super) fn lost_numbers(event: &ReceiverEvent) -> u64 {
-    match event {
-        ReceiverEvent::Lost { from, next, .. } => next - from,
-        _ => 0,
-    }
+    let machine = &session.line.machine;
+    world.sometimes.duplicates += machine.receiver().counters().duplicates;
+    machine.lost()
 }
