@@ -44,6 +44,8 @@ pub struct Subscriber {
     lost_ignored: u64,
     commands: VecDeque<ReceiverCommand>,
     events: VecDeque<SubscriberEvent>,
+    /// An element that the session has handed out twice: its invariant is broken.
+    handed_out_twice: Option<Position>,
     has_ended: bool,
     now: Instant,
 }
@@ -54,6 +56,8 @@ struct Copied {
     progress: Progress,
     /// It is read from its end on, and that position is not stored yet.
     starts_at_end: bool,
+    /// The last element that the session has handed out.
+    handed_out: Option<Position>,
 }
 
 /// One batch on its way to the disk, or one dead letter.
@@ -82,6 +86,7 @@ impl Subscriber {
             lost_ignored: 0,
             commands: VecDeque::new(),
             events: VecDeque::new(),
+            handed_out_twice: None,
             has_ended: false,
             now: Instant::ZERO,
         }
@@ -150,6 +155,7 @@ impl Subscriber {
         let copied = Copied {
             progress,
             starts_at_end: start == Start::New,
+            handed_out: None,
         };
         self.channels.insert(channel, copied);
         self.commands.push_back(ReceiverCommand::Subscribe {
@@ -186,10 +192,32 @@ impl Subscriber {
             | ReceiverEvent::Store { .. }
             | ReceiverEvent::Lost { .. }
             | ReceiverEvent::Rollback { .. }) => {
+                self.note_handed_out(&change);
                 if self.parked.push(change) {
                     self.request_next();
                 }
             }
+        }
+    }
+
+    fn note_handed_out(&mut self, change: &ReceiverEvent) {
+        let ReceiverEvent::Store {
+            channel,
+            epoch,
+            first,
+            records,
+            ..
+        } = change
+        else {
+            return;
+        };
+        if let Some(copied) = self.channels.get_mut(channel) {
+            let before = copied.handed_out.filter(|last| last.epoch == *epoch);
+            if before.is_some_and(|last| last.sequence >= *first) {
+                self.handed_out_twice = Some(position(*epoch, *first));
+            }
+            let last = (*first + records.len() as u64).saturating_sub(1);
+            copied.handed_out = Some(position(*epoch, last));
         }
     }
 
@@ -331,6 +359,7 @@ impl Subscriber {
         let Some(Copied {
             progress,
             starts_at_end,
+            ..
         }) = copied
         else {
             return;
@@ -486,6 +515,9 @@ impl Machine for Subscriber {
 impl Invariant for Subscriber {
     fn check(&self) -> Result<(), String> {
         self.receiver.check()?;
+        if let Some(at) = self.handed_out_twice {
+            return Err(format!("{at} was handed out twice in a session"));
+        }
         for (channel, state) in self.receiver.channels() {
             let queued = self.queued.iter().find(|batch| batch.channel == channel);
             if let Some(batch) = queued

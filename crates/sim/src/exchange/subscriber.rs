@@ -33,8 +33,6 @@ pub(super) struct CopyOf {
     pub(super) stream: Option<Stream>,
     /// The newest place that is stored, lost or on its way to the log.
     pub(super) have: Option<At>,
-    /// The newest place that the present session has handed out.
-    pub(super) handed_out: Option<At>,
     /// What [`chappe_log::Store::taken_back`] said when the session began.
     pub(super) taken_back: u64,
     /// The newest place stored of each epoch, the newest last.
@@ -296,7 +294,6 @@ impl Subscriber {
             let copy = &mut self.copies[number];
             copy.taken_back = taken_back;
             copy.have = copy.cursor();
-            copy.handed_out = None;
             world.sometimes.resumed += u64::from(copy.have.is_some());
             let last = copy.have.map(|at| position(&at));
             let mut subscription = Subscription::new(stream_name(number), Start::First);
