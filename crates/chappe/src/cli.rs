@@ -1,4 +1,6 @@
 //! The command line: every verb, its flags and its examples.
+//!
+//! `-h` is one screen: the first paragraph of each flag, without rare flags. `--help` has everything.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,19 +13,20 @@ use chappe_transport::tls::Fingerprint;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Finds devices, learns what they are and mean, streams their data and never loses what it
-/// acknowledged.
+/// Finds devices, describes them, and makes their data durable, queryable streams.
 #[derive(Debug, Parser)]
 #[command(name = "chappe", version, about, max_term_width = 100)]
-#[command(after_help = "Start here:  chappe demo\nIn trouble:  chappe doctor")]
+#[command(
+    after_help = "Examples:\n  chappe demo                  a plant of devices and a console, on this machine alone\n  chappe find                  the devices of this network\n  chappe doctor                why a device or a node is not found"
+)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
     /// Print results as JSON on standard output.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say more on standard error; twice for everything.
+    /// Log more to standard error; repeat for more detail.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -31,7 +34,7 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Bring up a small plant of devices and a node that finds them, in a browser.
+    /// Start a small plant of devices and a node that finds them, with a console.
     #[command(after_help = "Examples:\n  chappe demo\n  chappe demo --listen 127.0.0.1:0 --json")]
     Demo(Demo),
     /// Run a node: discovery, registry, streams, virtual sensors, REST, console.
@@ -40,19 +43,22 @@ pub(crate) enum Command {
     )]
     Serve(Serve),
     /// Run devices.
-    #[command(subcommand)]
-    Device(Device),
-    /// Find devices, and say what is wrong with those that are not usable.
     #[command(
-        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device was found."
+        subcommand,
+        after_help = "Example:\n  chappe device run thermometer.toml --address 127.0.1.1"
+    )]
+    Device(Device),
+    /// Find devices, and explain why some are not usable.
+    #[command(
+        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device is found."
     )]
     Find(Find),
-    /// Check what discovery and storage need on this machine, and say what to do.
+    /// Check this machine for discovery and storage, with a remedy for each problem.
     #[command(
-        after_help = "Examples:\n  chappe doctor\n  chappe doctor --interface eth0 --with 192.0.2.7\n  chappe doctor --answer                       on that other host\n  chappe doctor --entrance 192.0.2.7:8473\n\nExit code 1 when a check failed."
+        after_help = "Examples:\n  chappe doctor\n  chappe doctor --interface eth0 --with 192.0.2.7\n  chappe doctor --answer                       on that other host\n  chappe doctor --entrance 192.0.2.7:8473\n\nExit code 1 when a check fails."
     )]
     Doctor(Doctor),
-    /// Print what a device says of itself.
+    /// Print the metadata of a device.
     #[command(
         after_help = "Examples:\n  chappe describe urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10\n  chappe describe http://192.0.2.7:5357/device\n  chappe describe 'Body temperature' --wsdl"
     )]
@@ -62,44 +68,62 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe call 'Room sensor' SetPeriod period=2.5\n  chappe call urn:uuid:... GetStatus\n  chappe call 'Room sensor' SetPeriod --body '<SetPeriod xmlns=\"urn:x\">...</SetPeriod>'"
     )]
     Call(Call),
-    /// Show values as they come: of a device, or of a node's streams.
+    /// Show live values of a device, or of a node's streams.
     #[command(
         after_help = "Examples:\n  chappe watch 'Body temperature'          a device, without a node\n  chappe watch --stream heart-rate         a stream of the node\n  chappe watch --stream '*' --json"
     )]
     Watch(Watch),
-    /// Ask the node: SQL on its streams, SPARQL on its registry.
+    /// Query a node: SQL on its streams, SPARQL on its registry.
     #[command(
         after_help = "Examples:\n  chappe query 'select max(heart_rate) from \"heart-rate\"'\n  chappe query --sparql 'SELECT ?s WHERE { ?s a ?t } LIMIT 10'\n  chappe query --format csv 'select * from \"heart-rate\"'\n  chappe query --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z 'select count(*) from ecg'"
     )]
     Query(Query),
-    /// Print discovery messages on the wire, decoded, with the reason when one is dropped.
+    /// Print discovery messages on the wire, decoded, and why any is dropped.
     #[command(
         after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30"
     )]
     Trace(Trace),
     /// Check, show and describe configuration.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe config sample > node.toml\n  chappe config check node.toml\n  chappe config show node.toml"
+    )]
     Config(Config),
-    /// Check, mend, copy and restore stored data.
-    #[command(subcommand)]
+    /// Check, repair, back up and restore stored data.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe data check /var/lib/chappe\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets"
+    )]
     Data(Data),
-    /// Bring streams of other nodes here, and see how they come.
-    #[command(subcommand)]
+    /// Read streams of other nodes over links.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link list --watch"
+    )]
     Link(Link),
-    /// Remove streams that are not needed any more.
-    #[command(subcommand)]
+    /// Remove streams.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  chappe stream remove old-monitor.pulse"
+    )]
     Stream(Stream),
-    /// Show DDS topics: what is published, what is read, and what does not fit.
+    /// Show DDS topics: published, read, and mismatched.
     #[command(after_help = "Examples:\n  chappe dds\n  chappe dds --json")]
     Dds(Dds),
-    /// Show what others recognize this node by.
-    #[command(subcommand)]
+    /// Show the public keys of a node, and admit members to its network.
+    #[command(subcommand, after_help = "Example:\n  chappe key show node.toml")]
     Key(Key),
-    /// Turn text XML into EXI and back, explain streams, compile schemas.
-    #[command(subcommand)]
+    /// Convert text XML to EXI and back, explain streams, compile schemas.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe exi encode order.xml -o order.exi\n  chappe exi info order.exi"
+    )]
     Exi(crate::command::exi::Exi),
-    /// Measure latency, throughput and pace between a publisher and subscribers.
-    #[command(subcommand)]
+    /// Measure latency, throughput and pacing between a publisher and subscribers.
+    #[command(
+        subcommand,
+        after_help = "Examples, in two terminals:\n  chappe perf pub --pacer adaptive\n  chappe perf sub"
+    )]
     Perf(crate::command::perf::Perf),
     /// Print the completions of a shell.
     #[command(after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe")]
@@ -115,7 +139,7 @@ pub(crate) struct Demo {
     /// Address of the console, on loopback; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:8470", value_name = "ADDRESS:PORT")]
     pub listen: String,
-    /// Keep the data here instead of in a temporary directory that is removed at the end.
+    /// Keep the data in this directory. Default: a temporary one, removed at the end.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// End after this time, for scripts.
@@ -126,10 +150,10 @@ pub(crate) struct Demo {
 /// Flags of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration; without it every key has its default.
+    /// The configuration. Without it every key has its default.
     #[arg(value_name = "NODE.TOML")]
     pub file: Option<PathBuf>,
-    /// Set one key of the configuration, above file and environment.
+    /// Set one key of the configuration; overrides file and environment.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
@@ -138,7 +162,9 @@ pub(crate) struct Serve {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Device {
     /// Run the device that a file describes, replaying its recording as events.
-    #[command(after_help = "Example:\n  chappe device run thermometer.toml --address 127.0.1.1")]
+    #[command(
+        after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
+    )]
     Run(DeviceRun),
 }
 
@@ -148,60 +174,71 @@ pub(crate) struct DeviceRun {
     /// The description of the device.
     #[arg(value_name = "DEVICE.TOML")]
     pub file: PathBuf,
-    /// The address to live on; on loopback each device wants one of its own, such as 127.0.1.7.
+    /// The address of the device; on loopback, one for each device, such as 127.0.1.7.
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
     /// The port of its services; 0 takes a free one.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// The longest random delay before it announces itself or answers a search by multicast. The
-    /// standard's spares large networks; small ones want less.
+    /// Longest random delay before Hello and before answers to multicast.
+    ///
+    /// The standard's default protects large networks; use less in small ones.
     #[arg(long, default_value = "2500ms", value_parser = duration, value_name = "DURATION")]
     pub announce_within: Duration,
-    /// End when standard input ends, as it does when the program that holds its other end is gone.
+    /// End when standard input ends, as it does when the parent process ends.
     #[arg(long)]
     pub end_with_input: bool,
-    /// Let sinks that understand it help to spread events; others get standard notifications. The folder
-    /// keeps the key that signs them and how often the device has started.
+    /// Offer a notification tree: sinks that support it forward events.
+    ///
+    /// Other sinks get standard notifications. The directory holds the key that signs events and the
+    /// number of starts.
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
-    /// How events of the tree are held back while earlier ones are on their way: flood, adaptive,
-    /// fixed_window:16 or fixed_period:1ms; for several sources on one network.
+    /// How the tree paces events: flood, adaptive, fixed_window:16, fixed_period:1ms.
+    ///
+    /// Useful when several sources share one network.
     #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
     pub pacer: chappe_flow::pacer::Choice,
-    /// After this an event of the tree is late: sinks take it, and count it. deadline_ms of an event in
-    /// DEVICE.TOML goes before it. At most an hour.
+    /// Sinks count an event of the tree as late after this time; at most 1h.
+    ///
+    /// deadline_ms of an event in DEVICE.TOML overrides it.
     #[arg(long, requires = "tree", value_parser = deadline, value_name = "DURATION")]
     pub deadline: Option<Duration>,
-    /// In which order the tree's sinks are listed: as they came, critical sinks first, or those that
-    /// answered earlier events first.
+    /// The order of the tree's sinks.
+    ///
+    /// By subscription, critical sinks first, or sinks that answered earlier events first.
     #[arg(long, requires = "tree", default_value = Order::AsListed.name(),
           value_parser = PossibleValuesParser::new(Order::ALL.map(Order::name)).try_map(|name| name.parse::<Order>()))]
     pub order: Order,
-    /// How critical the sinks at these addresses are, whatever they say, such as 10.1.0.0/16=7; may be
-    /// repeated, the first that has a sink counts. 0.0.0.0/0=0 at the end believes nobody.
+    /// Criticality of sinks by address, such as 10.1.0.0/16=7; may be repeated.
+    ///
+    /// The first matching prefix overrides the sink's own claim. Put 0.0.0.0/0=0 last to ignore all
+    /// claims.
     #[arg(long, value_name = "PREFIX=0..255", requires = "tree")]
     pub criticality: Vec<CriticalityRule>,
-    /// Publish it in the distributed hash table too, entered by this node; may be repeated. So it is found
-    /// where multicast does not reach.
+    /// Also publish the device in the distributed hash table, through this node; may be repeated.
+    ///
+    /// Clients can then find it where multicast does not reach.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
 }
 
-/// What all that look at the network share.
+/// Flags of every verb that searches the network.
 #[derive(Debug, Args, Clone)]
+#[command(next_help_heading = "Network")]
 pub(crate) struct Network {
-    /// Only this interface, by name; may be repeated. Default: all that can multicast.
+    /// Use this interface only; may be repeated. Default: all with multicast.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Ask this host directly, for networks without multicast; may be repeated.
+    /// Probe this host directly, without multicast; may be repeated.
     #[arg(long = "host", value_name = "ADDRESS")]
     pub hosts: Vec<IpAddr>,
-    /// Look in the distributed hash table too, entered by this node; may be repeated. Nodes that answer to
-    /// multicast are entered by without this.
+    /// Also search the distributed hash table, through this node; may be repeated.
+    ///
+    /// Nodes that answer multicast are used as entrances without this flag.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
-    /// Enter by what this node's configuration says under [kad].
+    /// Take entrances from [kad] of this configuration.
     #[arg(long, value_name = "NODE.TOML")]
     pub config: Option<PathBuf>,
     /// How long to wait for answers.
@@ -212,30 +249,30 @@ pub(crate) struct Network {
 /// Flags of `find`.
 #[derive(Debug, Args)]
 pub(crate) struct Find {
-    /// Where and how long.
-    #[command(flatten)]
-    pub network: Network,
-    /// Only devices of this type, `{namespace}local` or a local name.
+    /// Only devices of this type: `{namespace}local` or a local name.
     #[arg(long = "type", value_name = "TYPE")]
     pub device_type: Option<String>,
     /// Only devices within this scope.
     #[arg(long, value_name = "URI")]
     pub scope: Option<String>,
+    /// Where to search, and for how long.
+    #[command(flatten)]
+    pub network: Network,
 }
 
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Only this interface, by name; may be repeated. Default: all.
+    /// Check this interface only; may be repeated. Default: all.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Another host to reach, on which a device runs, or `chappe doctor --answer`.
+    /// Also reach this host, which runs a device or `chappe doctor --answer`.
     #[arg(long, value_name = "HOST")]
     pub with: Option<IpAddr>,
-    /// A node by which the distributed hash table is to be entered; may be repeated.
+    /// Also check this entrance to the distributed hash table; may be repeated.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
-    /// Try what this node's configuration says under [kad].
+    /// Check the entrances in [kad] of this configuration.
     #[arg(long, value_name = "NODE.TOML")]
     pub config: Option<PathBuf>,
     /// Answer searches until interrupted, for a doctor on another host.
@@ -251,12 +288,12 @@ pub(crate) struct Doctor {
 pub(crate) struct Describe {
     /// Endpoint address, transport address or name of the device.
     pub device: String,
-    /// Where and how long.
-    #[command(flatten)]
-    pub network: Network,
     /// Print the WSDL of its services.
     #[arg(long)]
     pub wsdl: bool,
+    /// Where to search, and for how long.
+    #[command(flatten)]
+    pub network: Network,
 }
 
 /// Flags of `call`.
@@ -264,7 +301,7 @@ pub(crate) struct Describe {
 pub(crate) struct Call {
     /// Endpoint address, transport address or name of the device.
     pub device: String,
-    /// The operation by its name in the WSDL.
+    /// The operation, by its name in the WSDL.
     pub operation: String,
     /// Arguments by name.
     #[arg(value_name = "NAME=VALUE")]
@@ -272,7 +309,7 @@ pub(crate) struct Call {
     /// The whole body, instead of arguments.
     #[arg(long, conflicts_with = "arguments", value_name = "XML")]
     pub body: Option<String>,
-    /// Where and how long.
+    /// Where to search, and for how long.
     #[command(flatten)]
     pub network: Network,
 }
@@ -286,29 +323,39 @@ pub(crate) struct Watch {
     /// A stream of the node, or `*`; may be repeated.
     #[arg(long, conflicts_with = "device", value_name = "STREAM")]
     pub stream: Vec<String>,
-    /// Where and how long.
-    #[command(flatten)]
-    pub network: Network,
-    /// Which node.
-    #[command(flatten)]
-    pub node: NodeAddress,
-    /// End after so many values.
+    /// End after this many values.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// Take events by the device's notification tree, if it has one, and help to spread them.
+    /// Join the device's notification tree, if it has one, and forward its events.
     #[arg(long, requires = "device", conflicts_with = "stream")]
     pub tree: bool,
-    /// How critical it is to have them first: a device that orders its sinks by that may believe it.
-    #[arg(long, requires = "tree", value_name = "0..255", default_value_t = 0)]
+    /// The criticality that this sink claims in the tree.
+    ///
+    /// A device that orders its sinks by criticality may ignore the claim.
+    #[arg(
+        long,
+        requires = "tree",
+        value_name = "0..255",
+        default_value_t = 0,
+        hide_short_help = true
+    )]
     pub criticality: u8,
-    /// Keep there which events of trees were seen, so that the next run takes no old one that somebody
-    /// sends again: a sync of the disk for each event. Without it that is known for one run.
-    #[arg(long, requires = "tree", value_name = "DIR")]
+    /// Remember events of trees in this directory, against replays in the next run.
+    ///
+    /// Costs one sync of the disk for each event. Without it replays are detected within one run.
+    #[arg(long, requires = "tree", value_name = "DIR", hide_short_help = true)]
     pub seen: Option<PathBuf>,
+    /// Where to search, and for how long.
+    #[command(flatten)]
+    pub network: Network,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
-/// Which node to talk to.
+/// The node that a verb talks to.
 #[derive(Debug, Args, Clone)]
+#[command(next_help_heading = "Node")]
 pub(crate) struct NodeAddress {
     /// The node's address.
     #[arg(
@@ -318,7 +365,7 @@ pub(crate) struct NodeAddress {
         value_name = "URL"
     )]
     pub node: String,
-    /// The token, for what changes something.
+    /// The node's token, required for changes.
     #[arg(
         long,
         env = "CHAPPE_TOKEN",
@@ -326,10 +373,12 @@ pub(crate) struct NodeAddress {
         value_name = "TOKEN"
     )]
     pub token: Option<String>,
-    /// Trust the certificate with this fingerprint, as `chappe key show` prints it on the node's host.
+    /// Trust the certificate with this fingerprint.
+    ///
+    /// `chappe key show` prints the fingerprint on the node's host.
     #[arg(long, env = "CHAPPE_FINGERPRINT", value_name = "SHA256")]
     pub fingerprint: Option<Fingerprint>,
-    /// Trust certificates that the authorities in this file have signed.
+    /// Trust certificates signed by the authorities in this file.
     #[arg(
         long,
         env = "CHAPPE_AUTHORITIES",
@@ -356,36 +405,38 @@ impl NodeAddress {
 pub(crate) struct Query {
     /// The query; `-` reads it from standard input.
     pub query: String,
-    /// The query is SPARQL, on the registry.
+    /// Run the query as SPARQL on the registry.
     #[arg(long)]
     pub sparql: bool,
-    /// How to print the rows.
+    /// Format of the rows.
     #[arg(long, default_value = "table")]
     pub format: Format,
-    /// At most so many rows.
+    /// Print at most this many rows.
     #[arg(long, default_value_t = 1_000)]
     pub limit: usize,
-    /// Only elements whose source time is not before this (RFC 3339).
+    /// Only elements with a source time from here on (RFC 3339).
     #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
     pub from: Option<String>,
-    /// Only elements whose source time is before this (RFC 3339).
+    /// Only elements with a source time before this (RFC 3339).
     #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
     pub to: Option<String>,
-    /// Answer from the newest elements of a stream that has more than one query reads; without it
-    /// that is an error. Standard error says what was read.
+    /// Answer from the newest elements of a stream that is too long for one query.
+    ///
+    /// Without this flag such a stream is an error. Standard error reports how many elements were
+    /// read.
     #[arg(long, conflicts_with = "sparql")]
     pub partial: bool,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
 
-/// How rows are printed.
+/// Formats of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Aligned columns.
     Table,
-    /// Comma-separated values with a head line.
+    /// Comma-separated values with a header line.
     Csv,
     /// The node's answer.
     Json,
@@ -394,13 +445,13 @@ pub(crate) enum Format {
 /// Flags of `trace`.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// Only this interface, by name; may be repeated.
+    /// Listen on this interface only; may be repeated.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Print the whole message too.
+    /// Also print the whole message.
     #[arg(long)]
     pub raw: bool,
-    /// End after so many seconds.
+    /// End after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u64>,
 }
@@ -408,12 +459,13 @@ pub(crate) struct Trace {
 /// Verbs of `link`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Link {
-    /// Add a link: streams of another node become streams of this one, each element once.
+    /// Add a link: the node stores streams of another node, each element once.
     #[command(
-        after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token\n\nKEY and SHA256 are printed by `chappe key show` on the origin's host. The link outlives\nrestarts. Exit code 1 when it is not connected in time; it stays and goes on trying."
+        after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token",
+        after_long_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token\n\n`chappe key show` prints KEY and SHA256 on the origin's host. The link survives restarts.\nExit code 1 when it does not connect in time; the node keeps the link and continues to try."
     )]
     Add(Box<LinkAdd>),
-    /// List the links, and who reads here.
+    /// List the links, and the readers of this node.
     #[command(
         after_help = "Examples:\n  chappe link list\n  chappe link list --watch\n  chappe link list --json"
     )]
@@ -421,16 +473,17 @@ pub(crate) enum Link {
     /// Show one link with its streams.
     #[command(after_help = "Example:\n  chappe link show ward-3")]
     Show(LinkShow),
-    /// End and forget a link; what it brought stays, and so do its dead letters, for a link of the same
-    /// name.
-    #[command(after_help = "Example:\n  chappe link remove ward-3")]
+    /// Remove a link. Its elements and dead letters stay.
+    #[command(
+        after_help = "Example:\n  chappe link remove ward-3\n\nA new link of the same name takes over the dead letters."
+    )]
     Remove(LinkRemove),
-    /// List elements that came over a link and could not be stored.
+    /// List elements that a link received and could not store.
     #[command(after_help = "Example:\n  chappe link dead-letters ward-3")]
     DeadLetters(DeadLetters),
-    /// Try to store dead letters once more, or give them up.
+    /// Store dead letters again, or discard them.
     #[command(
-        after_help = "Examples:\n  chappe link resend ward-3 17 18\n  chappe link resend ward-3 --all\n  chappe link resend ward-3 --all --discard\n\nExit code 1 when one still cannot be stored."
+        after_help = "Examples:\n  chappe link resend ward-3 17 18\n  chappe link resend ward-3 --all\n  chappe link resend ward-3 --all --discard\n\nExit code 1 when an element still cannot be stored."
     )]
     Resend(Resend),
 }
@@ -438,14 +491,16 @@ pub(crate) enum Link {
 /// Flags of `link add`.
 #[derive(Debug, Args)]
 pub(crate) struct LinkAdd {
-    /// What the link is called here: a-z, 0-9, `_` and `-`.
+    /// Name of the link: a-z, 0-9, `_` and `-`.
     pub name: String,
-    /// Where the origin listens: http://HOST:PORT, https://HOST:PORT or tcp://HOST:PORT.
+    /// Address of the origin: http://, https:// or tcp://HOST:PORT.
     pub address: String,
-    /// How it is spoken. Default: `http_pull` for http and https, `zeromq` for tcp.
+    /// Protocol of the link.
+    ///
+    /// Default: `http_pull` for http and https, `zeromq` for tcp.
     #[arg(long, value_name = "KIND", value_parser = ["zeromq", "zeromq_best_effort", "http_pull", "http_push"])]
     pub kind: Option<String>,
-    /// Which streams: names, or beginnings with `*` behind them, separated by commas.
+    /// Streams to read: names, or prefixes ending in `*`, separated by commas.
     #[arg(
         long,
         value_name = "STREAMS",
@@ -453,19 +508,24 @@ pub(crate) struct LinkAdd {
         value_delimiter = ','
     )]
     pub streams: Vec<String>,
-    /// How elements are written on the way. Default: `xml` for HTTP, `postcard` for ZeroMQ.
+    /// Serialization of elements on the link.
+    ///
+    /// Default: `xml` for HTTP, `postcard` for ZeroMQ.
     #[arg(long, value_name = "FORM", value_parser = ["xml", "postcard", "message_pack"])]
     pub serialization: Option<String>,
-    /// What the elements survive here before they are acknowledged: nothing, the end of the process, or
-    /// the loss of power. Default: the node's log.level.
+    /// Durability that elements reach here before they are acknowledged.
+    ///
+    /// `memory` survives nothing, `process` the end of the process, `power` the loss of power.
+    /// Default: the node's log.level.
     #[arg(long, value_name = "LEVEL", value_parser = ["memory", "process", "power"])]
     pub level: Option<String>,
-    /// Put before the names of the streams here, with a dot. A `*` in --streams passes over names
-    /// that have it already: copies that came round.
+    /// Prefix for the names of the streams here, followed by a dot.
+    ///
+    /// A `*` in --streams skips names that already have the prefix: copies that return in a ring of
+    /// links.
     #[arg(long, value_name = "PREFIX")]
     pub as_prefix: Option<String>,
-    /// Where a stream begins that was never read: the oldest element that the origin keeps (the
-    /// default), or the next new one.
+    /// Start a stream that was never read at the oldest (default) or next element.
     #[arg(long, value_name = "WHERE", value_parser = ["first", "new"])]
     pub start: Option<String>,
     /// The origin's public key, for tcp beyond loopback.
@@ -474,31 +534,36 @@ pub(crate) struct LinkAdd {
     /// The fingerprint of the origin's certificate, for https.
     #[arg(long, value_name = "SHA256")]
     pub origin_fingerprint: Option<Fingerprint>,
-    /// The file of the authorities that signed the origin's certificate, on the node's host.
-    #[arg(long, value_name = "PEM", conflicts_with = "origin_fingerprint")]
+    /// The authorities of the origin's certificate, a file on the node's host.
+    #[arg(
+        long,
+        value_name = "PEM",
+        conflicts_with = "origin_fingerprint",
+        hide_short_help = true
+    )]
     pub origin_authorities: Option<PathBuf>,
-    /// The file, on the node's host, with the token that the origin asks of readers.
+    /// The origin's token, a file on the node's host.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Where the origin's directory answers, for `zeromq_best_effort`: tcp://HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address of the origin's directory, for `zeromq_best_effort`: tcp://HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub directory: Option<String>,
     /// The address at which the origin reaches this node, for `http_push`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", hide_short_help = true)]
     pub contact: Option<String>,
-    /// Speak without encryption beyond loopback.
+    /// Allow clear text beyond loopback.
     #[arg(long)]
     pub insecure: bool,
     /// How long to wait for the connection.
-    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION", hide_short_help = true)]
     pub wait: Duration,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
 
 impl LinkAdd {
-    /// How it is spoken.
+    /// The protocol: as given, or the default of the address.
     pub(crate) fn kind(&self) -> String {
         let default = match self.address.starts_with("tcp://") {
             true => "zeromq",
@@ -509,14 +574,15 @@ impl LinkAdd {
 
     /// The origin's fingerprint as text.
     pub(crate) fn origin_fingerprint(&self) -> Option<String> {
-        self.origin_fingerprint.map(|shown| shown.to_string())
+        self.origin_fingerprint
+            .map(|fingerprint| fingerprint.to_string())
     }
 }
 
 /// Flags of `dds`.
 #[derive(Debug, Args)]
 pub(crate) struct Dds {
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -524,13 +590,13 @@ pub(crate) struct Dds {
 /// Flags of `link list`.
 #[derive(Debug, Args)]
 pub(crate) struct LinkList {
-    /// Go on showing, until interrupted.
+    /// Repeat until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// How often, when watching.
+    /// Time between two lists, with --watch.
     #[arg(long, default_value = "1s", value_parser = duration, value_name = "DURATION")]
     pub every: Duration,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -540,7 +606,7 @@ pub(crate) struct LinkList {
 pub(crate) struct LinkShow {
     /// The link.
     pub name: String,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -548,9 +614,9 @@ pub(crate) struct LinkShow {
 /// Verbs of `stream`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Stream {
-    /// Remove a stream with all its elements. Refused while its source is there or another node reads it.
+    /// Remove a stream with all its elements.
     #[command(
-        after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nA stream of the same name that comes later starts in another epoch."
+        after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nRefused while its source exists or another node reads it. A later stream of the same name\nstarts in a new epoch."
     )]
     Remove(StreamRemove),
 }
@@ -560,10 +626,10 @@ pub(crate) enum Stream {
 pub(crate) struct StreamRemove {
     /// The stream.
     pub name: String,
-    /// Remove it although it holds elements.
+    /// Remove it even if it holds elements.
     #[arg(long)]
     pub force: bool,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -573,7 +639,7 @@ pub(crate) struct StreamRemove {
 pub(crate) struct LinkRemove {
     /// The link.
     pub name: String,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -583,13 +649,13 @@ pub(crate) struct LinkRemove {
 pub(crate) struct DeadLetters {
     /// The link.
     pub name: String,
-    /// From this number on.
+    /// Start at this number.
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub from: u64,
-    /// At most so many.
+    /// List at most this many.
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub limit: usize,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -602,13 +668,13 @@ pub(crate) struct Resend {
     /// The numbers of the dead letters.
     #[arg(required_unless_present = "all", value_name = "NUMBER")]
     pub numbers: Vec<u64>,
-    /// All of them.
+    /// All dead letters of the link.
     #[arg(long, conflicts_with = "numbers")]
     pub all: bool,
-    /// Give them up instead.
+    /// Discard them instead.
     #[arg(long)]
     pub discard: bool,
-    /// Which node.
+    /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
 }
@@ -616,29 +682,27 @@ pub(crate) struct Resend {
 /// Verbs of `key`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Key {
-    /// Print the public keys of the node and the fingerprint of its certificate, to give to those who
-    /// are to trust it. Secrets are not printed.
+    /// Print the node's public keys and the fingerprint of its certificate.
     #[command(
-        after_help = "Examples:\n  chappe key show\n  chappe key show node.toml --json\n\nTo be run on the node's host, as its user."
+        after_help = "Examples:\n  chappe key show\n  chappe key show node.toml --json\n\nRun it on the node's host, as the node's user. It prints no secret."
     )]
     Show {
-        /// The node's configuration, which says where its data directory is.
+        /// The node's configuration, which names its data directory.
         #[arg(value_name = "NODE.TOML")]
         file: Option<PathBuf>,
     },
-    /// Admit a node to this node's network of members: print what belongs under [kad] in its
-    /// configuration.
+    /// Admit a node to this node's network of members.
     #[command(
-        after_help = "Example:\n  chappe key admit 3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c owner.toml\n\nTo be run on the host of the node that owns the network, as its user. The key is the one that\n`chappe key show` prints on the member's host; the owner admits itself in the same way."
+        after_help = "Example:\n  chappe key admit 3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c owner.toml\n\nRun it on the host of the node that owns the network, as the node's user. It prints the lines for\n[kad] of the member's configuration. `chappe key show` prints KEY on the member's host. The owner\nadmits itself in the same way."
     )]
     Admit {
         /// The member's public key.
         #[arg(value_name = "KEY")]
         member: PublicKey,
-        /// The owner's configuration, which says where its key is.
+        /// The owner's configuration, which names the directory of its key.
         #[arg(value_name = "NODE.TOML")]
         file: Option<PathBuf>,
-        /// For how many days.
+        /// Validity in days.
         #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: u32,
     },
@@ -647,29 +711,35 @@ pub(crate) enum Key {
 /// Verbs of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Check a node's configuration and its virtual sensors without starting.
+    /// Check a node's configuration and virtual sensors without starting the node.
+    #[command(after_help = "Example:\n  chappe config check node.toml")]
     Check {
         /// The configuration.
         #[arg(value_name = "NODE.TOML")]
         file: PathBuf,
     },
-    /// Print every key with its value and where it comes from.
+    /// Print every key with its value and the origin of the value.
+    #[command(
+        after_help = "Examples:\n  chappe config show\n  chappe config show node.toml --json"
+    )]
     Show {
         /// The configuration.
         #[arg(value_name = "NODE.TOML")]
         file: Option<PathBuf>,
     },
     /// Print the JSON Schema, for editors.
+    #[command(after_help = "Example:\n  chappe config schema sensor > sensor.schema.json")]
     Schema {
-        /// Of which file.
+        /// The file that the schema describes.
         #[arg(value_enum, default_value = "node")]
         of: SchemaOf,
     },
     /// Print a sample with every key at its default.
+    #[command(after_help = "Example:\n  chappe config sample > node.toml")]
     Sample,
 }
 
-/// Which file a schema describes.
+/// Files that have a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
     /// node.toml.
@@ -681,32 +751,27 @@ pub(crate) enum SchemaOf {
 /// Verbs of `data`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Data {
-    /// Read every frame of a node's log and registry and say what is damaged; changes nothing, and
-    /// may run beside the node.
+    /// Read a node's log and registry, and report damage. Changes nothing.
     #[command(
-        after_help = "Examples:\n  chappe data check /var/lib/chappe\n  chappe data check . --json\n\nExit code 1 when records are missing."
+        after_help = "Examples:\n  chappe data check /var/lib/chappe\n  chappe data check . --json\n\nThe node may run. Exit code 1 when records are missing."
     )]
     Check {
         /// The node's data directory.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Mend a node's log and registry while it is stopped: cut an incomplete end, give up what is
-    /// missing so that nothing waits for it, write the index anew. Damaged bytes are kept in
-    /// DIR/damaged-N.
+    /// Repair the log and registry of a stopped node.
     #[command(
-        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nWhat a subscriber or another node still has is better put back than given up: start the node and\nlet it fetch that first."
+        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nRepair cuts an incomplete end, gives up missing records so that nothing waits for them, and\nrebuilds the index. Damaged bytes move to DIR/damaged-N. If a subscriber or another node still\nhas the missing records, start the node first and let it fetch them."
     )]
     Repair {
         /// The node's data directory.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Copy a node's log and registry to a new directory, with checksums; the node may run. What
-    /// holds secrets (key, certificate, token, links and subscriptions that were added while it ran)
-    /// is copied when that is asked for.
+    /// Copy a node's log and registry to a new directory, with checksums.
     #[command(
-        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nExit code 1 when records were missing already: the copy is as good as the original."
+        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nThe node may run. Exit code 1 when the original misses records: the copy misses them too."
     )]
     Backup {
         /// The node's data directory.
@@ -715,14 +780,15 @@ pub(crate) enum Data {
         /// The directory to make.
         #[arg(value_name = "BACKUP")]
         to: PathBuf,
-        /// Copy the files with secrets, too: who has the backup can be the node.
+        /// Also copy key, certificate, token, links and subscriptions.
+        ///
+        /// Anyone with such a backup can impersonate the node.
         #[arg(long)]
         with_secrets: bool,
     },
-    /// Verify a backup and put it into a data directory that holds no data. The node that starts
-    /// there gives every stream a new epoch.
+    /// Verify a backup and restore it to a data directory that holds no data.
     #[command(
-        after_help = "Example:\n  chappe data restore /mnt/backup/monday /var/lib/chappe\n\nOf a backup without secrets, put the node's key.pem, links.json and subscriptions.json there too,\nso that it stays the same node and reads what it read."
+        after_help = "Example:\n  chappe data restore /mnt/backup/monday /var/lib/chappe\n\nA restored node gives every stream a new epoch. If the backup has no secrets, also copy the\nnode's key.pem, links.json and subscriptions.json, so that it keeps its identity and its links."
     )]
     Restore {
         /// The backup.
@@ -736,11 +802,11 @@ pub(crate) enum Data {
 
 /// A deadline of an event.
 fn deadline(text: &str) -> Result<Duration, String> {
-    const MOST: Duration = Duration::from_secs(3_600);
+    const MAX: Duration = Duration::from_secs(3_600);
     match duration(text)? {
-        Duration::ZERO => Err("no event comes in no time".to_owned()),
-        one if one > MOST => Err("it is longer than an hour".to_owned()),
-        one => Ok(one),
+        Duration::ZERO => Err("a deadline is longer than 0".to_owned()),
+        deadline if deadline > MAX => Err("a deadline is at most 1h".to_owned()),
+        deadline => Ok(deadline),
     }
 }
 
@@ -750,8 +816,32 @@ mod tests {
 
     use super::*;
 
+    /// Lines of one screen.
+    const SCREEN_LINES: usize = 40;
+
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_a_short_help() {
+        let mut root = Cli::command().term_width(100);
+        root.build();
+        let mut commands = vec![root];
+        let mut wrong = Vec::new();
+        while let Some(mut command) = commands.pop() {
+            let path = command.get_bin_name().unwrap_or_default().to_owned();
+            let subcommands = command.get_subcommands();
+            commands.extend(subcommands.filter(|it| it.get_name() != "help").cloned());
+            let lines = command.render_help().to_string().lines().count();
+            if lines > SCREEN_LINES {
+                wrong.push(format!("{path} -h has {lines} lines"));
+            }
+            if !command.render_long_help().to_string().contains("Example") {
+                wrong.push(format!("{path} --help has no example"));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }

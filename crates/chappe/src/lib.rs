@@ -1,10 +1,10 @@
 //! Chappe: middleware for networks of devices and sensors.
 //!
-//! It finds devices, learns what they are and mean, calls them, receives their events, and makes
-//! their data durable, queryable streams. This crate is the library's face, with one module a part;
-//! the program `chappe` is built on the same parts.
+//! It finds devices, reads their metadata, calls them, receives their events, and makes their data
+//! durable, queryable streams. This crate re-exports the parts, one module each; the program
+//! `chappe` uses the same parts.
 //!
-//! | module | what it does |
+//! | module | purpose |
 //! |---|---|
 //! | [`device`] | host a device, be its client, map its events to elements |
 //! | [`dpws`] | discovery, metadata, eventing as machines without I/O |

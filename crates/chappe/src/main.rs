@@ -1,8 +1,8 @@
 //! The program `chappe`.
 //!
-//! Data goes to standard output, everything else to standard error. Exit code 0: done; 1: a negative
-//! result (nothing found, a check failed, a target missed); 2: an error, with a `hint:` when the
-//! remedy is known.
+//! Data goes to standard output, everything else to standard error. Exit code 0: success; 1: a
+//! negative result (nothing found, a check failed, a condition not met); 2: an error, with a `hint:`
+//! when the remedy is known.
 
 #![forbid(unsafe_code)]
 

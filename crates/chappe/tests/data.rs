@@ -1,7 +1,7 @@
-//! Goal: a person can copy a node's data while it runs, put the copy into place, see what is damaged
-//! and mend it, and is told what to do when that cannot be.
-//! Method: a node in this process stores elements while the built program makes copies of its data;
-//! copies are restored and started; a file is damaged, checked and mended; wrong uses are tried.
+//! Goal: a user can back up a running node, restore the backup, find damage and repair it; errors
+//! name the remedy.
+//! Method: a node in this process stores elements while the built program backs up its data; backups
+//! are restored and started; a file is damaged, checked and repaired; wrong uses fail.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,8 +26,8 @@ fn data(verb: &str, paths: &[&Path]) -> (Option<i32>, Json, String) {
     arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
     let output = chappe(&arguments);
     let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), json, said)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), json, stderr)
 }
 
 fn config(directory: &Path) -> Config {
@@ -40,7 +40,7 @@ fn config(directory: &Path) -> Config {
     config.http.listen = "127.0.0.1:0".parse().unwrap();
     config.discovery.enabled = false;
     config.log.min_free_bytes = 0;
-    // Elements of tests have times of 1970, and would be removed while they are read.
+    // The elements' times are in 1970, so retention would remove them.
     config.log.keep_age_s = 0;
     config.log.segment_bytes = 65_536;
     config
@@ -82,7 +82,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-/// The report of the stream in what `data check` says.
+/// The stream's part of a report of `data check`.
 fn words(check: &Json) -> &Json {
     let streams = check["streams"].as_array().unwrap();
     streams
@@ -91,8 +91,8 @@ fn words(check: &Json) -> &Json {
         .unwrap()
 }
 
-/// Where a node has run and stored so many elements.
-fn ran(scratch: &Path, count: usize) -> PathBuf {
+/// The data directory of a stopped node with `count` elements.
+fn stopped_node(scratch: &Path, count: usize) -> PathBuf {
     let directory = scratch.join("data");
     block(async {
         let node = Node::start(config(&directory)).await.unwrap();
@@ -103,7 +103,7 @@ fn ran(scratch: &Path, count: usize) -> PathBuf {
 }
 
 #[test]
-fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
+fn a_restored_backup_continues_in_new_epochs() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("data");
     let backup = scratch.path().join("backup");
@@ -111,19 +111,23 @@ fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
     block(async {
         let node = Node::start(config(&directory)).await.unwrap();
         store(&node, 150).await;
-        // More is stored meanwhile.
+        // The node stores more meanwhile.
         let (from, to) = (directory.clone(), backup.clone());
         let copy = tokio::task::spawn_blocking(move || data("backup", &[&from, &to]));
         while !copy.is_finished() {
             store(&node, 1).await;
         }
-        let (code, made, said) = copy.await.unwrap();
-        assert_eq!((code, &made["healthy"]), (Some(0), &true.into()), "{said}");
-        // Nobody mends what a node has.
-        let (code, _, said) = data("repair", &[&directory]);
+        let (code, made, stderr) = copy.await.unwrap();
+        assert_eq!(
+            (code, &made["healthy"]),
+            (Some(0), &true.into()),
+            "{stderr}"
+        );
+        // A running node's data cannot be repaired.
+        let (code, _, stderr) = data("repair", &[&directory]);
         assert!(
-            code == Some(2) && said.contains("hint: stop the node"),
-            "{said}"
+            code == Some(2) && stderr.contains("hint: stop the node"),
+            "{stderr}"
         );
         node.shutdown().await.unwrap();
     });
@@ -131,8 +135,8 @@ fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
         assert!(directory.join(secret).exists() && !backup.join(secret).exists());
     }
     let (_, original, _) = data("check", &[&directory]);
-    let (code, done, said) = data("restore", &[&backup, &restored]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, done, stderr) = data("restore", &[&backup, &restored]);
+    assert_eq!(code, Some(0), "{stderr}");
     assert!(
         done["parts"]
             .as_array()
@@ -144,7 +148,7 @@ fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
     let last = words(&copied)["last"].as_u64().unwrap();
     assert!(last >= 150 && words(&copied)["records"] == last, "{copied}");
     assert_eq!(words(&copied)["epoch"], words(&original)["epoch"]);
-    assert!(said.contains("hint: put the node's key.pem"), "{said}");
+    assert!(stderr.contains("hint: copy the node's key.pem"), "{stderr}");
     fs::copy(directory.join("key.pem"), restored.join("key.pem")).unwrap();
     block(async {
         let node = Node::start(config(&restored)).await.unwrap();
@@ -154,46 +158,50 @@ fn a_copy_of_a_running_node_is_restored_and_goes_on_in_new_epochs() {
     let (_, after, _) = data("check", &[&restored]);
     assert_eq!(words(&after)["last"], last + 1);
     assert_ne!(words(&after)["epoch"], words(&original)["epoch"]);
-    // What is there is not written over.
-    let (code, _, said) = data("restore", &[&backup, &restored]);
+    // Restore never overwrites data.
+    let (code, _, stderr) = data("restore", &[&backup, &restored]);
     assert!(
-        code == Some(2) && said.contains("holds data already"),
-        "{said}"
+        code == Some(2) && stderr.contains("already holds data"),
+        "{stderr}"
     );
-    let (code, _, said) = data("backup", &[&directory, &backup]);
+    let (code, _, stderr) = data("backup", &[&directory, &backup]);
     assert!(
-        code == Some(2) && said.contains("hint: each backup"),
-        "{said}"
+        code == Some(2) && stderr.contains("hint: each backup"),
+        "{stderr}"
     );
 }
 
 #[test]
 fn a_backup_with_secrets_is_the_whole_node() {
     let scratch = tempfile::tempdir().unwrap();
-    let directory = ran(scratch.path(), 3);
+    let directory = stopped_node(scratch.path(), 3);
     let (backup, restored) = (
         scratch.path().join("backup"),
         scratch.path().join("restored"),
     );
     let links = b"{ \"version\": 1, \"links\": [] }";
     fs::write(directory.join("links.json"), links).unwrap();
-    let (code, _, said) = data("backup", &[&directory, &scratch.path().join("without")]);
+    let (code, _, stderr) = data("backup", &[&directory, &scratch.path().join("without")]);
     assert!(
-        code == Some(0) && said.contains("key.pem, token, links.json not copied"),
-        "{said}"
+        code == Some(0) && stderr.contains("key.pem, token, links.json not copied"),
+        "{stderr}"
     );
-    let (code, made, said) = data(
+    let (code, made, stderr) = data(
         "backup",
         &[&directory, &backup, Path::new("--with-secrets")],
     );
     assert_eq!(
-        (code, said.contains("not copied")),
+        (code, stderr.contains("not copied")),
         (Some(0), false),
-        "{said}"
+        "{stderr}"
     );
     assert_eq!(made["manifest"]["secrets"].as_array().unwrap().len(), 3);
-    let (code, _, said) = data("restore", &[&backup, &restored]);
-    assert_eq!((code, said.contains("hint")), (Some(0), false), "{said}");
+    let (code, _, stderr) = data("restore", &[&backup, &restored]);
+    assert_eq!(
+        (code, stderr.contains("hint")),
+        (Some(0), false),
+        "{stderr}"
+    );
     for name in ["key.pem", "token", "links.json"] {
         let path = restored.join(name);
         assert_eq!(
@@ -205,22 +213,22 @@ fn a_backup_with_secrets_is_the_whole_node() {
             0o600
         );
     }
-    // A key that is there is not written over, and nothing else is written.
+    // Restore neither overwrites a key nor writes anything else then.
     let other = scratch.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("key.pem"), "another").unwrap();
-    let (code, _, said) = data("restore", &[&backup, &other]);
+    let (code, _, stderr) = data("restore", &[&backup, &other]);
     assert!(
-        code == Some(2) && said.contains("is there already"),
-        "{said}"
+        code == Some(2) && stderr.contains("already exists"),
+        "{stderr}"
     );
     assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
 }
 
 #[test]
-fn a_backup_that_was_changed_is_refused_before_anything_is_written() {
+fn a_changed_backup_is_refused_before_any_write() {
     let scratch = tempfile::tempdir().unwrap();
-    let directory = ran(scratch.path(), 60);
+    let directory = stopped_node(scratch.path(), 60);
     let backup = scratch.path().join("backup");
     let target = scratch.path().join("restored");
     assert_eq!(data("backup", &[&directory, &backup]).0, Some(0));
@@ -239,8 +247,8 @@ fn a_backup_that_was_changed_is_refused_before_anything_is_written() {
                 Some(bytes) => fs::write(&path, bytes).unwrap(),
                 None => fs::remove_file(&path).unwrap(),
             }
-            let (code, _, said) = data("restore", &[&backup, &target]);
-            assert_eq!(code, Some(2), "{file}: {said}");
+            let (code, _, stderr) = data("restore", &[&backup, &target]);
+            assert_eq!(code, Some(2), "{file}: {stderr}");
             assert!(!target.exists(), "{file}");
             changed += 1;
         }
@@ -251,22 +259,22 @@ fn a_backup_that_was_changed_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn damage_is_named_mended_and_kept_aside() {
+fn damage_is_reported_repaired_and_preserved() {
     let scratch = tempfile::tempdir().unwrap();
-    let directory = ran(scratch.path(), 150);
+    let directory = stopped_node(scratch.path(), 150);
     let (code, before, _) = data("check", &[&directory]);
     assert_eq!((code, &before["healthy"]), (Some(0), &true.into()));
     let segment = directory.join("log/0000000002.segment");
     let mut bytes = fs::read(&segment).unwrap();
     bytes[30_000] ^= 8;
     fs::write(&segment, &bytes).unwrap();
-    let (code, found, said) = data("check", &[&directory]);
+    let (code, found, stderr) = data("check", &[&directory]);
     assert_eq!((code, &found["healthy"]), (Some(1), &false.into()));
-    assert!(said.contains("chappe data repair"), "{said}");
+    assert!(stderr.contains("chappe data repair"), "{stderr}");
     let gaps = words(&found)["gaps"].clone();
     assert_eq!(gaps.as_array().unwrap().len(), 1);
-    let (code, mended, said) = data("repair", &[&directory]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, mended, stderr) = data("repair", &[&directory]);
+    assert_eq!(code, Some(0), "{stderr}");
     let part = &mended["parts"][0];
     assert_eq!(part["given_up"].as_array().unwrap().len(), 1);
     let aside = Path::new(part["kept_aside"].as_str().unwrap());
@@ -278,7 +286,7 @@ fn damage_is_named_mended_and_kept_aside() {
     assert_eq!((code, &after["healthy"]), (Some(0), &true.into()));
     assert_eq!(words(&after)["given_up"], gaps);
     assert_eq!(words(&after)["records"], words(&found)["records"]);
-    // The node goes on with it.
+    // A node continues with the repaired data.
     block(async {
         let node = Node::start(config(&directory)).await.unwrap();
         store(&node, 1).await;
@@ -287,17 +295,17 @@ fn damage_is_named_mended_and_kept_aside() {
 }
 
 #[test]
-fn what_an_earlier_repair_kept_stays() {
+fn a_second_repair_preserves_earlier_damaged_bytes() {
     let scratch = tempfile::tempdir().unwrap();
-    let directory = ran(scratch.path(), 150);
+    let directory = stopped_node(scratch.path(), 150);
     let mut kept = Vec::new();
     for byte in [30_000, 40_000] {
         let segment = directory.join("log/0000000002.segment");
         let mut bytes = fs::read(&segment).unwrap();
         bytes[byte] ^= 8;
         fs::write(&segment, &bytes).unwrap();
-        let (code, repaired, said) = data("repair", &[&directory]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, repaired, stderr) = data("repair", &[&directory]);
+        assert_eq!(code, Some(0), "{stderr}");
         let part = &repaired["parts"][0];
         let aside = Path::new(part["kept_aside"].as_str().unwrap());
         let file = aside.join(part["files"][0].as_str().unwrap());
@@ -310,25 +318,25 @@ fn what_an_earlier_repair_kept_stays() {
 }
 
 #[test]
-fn wrong_places_are_named() {
+fn wrong_directories_are_named() {
     let scratch = tempfile::tempdir().unwrap();
     let none = scratch.path().join("none");
     for verb in ["check", "repair"] {
-        let (code, _, said) = data(verb, &[&none]);
+        let (code, _, stderr) = data(verb, &[&none]);
         assert!(
-            code == Some(2) && said.contains("hint: name the data directory"),
-            "{said}"
+            code == Some(2) && stderr.contains("hint: name the data directory"),
+            "{stderr}"
         );
     }
-    let (code, _, said) = data("backup", &[&none, &scratch.path().join("to")]);
+    let (code, _, stderr) = data("backup", &[&none, &scratch.path().join("to")]);
     assert!(
-        code == Some(2) && said.contains("hint: name the data directory"),
-        "{said}"
+        code == Some(2) && stderr.contains("hint: name the data directory"),
+        "{stderr}"
     );
-    let (code, _, said) = data("restore", &[&none, &scratch.path().join("to")]);
+    let (code, _, stderr) = data("restore", &[&none, &scratch.path().join("to")]);
     assert!(
-        code == Some(2) && said.contains("hint: name a directory"),
-        "{said}"
+        code == Some(2) && stderr.contains("hint: name a directory"),
+        "{stderr}"
     );
     for verb in ["check", "repair", "backup", "restore"] {
         let help = chappe(&["data", verb, "--help"]);

@@ -1,8 +1,8 @@
-//! Goal: an element that cannot be stored, or that a contact point refuses, is a dead letter: a person
-//! lists it, sends it again in vain while the cause is there, and with success when it is gone. What
-//! somebody subscribed with a contact point goes on after the node was started anew.
-//! Method: real nodes in this process, asked by the built program; the origin of one and the subscriber
-//! of the other are foreign programs: a few lines of HTTP by hand.
+//! Goal: an element that cannot be stored, or that a contact point refuses, becomes a dead letter. A
+//! user lists it; resending fails until the cause is removed. A subscription of a contact point
+//! survives a restart of the node.
+//! Method: real nodes in this process and the built program; the origin of one and the subscriber of
+//! the other are foreign programs: a few lines of plain HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,10 +22,10 @@ use chappe_stream::{
 };
 use serde_json::{Value as Json, json};
 
-/// How long something may take that has to happen; generous, since tests share a machine.
+/// Time limit of an expected event; generous, because tests share a machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The program, asked about the links of a node: its exit code and its answer.
+/// Runs `chappe link` against a node: exit code and answer.
 fn link(node: &Node, token: &str, arguments: &[&str]) -> (Option<i32>, Json) {
     let output = Command::new(env!("CARGO_BIN_EXE_chappe"))
         .arg("link")
@@ -38,15 +38,15 @@ fn link(node: &Node, token: &str, arguments: &[&str]) -> (Option<i32>, Json) {
     (output.status.code(), answer)
 }
 
-/// The program while the node goes on in this thread's runtime.
-async fn asked(
+/// [`link`] on another thread, while the node runs in this thread's runtime.
+async fn run_link(
     node: &Arc<Node>,
     token: &str,
     arguments: &'static [&'static str],
 ) -> (Option<i32>, Json) {
     let (node, token) = (node.clone(), token.to_owned());
-    let asked = tokio::task::spawn_blocking(move || link(&node, &token, arguments));
-    asked.await.expect("asked")
+    let running = tokio::task::spawn_blocking(move || link(&node, &token, arguments));
+    running.await.expect("it runs")
 }
 
 fn config(directory: &Path) -> Config {
@@ -60,7 +60,7 @@ fn config(directory: &Path) -> Config {
     config.discovery.enabled = false;
     config.exchange.contact = vec!["127.0.0.0/8".into()];
     config.log.min_free_bytes = 0;
-    // Elements of tests have times of 1970, and would be removed while they are read.
+    // The elements' times are in 1970, so retention would remove them.
     config.log.keep_age_s = 0;
     config
 }
@@ -93,7 +93,7 @@ fn element(number: u64, value: Value) -> StreamElement {
     }
 }
 
-/// The values of a stream when there are so many.
+/// The values of a stream once it has `count` of them.
 async fn values(node: &Node, stream: &str, count: usize) -> Vec<Value> {
     let found = async {
         let log: StreamLog = loop {
@@ -115,7 +115,7 @@ async fn values(node: &Node, stream: &str, count: usize) -> Vec<Value> {
     found.unwrap_or_else(|_| panic!("{stream} has less than {count} elements"))
 }
 
-/// The head of a request and its body; nothing at the end of the connection.
+/// The head and body of a request; `None` at the end of the connection.
 fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -136,7 +136,7 @@ fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     Some((head, String::from_utf8(body).ok()?))
 }
 
-/// An origin by another program: what is sent into the channel is its endless answer.
+/// A foreign origin: the channel feeds its endless answer.
 fn foreign_origin() -> (SocketAddr, Sender<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("an address");
@@ -192,7 +192,7 @@ fn elements(version: u32, number: u64, value: Value) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_sent_again_when_the_stream_has_been_mended() {
+fn resending_stores_elements_once_the_stream_accepts_them() {
     let directory = tempfile::tempdir().unwrap();
     let (address, origin) = foreign_origin();
     let mut config = config(directory.path());
@@ -202,60 +202,59 @@ fn what_does_not_fit_is_sent_again_when_the_stream_has_been_mended() {
     chappe_node::runtime().unwrap().block_on(async {
         let node = Arc::new(Node::start(config).await.unwrap());
         let token = node.new_token().unwrap().to_owned();
-        let say = |document: String| origin.send(document).expect("taken");
-        say(structure(0, FieldType::Double));
-        say(elements(0, 1, Value::Double(20.5)));
-        // A number by its structure, and a word on the wire.
+        let send = |document: String| origin.send(document).expect("taken");
+        send(structure(0, FieldType::Double));
+        send(elements(0, 1, Value::Double(20.5)));
+        // The structure announces a number, the element carries text.
         let number = elements(0, 2, Value::Double(21.5));
         let word = number.replace("\"double\">21.5", "\"text\">high");
         assert_ne!(word, number);
-        say(word);
-        say(elements(0, 3, Value::Double(22.5)));
+        send(word);
+        send(elements(0, 3, Value::Double(22.5)));
         let stored = values(&node, "ward.a", 2).await;
         assert_eq!(stored, [Value::Double(20.5), Value::Double(22.5)]);
 
-        let (code, listed) = asked(&node, &token, &["dead-letters", "far"]).await;
+        let (code, listed) = run_link(&node, &token, &["dead-letters", "far"]).await;
         assert_eq!(code, Some(0));
         let letters = listed["dead_letters"].as_array().unwrap();
         assert_eq!(letters.len(), 1, "{listed}");
         assert_eq!(letters[0]["reason"], "schema");
         assert_eq!(letters[0]["origin"], "00000000000000a1:2");
-        let (_, shown) = asked(&node, &token, &["show", "far"]).await;
+        let (_, shown) = run_link(&node, &token, &["show", "far"]).await;
         assert_eq!(
             (&shown["dead_letters"], &shown["lost"]),
             (&json!(1), &json!({})),
             "{shown}"
         );
         assert_eq!(shown["refused"], json!({ "schema": 1 }));
-        let (code, stayed) = asked(&node, &token, &["resend", "far", "--all"]).await;
-        assert_eq!((code, &stayed["done"]), (Some(1), &json!(0)), "{stayed}");
+        let (code, refused) = run_link(&node, &token, &["resend", "far", "--all"]).await;
+        assert_eq!((code, &refused["done"]), (Some(1), &json!(0)), "{refused}");
         assert!(
-            stayed["refused"][0]["why"]
+            refused["refused"][0]["why"]
                 .as_str()
                 .unwrap()
                 .contains("still does not fit")
         );
 
-        // The origin says that it is words.
-        say(structure(1, FieldType::Text));
-        say(elements(1, 4, Value::Text("fine".into())));
+        // The origin changes the structure to text.
+        send(structure(1, FieldType::Text));
+        send(elements(1, 4, Value::Text("fine".into())));
         values(&node, "ward.a", 3).await;
-        let (code, done) = asked(&node, &token, &["resend", "far", "--all"]).await;
+        let (code, done) = run_link(&node, &token, &["resend", "far", "--all"]).await;
         assert_eq!((code, &done["done"]), (Some(0), &json!(1)), "{done}");
         let stored = values(&node, "ward.a", 4).await;
         assert_eq!(
             stored[2..],
             [Value::Text("fine".into()), Value::Text("high".into())]
         );
-        let (_, listed) = asked(&node, &token, &["dead-letters", "far"]).await;
+        let (_, listed) = run_link(&node, &token, &["dead-letters", "far"]).await;
         assert_eq!(listed["dead_letters"], json!([]));
         drop(origin);
         Arc::into_inner(node).unwrap().shutdown().await.unwrap();
     });
 }
 
-/// A contact point by another program: it refuses what is even until it is told to take it, and tells
-/// what it was sent.
+/// A foreign contact point: it refuses even values until the flag is set, and reports each request.
 fn foreign_contact_point() -> (SocketAddr, Receiver<String>, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("an address");
@@ -270,15 +269,15 @@ fn foreign_contact_point() -> (SocketAddr, Receiver<String>, Arc<AtomicBool>) {
                 while let Some((_, body)) = request(&mut stream) {
                     let status = answer(&body, takes.load(Ordering::Relaxed));
                     let confirmed = body.contains("\"confirm\"");
-                    let told = if confirmed {
+                    let answer = if confirmed {
                         body.replace("confirm", "confirmed")
                     } else {
                         String::new()
                     };
                     let _ = sender.send(body);
-                    let length = told.len();
+                    let length = answer.len();
                     let answer =
-                        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{told}");
+                        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{answer}");
                     if stream.get_mut().write_all(answer.as_bytes()).is_err() {
                         return;
                     }
@@ -298,8 +297,8 @@ fn answer(body: &str, takes_all: bool) -> &'static str {
     }
 }
 
-/// The next value that a contact point was sent.
-async fn sent(seen: Receiver<String>) -> (i64, Receiver<String>) {
+/// The next value that a contact point receives.
+async fn next_value(seen: Receiver<String>) -> (i64, Receiver<String>) {
     let next = tokio::task::spawn_blocking(move || {
         loop {
             let body = seen.recv_timeout(PATIENCE).expect("a request");
@@ -313,7 +312,7 @@ async fn sent(seen: Receiver<String>) -> (i64, Receiver<String>) {
 }
 
 #[test]
-fn what_a_contact_point_refused_is_sent_again_and_its_subscription_outlives_the_node() {
+fn a_restarted_node_resends_refusals_of_a_contact_point() {
     let directory = tempfile::tempdir().unwrap();
     let (address, mut seen, takes_all) = foreign_contact_point();
     let config = config(directory.path());
@@ -332,15 +331,15 @@ fn what_a_contact_point_refused_is_sent_again_and_its_subscription_outlives_the_
             json!({ "stream": "ward.b", "contact_point": format!("http://{address}/inbox") });
         let at = node.address();
         let made = tokio::task::spawn_blocking(move || subscribe(at, &body.to_string()));
-        assert_eq!(made.await.expect("asked"), 201);
+        assert_eq!(made.await.expect("it subscribes"), 201);
         produce(&node, 2).await;
         produce(&node, 3).await;
         for wanted in [1, 2, 3] {
-            let (value, rest) = sent(seen).await;
+            let (value, rest) = next_value(seen).await;
             assert_eq!(value, wanted);
             seen = rest;
         }
-        let (_, listed) = asked(&node, &token, &["dead-letters", "http-push"]).await;
+        let (_, listed) = run_link(&node, &token, &["dead-letters", "http-push"]).await;
         let letters = listed["dead_letters"].as_array().unwrap();
         assert_eq!(letters.len(), 1, "{listed}");
         assert_eq!(letters[0]["contact"], address.to_string());
@@ -348,29 +347,29 @@ fn what_a_contact_point_refused_is_sent_again_and_its_subscription_outlives_the_
             !listed.to_string().contains("inbox"),
             "the path may be a secret: {listed}"
         );
-        let (code, stayed) = asked(&node, &token, &["resend", "http-push", "--all"]).await;
-        assert_eq!((code, &stayed["done"]), (Some(1), &json!(0)), "{stayed}");
+        let (code, refused) = run_link(&node, &token, &["resend", "http-push", "--all"]).await;
+        assert_eq!((code, &refused["done"]), (Some(1), &json!(0)), "{refused}");
         takes_all.store(true, Ordering::Relaxed);
-        let (code, done) = asked(&node, &token, &["resend", "http-push", "--all"]).await;
+        let (code, done) = run_link(&node, &token, &["resend", "http-push", "--all"]).await;
         assert_eq!((code, &done["done"]), (Some(0), &json!(1)), "{done}");
         for wanted in [2, 2] {
-            let (value, rest) = sent(seen).await;
+            let (value, rest) = next_value(seen).await;
             assert_eq!(value, wanted, "in vain, and with success");
             seen = rest;
         }
-        let (_, listed) = asked(&node, &token, &["dead-letters", "http-push"]).await;
+        let (_, listed) = run_link(&node, &token, &["dead-letters", "http-push"]).await;
         assert_eq!(listed["dead_letters"], json!([]));
 
         Arc::into_inner(node).unwrap().shutdown().await.unwrap();
         let node = Node::start(config).await.unwrap();
         produce(&node, 5).await;
-        let (value, _) = sent(seen).await;
-        assert_eq!(value, 5, "nobody subscribed again, and nothing comes twice");
+        let (value, _) = next_value(seen).await;
+        assert_eq!(value, 5, "the subscription survived, without a repeat");
         node.shutdown().await.unwrap();
     });
 }
 
-/// Subscribes, and gives the status.
+/// Subscribes and returns the status.
 fn subscribe(address: SocketAddr, body: &str) -> u16 {
     let mut stream = TcpStream::connect(address).expect("connected");
     let length = body.len();

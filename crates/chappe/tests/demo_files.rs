@@ -1,7 +1,7 @@
-//! Goal: the files of the demonstration are good and mean what they say: every device description is
-//! read with its recording, every recording says its origin and licence, every virtual sensor
-//! compiles against the streams it is meant for and computes what was counted by hand.
-//! Method: the shipped files, read by the loaders that the program uses; no socket, no clock.
+//! Goal: the files of the demonstration are valid: every device description loads with its recording,
+//! every recording states its origin and licence, every virtual sensor compiles against its streams
+//! and computes values that were counted by hand.
+//! Method: the shipped files and the program's loaders; no socket, no clock.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ fn demo() -> PathBuf {
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(demo().join(folder))
-        .expect("the folder is there")
+        .expect("the directory exists")
         .map(|entry| entry.expect("it can be listed").path())
         .filter(|path| path.extension().is_some_and(|is| is == extension))
         .collect();
@@ -32,13 +32,13 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 
 fn descriptor(name: &str) -> Descriptor {
     let path = demo().join("sensors").join(name);
-    let text = fs::read_to_string(&path).expect("the descriptor is there");
-    Descriptor::parse(name, &text).expect("the descriptor is right")
+    let text = fs::read_to_string(&path).expect("the descriptor exists");
+    Descriptor::parse(name, &text).expect("the descriptor is valid")
 }
 
 fn column(recording: &str, index: usize) -> Vec<f64> {
     let path = demo().join("recordings").join(recording);
-    let text = fs::read_to_string(path).expect("the recording is there");
+    let text = fs::read_to_string(path).expect("the recording exists");
     let rows = text.lines().filter(|line| !line.starts_with('#')).skip(1);
     rows.map(|row| {
         row.split(',')
@@ -51,7 +51,7 @@ fn column(recording: &str, index: usize) -> Vec<f64> {
 }
 
 #[test]
-fn every_device_is_read_with_its_recording() {
+fn every_device_loads_with_its_recording() {
     let devices = files("devices", "toml");
     assert!(devices.len() >= 6, "{devices:?}");
     let mut names = BTreeSet::new();
@@ -59,7 +59,7 @@ fn every_device_is_read_with_its_recording() {
         let file = File::read(path).unwrap_or_else(|error| panic!("{error}"));
         assert!(
             names.insert(file.name.clone()),
-            "{} stands twice",
+            "{} is listed twice",
             file.name
         );
         assert!(
@@ -83,10 +83,10 @@ fn every_device_is_read_with_its_recording() {
 }
 
 #[test]
-fn every_recording_says_origin_and_licence() {
-    let notice = fs::read_to_string(demo().join("../../../NOTICE")).expect("NOTICE is there");
+fn every_recording_states_origin_and_licence() {
+    let notice = fs::read_to_string(demo().join("../../../NOTICE")).expect("NOTICE exists");
     for path in files("recordings", "csv") {
-        let text = fs::read_to_string(&path).expect("the recording is there");
+        let text = fs::read_to_string(&path).expect("the recording exists");
         for key in [
             "# title: ",
             "# source: ",
@@ -107,7 +107,7 @@ fn every_recording_says_origin_and_licence() {
     }
 }
 
-/// Feeds elements of one stream to a sensor's only source and gives the rows after the last.
+/// Feeds elements of one stream to a sensor's only source and returns the rows after the last.
 fn compute(
     descriptor: &Descriptor,
     schema: StreamSchema,
@@ -168,7 +168,7 @@ fn field(name: &str, field_type: FieldType, unit: &str, property: &str) -> Field
 }
 
 #[test]
-fn the_heart_rate_is_what_was_counted() {
+fn the_heart_rate_matches_a_manual_count() {
     let sensor = descriptor("heart-rate.toml");
     assert!(matches!(sensor.sources[0].window, Extent::Time(_)));
     let property = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330";
@@ -202,7 +202,7 @@ fn the_heart_rate_is_what_was_counted() {
 }
 
 #[test]
-fn the_mean_of_a_week_raises_its_alarm() {
+fn a_cold_week_raises_the_alarm() {
     let sensor = descriptor("air-temperature-mean.toml");
     let property = "http://vocab.nerc.ac.uk/standard_name/air_temperature/";
     let days = column("air_temperature.csv", 0);

@@ -1,5 +1,4 @@
-//! Goal: a demonstration that is killed leaves none of its device processes, and its folder is its user's
-//! alone.
+//! Goal: a killed demonstration leaves no device process, and its directory is private to its user.
 //! Method: the program itself, on loopback. The devices inherit its standard error, which ends with the
 //! last of them.
 
@@ -12,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Unoptimized, on a busy machine; a device ends within a tenth of a second.
+/// For an unoptimized program on a busy machine; a device ends within 100 ms.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
@@ -26,7 +25,7 @@ fn devices_end_with_the_demonstration() {
         .spawn()
         .expect("the program starts");
     let mut devices = Vec::new();
-    // Open until the end: a program whose output is closed might end by itself.
+    // Keep the pipe open: a closed output could end the program too.
     let mut stdout = BufReader::new(demo.stdout.take().expect("standard output"));
     for line in stdout.by_ref().lines() {
         let line = line.expect("a line");

@@ -1,4 +1,5 @@
-//! `chappe exi` as a user runs it: there and back, explained, with schemas compiled beforehand.
+//! Goal: `chappe exi` encodes, decodes, explains and compiles; errors name the remedy.
+//! Method: the built program, with files and pipes.
 
 use std::io::Write;
 use std::path::Path;
@@ -22,20 +23,20 @@ fn chappe(folder: &Path, arguments: &[&str], input: &[u8]) -> Output {
         .spawn()
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("it is piped");
-    // A program that refuses its arguments does not read.
+    // The program does not read its input if it refuses its arguments.
     let _ = stdin.write_all(input);
     drop(stdin);
     child.wait_with_output().expect("it ends")
 }
 
 fn good(output: &Output) -> &[u8] {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     &output.stdout
 }
 
 #[test]
-fn there_and_back_by_pipes_and_files() {
+fn pipes_and_files_round_trip() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::write(folder.join("order.xsd"), XSD).expect("it can be written");
@@ -91,7 +92,7 @@ fn there_and_back_by_pipes_and_files() {
 }
 
 #[test]
-fn info_says_where_the_bytes_are() {
+fn info_accounts_for_every_byte() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     for layout in ["--alignment=byte-alignment", "--compression"] {
@@ -107,7 +108,7 @@ fn info_says_where_the_bytes_are() {
             "--compression" => shown["bytes_before_compression"].as_u64(),
             _ => shown["bytes"].as_u64(),
         };
-        // What is not of the events is the header, below 8 bytes here.
+        // The rest is the header, below 8 bytes here.
         let header = all.expect("a number") * 8 - sum;
         assert!(header <= 64, "{header}");
         let names = shown["names"].as_array().expect("a list");
@@ -121,7 +122,7 @@ fn info_says_where_the_bytes_are() {
 }
 
 #[test]
-fn errors_come_with_a_remedy() {
+fn errors_name_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::write(folder.join("order.xsd"), XSD).expect("it can be written");
@@ -146,11 +147,11 @@ fn errors_come_with_a_remedy() {
     ] {
         let output = chappe(folder, arguments, input);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(error), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(error), "{stderr}");
         assert!(
-            hint.is_empty() || said.contains("hint: ") && said.contains(hint),
-            "{said}"
+            hint.is_empty() || stderr.contains("hint: ") && stderr.contains(hint),
+            "{stderr}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Goal: a crate uses only crates of lower floors, and every crate says its floor.
+//! Goal: every crate names its floor and uses only crates of lower floors.
 //! Method: `cargo metadata` of this workspace; side crates are used by tests only.
 
 use std::process::Command;
@@ -37,7 +37,7 @@ fn packages() -> Vec<Package> {
             floor: match &package["metadata"]["floor"] {
                 Value::String(side) if side == "side" => None,
                 floor => Some(floor.as_u64().unwrap_or_else(|| {
-                    panic!("{} says no floor in [package.metadata]", package["name"])
+                    panic!("{} has no floor in [package.metadata]", package["name"])
                 })),
             },
             dependencies: package["dependencies"]
@@ -55,7 +55,7 @@ fn packages() -> Vec<Package> {
         .collect()
 }
 
-/// The uses that break the order, in words.
+/// Dependencies that break the order, in words.
 fn upward(packages: &[Package]) -> Vec<String> {
     let mut wrong = Vec::new();
     for package in packages {
@@ -85,7 +85,7 @@ fn crates_use_only_lower_floors() {
 }
 
 #[test]
-fn an_upward_use_is_seen() {
+fn an_upward_dependency_is_reported() {
     let package = |name: &str, floor, uses: &str| Package {
         name: name.into(),
         floor,

@@ -1,7 +1,6 @@
-//! Goal: `chappe perf` measures between two processes, ends with the code that its conditions ask
-//! for, and writes rows that a program can read.
-//! Method: the built program as publisher and as subscriber, over loopback with a port that the
-//! system chooses.
+//! Goal: `chappe perf` measures between two processes, ends with the exit code of its conditions, and
+//! writes rows as comma-separated values.
+//! Method: the built program as publisher and as subscriber, on a free port of loopback.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,7 +11,7 @@ fn chappe(arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts a publisher of 100 samples and gives where it listens.
+/// Starts a publisher of 100 samples and returns its endpoint.
 fn publisher(more: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let fixed = [
         "pub",
@@ -40,7 +39,7 @@ fn last_line(text: &[u8]) -> serde_json::Value {
     serde_json::from_str(text.lines().last().expect("a line")).expect("JSON")
 }
 
-/// Runs both; the publisher's code and last line, the subscriber's output.
+/// Runs both ends: the publisher's exit code and last line, the subscriber's output.
 fn both(publish: &[&str], subscribe: &[&str]) -> (Option<i32>, serde_json::Value, Output) {
     let (mut child, mut lines, endpoint) = publisher(publish);
     let subscriber = chappe(&["sub", "--connect", &endpoint])
@@ -54,7 +53,7 @@ fn both(publish: &[&str], subscribe: &[&str]) -> (Option<i32>, serde_json::Value
 }
 
 #[test]
-fn conditions_that_hold_end_with_0_and_rows_are_kept() {
+fn met_conditions_end_with_0_and_write_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows = folder.path().join("rows.csv");
     let csv = rows.to_str().expect("a path");
@@ -109,7 +108,7 @@ fn conditions_that_hold_end_with_0_and_rows_are_kept() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold_ends_with_1_and_is_named() {
+fn a_missed_condition_is_named_and_ends_with_1() {
     let (code, published, subscriber) = both(
         &["--require-samples", "1000"],
         &["--max-p99", "1ns", "--max-lost", "0"],
@@ -122,7 +121,7 @@ fn a_condition_that_does_not_hold_ends_with_1_and_is_named() {
 }
 
 #[test]
-fn what_cannot_be_measured_ends_with_2_and_a_hint() {
+fn impossible_measurements_end_with_2_and_a_hint() {
     let cases: [&[&str]; 5] = [
         &["pub", "--max-p99", "1ms"],
         &["pub", "--best-effort", "--pacer", "napa"],

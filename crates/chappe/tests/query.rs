@@ -1,6 +1,6 @@
-//! Goal: who asks SQL on the command line gets the whole, an error with code 2 that names the remedy, or
-//! an answer whose lack is said on standard error; a watch that counts ends well only with its count.
-//! Method: a real node in this process with more elements than one query reads, asked by the built
+//! Goal: a query returns the whole answer, an error with code 2 that names the remedy, or a partial
+//! answer with a notice on standard error; a watch with a count succeeds only with that count.
+//! Method: a real node in this process with more elements than one query reads, and the built
 //! program.
 
 use std::path::Path;
@@ -21,9 +21,9 @@ fn config(directory: &Path) -> Config {
     config.http.listen = "127.0.0.1:0".parse().unwrap();
     config.discovery.enabled = false;
     config.log.min_free_bytes = 0;
-    // On a busy machine too.
+    // Generous, for a busy machine.
     config.limits.query_time_ms = 120_000;
-    // Elements of 1970 are not too old.
+    // Keep elements of 1970.
     config.log.keep_age_s = 0;
     config
 }
@@ -60,15 +60,15 @@ fn command(url: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The program while the node goes on in this thread's runtime.
-async fn asked(node: &Node, arguments: &'static [&'static str]) -> (Option<i32>, String, String) {
+/// Runs the program on another thread, while the node runs in this thread's runtime.
+async fn run(node: &Node, arguments: &'static [&'static str]) -> (Option<i32>, String, String) {
     let mut command = command(&node.url(), arguments);
-    let asked = tokio::task::spawn_blocking(move || command.output());
+    let running = tokio::task::spawn_blocking(move || command.output());
     let Output {
         status,
         stdout,
         stderr,
-    } = asked.await.expect("asked").expect("starts");
+    } = running.await.expect("it runs").expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (status.code(), text(stdout), text(stderr))
 }
@@ -76,13 +76,13 @@ async fn asked(node: &Node, arguments: &'static [&'static str]) -> (Option<i32>,
 const COUNT: &str = "select count(*), min(v) from ward_a";
 
 #[test]
-fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
+fn an_answer_is_complete_an_error_or_marked_partial() {
     let directory = tempfile::tempdir().unwrap();
     chappe_node::runtime().unwrap().block_on(async {
         let node = Node::start(config(directory.path())).await.unwrap();
         store(&node, 0..120_000).await;
 
-        let (code, out, err) = asked(&node, &["query", COUNT]).await;
+        let (code, out, err) = run(&node, &["query", COUNT]).await;
         assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
         assert!(
             err.contains("ward.a has more than the 100000 elements"),
@@ -90,21 +90,20 @@ fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
         );
         assert!(err.contains("hint:") && err.contains("--partial"), "{err}");
 
-        let (code, out, err) = asked(&node, &["query", "--partial", COUNT]).await;
+        let (code, out, err) = run(&node, &["query", "--partial", COUNT]).await;
         assert_eq!(code, Some(0), "{err}");
         assert!(out.contains("100000") && out.contains("20000"), "{out}");
-        let said =
-            "partial: only the newest 100000 elements that were asked for of ward.a were read";
+        let notice = "partial: only the newest 100000 matching elements of ward.a were read";
         assert!(
-            err.contains(said) && err.contains("it keeps 120000"),
+            err.contains(notice) && err.contains("it keeps 120000"),
             "{err}"
         );
 
-        let (code, out, err) = asked(&node, &["query", "--partial", "--json", COUNT]).await;
+        let (code, out, err) = run(&node, &["query", "--partial", "--json", COUNT]).await;
         let answer: Json = serde_json::from_str(&out).expect("JSON");
         assert_eq!((code, &answer["partial"]), (Some(0), &json!(true)));
         assert_eq!(answer["read"][0]["complete"], false);
-        assert!(err.contains(said), "{err}");
+        assert!(err.contains(notice), "{err}");
 
         let from_to = [
             "--from",
@@ -116,7 +115,7 @@ fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
         let old = Box::leak(Box::new([
             "query", from, first, to, last, "--format", "csv", COUNT,
         ]));
-        let (code, out, err) = asked(&node, old).await;
+        let (code, out, err) = run(&node, old).await;
         assert_eq!((code, err.as_str()), (Some(0), ""));
         assert_eq!(out, "count(*),min(v)\n50,10\n");
 
@@ -129,7 +128,7 @@ fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
             "7",
             "select v from ward_a",
         ];
-        let (code, out, err) = asked(&node, rows).await;
+        let (code, out, err) = run(&node, rows).await;
         assert_eq!((code, out.lines().count()), (Some(0), 8));
         assert!(
             err.contains("more than these 7 rows exist: raise --limit"),
@@ -144,10 +143,10 @@ fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
             "20000",
             "select v from ward_a",
         ];
-        let (_, out, err) = asked(&node, rows).await;
+        let (_, out, err) = run(&node, rows).await;
         assert_eq!(out.lines().count(), 10_001);
         assert!(
-            err.contains("more than these 10000 rows exist: the node gives no more"),
+            err.contains("more than these 10000 rows exist: the node's limit"),
             "{err}"
         );
         node.shutdown().await.unwrap();
@@ -155,7 +154,7 @@ fn an_answer_is_whole_an_error_or_says_what_it_lacks() {
 }
 
 #[test]
-fn a_watch_that_the_node_ends_early_is_an_error() {
+fn a_watch_cut_short_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     chappe_node::runtime().unwrap().block_on(async {
         let node = Node::start(config(directory.path())).await.unwrap();
@@ -164,7 +163,7 @@ fn a_watch_that_the_node_ends_early_is_an_error() {
         let mut command = command(&node.url(), &watch);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let watching = command.spawn().expect("starts");
-        // It is there when the node counts it.
+        // The node's metric shows that the watch is connected.
         while !metrics(&node).await.contains("chappe_live_clients 1") {
             tokio::task::yield_now().await;
         }
@@ -186,7 +185,7 @@ fn doubles_print_exactly_as_stored() {
         let sql = "select 100.00000000000001, 13.999999999999998, 14.0, 0.1 + 0.2";
         for format in ["csv", "table", "json"] {
             let arguments = Box::leak(Box::new(["query", "--format", format, sql]));
-            let (code, out, err) = asked(&node, arguments).await;
+            let (code, out, err) = run(&node, arguments).await;
             assert_eq!(code, Some(0), "{err}");
             let numbers = [
                 "100.00000000000001",

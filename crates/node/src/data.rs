@@ -24,7 +24,7 @@ use crate::StartError;
 use crate::config::Config;
 use crate::links::{LINKS, SUBSCRIPTIONS};
 
-/// The file with a new token in clear text.
+/// The file with a new token in clear text, which no backup copies.
 const NEW_TOKEN: &str = "new-token";
 
 /// The files of a data directory that hold secrets: key, certificate, token, and links and
@@ -106,7 +106,7 @@ impl Lock {
 
 /// Checks that each file with secrets that is there belongs to its owner alone.
 pub(crate) fn check_secrets(directory: &Path) -> Result<(), StartError> {
-    for file in SECRET_FILES {
+    for file in SECRET_FILES.into_iter().chain([NEW_TOKEN]) {
         key_file::open_private(&directory.join(file))?;
     }
     Ok(())
@@ -268,7 +268,7 @@ mod tests {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
-        for file in SECRET_FILES {
+        for file in SECRET_FILES.into_iter().chain([NEW_TOKEN]) {
             let path = directory.path().join(file);
             fs::write(&path, "").unwrap();
             mode(&path, 0o640);

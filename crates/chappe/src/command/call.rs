@@ -1,4 +1,4 @@
-//! `chappe call`: an operation of a device.
+//! `chappe call`: calls an operation of a device.
 
 use chappe_device::client::{Description, HostedService};
 use chappe_soap::wsdl::{Operation, OperationKind};
@@ -11,7 +11,7 @@ use super::session::{Session, failure};
 use crate::cli::Call;
 use crate::output::{self, Failure, Outcome};
 
-/// Finds the device, makes the body, calls, prints the answer.
+/// Finds the device, calls the operation, and prints the answer.
 pub(crate) fn run(flags: Call, json: bool) -> Outcome {
     network::block_on(async move {
         let session = Session::start(&flags.network)?;
@@ -19,7 +19,7 @@ pub(crate) fn run(flags: Call, json: bool) -> Outcome {
         let (service, operation) = operation(&description, &flags.operation)?;
         let body = match &flags.body {
             Some(text) => Element::parse(text.as_bytes())
-                .map_err(|error| Failure::new(format!("--body is no XML: {error}")))?,
+                .map_err(|error| Failure::new(format!("--body is not XML: {error}")))?,
             None => body(service, operation, &flags.arguments)?,
         };
         let action = operation
@@ -33,7 +33,7 @@ pub(crate) fn run(flags: Call, json: bool) -> Outcome {
             .await
             .map_err(failure)?;
         match answer {
-            None => output::progress("accepted, without an answer"),
+            None => output::progress("accepted; the operation has no answer"),
             Some(answer) if json => output::json(&as_json(&answer)),
             Some(answer) => print(&answer, 0),
         }
@@ -42,7 +42,7 @@ pub(crate) fn run(flags: Call, json: bool) -> Outcome {
     })
 }
 
-/// The operation of this name, which must be one that can be called.
+/// The callable operation of this name.
 fn operation<'a>(
     description: &'a Description,
     name: &str,
@@ -67,14 +67,14 @@ fn operation<'a>(
         names.push(operation.name.clone());
     }
     let hint = if names.is_empty() {
-        "it has no operation that can be called".to_owned()
+        "it has no callable operation".to_owned()
     } else {
         format!("it has {}", names.join(", "))
     };
     Err(Failure::new(format!("{} has no operation {name}", description.name())).hint(hint))
 }
 
-/// The body made of NAME=VALUE arguments, by the flat schema of the input.
+/// The body from NAME=VALUE arguments, by the flat schema of the input.
 fn body(
     service: &HostedService,
     operation: &Operation,
@@ -85,7 +85,7 @@ fn body(
         .as_ref()
         .and_then(|input| service.wsdl.element(input));
     let Some(element) = element else {
-        return Err(Failure::new("the operation takes no element"));
+        return Err(Failure::new("the operation takes no arguments"));
     };
     let mut body = Element::new(element.clone());
     if arguments.is_empty() {
@@ -102,13 +102,14 @@ fn body(
                 .iter()
                 .map(|field| field.name.local.to_string())
                 .collect();
-            return Err(
-                Failure::new(format!("{argument} is no argument of {}", operation.name))
-                    .hint(format!("write NAME=VALUE with one of {}", names.join(", "))),
-            );
+            return Err(Failure::new(format!(
+                "{argument:?} is not an argument of {}",
+                operation.name
+            ))
+            .hint(format!("write NAME=VALUE; names: {}", names.join(", "))));
         }
     }
-    // In the schema's order, which the service may insist on.
+    // Services may require the schema's order.
     for field in &flat.fields {
         for argument in arguments {
             let Some((name, value)) = argument.split_once('=') else {
@@ -123,7 +124,7 @@ fn body(
     Ok(body)
 }
 
-/// One line a leaf, indented.
+/// One line per element, indented.
 fn print(element: &Element, depth: usize) {
     let text = element.text();
     let indent = "  ".repeat(depth);
@@ -142,7 +143,7 @@ fn print(element: &Element, depth: usize) {
     element.elements().for_each(|child| print(child, depth + 1));
 }
 
-/// Names, attributes and content.
+/// Name, attributes and content of an element.
 pub(crate) fn as_json(element: &Element) -> Value {
     let name = |name: &Name| name.to_string();
     let attributes: serde_json::Map<_, _> = element

@@ -1,4 +1,4 @@
-//! `chappe watch DEVICE`: a device's values without a node.
+//! `chappe watch DEVICE`: values of a device, without a node.
 
 use chappe_device::client::ClientTree;
 use chappe_device::mapping::rules::Rules;
@@ -22,7 +22,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
     let description = session.device(device).await?;
     let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
     let mut left = flags.count.unwrap_or(u64::MAX);
-    let told = TreeNote(&session, flags.tree);
+    let tree_note = TreeNote(&session, flags.tree);
     while let Some(yields) = attachment.next().await {
         for one in yields {
             match one {
@@ -33,7 +33,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                     print(offer, &element, json);
                     left -= 1;
                     if left == 0 {
-                        drop(told);
+                        drop(tree_note);
                         drop(attachment);
                         session.close().await;
                         return Ok(());
@@ -58,11 +58,11 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
             }
         }
     }
-    Err(Failure::new("the device gives no value")
-        .hint("see what it offers with: chappe describe DEVICE"))
+    Err(Failure::new("the device has no values to watch")
+        .hint("list its events: chappe describe DEVICE"))
 }
 
-/// How events are taken by trees.
+/// Membership in notification trees, as the flags ask for.
 fn tree(flags: &Watch) -> Result<ClientTree, Failure> {
     Ok(ClientTree {
         criticality: flags.criticality,
@@ -71,7 +71,7 @@ fn tree(flags: &Watch) -> Result<ClientTree, Failure> {
     })
 }
 
-/// Says at the end, whichever it is, what came by the tree.
+/// Prints the counts of the tree when the command ends, for any reason.
 struct TreeNote<'a>(&'a Session, bool);
 
 impl Drop for TreeNote<'_> {
@@ -102,7 +102,7 @@ fn print(offer: &Offer, element: &StreamElement, json: bool) {
     let words: Vec<_> = fields
         .map(|(field, value)| {
             let unit = field.unit.as_deref().unwrap_or_default();
-            format!("{} {} {unit}", field.name, word(value))
+            format!("{} {} {unit}", field.name, text(value))
                 .trim_end()
                 .to_owned()
         })
@@ -119,7 +119,7 @@ fn print(offer: &Offer, element: &StreamElement, json: bool) {
     )));
 }
 
-fn word(value: &Value) -> String {
+fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::Boolean(value) => value.to_string(),

@@ -1,4 +1,4 @@
-//! `chappe config`: checked, shown, described.
+//! `chappe config`: checks, shows and describes configuration.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) fn run(verb: Config, json: bool) -> Outcome {
     }
 }
 
-/// Loads the configuration in its layers: defaults, file, environment, flags.
+/// Loads the layers of the configuration: defaults, file, environment, flags.
 pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Failure> {
     let file = match file {
         Some(path) => {
@@ -47,7 +47,7 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
     Ok(loaded)
 }
 
-/// Refuses a file with a link's token that other users can read, as every file with a secret.
+/// Refuses a file with a link's token if other users can read it.
 fn check_mode(loaded: &Loaded) -> Outcome {
     let with_token = loaded.config.links.iter().find(|link| link.token.is_some());
     let setting = loaded.settings.iter().find(|it| it.key == "links");
@@ -57,17 +57,16 @@ fn check_mode(loaded: &Loaded) -> Outcome {
     };
     key_file::open_private(path).map(drop).map_err(|error| {
         Failure::from(error).hint(format!(
-            "it has the token of link {0:?}: chmod 600 {1}, or write the token to a file of its own and \
-             name that in {1}: token_file = \"FILE\"",
+            "it contains the token of link {0:?}: chmod 600 {1}, or move the token to a separate file \
+             and set in {1}: token_file = \"FILE\"",
             link.name,
             path.display()
         ))
     })
 }
 
-/// Every problem on a line of its own, with its hint.
+/// All problems, one line each, with their hints.
 pub(crate) fn failure(error: config::ConfigError) -> Failure {
-    // Each problem is written with its own hint.
     let problems: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
     Failure::new(problems.join("\nerror: "))
 }

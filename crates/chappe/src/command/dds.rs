@@ -1,4 +1,4 @@
-//! `chappe dds`: the topics of a node.
+//! `chappe dds`: the DDS topics of a node.
 
 use serde_json::Value;
 
@@ -7,24 +7,24 @@ use super::node_client::NodeClient;
 use crate::cli::Dds;
 use crate::output::{self, Outcome, Table};
 
-/// Shows the participant, what is published and what is read.
+/// Shows the participant, its writers and readers, publications and subscriptions.
 pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
     network::block_on(async move {
         let node = NodeClient::new(&flags.node)?;
         let answer = node.get("/api/v1/dds").await?;
         match json {
             true => output::json(&answer),
-            false => tell(&answer),
+            false => print(&answer),
         }
         Ok(())
     })
 }
 
-fn tell(answer: &Value) {
+fn print(answer: &Value) {
     let participant = &answer["participant"];
     if participant.is_null() {
         return output::note(
-            "no topic; [[dds.publish]] and [[dds.subscribe]] in node.toml name some",
+            "no DDS topics; add [[dds.publish]] or [[dds.subscribe]] to node.toml",
         );
     }
     let text = |of: &Value, key: &str| match &of[key] {
@@ -123,7 +123,7 @@ fn table(rows: &Value, keys: &[&str], text: &impl Fn(&Value, &str) -> String) {
     output::line(format_args!("{table}\n"));
 }
 
-/// What a pacer does: its state, and the time between two samples.
+/// A pacer's state, and the time between two samples.
 fn pace(pacer: &Value) -> String {
     let state = pacer["state"].as_str().unwrap_or_default();
     match pacer["period_s"].as_f64() {

@@ -1,4 +1,4 @@
-//! `chappe describe`: what a device says of itself.
+//! `chappe describe`: the metadata of a device.
 
 use chappe_device::client::{Description, HostedService};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `chappe device run`: the device that a file describes.
+//! `chappe device run`: runs the device that a file describes.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::{network, overlay};
 use crate::cli::DeviceRun;
 use crate::output::{self, Failure, Outcome};
 
-/// Time for taking back what was published.
+/// Time to withdraw publications from the distributed hash table.
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
 
-/// Runs the device until it is asked to end; then its subscribers are told, and it says Bye.
+/// Runs the device until a signal; then it ends its subscriptions and sends Bye.
 pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
     network::block_on(async move {
         let file = File::read(&flags.file).map_err(|error| {
@@ -45,7 +45,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         let overlay = match flags.entrances.as_slice() {
             [] => None,
             entrances => {
-                // At the device's own address, which is thereby confirmed to be the publisher's.
+                // The device's own address, so that the network confirms the publisher's address.
                 let any = addresses
                     .iter()
                     .find(|own| own.is_ipv4() == entrances[0].is_ipv4());
@@ -84,7 +84,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
 /// Waits until standard input ends.
 async fn input_end() -> std::io::Result<()> {
     let (ended, end) = oneshot::channel();
-    // A thread of its own: the runtime would wait for a read of standard input when it ends.
+    // Not a task: at its end the runtime would wait for the read of standard input.
     std::thread::Builder::new()
         .name("input".into())
         .spawn(move || {
@@ -95,7 +95,7 @@ async fn input_end() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The tree of a device whose state is in this folder.
+/// The notification tree of a device with its state in this directory.
 fn tree(folder: &Path, flags: &DeviceRun) -> Result<HostTree, Failure> {
     output::folder(folder)?;
     let key = key_file::read_or_create(&folder.join("key.pem"));

@@ -1,4 +1,4 @@
-//! `chappe find`: devices as they answer, and what is wrong with those that are not usable.
+//! `chappe find`: devices as they answer, and why some are not usable.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::session::{Answer, Session};
 use crate::cli::Find;
 use crate::output::{self, Failure, Outcome};
 
-/// Searches, prints each device as it is described, and ends with the count.
+/// Searches, prints each device once it is described, and ends with the counts.
 pub(crate) fn run(flags: Find, json: bool) -> Outcome {
     network::block_on(async move {
         let session = Session::start(&flags.network)?;
@@ -24,7 +24,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         };
         let mut usable = 0;
         let mut attention = 0;
-        let mut told = HashSet::new();
+        let mut printed_reasons = HashSet::new();
         let search = session.search(types, scopes, wanted, |answer| {
             let device = Device::new(&answer);
             if device.reason.is_none() {
@@ -32,7 +32,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
             } else {
                 attention += 1
             }
-            told.extend(device.reason.clone());
+            printed_reasons.extend(device.reason.clone());
             device.print(json);
             true
         });
@@ -42,10 +42,10 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         };
         for endpoint in &silent {
             attention += 1;
-            silent_device(endpoint, json);
+            print_silent_device(endpoint, json);
         }
         let seen = usable + attention;
-        drops(&session, &told, json);
+        print_drops(&session, &printed_reasons, json);
         if json {
             output::json(&json!({
                 "event": "summary", "seen": seen, "usable": usable, "attention": attention,
@@ -61,14 +61,14 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
             return Ok(());
         }
         if seen == 0 && !json {
-            output::note("nothing answered; the quick part of chappe doctor:");
+            output::note("no device answered; checks of the network (see also: chappe doctor):");
             super::doctor::quick(&flags.network.interfaces).await?;
         }
         Err(Failure::negative())
     })
 }
 
-/// A whole type for the question, or a local name to filter by.
+/// A qualified type for the search, or a local name to filter answers by.
 fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failure> {
     let Some(text) = text else {
         return Ok((Vec::new(), None));
@@ -79,20 +79,20 @@ fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failur
             Some((namespace, local)) if !local.is_empty() => {
                 Ok((vec![Name::owned(namespace, local)], None))
             }
-            _ => Err(Failure::new(format!("--type {text} is no type"))
+            _ => Err(Failure::new(format!("--type {text:?} is not a type"))
                 .hint("write it as {namespace}local or as a local name")),
         },
     }
 }
 
-/// What was dropped on the way, which is why some device may be missing; not what was told of a device.
-fn drops(session: &Session, told: &HashSet<String>, json: bool) {
+/// Prints dropped messages, which may explain a missing device, except reasons already printed.
+fn print_drops(session: &Session, printed_reasons: &HashSet<String>, json: bool) {
     for dropped in session.client.drops().entries() {
-        // Our own questions come back, and other programs' questions are not for us.
+        // Multicast returns our own searches and delivers those of other programs.
         if dropped.reason == "own"
             || dropped.reason == "other_role"
             || dropped.reason == "duplicate"
-            || told.contains(&dropped.detail)
+            || printed_reasons.contains(&dropped.detail)
         {
             continue;
         }
@@ -114,7 +114,7 @@ fn drops(session: &Session, told: &HashSet<String>, json: bool) {
     }
 }
 
-/// A device as it is shown.
+/// A device as it is printed.
 struct Device {
     json: Value,
     head: String,
@@ -191,9 +191,9 @@ impl Device {
     }
 }
 
-/// A device that answers a search and tells nobody where it is.
-fn silent_device(endpoint: &str, json: bool) {
-    let reason = "it gives no transport address, and answers no Resolve";
+/// Prints a device that answers searches without a transport address.
+fn print_silent_device(endpoint: &str, json: bool) {
+    let reason = "it gives no transport address and does not answer Resolve";
     let hint = "restart it; if it is behind a router, name its host with --host";
     if json {
         output::json(&json!({
@@ -206,7 +206,7 @@ fn silent_device(endpoint: &str, json: bool) {
     }
 }
 
-/// What a device gives: without events it has nothing to stream.
+/// A device's services, events and operations in words.
 fn offers(description: &Description) -> String {
     let events: usize = description
         .services
@@ -224,13 +224,13 @@ fn offers(description: &Description) -> String {
         all.saturating_sub(events)
     );
     if events == 0 {
-        format!("{words}: nothing to stream")
+        format!("{words}: no events to stream")
     } else {
         words
     }
 }
 
-/// Device text on a terminal: no control characters.
+/// Text of a device without control characters, for a terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })

@@ -1,4 +1,4 @@
-//! `chappe key`: what others recognize a node by, and who is admitted to its network of members.
+//! `chappe key`: the public keys of a node, and certificates for members of its network.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,9 +33,9 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
         fingerprint,
     }) = recognized
     else {
-        let text = format!("there is no key in {}", directory.display());
-        let hint = "name the node's configuration: chappe key show NODE.TOML; a node that has never \
-                    run has none yet";
+        let text = format!("no key in {}", directory.display());
+        let hint = "name the node's configuration: chappe key show NODE.TOML; the first start of a \
+                    node makes its key";
         return Err(Failure::new(text).hint(hint));
     };
     if json {
@@ -63,8 +63,8 @@ fn admit(member: &PublicKey, file: Option<&Path>, days: u32, json: bool) -> Outc
         Failure::from(error).hint_if(hint)
     })?;
     let key = key.ok_or_else(|| {
-        Failure::new(format!("there is no key in {}", path.display()))
-            .hint("name the owner's configuration; a node that has never run has no key yet")
+        Failure::new(format!("no key in {}", path.display()))
+            .hint("name the owner's configuration; the first start of a node makes its key")
     })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let expires_s = now.unwrap_or_default().as_secs() + u64::from(days) * DAY_S;

@@ -1,4 +1,4 @@
-//! `chappe link`: streams of other nodes, brought here.
+//! `chappe link`: links, by which a node reads streams of other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use super::query::percent;
 use crate::cli::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 use crate::output::{self, Failure, Outcome, Table};
 
-/// How often a link is asked about that is being watched.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two requests while a new link connects.
+const POLL_PERIOD: Duration = Duration::from_millis(200);
 
 /// Runs a verb of `link`.
 pub(crate) fn run(verb: Link, json: bool) -> Outcome {
@@ -36,7 +36,7 @@ fn path(name: &str, rest: &str) -> String {
     format!("/api/v1/links/{}{rest}", percent(name))
 }
 
-/// The body that makes a link.
+/// The body of the request that makes a link.
 fn body(flags: &LinkAdd) -> Value {
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| {
@@ -68,17 +68,17 @@ async fn add(flags: LinkAdd, json: bool) -> Outcome {
     let node = NodeClient::new(&flags.node)?;
     let mut link = node.post("/api/v1/links", body(&flags)).await?;
     let deadline = Instant::now() + flags.wait;
-    let mut told = String::new();
+    let mut printed = String::new();
     loop {
         let text = progress(&link);
-        if text != told {
+        if text != printed {
             output::progress(&text);
-            told = text;
+            printed = text;
         }
         if link["state"] == "connected" || Instant::now() >= deadline {
             break;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_PERIOD).await;
         link = node.get(&path(&flags.name, "")).await?;
     }
     let connected = link["state"] == "connected";
@@ -104,7 +104,7 @@ async fn add(flags: LinkAdd, json: bool) -> Outcome {
     let hint = link["hint"].as_str().map(str::to_owned);
     let hint = hint.unwrap_or_else(|| {
         format!(
-            "it stays and goes on trying; see `chappe link show {0}`, or take it back: \
+            "the node keeps the link and continues to try: chappe link show {0}; to remove it: \
                  chappe link remove {0}",
             flags.name
         )
@@ -112,12 +112,12 @@ async fn add(flags: LinkAdd, json: bool) -> Outcome {
     Err(failure.hint(hint))
 }
 
-/// One line on how far a link is.
+/// The state of a link in one line.
 fn progress(link: &Value) -> String {
     if link["state"] != "connected" {
         return match link["last_error"].as_str() {
-            Some(error) => format!("{}: {error}", word(link)),
-            None => format!("{}…", word(link)),
+            Some(error) => format!("{}: {error}", state(link)),
+            None => format!("{}…", state(link)),
         };
     }
     let streams = link["streams"].as_array().map_or(0, Vec::len);
@@ -128,7 +128,7 @@ fn progress(link: &Value) -> String {
     format!("connected, {streams} streams{refused}, lag {}", lag(link))
 }
 
-/// How many of its streams the origin, or the node, refuses.
+/// The number of its streams that the origin or this node refuses.
 fn refused_streams(link: &Value) -> usize {
     let streams = link["streams"].as_array().into_iter().flatten();
     streams
@@ -136,7 +136,7 @@ fn refused_streams(link: &Value) -> usize {
         .count()
 }
 
-/// What is refused of a link: `1 stream, 3 schema`.
+/// Refused streams and elements of a link: `1 stream, 3 schema`.
 fn refused(link: &Value) -> String {
     let streams = match refused_streams(link) {
         0 => String::new(),
@@ -144,16 +144,15 @@ fn refused(link: &Value) -> String {
         count => format!("{count} streams"),
     };
     let parts = [streams, reasons(&link["refused"])];
-    let said: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
-    said.join(", ")
+    let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+    parts.join(", ")
 }
 
-fn word(link: &Value) -> &str {
+fn state(link: &Value) -> &str {
     link["state"].as_str().unwrap_or("unknown")
 }
 
-/// How far a link or a stream is behind: elements, as far as the origin tells, and seconds when it is
-/// one or more.
+/// The lag of a link or a stream: elements, if the origin reports them, and seconds from one on.
 fn lag(one: &Value) -> String {
     let elements = one["lag_elements"].as_u64();
     let elements = elements.map_or_else(|| "-".to_owned(), |count| count.to_string());
@@ -182,10 +181,10 @@ async fn list(flags: LinkList, json: bool) -> Outcome {
             output::json(&answer);
         } else {
             if flags.watch && output::colour() {
-                // To the upper left, and clear.
+                // ANSI: cursor to the upper left, clear the screen.
                 output::line("\u{1b}[H\u{1b}[2J");
             }
-            tell_list(&answer);
+            print_list(&answer);
         }
         if !flags.watch {
             return Ok(());
@@ -194,11 +193,11 @@ async fn list(flags: LinkList, json: bool) -> Outcome {
     }
 }
 
-fn tell_list(answer: &Value) {
+fn print_list(answer: &Value) {
     let links: Vec<&Value> = answer["links"].as_array().into_iter().flatten().collect();
     let peers: Vec<&Value> = answer["peers"].as_array().into_iter().flatten().collect();
     if links.is_empty() {
-        output::note("no link; make one: chappe link add NAME http://HOST:PORT");
+        output::note("no links; add one: chappe link add NAME http://HOST:PORT");
     } else {
         let mut table = Table::new([
             "LINK",
@@ -237,15 +236,15 @@ fn tell_list(answer: &Value) {
             "RATE",
             "SENT",
             "ACKNOWLEDGED",
-            "ON THE WAY",
+            "IN FLIGHT",
             "LAG",
-            "SENT AGAIN",
+            "RESENT",
             "PACE",
         ];
         let mut table = Table::new(head);
         for peer in peers {
             let text = |key: &str| peer[key].as_str().unwrap_or_default().to_owned();
-            // Who pulls acknowledges nothing: TCP says how much is on the way, and nobody else knows.
+            // A puller acknowledges nothing, so its origin knows nothing in flight.
             let known = |key: &str| match peer["kind"] == "http_pull" {
                 true => "-".to_owned(),
                 false => peer[key].to_string(),
@@ -267,17 +266,20 @@ fn tell_list(answer: &Value) {
     }
 }
 
-/// What a reader's pacer does, in one cell.
+/// A reader's pacer in one cell.
 fn pace(pacing: &serde_json::Value) -> String {
     let Some(state) = pacing["state"].as_str() else {
         return "-".to_owned();
     };
-    let on_way = &pacing["occupation"];
+    let in_flight = &pacing["occupation"];
     match pacing["period_s"].as_f64() {
         Some(period) if period > 0.0 => {
-            format!("{state}, {on_way} on the way, every {:.3} ms", period * 1e3)
+            format!(
+                "{state}, {in_flight} in flight, every {:.3} ms",
+                period * 1e3
+            )
         }
-        _ => format!("{state}, {on_way} on the way"),
+        _ => format!("{state}, {in_flight} in flight"),
     }
 }
 
@@ -308,7 +310,7 @@ async fn show(flags: LinkShow, json: bool) -> Outcome {
         "WINDOW",
         "HELD",
         "ACKNOWLEDGED",
-        "CAME AGAIN",
+        "REPEATED",
         "REFUSED",
         "LOST",
     ];
@@ -346,10 +348,7 @@ async fn remove(flags: LinkRemove, json: bool) -> Outcome {
     if json {
         output::json(&json!({ "removed": flags.name }));
     } else {
-        output::line(format_args!(
-            "{} is removed; what it brought stays",
-            flags.name
-        ));
+        output::line(format_args!("removed {}; its elements stay", flags.name));
     }
     Ok(())
 }
@@ -362,7 +361,7 @@ async fn dead_letters(flags: DeadLetters, json: bool) -> Outcome {
         output::json(&answer);
         return Ok(());
     }
-    let mut table = Table::new(["NUMBER", "STREAM", "CAME", "BYTES", "WHY"]);
+    let mut table = Table::new(["NUMBER", "STREAM", "RECEIVED", "BYTES", "REASON"]);
     let letters = answer["dead_letters"].as_array();
     for letter in letters.into_iter().flatten() {
         let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();
@@ -381,7 +380,7 @@ async fn dead_letters(flags: DeadLetters, json: bool) -> Outcome {
     }
     output::line(table);
     if answer["truncated"] == true {
-        output::note("there are more; go on with --from");
+        output::note("more dead letters exist; continue with --from");
     }
     Ok(())
 }
@@ -406,7 +405,7 @@ async fn resend(flags: Resend, json: bool) -> Outcome {
     } else {
         let done = if flags.discard { "discarded" } else { "stored" };
         output::line(format_args!(
-            "{} {done}, {} stayed",
+            "{} {done}, {} refused",
             answer["done"],
             refused.len()
         ));
@@ -427,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_is_seen_in_the_list() {
+    fn the_list_shows_refusals() {
         let link = json!({
             "state": "connected",
             "refused": {"too_large": 3},

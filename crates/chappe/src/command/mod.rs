@@ -1,4 +1,4 @@
-//! One file a verb.
+//! The verbs, one module each.
 
 pub(crate) mod call;
 mod client;
@@ -36,14 +36,14 @@ pub(crate) fn completions(shell: clap_complete::Shell) {
     clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
 }
 
-/// For a verb that the command line does not have: the program that has it now.
+/// The program that now has an unknown verb.
 pub(crate) fn moved(error: &clap::Error) -> Option<Failure> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
     let is_moved = matches!(verb.as_str(), "bench" | "sim");
     is_moved.then(|| {
-        let message = format!("`chappe {verb}` is now `chappe-lab {verb}`, a program of its own");
+        let message = format!("`chappe {verb}` is now `chappe-lab {verb}`");
         Failure::new(message).hint(format!(
             "in a checkout: cargo run --release -p chappe-lab -- {verb} --help"
         ))

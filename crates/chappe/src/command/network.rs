@@ -1,4 +1,4 @@
-//! What the commands that look at the network share.
+//! Shared by the verbs that use the network.
 
 use chappe_dpws::Dialect;
 pub(crate) use chappe_terminal::interrupt::{interrupted, stop_at_interrupt};
@@ -16,23 +16,25 @@ pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
     outcome
 }
 
-/// The named interfaces, or all that discovery can use.
+/// The named interfaces, or all usable ones.
 pub(crate) fn interfaces(names: &[String]) -> Result<Vec<Interface>, Failure> {
     let all = chappe_transport::interfaces()?;
     for name in names {
         match all.iter().find(|interface| interface.name == *name) {
             Some(interface) if interface.usable() => {}
             Some(_) => {
-                return Err(Failure::new(format!("interface {name} cannot be used"))
-                    .hint(format!("see why with: chappe doctor --interface {name}")));
+                return Err(
+                    Failure::new(format!("interface {name} is not usable for discovery"))
+                        .hint(format!("find out why: chappe doctor --interface {name}")),
+                );
             }
             None => {
                 let known: Vec<_> = all
                     .iter()
                     .map(|interface| interface.name.as_str())
                     .collect();
-                return Err(Failure::new(format!("there is no interface {name}"))
-                    .hint(format!("there are {}", known.join(", "))));
+                return Err(Failure::new(format!("no interface {name}"))
+                    .hint(format!("interfaces: {}", known.join(", "))));
             }
         }
     }
@@ -41,12 +43,13 @@ pub(crate) fn interfaces(names: &[String]) -> Result<Vec<Interface>, Failure> {
     };
     let found: Vec<_> = all.into_iter().filter(wanted).collect();
     if found.is_empty() {
-        return Err(Failure::new("no interface can be used").hint("see why with: chappe doctor"));
+        return Err(Failure::new("no interface is usable for discovery")
+            .hint("find out why: chappe doctor"));
     }
     Ok(found)
 }
 
-/// As discovery takes them. The loopback carries no IPv6 multicast on most systems.
+/// The interfaces for discovery. Most systems carry no IPv6 multicast on loopback.
 pub(crate) fn of_discovery(interfaces: &[Interface]) -> Vec<chappe_dpws::discovery::Interface> {
     let convert = |interface: &Interface| {
         let addresses = interface.addresses.iter().map(|(address, _)| *address);

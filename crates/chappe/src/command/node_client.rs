@@ -1,4 +1,4 @@
-//! The node's REST interface, as the command line uses it.
+//! A client of a node's REST interface.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use tokio::net::TcpStream;
 use crate::cli::NodeAddress;
 use crate::output::Failure;
 
-/// Bytes of one answer. Reason: a page of elements with waveforms is below 16 MiB.
+/// Bytes of one answer; a page of elements with waveforms is below 16 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one live event.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 
-/// Time for the connection to a node.
+/// Time to connect to a node.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A node to talk to.
+/// A client of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeClient {
     scheme: &'static str,
@@ -43,7 +43,7 @@ impl NodeClient {
         let authority = rest.map(|rest| rest.trim_end_matches('/'));
         let authority = authority.filter(|text| !text.is_empty() && !text.contains('/'));
         let authority = authority.ok_or_else(|| {
-            Failure::new(format!("{} is no address of a node", address.node))
+            Failure::new(format!("{:?} is not the address of a node", address.node))
                 .hint("write it as http://127.0.0.1:8470")
         })?;
         let port = authority.rsplit(':').next();
@@ -72,7 +72,7 @@ impl NodeClient {
             Failure::new(format!(
                 "no node answers at {scheme}://{authority}: {error}"
             ))
-            .hint("start one with: chappe serve   (or name another with --node)")
+            .hint("start one: chappe serve; or name another with --node")
         })?;
         let Some(tls) = &self.tls else {
             return Ok(tls::Stream::Plain(stream));
@@ -111,7 +111,7 @@ impl NodeClient {
             None => Bytes::new(),
         };
         let response = sender.send_request(request.body(Full::new(bytes))?).await;
-        // A port of ZeroMQ speaks first: hyper calls that canceled, or what it says no HTTP.
+        // A ZeroMQ port sends first: hyper reports a cancellation or a parse error.
         let foreign = |error: &hyper::Error| error.is_parse() || error.is_canceled();
         let response = response.map_err(|error| match foreign(&error) {
             true => Failure::new(format!(
@@ -179,7 +179,7 @@ impl NodeClient {
     }
 }
 
-/// Whom an https address is trusted by.
+/// The client of TLS with the trust that the flags name.
 fn trust(address: &NodeAddress, authority: &str) -> Result<tls::Client, Failure> {
     let client = match (&address.fingerprint, &address.authorities) {
         (Some(fingerprint), _) => tls::Client::with_fingerprint(*fingerprint),
@@ -188,7 +188,7 @@ fn trust(address: &NodeAddress, authority: &str) -> Result<tls::Client, Failure>
             Failure::from(error).hint_if(hint)
         })?,
         (None, None) => {
-            let text = format!("nothing says which certificate of {authority} is trusted");
+            let text = format!("no trusted certificate for {authority}");
             let hint = "give --fingerprint, which `chappe key show` prints on the node's host, or \
                         --authorities FILE";
             return Err(Failure::new(text).hint(hint));
@@ -217,7 +217,7 @@ pub(crate) struct ServerEvent {
     pub data: String,
 }
 
-/// Server-sent events as they come.
+/// A stream of server-sent events.
 #[derive(Debug)]
 pub(crate) struct Events {
     body: Incoming,
@@ -236,7 +236,9 @@ impl Events {
                 continue;
             }
             if self.buffer.len() > EVENT_BYTES_MAX {
-                return Err(Failure::new("the node sent an event without end"));
+                return Err(Failure::new(format!(
+                    "an event of the node exceeds {EVENT_BYTES_MAX} bytes"
+                )));
             }
             match self.body.frame().await {
                 Some(frame) => {

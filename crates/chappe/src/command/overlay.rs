@@ -1,5 +1,5 @@
-//! The distributed hash table, as `find`, `doctor` and `device run` enter it: as a client with a key
-//! of its own, for as long as the command runs.
+//! Entry to the distributed hash table for `find`, `doctor` and `device run`: a client with a
+//! temporary key, for as long as the command runs.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -12,13 +12,13 @@ use chappe_transport::kad::{KadNode, KadNodeOptions};
 
 use crate::output::Failure;
 
-/// What can be done where only members are heard.
-pub(crate) const MEMBERS_HINT: &str = "find, doctor and device run have no certificate; a node gets one on \
-     the owner's host: chappe key admit KEY owner.toml. Ask one of its nodes: curl \
-     http://HOST:8470/api/v1/devices";
+/// The remedy in a network that answers members only.
+pub(crate) const MEMBERS_HINT: &str = "find, doctor and device run have no certificate; ask a node of that \
+     network instead: curl http://HOST:8470/api/v1/devices. To admit a node, run on the owner's host: \
+     chappe key admit KEY owner.toml";
 
-/// Whether somebody was there who hears only members of its owner's network.
-pub(crate) fn hears_members_alone(report: &Report) -> bool {
+/// True if a node refused this client because it has no certificate of the network's owner.
+pub(crate) fn answers_members_only(report: &Report) -> bool {
     report.counters.uncertified > 0
 }
 
@@ -31,11 +31,11 @@ pub(crate) fn entrances(
     if let Some(path) = config {
         let kad = super::config::load(Some(path), Vec::new())?.config.kad;
         if !kad.owner.is_empty() {
-            let text = format!("{}: its network hears members alone", path.display());
+            let text = format!("{}: its network answers members only", path.display());
             let hint = "ask one of its nodes: curl http://HOST:8470/api/v1/devices";
             return Err(Failure::new(text).hint(hint));
         }
-        // The node itself, where it listens on one address; then those that it enters by.
+        // The node itself if it listens on one address, then its own entrances.
         let own = kad
             .address()
             .filter(|own| own.port() != 0 && !own.ip().is_unspecified());
@@ -44,7 +44,7 @@ pub(crate) fn entrances(
     Ok(entrances)
 }
 
-/// A client that enters by these; there is one at least.
+/// Starts a client that enters through these entrances, at least one.
 pub(crate) fn enter(entrances: &[SocketAddr], drops: Drops) -> Result<KadNode, Failure> {
     let local = entrances.iter().any(|entrance| entrance.ip().is_loopback());
     let v6 = entrances.first().is_some_and(SocketAddr::is_ipv6);
@@ -54,11 +54,11 @@ pub(crate) fn enter(entrances: &[SocketAddr], drops: Drops) -> Result<KadNode, F
         (false, false) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         (false, true) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // Somebody waits for what comes of it.
+    // A user waits for the result.
     start(listen, entrances, Duration::from_millis(200), drops)
 }
 
-/// A client at an address that enters by these.
+/// Starts a client at `listen` that enters through these entrances.
 pub(crate) fn enter_at(
     listen: SocketAddr,
     entrances: &[SocketAddr],

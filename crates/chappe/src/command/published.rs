@@ -1,4 +1,4 @@
-//! The part of a search that goes through the distributed hash table.
+//! The part of a search in the distributed hash table.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use tokio::time::Instant;
 use super::overlay;
 use crate::output::{self, Failure};
 
-/// Bytes that one search may bring in: some ten thousand devices.
+/// Most bytes received in one search: some ten thousand devices.
 const SEARCH_BYTES: u64 = 8 << 20;
-/// First pause before the same search is begun again, doubled after each: a minute has six searches.
+/// First pause between two searches, doubled after each: six searches in a minute.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A search in the distributed hash table, begun when a first entrance is known, and repeated until its
-/// time is over.
+/// A search in the distributed hash table: starts with the first entrance and repeats until its time
+/// is over.
 pub(crate) struct Published {
     client: Arc<DeviceClient>,
     search: Search,
     node: Option<KadNode>,
-    /// Until when somebody must have answered, and the search is repeated.
+    /// End of the wait for entrances, and of repeated searches.
     until: Instant,
     findings: Option<mpsc::Receiver<Finding>>,
-    /// When it is searched again, and the pause after that.
-    again: (Instant, Duration),
-    /// What was found and is being handed on.
+    /// Time of the next search, and the pause after it.
+    next_search: (Instant, Duration),
+    /// A match that is not yet returned.
     pending: Option<Found>,
     ended: bool,
 }
@@ -45,13 +45,13 @@ impl Published {
             node: None,
             until: Instant::now(),
             findings: None,
-            again: (Instant::now(), PAUSE),
+            next_search: (Instant::now(), PAUSE),
             pending: None,
             ended: false,
         }
     }
 
-    /// Enters here too.
+    /// Enters through this node too.
     pub(crate) async fn enter(&mut self, at: SocketAddr) -> Result<(), Failure> {
         let (address, public) = (at, None);
         match &self.node {
@@ -64,13 +64,13 @@ impl Published {
         Ok(())
     }
 
-    /// Whether something may come yet.
+    /// True while more matches are possible.
     pub(crate) fn is_open(&self) -> bool {
         self.node.is_some() && !self.ended
     }
 
-    /// The endpoint of the next device that fits, which the client knows then. To be called while
-    /// [open](Self::is_open); may be cancelled.
+    /// The endpoint of the next match, which the client has learnt by then. Call it while
+    /// [open](Self::is_open); it is safe to cancel.
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(found) = &self.pending {
@@ -87,20 +87,22 @@ impl Published {
             match findings.recv().await {
                 Some(Finding::Seen(sighting)) => {
                     let found = Found::published(&sighting);
-                    self.pending = self.fits(&found).then_some(found);
+                    self.pending = self.is_match(&found).then_some(found);
                 }
                 Some(Finding::Ended { exhausted, .. }) => {
                     if exhausted {
-                        output::note("there is more in the distributed hash table: name a --type");
+                        output::note(
+                            "the distributed hash table has more devices than one search returns: name a --type",
+                        );
                     }
-                    let (now, pause) = (Instant::now(), self.again.1);
+                    let (now, pause) = (Instant::now(), self.next_search.1);
                     self.ended = exhausted || now + pause >= self.until;
                     if self.ended {
                         return None;
                     }
-                    // A device may be published after this search, or an answer may be lost.
+                    // A device may appear after this search, and answers may be lost.
                     self.findings = None;
-                    self.again = (now + pause, pause * 2);
+                    self.next_search = (now + pause, pause * 2);
                 }
                 None => {
                     self.ended = true;
@@ -110,20 +112,22 @@ impl Published {
         }
     }
 
-    /// Searches as soon as the network is entered.
+    /// Starts a search once an entrance has answered.
     async fn begin(&mut self) {
         let Some(node) = &self.node else {
             self.ended = true;
             return;
         };
-        tokio::time::sleep_until(self.again.0).await;
+        tokio::time::sleep_until(self.next_search.0).await;
         let mut report = node.report();
-        let told =
-            |report: &Report| !report.contacts.is_empty() || overlay::hears_members_alone(report);
-        let entered = report.wait_for(told);
+        let is_answered =
+            |report: &Report| !report.contacts.is_empty() || overlay::answers_members_only(report);
+        let entered = report.wait_for(is_answered);
         match tokio::time::timeout_at(self.until, entered).await {
-            Ok(Ok(report)) if overlay::hears_members_alone(&report) => {
-                output::note("the distributed hash table there hears members of its network alone");
+            Ok(Ok(report)) if overlay::answers_members_only(&report) => {
+                output::note(
+                    "the distributed hash table there answers members of its network only",
+                );
                 output::note(format_args!("hint: {}", overlay::MEMBERS_HINT));
                 self.ended = true;
             }
@@ -136,7 +140,7 @@ impl Published {
             }
             Err(_) => {
                 output::note(
-                    "nobody answers at the entrances of the distributed hash table; see: \
+                    "no entrance to the distributed hash table answers; find out why: \
                      chappe doctor --entrance ADDRESS:PORT",
                 );
                 self.ended = true;
@@ -144,7 +148,7 @@ impl Published {
         }
     }
 
-    fn fits(&self, found: &Found) -> bool {
+    fn is_match(&self, found: &Found) -> bool {
         let typed = self.search.types.iter().all(|of| found.types.contains(of));
         let scoped = self.search.scopes.iter().all(|asked| {
             let holds = |held: &String| MatchRule::Rfc3986.matches(asked, held);

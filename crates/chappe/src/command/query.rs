@@ -8,10 +8,10 @@ use super::node_client::NodeClient;
 use crate::cli::{Format, Query};
 use crate::output::{self, Failure, Outcome, Table};
 
-/// Bytes of a query read from standard input.
+/// Most bytes of a query from standard input.
 const QUERY_BYTES_MAX: u64 = 1 << 20;
 
-/// Asks the node and prints the rows.
+/// Sends the query and prints the rows.
 pub(crate) fn run(flags: Query, json: bool) -> Outcome {
     super::network::block_on(async move {
         let text = text(&flags.query)?;
@@ -42,7 +42,7 @@ fn text(query: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Everything but unreserved characters, encoded (RFC 3986, section 2.1).
+/// Percent-encodes all but unreserved characters (RFC 3986, section 2.1).
 pub(crate) fn percent(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {
@@ -62,7 +62,7 @@ fn sql(answer: &Value, format: Format, limit: usize) -> Outcome {
     } else {
         rows(answer, format);
     }
-    lacks(answer, limit).iter().for_each(output::note);
+    omissions(answer, limit).iter().for_each(output::note);
     Ok(())
 }
 
@@ -74,14 +74,14 @@ fn rows(answer: &Value, format: Format) {
     print(strings(&answer["columns"]), rows.collect(), format);
 }
 
-/// What the answer lacks, a line each.
-fn lacks(answer: &Value, limit: usize) -> Vec<String> {
+/// Omissions of a partial answer, one line each.
+fn omissions(answer: &Value, limit: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for read in answer["read"].as_array().into_iter().flatten() {
         let stream = cell(&read["stream"]);
         if read["complete"] == false {
             lines.push(format!(
-                "partial: only the newest {} elements that were asked for of {stream} were read; \
+                "partial: only the newest {} matching elements of {stream} were read; \
                  it keeps {}",
                 read["elements"], read["kept"]
             ));
@@ -96,7 +96,7 @@ fn lacks(answer: &Value, limit: usize) -> Vec<String> {
     if answer["truncated"] == true {
         let count = answer["rows"].as_array().map_or(0, Vec::len);
         let remedy = match count < limit {
-            true => "the node gives no more at once: select less",
+            true => "the node's limit; select less",
             false => "raise --limit",
         };
         lines.push(format!("more than these {count} rows exist: {remedy}"));
@@ -163,7 +163,7 @@ fn print(head: Vec<String>, rows: Vec<Vec<String>>, format: Format) {
     output::line(table);
 }
 
-/// One line of RFC 4180.
+/// One line of comma-separated values (RFC 4180).
 fn csv(cells: &[String]) -> String {
     let quoted = cells.iter().map(|cell| {
         if cell.contains(['"', ',', '\n', '\r']) {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_what_needs_it() {
+    fn csv_quotes_special_cells() {
         assert_eq!(
             csv(&["a,b".into(), "say \"x\"".into(), "1".into()]),
             "\"a,b\",\"say \"\"x\"\"\",1"

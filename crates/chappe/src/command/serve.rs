@@ -1,4 +1,4 @@
-//! `chappe serve`: a node.
+//! `chappe serve`: runs a node.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::Serve;
 use crate::output::{self, Failure, Outcome};
 
-/// Runs a node until it is asked to end.
+/// Runs a node until a signal.
 pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
     let set = flags
         .set
@@ -56,7 +56,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
     })
 }
 
-/// Starts a node; its errors come with their hint.
+/// Starts a node, with the hint of its error.
 pub(crate) async fn start(config: Config) -> Result<Node, Failure> {
     Node::start(config).await.map_err(|error: StartError| {
         let hint = error.hint();
@@ -66,7 +66,7 @@ pub(crate) async fn start(config: Config) -> Result<Node, Failure> {
 
 fn setting(text: &str) -> Result<Flag, Failure> {
     let (key, value) = text.split_once('=').ok_or_else(|| {
-        Failure::new(format!("--set {text} has no value")).hint("write it as --set KEY=VALUE")
+        Failure::new(format!("--set {text:?} has no value")).hint("write it as --set KEY=VALUE")
     })?;
     let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
     Ok(Flag {

@@ -1,4 +1,4 @@
-//! A search for devices, as `find`, `describe`, `call` and `watch` do it.
+//! The search for devices of `find`, `describe`, `call` and `watch`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use super::published::Published;
 use crate::cli::Network;
 use crate::output::Failure;
 
-/// Pause before a device that did not answer is asked to describe itself again.
+/// Pause before a silent device is asked again for its metadata.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A client for as long as a command runs.
 pub(crate) struct Session {
     pub client: Arc<DeviceClient>,
     network: Network,
-    /// Nodes by which the distributed hash table is entered.
+    /// Entrances to the distributed hash table.
     entrances: Vec<SocketAddr>,
 }
 
-/// What a search found: a device that describes itself, or why it does not.
+/// A device of a search, with its description or the reason why it has none.
 pub(crate) struct Answer {
     pub found: Found,
     pub description: Result<Box<Description>, Error>,
@@ -42,7 +42,7 @@ impl Session {
         Self::start_with(network, None)
     }
 
-    /// The same; events are taken by notification trees, too, if wanted.
+    /// As [`start`](Self::start), with membership in notification trees if `tree` is given.
     pub(crate) fn start_with(network: &Network, tree: Option<ClientTree>) -> Result<Self, Failure> {
         if !network.interfaces.is_empty() {
             super::network::interfaces(&network.interfaces)?;
@@ -67,9 +67,9 @@ impl Session {
         })
     }
 
-    /// Searches once and describes what is found, as it comes. `take` says whether to go on.
+    /// Searches once and describes each match. `take` returns false to end the search.
     ///
-    /// Gives the endpoints that answered and whose transport address is not known.
+    /// Returns the endpoints that answered without a transport address.
     pub(crate) async fn search(
         &self,
         types: Vec<Name>,
@@ -85,7 +85,7 @@ impl Session {
         };
         let mut open = vec![self.client.search(&search).await.map_err(failure)?];
         if search.types.is_empty() {
-            // Some devices are silent when asked for everything, and answer for the type of all.
+            // Some devices ignore a Probe for everything and answer a Probe for type Device.
             let types = vec![Dialect::V2009.device_type()];
             let devices = Search {
                 types,
@@ -122,7 +122,7 @@ impl Session {
                         }
                         Some(Seen::Found(_) | Seen::Changed(_)) => {}
                         Some(_) => continue,
-                        None => return Err(Failure::new("the client ended")),
+                        None => return Err(Failure::new("the discovery client ended")),
                     }
                 }
                 endpoint = published.next(), if published.is_open() => {
@@ -152,7 +152,7 @@ impl Session {
         Ok(matched)
     }
 
-    /// The one device that is called so: by endpoint, by transport address, or by name.
+    /// The device with this endpoint, transport address or name.
     pub(crate) async fn device(&self, name: &str) -> Result<Box<Description>, Failure> {
         if name.starts_with("http://") || name.starts_with("https://") {
             let found = at(name)?;
@@ -170,7 +170,7 @@ impl Session {
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Vec::new(), wanted, |answer| {
             match answer.description {
-                Ok(description) if by_endpoint || is_called(&description, name) => {
+                Ok(description) if by_endpoint || has_name(&description, name) => {
                     chosen = Some(Ok(description));
                 }
                 Ok(description) => others.push(description.name().to_owned()),
@@ -184,14 +184,14 @@ impl Session {
             Some(Ok(description)) => Ok(description),
             Some(Err(error)) => Err(failure(error)),
             None if others.is_empty() => {
-                let failure = Failure::new(format!("no device {name:?} was found"));
+                let failure = Failure::new(format!("no device {name:?} found"));
                 Err(match unread {
                     Some(error) => failure.hint(format!("a device cannot be described: {error}")),
-                    None => failure.hint("see why with: chappe doctor"),
+                    None => failure.hint("find out why: chappe doctor"),
                 })
             }
-            None => Err(Failure::new(format!("no device {name:?} was found"))
-                .hint(format!("there are {}", others.join(", ")))),
+            None => Err(Failure::new(format!("no device {name:?} found"))
+                .hint(format!("devices: {}", others.join(", ")))),
         }
     }
 
@@ -203,8 +203,8 @@ impl Session {
     }
 }
 
-/// Describes a device; one that does not answer, or for whose address nobody vouches yet, is asked
-/// again, as it is known by then, until the time is over.
+/// Describes a device. A silent device, or one with a still unconfirmed address, is asked again until
+/// the time is over.
 async fn describe(client: &DeviceClient, mut found: Found, until: Instant) -> Answer {
     loop {
         let description = client.describe(&found).await.map(Box::new);
@@ -224,14 +224,14 @@ async fn describe(client: &DeviceClient, mut found: Found, until: Instant) -> An
     }
 }
 
-fn is_called(description: &Description, name: &str) -> bool {
+fn has_name(description: &Description, name: &str) -> bool {
     let names = description.device.friendly_name.iter();
     names
         .map(|text| text.text.to_lowercase())
         .any(|text| text == name.to_lowercase())
 }
 
-/// A device known by its transport address alone.
+/// A device known only by its transport address.
 fn at(url: &str) -> Result<Found, Failure> {
     let contact = chappe_identity::Contact::parse(url, 0)
         .map_err(|refusal| Failure::new(format!("{url}: {refusal}")))?;

@@ -1,4 +1,4 @@
-//! `chappe stream`: streams of a node, removed.
+//! `chappe stream`: removes streams of a node.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn remove(flags: StreamRemove, json: bool) -> Outcome {
     if json {
         output::json(&json!({ "removed": flags.name }));
     } else {
-        output::line(format_args!("{} is removed", flags.name));
+        output::line(format_args!("removed {}", flags.name));
     }
     Ok(())
 }

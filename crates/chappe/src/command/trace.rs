@@ -1,4 +1,4 @@
-//! `chappe trace`: discovery messages on the wire, decoded, with the reason when one is dropped.
+//! `chappe trace`: discovery messages on the wire, decoded, with the reason of each drop.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -31,8 +31,8 @@ pub(crate) fn run(flags: Trace, json: bool) -> Outcome {
         let drops = Drops::default();
         let sockets = UdpSockets::bind(&of_discovery, &UdpOptions::new(Role::Device), &drops)
             .map_err(|error| {
-                Failure::new(format!("cannot listen to the group: {error}"))
-                    .hint("see what holds the port with: chappe doctor")
+                Failure::new(format!("cannot join the multicast group: {error}"))
+                    .hint("find out which program holds the port: chappe doctor")
             })?;
         let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
         output::progress(format_args!("listening on {}", names.join(", ")));
@@ -62,7 +62,7 @@ pub(crate) fn run(flags: Trace, json: bool) -> Outcome {
     })
 }
 
-/// A datagram, decoded, and what a client makes of it.
+/// A decoded datagram, and a client's verdict on it.
 #[derive(Debug, Serialize)]
 struct Traced {
     from: SocketAddr,
@@ -79,7 +79,7 @@ struct Traced {
     text: String,
 }
 
-/// A client that only listens: its questions are never sent.
+/// A client that only listens: it never transmits.
 struct Tracer {
     client: Client,
     outputs: VecDeque<Traced>,
@@ -136,7 +136,7 @@ impl Machine for Tracer {
             .filter(|((_, now), before)| now > before)
             .map(|((reason, _), _)| reason)
             .next();
-        // Questions are for target services, not for a client: that is no fault of theirs.
+        // Clients drop questions, which target services answer: not a fault.
         if let Some(reason) = reason.filter(|reason| *reason != DropReason::OtherRole) {
             traced.dropped = Some(reason.label());
             traced.detail = detail.or(traced.detail);

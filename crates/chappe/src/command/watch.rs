@@ -1,4 +1,4 @@
-//! `chappe watch`: values as they come.
+//! `chappe watch`: live values.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::query::percent;
 use crate::cli::Watch;
 use crate::output::{self, Failure, Outcome};
 
-/// Shows values until the count is reached or an interrupt.
+/// Prints values until the count is reached or an interrupt.
 pub(crate) fn run(flags: Watch, json: bool) -> Outcome {
     network::block_on(async move {
         tokio::select! {
@@ -27,7 +27,7 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
     let node = NodeClient::new(&flags.node)?;
     let path = format!("/api/v1/live?streams={}", percent(&flags.stream.join(",")));
     for name in flags.stream.iter().flat_map(|names| names.split(',')) {
-        // Of one that is not there nothing would come; the node's refusal names the nearest.
+        // An unknown stream would stay silent; the node's error names the nearest name.
         if name.trim() != "*" {
             node.get(&format!("/api/v1/streams/{}", percent(name.trim())))
                 .await?;
@@ -39,7 +39,7 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
         let data: Value = serde_json::from_str(&event.data)?;
         match event.name.as_str() {
             "rollback" => output::note(format_args!("rollback: {data}")),
-            // Elements that are missing or late, and streams that cannot be read.
+            // Missing or late elements, and unreadable streams.
             "notice" if data["kind"] == "lag" => {
                 let text = |key: &str| data[key].as_str().unwrap_or_default();
                 output::note(format_args!("{}: {}", text("subject"), text("text")));
@@ -61,11 +61,11 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
             }
         }
     }
-    let ended = "the node ended the stream";
+    let ended = "the node closed the stream of events";
     match flags.count {
         Some(count) => {
             let text = format!("{ended} before {count} elements; {left} are missing");
-            Err(Failure::new(text).hint("see whether the node runs: chappe doctor"))
+            Err(Failure::new(text).hint("check that the node still runs"))
         }
         None => {
             output::note(ended);
@@ -93,7 +93,7 @@ fn element_line(element: &Value) -> String {
     )
 }
 
-/// A value on one line; a waveform as a small picture of itself.
+/// A value on one line; a waveform as a sparkline.
 pub(crate) fn short(value: &Value) -> String {
     match value["values"].as_array() {
         Some(samples) => {

@@ -1,8 +1,8 @@
-//! `chappe data backup`: a copy of both logs while the node runs, with a manifest.
+//! `chappe data backup`: copies both logs, also of a running node, with a manifest.
 //!
-//! The manifest names each file with its length and SHA-256, and what the copy holds; it is written
-//! last, so that a copy without one is not a backup. Files with secrets are in it when that is asked
-//! for: without them a backup can be kept by people who may not be the node.
+//! The manifest lists each file with its length and SHA-256, and the newest record of each stream. It
+//! is written last, so that an interrupted copy is not a backup. Files with secrets are optional:
+//! without them a backup can go to people who must not be able to impersonate the node.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -25,17 +25,17 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const MANIFEST_SUM: &str = "manifest.json.sha256";
 /// Version of the manifest.
 pub(super) const FORMAT: u32 = 1;
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
     /// [`FORMAT`].
     pub(super) format: u32,
     /// The program that made it.
     pub(super) program: String,
-    /// When, in seconds since 1970.
+    /// Unix time in seconds.
     pub(super) made_at_unix_s: u64,
     /// The logs.
     pub(super) parts: Vec<Part>,
@@ -51,7 +51,7 @@ pub(super) struct Part {
     pub(super) name: String,
     /// Records in it.
     pub(super) records: u64,
-    /// Whether nothing in it was damaged when it was copied.
+    /// False if the original was damaged.
     pub(super) healthy: bool,
     /// The newest number of each stream.
     pub(super) streams: Vec<Newest>,
@@ -76,7 +76,7 @@ pub(super) struct Copied {
     pub(super) sha256: String,
 }
 
-/// Copies both logs below `directory` to the new directory `to`, and its files with secrets if
+/// Copies both logs below `directory` to the new directory `to`, and the files with secrets if
 /// `with_secrets`.
 pub(crate) fn backup(directory: &Path, to: &Path, with_secrets: bool, json: bool) -> Outcome {
     let logs = logs(directory)?;
@@ -133,22 +133,22 @@ pub(crate) fn backup(directory: &Path, to: &Path, with_secrets: bool, json: bool
     }
     if !with_secrets && !present.is_empty() {
         output::note(format_args!(
-            "hint: {} not copied, for they hold secrets: keep them apart, or add --with-secrets",
+            "hint: {} not copied, because they hold secrets: keep copies elsewhere, or add --with-secrets",
             present.join(", ")
         ));
     }
     if healthy {
         return Ok(());
     }
-    output::note("the original is damaged, and so is the copy: `chappe data check` says where");
+    output::note("the original is damaged, and so is the copy; see: chappe data check");
     Err(Failure::negative())
 }
 
-/// Copies a small file that its owner alone may read, into one that its owner alone may read.
+/// Copies a small private file to a private file.
 fn copy_secret(from: &Path, to: &Path, name: &str) -> Result<Copied, Failure> {
     let content = fs::read(from).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", from.display()))
-            .hint("run it as the user that the node runs as")
+            .hint("run it as the node's user")
     })?;
     write_secret(to, &content)?;
     Ok(Copied {
@@ -158,7 +158,7 @@ fn copy_secret(from: &Path, to: &Path, name: &str) -> Result<Copied, Failure> {
     })
 }
 
-/// Writes a file that its owner alone may read.
+/// Writes a file that only its owner can read.
 pub(super) fn write_secret(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options
@@ -186,17 +186,17 @@ fn part(name: &str, report: &Report, files: Vec<Copied>) -> Part {
     }
 }
 
-/// Makes a directory that nobody else may read; an empty one is taken as it is.
+/// Makes a directory for its owner alone, or takes an empty one.
 fn new_directory(path: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     let entries = made.and_then(|()| fs::read_dir(path));
     let mut entries = entries.map_err(|error| {
         Failure::new(format!("cannot make {}: {error}", path.display()))
-            .hint("name a directory that is not there yet, on a disk with room")
+            .hint("name a new directory, on a disk with enough room")
     })?;
     if entries.next().is_some() {
         let message = format!("{} is not empty", path.display());
-        return Err(Failure::new(message).hint("each backup needs a directory of its own"));
+        return Err(Failure::new(message).hint("name a new directory for each backup"));
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ fn write_manifest(to: &Path, manifest: &Manifest) -> Result<(), Failure> {
     Ok(())
 }
 
-/// SHA-256 of some bytes.
+/// SHA-256 of bytes.
 pub(super) fn digest(bytes: &[u8]) -> Vec<u8> {
     ring::digest::digest(&ring::digest::SHA256, bytes)
         .as_ref()

@@ -1,4 +1,4 @@
-//! `chappe data check`: what is there, what is lost, what is damaged.
+//! `chappe data check`: reports damage and missing records.
 
 use std::path::Path;
 
@@ -8,8 +8,7 @@ use chappe_transport::FileDisk;
 use super::{as_json, logs, print_streams, print_summary};
 use crate::output::{self, Failure, Outcome};
 
-/// Reads every frame of the log and of the registry's journal below `directory` and says what is
-/// damaged.
+/// Reads every frame of the log and the registry's journal below `directory`, and reports damage.
 pub(crate) fn check(directory: &Path, json: bool) -> Outcome {
     let mut reports = Vec::new();
     for (name, path) in logs(directory)? {
@@ -37,8 +36,8 @@ pub(crate) fn check(directory: &Path, json: bool) -> Outcome {
         return Ok(());
     }
     output::note(
-        "hint: what a subscriber still has can be put back; what nobody has is given up by \
-         `chappe data repair`, with the node stopped",
+        "hint: if a subscriber or another node still has the missing records, start the node and let it \
+         fetch them; to give them up, stop the node and run: chappe data repair DIR",
     );
     Err(Failure::negative())
 }

@@ -1,7 +1,7 @@
-//! `chappe data`: stored data, checked, mended, copied and put back.
+//! `chappe data`: checks, repairs, backs up and restores stored data.
 //!
-//! A data directory holds two logs: the streams (`log`) and the registry's journal (`registry`). Both
-//! are treated alike.
+//! A data directory holds two logs: the streams (`log`) and the registry's journal (`registry`). Every
+//! verb handles both in the same way.
 
 mod backup;
 mod check;
@@ -21,7 +21,7 @@ pub(crate) use check::check;
 pub(crate) use repair::repair;
 pub(crate) use restore::restore;
 
-/// The logs of a data directory: name and where it is. The streams are always the first.
+/// The logs of a data directory: name and path, the streams first.
 fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let log = chappe_node::log_directory(directory);
     if !log.is_dir() {
@@ -37,35 +37,36 @@ fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     Ok(logs)
 }
 
-/// Opens a log that nobody else must have.
-fn own(log: &Path) -> Result<FileDisk, Failure> {
+/// Opens a log for this process alone.
+fn open_exclusive(log: &Path) -> Result<FileDisk, Failure> {
     FileDisk::open(log).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => Failure::new(error.to_string())
-            .hint("stop the node that has it; `chappe data check` and `backup` can go beside it"),
+        std::io::ErrorKind::WouldBlock => Failure::new(error.to_string()).hint(
+            "stop the node that uses it; only `chappe data check` and `backup` work while it runs",
+        ),
         _ => Failure::from(error),
     })
 }
 
-/// Tells how far a long piece of work is, in steps of a twentieth.
+/// Reports the progress of long work, in steps of 5 %.
 struct Steps {
-    what: String,
-    told: u64,
+    work: String,
+    reported: u64,
 }
 
 impl Steps {
-    fn new(what: impl Into<String>) -> Self {
+    fn new(work: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
-            told: 0,
+            work: work.into(),
+            reported: 0,
         }
     }
 
     fn at(&mut self, done: u64, all: u64) {
         let twentieth = (done * 20).checked_div(all).unwrap_or(20);
-        if twentieth > self.told {
-            self.told = twentieth;
+        if twentieth > self.reported {
+            self.reported = twentieth;
             let percent = twentieth * 5;
-            output::progress(format_args!("{}: {percent} %, {done} bytes", self.what));
+            output::progress(format_args!("{}: {percent} %, {done} bytes", self.work));
         }
     }
 }
@@ -90,7 +91,7 @@ fn print_streams(report: &Report) {
     output::line(table);
 }
 
-/// Numbers in ranges.
+/// The count of numbers in all ranges.
 fn missing(gaps: &[(u64, u64)], given_up: &[(u64, u64)]) -> u64 {
     let all = gaps.iter().chain(given_up);
     all.map(|(first, last)| last - first + 1).sum()
@@ -119,18 +120,18 @@ fn print_summary(report: &Report) {
 
 fn tail_text(tail: &TornTail) -> String {
     format!(
-        "{} bytes at {} of {}, never acknowledged",
+        "{} bytes at byte {} of {}, never acknowledged",
         tail.bytes, tail.offset, tail.segment
     )
 }
 
 fn range_text(range: &CorruptRange) -> String {
     let mut text = format!(
-        "{} bytes at {} of {}: {}",
+        "{} bytes at byte {} of {}: {}",
         range.bytes, range.offset, range.segment, range.what
     );
     for (stream, first, last) in &range.gaps {
-        text.push_str(&format!("; {stream} lacks {first} to {last}"));
+        text.push_str(&format!("; {stream} misses {first} to {last}"));
     }
     text
 }

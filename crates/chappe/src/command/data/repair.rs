@@ -1,4 +1,4 @@
-//! `chappe data repair`: mends what can be mended, with the node stopped.
+//! `chappe data repair`: repairs the logs of a stopped node.
 
 use std::path::{Path, PathBuf};
 
@@ -6,16 +6,16 @@ use chappe_log::{Disk, Error, Repaired};
 use chappe_transport::FileDisk;
 use serde_json::json;
 
-use super::{as_json, logs, own, range_text, tail_text};
+use super::{as_json, logs, open_exclusive, range_text, tail_text};
 use crate::output::{self, Outcome};
 
-/// Mends both logs below `directory`: keeps damaged bytes in a directory of their own, cuts an
-/// incomplete end, gives up what is missing, and writes anew what opening needs.
+/// Repairs both logs below `directory`: moves damaged bytes to a separate directory, cuts an
+/// incomplete end, gives up missing records, and rebuilds the index.
 pub(crate) fn repair(directory: &Path, json: bool) -> Outcome {
     let mut parts = Vec::new();
     for (name, path) in logs(directory)? {
         let aside = aside_of(directory, name);
-        let disk = own(&path)?;
+        let disk = open_exclusive(&path)?;
         output::progress(format_args!("reading {}", path.display()));
         let mut made = false;
         let mut make = || -> Result<Box<dyn Disk>, Error> {
@@ -54,7 +54,7 @@ pub(crate) fn repair(directory: &Path, json: bool) -> Outcome {
     Ok(())
 }
 
-/// A directory for damaged bytes that is not there yet.
+/// A new directory for damaged bytes.
 fn aside_of(directory: &Path, name: &str) -> PathBuf {
     let of = |n: u32| directory.join(format!("damaged-{n}")).join(name);
     let free = (1..).find(|n| !of(*n).exists());
@@ -71,7 +71,7 @@ fn print(name: &str, repaired: &Repaired, aside: Option<&Path>) {
     }
     if let Some(aside) = aside {
         let files = repaired.aside.len();
-        let text = format!("  kept aside: {files} files in {}", aside.display());
+        let text = format!("  damaged bytes: {files} files in {}", aside.display());
         output::line(text);
     }
     for (stream, first, last) in &repaired.given_up {

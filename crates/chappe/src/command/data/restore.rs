@@ -1,8 +1,8 @@
-//! `chappe data restore`: a backup becomes the data of a node.
+//! `chappe data restore`: restores a backup as the data of a node.
 //!
-//! Everything is verified before anything is written, and again where it was written to. The logs are
-//! copies, so that the node that opens them gives every stream a new epoch: what was stored after the
-//! backup has numbers that must not be given to other records.
+//! All files are verified before the first write, and again at their destination. The logs are marked
+//! as copies, so the node that opens them gives every stream a new epoch: numbers assigned after the
+//! backup must not identify other records.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::backup::{
     Copied, FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, hexadecimal, sha256,
     write_secret,
 };
-use super::{Steps, own, print_summary};
+use super::{Steps, open_exclusive, print_summary};
 use crate::output::{self, Failure, Outcome};
 
-/// Puts the backup in `from` into the data directory `directory`, which must hold no data.
+/// Restores the backup in `from` to the data directory `directory`, which must hold no data.
 pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
     let manifest = manifest(from)?;
     let all: u64 = files(&manifest).map(|(_, file)| file.bytes).sum();
@@ -32,7 +32,7 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
     for file in &manifest.secrets {
         verify(&from.join(&file.name), &file.sha256)?;
         if directory.join(&file.name).exists() {
-            let message = format!("{} is there already", directory.join(&file.name).display());
+            let message = format!("{} already exists", directory.join(&file.name).display());
             return Err(Failure::new(message)
                 .hint("restore into a new directory, or move the data away first"));
         }
@@ -40,9 +40,9 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
     let mut targets = Vec::new();
     for part in &manifest.parts {
         let target = target(directory, part)?;
-        let disk = own(&target)?;
+        let disk = open_exclusive(&target)?;
         if disk.list()?.iter().any(|name| name.ends_with(".segment")) {
-            let message = format!("{} holds data already", target.display());
+            let message = format!("{} already holds data", target.display());
             return Err(Failure::new(message)
                 .hint("restore into a new directory, or move the data away first"));
         }
@@ -59,7 +59,7 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
             done += file.bytes;
             steps.at(done, all);
         }
-        // A marker of an empty log would say that this is its own.
+        // The marker of the empty log would claim these records as its own.
         if disk.list()?.iter().any(|name| name == "marker") {
             disk.remove("marker")?;
         }
@@ -87,9 +87,9 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
     }
     if !directory.join("key.pem").exists() {
         output::note(
-            "hint: put the node's key.pem there as well; with another key it is another node, and \
-             does not continue the streams of this one. Links and subscriptions that were added \
-             while it ran are in its links.json and subscriptions.json",
+            "hint: copy the node's key.pem there too; with another key it is another node and does not \
+             continue these streams. Links and subscriptions that were added at run time are in \
+             links.json and subscriptions.json",
         );
     }
     Ok(())
@@ -100,19 +100,19 @@ fn files(manifest: &Manifest) -> impl Iterator<Item = (&Part, &Copied)> {
     parts.flat_map(|part| part.files.iter().map(move |file| (part, file)))
 }
 
-/// Reads the manifest and sees that it is one, whole, and names nothing outside the backup.
+/// Reads the manifest, verifies it, and refuses file names outside the backup.
 fn manifest(from: &Path) -> Result<Manifest, Failure> {
     let path = from.join(MANIFEST);
     let text = fs::read(&path).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
-            .hint("name a directory that `chappe data backup` made to its end")
+            .hint("name a directory that `chappe data backup` completed")
     })?;
     let sum = fs::read_to_string(from.join(MANIFEST_SUM)).unwrap_or_default();
     if sum.split_whitespace().next() != Some(&hexadecimal(&digest(&text))) {
         return Err(damaged(&path));
     }
     let manifest: Manifest = serde_json::from_slice(&text)
-        .map_err(|error| Failure::new(format!("{} is no manifest: {error}", path.display())))?;
+        .map_err(|error| Failure::new(format!("{} is not a manifest: {error}", path.display())))?;
     if manifest.format > FORMAT {
         let message = format!("{} was made by {}", from.display(), manifest.program);
         return Err(Failure::new(message).hint("use that program, or a newer one"));
@@ -128,7 +128,7 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
         && manifest.secrets.iter().all(secret);
     if !named {
         return Err(Failure::new(format!(
-            "{} names files that no backup has",
+            "{} names files that a backup never contains",
             path.display()
         )));
     }
@@ -136,8 +136,8 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
 }
 
 fn damaged(path: &Path) -> Failure {
-    let message = format!("{} is not what was backed up", path.display());
-    Failure::new(message).hint("use another backup; nothing was taken from this one")
+    let message = format!("{} differs from its checksum in the backup", path.display());
+    Failure::new(message).hint("use another backup")
 }
 
 fn verify(path: &Path, wanted: &str) -> Result<(), Failure> {
@@ -155,7 +155,7 @@ fn target(directory: &Path, part: &Part) -> Result<PathBuf, Failure> {
     Ok(match part.name.as_str() {
         "log" => chappe_node::log_directory(directory),
         "registry" => chappe_node::registry_directory(directory),
-        other => return Err(Failure::new(format!("there is no part {other}"))),
+        other => return Err(Failure::new(format!("unknown part {other:?} of a backup"))),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The files of the demonstration, which travel inside the program.
+//! The files of the demonstration, embedded in the program.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ macro_rules! files {
     };
 }
 
-/// Every file by its path below the demonstration's folder.
+/// Every file by its path below `demo/`.
 const FILES: &[(&str, &str)] = files![
     "devices/anemometer.toml",
     "devices/carbon-dioxide-analyser.toml",
@@ -29,7 +29,7 @@ const FILES: &[(&str, &str)] = files![
     "spare/electrocardiograph.toml",
 ];
 
-/// Writes the files below `folder`; gives those that describe devices.
+/// Writes the files below `folder`; returns the descriptions of devices.
 pub(crate) fn write(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut devices = Vec::new();
     for (name, text) in FILES {
@@ -50,19 +50,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_the_folder_travels() {
-        let mut there = Vec::new();
+    fn every_demo_file_is_embedded() {
+        let mut present = Vec::new();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo");
-        for folder in std::fs::read_dir(&root)
-            .expect("the folder is there")
-            .flatten()
-        {
+        for folder in std::fs::read_dir(&root).expect("demo/ exists").flatten() {
             for file in std::fs::read_dir(folder.path())
-                .expect("a folder of files")
+                .expect("demo/ has directories of files")
                 .flatten()
             {
                 let path = file.path();
-                there.push(
+                present.push(
                     path.strip_prefix(&root)
                         .expect("below")
                         .to_string_lossy()
@@ -70,8 +67,8 @@ mod tests {
                 );
             }
         }
-        there.sort();
+        present.sort();
         let listed: Vec<_> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(there, listed);
+        assert_eq!(present, listed);
     }
 }

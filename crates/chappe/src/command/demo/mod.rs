@@ -1,6 +1,6 @@
-//! `chappe demo`: a small plant of devices, each a process of its own on a loopback address of its
-//! own, a node that finds them, and a second node that reads all its streams over a link. No network,
-//! no configuration, no rights.
+//! `chappe demo`: a small plant of devices, each a process with its own loopback address, a node that
+//! finds them, and a second node that reads all its streams over a link. It needs no network, no
+//! configuration and no privileges.
 
 mod files;
 mod plant;
@@ -22,7 +22,7 @@ use crate::output::{self, Failure, Outcome};
 
 use plant::Plant;
 
-/// Runs the demonstration until it is asked to end.
+/// Runs the demonstration until a signal.
 pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
     let started = Instant::now();
     let folder = Folder::new(flags.data.as_deref())?;
@@ -33,7 +33,7 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
         let node = super::serve::start(config).await?;
         let address = node.url();
         let mut plant = Plant::start(&devices, json)?;
-        let story = tokio::spawn(story::tell(address.clone(), started, json));
+        let story = tokio::spawn(story::narrate(address.clone(), started, json));
         let seconds = started.elapsed().as_secs_f64();
         if json {
             output::json(&json!({
@@ -42,14 +42,16 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
             }));
         } else {
             output::line(format_args!("{} device processes started", plant.len()));
-            output::line(format_args!("console: {address}   (end with Ctrl-C)"));
+            output::line(format_args!(
+                "console: {address}   (Ctrl-C ends the demonstration)"
+            ));
         }
         let archive = super::serve::start(archive(&folder.path, &node)?).await?;
         if json {
             output::json(&json!({ "event": "archive", "address": archive.url() }));
         } else {
             output::line(format_args!(
-                "a second node, linked to it: {}",
+                "second node, linked to the first: {}",
                 archive.url()
             ));
         }
@@ -64,7 +66,7 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
             () = limit => {}
             () = plant.watch(json) => {}
         }
-        output::progress("ending");
+        output::progress("stopping");
         story.abort();
         plant.stop().await;
         archive.shutdown().await?;
@@ -73,13 +75,13 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
     })
 }
 
-/// A node on the loopback alone.
+/// The configuration of a node on loopback only.
 fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
     let loopback = chappe_transport::interfaces()?
         .into_iter()
         .find(|i| i.loopback && i.usable());
     let loopback = loopback.ok_or_else(|| {
-        Failure::new("the loopback interface is down").hint("bring it up: ip link set lo up")
+        Failure::new("the loopback interface is down").hint("enable it: ip link set lo up")
     })?;
     let mut config = Config {
         name: "demo".into(),
@@ -90,19 +92,21 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
     config.discovery.interfaces = vec![loopback.name];
     config.exchange.listen = "127.0.0.1:0".into();
     config.http.listen = listen.parse().map_err(|_| {
-        Failure::new(format!("--listen {listen} is no address with a port"))
-            .hint("write it as 127.0.0.1:8470, or with port 0 for a free one")
+        Failure::new(format!("--listen {listen:?} is not an address with a port"))
+            .hint("write it as 127.0.0.1:8470; port 0 takes a free one")
     })?;
     if !config.http.listen.ip().is_loopback() {
         return Err(Failure::new(format!(
-            "--listen {listen} can be reached from other machines, and the demonstration lets everyone read"
+            "--listen {listen} is open to other machines, and the demonstration lets everyone read"
         ))
-        .hint("use 127.0.0.1, or run a node with a token and TLS: chappe config sample > node.toml"));
+        .hint(
+            "use 127.0.0.1, or run a node with a token and TLS: chappe config sample > node.toml",
+        ));
     }
     Ok(config)
 }
 
-/// A second node, which reads all streams of the first.
+/// The configuration of a second node, which reads all streams of the first.
 fn archive(folder: &Path, origin: &Node) -> Result<Config, Failure> {
     let mut config = Config {
         name: "archive".into(),
@@ -112,7 +116,7 @@ fn archive(folder: &Path, origin: &Node) -> Result<Config, Failure> {
     };
     config.discovery.enabled = false;
     config.http.listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    // What it has, the first node has too.
+    // The first node has all its elements too.
     config.log.level = DurabilityLevel::Process;
     let sessions = origin
         .listening()
@@ -124,7 +128,7 @@ fn archive(folder: &Path, origin: &Node) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Where the demonstration keeps its files; removed at the end unless it was named.
+/// The directory of the demonstration, removed at the end unless the user named it.
 struct Folder {
     path: PathBuf,
     temporary: bool,
@@ -144,11 +148,11 @@ impl Folder {
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot make {}: {error}", path.display()))
-        .hint("name a folder that you may write: --data DIR")
+        .hint("name a writable directory: --data DIR")
 }
 
-/// Makes a folder of a random name below `parent`, for this user alone. What others have put there
-/// under that name, a link included, is not used.
+/// Makes a directory with a random name below `parent`, for this user alone. An existing file, link
+/// or directory of that name is never used.
 fn fresh_folder(parent: &Path) -> Result<PathBuf, Failure> {
     loop {
         let number = chappe_transport::seed_number()?;

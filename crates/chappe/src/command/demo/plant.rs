@@ -12,15 +12,15 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::output::{self, Failure};
 
-/// How long a device may take to say Bye.
+/// Time for a device to send Bye.
 const BYE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The devices, each with a loopback address of its own: a unicast datagram to a shared port reaches
-/// only one of its sockets.
+/// The devices, each with its own loopback address: a unicast datagram to a shared port reaches only
+/// one socket.
 pub(crate) struct Plant {
     devices: Vec<(String, Child)>,
-    /// Standard inputs of the devices. The system closes them when this process is killed, and a device
-    /// ends with its input.
+    /// Standard inputs of the devices. If this process is killed, the system closes them and the devices
+    /// end.
     _inputs: Vec<ChildStdin>,
 }
 
@@ -45,7 +45,7 @@ impl Plant {
                 .stdout(Stdio::null())
                 .kill_on_drop(true)
                 .spawn()?;
-            // Taken out, because waiting for a child closes the input that it has.
+            // `Child::wait` would close the input.
             inputs.extend(child.stdin.take());
             let name = description
                 .file_stem()
@@ -66,12 +66,12 @@ impl Plant {
         })
     }
 
-    /// How many there are.
+    /// The number of devices.
     pub(crate) fn len(&self) -> usize {
         self.devices.len()
     }
 
-    /// Says which device ends, when one does; returns when none is left.
+    /// Reports each device that ends; returns after the last one.
     pub(crate) async fn watch(&mut self, json: bool) {
         while !self.devices.is_empty() {
             let ended = std::future::poll_fn(|context| {
@@ -94,7 +94,7 @@ impl Plant {
         }
     }
 
-    /// Asks every device to leave, and ends those that do not.
+    /// Terminates every device, and kills those that do not end in time.
     pub(crate) async fn stop(mut self) {
         for (_, child) in &self.devices {
             if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()) {

@@ -1,4 +1,4 @@
-//! What happens in the demonstration, told as the node's own live events tell it.
+//! The events of the demonstration, from the live events of its node.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,34 +9,37 @@ use crate::cli::NodeAddress;
 use crate::command::node_client::{NodeClient, ServerEvent};
 use crate::output::{self, Failure};
 
-/// Tells until the node ends.
-pub(crate) async fn tell(address: String, started: Instant, json: bool) {
+/// Prints events until the node ends.
+pub(crate) async fn narrate(address: String, started: Instant, json: bool) {
     let story = async {
         let node = NodeClient::new(&NodeAddress::at(address))?;
         let mut events = node.events("/api/v1/live?streams=*").await?;
-        let mut teller = Teller {
+        let mut narrator = Narrator {
             started,
             json,
             streams: BTreeSet::new(),
         };
         while let Some(event) = events.next().await? {
-            teller.take(&event);
+            narrator.handle(&event);
         }
         Ok::<(), Failure>(())
     };
     if let Err(failure) = story.await {
-        output::note(format_args!("the story ends here: {}", failure.message));
+        output::note(format_args!(
+            "no more live events of the node: {}",
+            failure.message
+        ));
     }
 }
 
-struct Teller {
+struct Narrator {
     started: Instant,
     json: bool,
     streams: BTreeSet<String>,
 }
 
-impl Teller {
-    fn take(&mut self, event: &ServerEvent) {
+impl Narrator {
+    fn handle(&mut self, event: &ServerEvent) {
         let Ok(data) = serde_json::from_str::<Value>(&event.data) else {
             return;
         };
@@ -63,7 +66,7 @@ impl Teller {
         }
     }
 
-    /// The first element of each stream; then the console shows the rest.
+    /// Prints the first element of each stream; the console shows the rest.
     fn element(&mut self, element: &Value) {
         let stream = element["stream"].as_str().unwrap_or_default();
         if !self.streams.insert(stream.to_owned()) {

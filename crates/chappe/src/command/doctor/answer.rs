@@ -1,4 +1,4 @@
-//! The other side of `chappe doctor --with`: a target service that answers every search.
+//! The peer of `chappe doctor --with`: a target service that answers every search.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use crate::command::network;
 use crate::output::{self, Failure, Outcome};
 
-/// How long the Bye may take to leave.
+/// Time to send the Bye.
 const BYE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Answers until interrupted, and tells who asked.
+/// Answers until interrupted, and prints each question.
 pub(crate) fn run(names: &[String], json: bool) -> Outcome {
     network::block_on(async move {
         let interfaces = network::of_discovery(&network::interfaces(names)?);
@@ -24,7 +24,7 @@ pub(crate) fn run(names: &[String], json: bool) -> Outcome {
         let sockets = UdpSockets::bind(&interfaces, &UdpOptions::new(Role::Device), &drops)
             .map_err(|error| {
                 Failure::new(format!("cannot answer: {error}"))
-                    .hint("see what holds the port with: chappe doctor")
+                    .hint("find out which program holds the port: chappe doctor")
             })?;
         let seed = chappe_transport::seed_number()?;
         let endpoint = format!(
@@ -50,7 +50,7 @@ pub(crate) fn run(names: &[String], json: bool) -> Outcome {
         ));
         let _ = orders.send(Order::Command(Command::Start)).await;
         output::note("answering; on the other host run: chappe doctor --with THIS_HOST");
-        let told = async {
+        let printing = async {
             while let Some(event) = events.recv().await {
                 match event {
                     Event::Answered { to, question } if json => {
@@ -59,20 +59,20 @@ pub(crate) fn run(names: &[String], json: bool) -> Outcome {
                         );
                     }
                     Event::Answered { to, question } => {
-                        output::line(format_args!("answered a {question} of {to}"));
+                        output::line(format_args!("answered {question} of {to}"));
                     }
                     Event::Stopped => break,
                     _ => {}
                 }
             }
         };
-        tokio::pin!(told);
+        tokio::pin!(printing);
         tokio::select! {
-            () = &mut told => {}
+            () = &mut printing => {}
             result = network::interrupted() => result?,
         }
         let _ = orders.send(Order::Command(Command::Stop)).await;
-        let _ = tokio::time::timeout(BYE_PATIENCE, told).await;
+        let _ = tokio::time::timeout(BYE_PATIENCE, printing).await;
         Ok(())
     })
 }

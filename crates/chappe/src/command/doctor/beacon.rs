@@ -1,4 +1,4 @@
-//! Multicast, tried: a Probe goes to the group on each interface and must be heard there.
+//! A test of multicast: sends a Probe to the group on each interface and expects to receive it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,34 +17,34 @@ use tokio::sync::mpsc;
 use super::{Check, State};
 use crate::output::Failure;
 
-/// How long a loop through the kernel may take.
+/// Time for a Probe to loop through the kernel.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// How long another host may take: the 2.5 s that a device may wait before it answers the group.
+/// Time for another host: a device may delay its answer by 2.5 s.
 const PATIENCE_WITH: Duration = Duration::from_millis(3_000);
 
-/// Sends Probes and tells who is heard.
+/// Sends Probes and reports the answers.
 struct Beacon {
-    /// To the group.
+    /// The Probe to the group.
     message: Vec<u8>,
     id: String,
-    /// To one host.
+    /// Identifier of the Probe to one host.
     direct_id: String,
-    outputs: VecDeque<Output<Outbound, Heard>>,
+    outputs: VecDeque<Output<Outbound, Received>>,
 }
 
-/// What was heard.
-enum Heard {
+/// A received datagram.
+enum Received {
     /// Our own Probe, on the group.
-    Itself,
+    OwnProbe,
     /// An answer from a host.
     Answer(Answer),
 }
 
-/// An answer, and to which question.
+/// An answer to one of the Probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Answer {
     host: IpAddr,
-    /// To the Probe that went to the group.
+    /// True for the Probe to the group.
     multicast: bool,
 }
 
@@ -52,14 +52,14 @@ impl Machine for Beacon {
     type Receive = Inbound;
     type Command = Outbound;
     type Transmit = Outbound;
-    type Event = Heard;
+    type Event = Received;
 
     fn handle_input(&mut self, _: Instant, input: Input<Inbound, Outbound>) {
         match input {
             Input::Command(datagram) => self.outputs.push_back(Output::Transmit(datagram)),
             Input::Receive(datagram) if datagram.multicast => {
                 if datagram.bytes == self.message {
-                    self.outputs.push_back(Output::Event(Heard::Itself));
+                    self.outputs.push_back(Output::Event(Received::OwnProbe));
                 }
             }
             Input::Receive(datagram) => {
@@ -70,14 +70,15 @@ impl Machine for Beacon {
                         host: datagram.from.ip(),
                         multicast,
                     };
-                    self.outputs.push_back(Output::Event(Heard::Answer(answer)));
+                    self.outputs
+                        .push_back(Output::Event(Received::Answer(answer)));
                 }
             }
             Input::Timeout => {}
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output<Outbound, Heard>> {
+    fn poll_output(&mut self) -> Option<Output<Outbound, Received>> {
         self.outputs.pop_front()
     }
 
@@ -86,7 +87,7 @@ impl Machine for Beacon {
     }
 }
 
-/// Tries every interface, to itself and, if named, to another host.
+/// Tests every interface, to itself and, if named, to another host.
 pub(crate) async fn multicast(
     interfaces: &[Interface],
     with: Option<IpAddr>,
@@ -106,16 +107,16 @@ pub(crate) async fn multicast(
         let by = |multicast| reached.contains(&Answer { host, multicast });
         let name = format!("with {host}");
         checks.push(match (by(true), by(false)) {
-            (true, _) => Check::new(name, State::Ok, "it answers a Probe to the group"),
+            (true, _) => Check::new(name, State::Ok, "it answers a multicast Probe"),
             (false, true) => {
-                Check::new(name, State::Warning, "it answers only when asked directly").hint(
-                    "multicast does not get there and back: is a router, a bridge or a wireless \
-                     access point between? Name such hosts with --host",
+                Check::new(name, State::Warning, "it answers a unicast Probe only").hint(
+                    "multicast does not pass in both directions: look for a router, bridge or wireless \
+                     access point in between, or name such hosts with --host",
                 )
             }
             (false, false) => Check::new(name, State::Failed, "no answer to a Probe").hint(
-                "is a device running there, or chappe doctor --answer, and do both firewalls pass \
-                 UDP port 3702 and the answers to it?",
+                "run a device or `chappe doctor --answer` there, and let both firewalls pass UDP \
+                 port 3702 and its answers",
             ),
         });
     }
@@ -128,7 +129,7 @@ async fn try_interface(
 ) -> Result<(Check, Vec<Answer>), Failure> {
     let name = format!("multicast on {}", interface.name);
     let drops = Drops::default();
-    // The loopback of most systems carries no IPv6 multicast, and nothing depends on it.
+    // Most systems carry no IPv6 multicast on loopback, and nothing depends on it.
     let addresses = interface.addresses.iter().map(|(address, _)| *address);
     let addresses = addresses.filter(|address| address.is_ipv4() || !interface.loopback);
     let of_discovery = chappe_dpws::discovery::Interface {
@@ -141,7 +142,7 @@ async fn try_interface(
             let hint = drops.entries().into_iter().find_map(|dropped| dropped.hint);
             let check = Check::new(name, State::Failed, error.to_string());
             return Ok((
-                check.hint(hint.unwrap_or_else(|| "see ip address".into())),
+                check.hint(hint.unwrap_or_else(|| "list the addresses: ip address".into())),
                 Vec::new(),
             ));
         }
@@ -179,19 +180,20 @@ async fn try_interface(
     if let Some(host) = with {
         send(&orders, interface.index, host, &direct).await;
     }
-    let mut heard = 0;
+    let mut own_probes = 0;
     let mut answers = Vec::new();
     let all = async {
         while let Some(event) = events.recv().await {
             match event {
-                Heard::Itself => heard += 1,
-                Heard::Answer(answer) => answers.push(answer),
+                Received::OwnProbe => own_probes += 1,
+                Received::Answer(answer) => answers.push(answer),
             }
             let multicast = |host| Answer {
                 host,
                 multicast: true,
             };
-            if heard >= families.len() && with.is_none_or(|host| answers.contains(&multicast(host)))
+            if own_probes >= families.len()
+                && with.is_none_or(|host| answers.contains(&multicast(host)))
             {
                 break;
             }
@@ -208,7 +210,10 @@ async fn try_interface(
     .await;
     drop(orders);
     running.abort();
-    Ok((judge(name, interface, &families, heard, &drops), answers))
+    Ok((
+        judge(name, interface, &families, own_probes, &drops),
+        answers,
+    ))
 }
 
 async fn send(orders: &mpsc::Sender<Order<Outbound>>, interface: u32, to: IpAddr, message: &[u8]) {
@@ -225,42 +230,42 @@ fn judge(
     name: String,
     interface: &Interface,
     families: &[bool],
-    heard: usize,
+    own_probes: usize,
     drops: &Drops,
 ) -> Check {
     let words: Vec<_> = families
         .iter()
         .map(|v4| if *v4 { "IPv4" } else { "IPv6" })
         .collect();
-    if heard >= families.len() {
+    if own_probes >= families.len() {
         return Check::new(
             name,
             State::Ok,
-            format!("heard itself by {}", words.join(" and ")),
+            format!("own Probe received by {}", words.join(" and ")),
         );
     }
-    let troubles: Vec<_> = drops
+    let drop_reasons: Vec<_> = drops
         .entries()
         .into_iter()
         .map(|dropped| dropped.detail)
         .collect();
     let detail = format!(
-        "heard itself {heard} of {} times {}",
+        "own Probe received {own_probes} of {} times {}",
         families.len(),
-        troubles.join("; ")
+        drop_reasons.join("; ")
     );
-    let state = if heard > 0 {
+    let state = if own_probes > 0 {
         State::Warning
     } else {
         State::Failed
     };
     let hint = match (state, interface.loopback) {
         (State::Warning, _) => {
-            "one address family works; see ip maddress and the firewall for the other".into()
+            "one address family works; for the other check `ip maddress` and the firewall".into()
         }
-        (_, true) => "a firewall drops UDP port 3702 on the loopback".to_owned(),
+        (_, true) => "let the firewall pass UDP port 3702 on loopback".to_owned(),
         (_, false) => format!(
-            "add a route: ip route add 239.0.0.0/8 dev {0}; pass UDP 3702 in the firewall; check ip link show {0}",
+            "add a route: ip route add 239.0.0.0/8 dev {0}; let the firewall pass UDP port 3702; check `ip link show {0}`",
             interface.name
         ),
     };

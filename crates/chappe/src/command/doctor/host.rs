@@ -1,4 +1,4 @@
-//! What the host itself tells: interfaces, the discovery port, containers, buffers, clock, disk.
+//! Checks of the host: interfaces, the discovery port, containers, buffers, clock, disk.
 
 use std::fs;
 use std::io::Write;
@@ -9,16 +9,16 @@ use chappe_transport::{FragmentMemory, RECEIVE_BUFFER_BYTES, ReceiveBuffer};
 
 use super::{Check, State};
 
-/// 3702 in hexadecimal, as /proc writes it.
+/// Port 3702 in the notation of /proc.
 const PORT_HEX: &str = ":0E76";
-/// A clock before this is not set: 2026-01-01.
+/// A clock before 2026-01-01 is not set.
 const CLOCK_FLOOR_S: u64 = 1_767_225_600;
-/// Free space below which a log soon stops.
+/// Below this free space a log soon stops.
 const FREE_BYTES_MIN: u64 = 256 << 20;
-/// Syncs measured.
+/// Number of measured syncs.
 const SYNCS: usize = 20;
 
-/// Each interface, with why it is not used.
+/// Each interface, with the reason if it is unused.
 pub(crate) fn interfaces(found: &[chappe_transport::Interface]) -> Vec<Check> {
     let check = |interface: &chappe_transport::Interface| {
         let name = format!("interface {}", interface.name);
@@ -48,7 +48,7 @@ pub(crate) fn interfaces(found: &[chappe_transport::Interface]) -> Vec<Check> {
     found.iter().map(check).collect()
 }
 
-/// Who holds UDP port 3702.
+/// The programs that hold UDP port 3702.
 pub(crate) fn discovery_port() -> Check {
     let mut inodes = Vec::new();
     for file in ["/proc/net/udp", "/proc/net/udp6"] {
@@ -74,12 +74,11 @@ pub(crate) fn discovery_port() -> Check {
         holders.join(", ")
     };
     Check::new(name, State::Ok, format!("shared with {who}")).hint(
-        "multicast reaches all of them; a unicast datagram reaches one, so devices on one host want an \
-         address each",
+        "multicast reaches all of them, unicast only one: give each device on a host its own address",
     )
 }
 
-/// Programs that hold one of these sockets, as far as we may look.
+/// Programs that hold one of these sockets, as far as this user may see.
 fn holders(inodes: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -107,7 +106,7 @@ fn holders(inodes: &[String]) -> Vec<String> {
     found
 }
 
-/// Whether a container's bridge stands between us and the network.
+/// Looks for a container's bridge between this program and the network.
 pub(crate) fn container() -> Check {
     let inside = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
     let interfaces = chappe_transport::interfaces().unwrap_or_default();
@@ -131,14 +130,14 @@ pub(crate) fn container() -> Check {
             .hint("run it with the host's network (--network host), or name devices with --host");
     }
     if bridges.is_empty() {
-        return Check::new(name, State::Ok, "none, and no bridge of one");
+        return Check::new(name, State::Ok, "no container and no bridge of containers");
     }
     let detail = format!("bridges of containers: {}", bridges.join(", "));
     Check::new(name, State::Ok, detail)
-        .hint("devices in containers are found only on the host's network")
+        .hint("discovery finds devices in containers only on the host's network (--network host)")
 }
 
-/// What the kernel grants as receive buffer.
+/// The receive buffer that the kernel grants.
 pub(crate) fn receive_buffers() -> Check {
     let name = "receive buffers";
     match ReceiveBuffer::ask(RECEIVE_BUFFER_BYTES) {
@@ -153,11 +152,11 @@ pub(crate) fn receive_buffers() -> Check {
     }
 }
 
-/// How much of large datagrams the kernel keeps. Only DDS sends such, so little of it is no warning.
+/// Kernel memory for fragments of large datagrams. Only DDS sends such, so a low limit is no warning.
 pub(crate) fn fragment_memory() -> Check {
     let name = "memory for fragments";
     let Some(memory) = FragmentMemory::read() else {
-        return Check::new(name, State::Skipped, "the system does not tell");
+        return Check::new(name, State::Skipped, "this system does not report it");
     };
     let detail = format!("{} KiB", memory.limit_bytes >> 10);
     let check = Check::new(name, State::Ok, detail);
@@ -170,29 +169,29 @@ pub(crate) fn fragment_memory() -> Check {
     }
 }
 
-/// Whether the clock is plausible and kept.
+/// Checks that the clock is plausible and synchronized.
 pub(crate) fn clock() -> Check {
     let name = "clock";
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     if seconds < CLOCK_FLOOR_S {
-        let check = Check::new(name, State::Failed, "it stands before 2026");
-        return check.hint("set it, or let systemd-timesyncd, chrony or ntpd keep it");
+        let check = Check::new(name, State::Failed, "it shows a time before 2026");
+        return check.hint("set it, or run systemd-timesyncd, chrony or ntpd");
     }
-    let keepers = [
+    let traces = [
         "/run/systemd/timesync/synchronized",
         "/run/chrony",
         "/var/lib/ntp/ntp.drift",
     ];
-    if keepers.iter().any(|path| Path::new(path).exists()) {
-        return Check::new(name, State::Ok, "set, and kept by a time service");
+    if traces.iter().any(|path| Path::new(path).exists()) {
+        return Check::new(name, State::Ok, "set, and synchronized by a time service");
     }
-    Check::new(name, State::Warning, "set; no time service was seen")
-        .hint("source times of several nodes compare only if their clocks are kept")
+    Check::new(name, State::Warning, "set, without a time service")
+        .hint("source times of several nodes compare only with synchronized clocks")
 }
 
-/// Whether the directory can be written, has room, and how long a sync takes.
+/// Checks that the directory is writable and has room, and measures its syncs.
 pub(crate) fn disk(directory: &Path) -> Check {
     let name = format!("disk at {}", directory.display());
     let failed = |error: &dyn std::fmt::Display| {
@@ -213,22 +212,22 @@ pub(crate) fn disk(directory: &Path) -> Check {
     let median_ms = times[times.len() / 2];
     let worst_ms = times[times.len() - 1];
     let detail = format!(
-        "{} MiB free, a sync takes {median_ms:.2} ms, at worst {worst_ms:.2} ms",
+        "{} MiB free, a sync takes {median_ms:.2} ms, at most {worst_ms:.2} ms",
         free >> 20
     );
     if free < FREE_BYTES_MIN {
         return Check::new(name, State::Warning, detail)
-            .hint("the log stops when the disk is full");
+            .hint("free some space: a full disk stops the log");
     }
     if median_ms > 20.0 {
         let check = Check::new(name, State::Warning, detail);
         return check
-            .hint("level \"power\" waits for each sync: a disk with a protected cache is faster");
+            .hint("level \"power\" waits for each sync: use a disk with a power-protected cache");
     }
     Check::new(name, State::Ok, detail)
 }
 
-/// Milliseconds of each of some appends of 4 KiB with fdatasync, in order of size.
+/// Sorted times in milliseconds of appends of 4 KiB with fdatasync.
 fn sync_times(path: &Path) -> std::io::Result<Vec<f64>> {
     let mut file = fs::OpenOptions::new()
         .create_new(true)

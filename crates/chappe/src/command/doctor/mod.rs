@@ -1,4 +1,4 @@
-//! `chappe doctor`: what discovery and storage need on this machine, checked, with what to do.
+//! `chappe doctor`: checks this machine for discovery and storage, with a remedy for each problem.
 
 mod answer;
 mod beacon;
@@ -10,13 +10,13 @@ use serde::Serialize;
 use crate::cli::Doctor;
 use crate::output::{self, Failure, Outcome};
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     /// As it should be.
     Ok,
-    /// It works, with a limit worth knowing.
+    /// It works, with a limitation.
     Warning,
     /// It does not work.
     Failed,
@@ -27,13 +27,13 @@ pub(crate) enum State {
 /// One check.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Check {
-    /// What was checked.
+    /// The subject of the check.
     pub name: String,
-    /// How it ended.
+    /// Its result.
     pub state: State,
-    /// What was seen.
+    /// The observation.
     pub detail: String,
-    /// What to do.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -53,13 +53,13 @@ impl Check {
     }
 }
 
-/// Runs all checks and prints each as it ends.
+/// Runs all checks and prints each result.
 pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
     if flags.answer {
         return answer::run(&flags.interfaces, json);
     }
     let mut checks = Vec::new();
-    let mut take = |check: Check| {
+    let mut add = |check: Check| {
         if !json {
             print(&check);
         }
@@ -69,25 +69,23 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
         .into_iter()
         .filter(|i| flags.interfaces.is_empty() || flags.interfaces.contains(&i.name))
         .collect();
-    host::interfaces(&interfaces)
-        .into_iter()
-        .for_each(&mut take);
+    host::interfaces(&interfaces).into_iter().for_each(&mut add);
     super::network::block_on(async {
         for check in beacon::multicast(&interfaces, flags.with).await? {
-            take(check);
+            add(check);
         }
         let entrances = super::overlay::entrances(&flags.entrances, flags.config.as_deref())?;
         for entrance in entrances {
-            take(overlay::entrance(entrance).await?);
+            add(overlay::entrance(entrance).await?);
         }
         Ok(())
     })?;
-    take(host::discovery_port());
-    take(host::container());
-    take(host::receive_buffers());
-    take(host::fragment_memory());
-    take(host::clock());
-    take(host::disk(&flags.data));
+    add(host::discovery_port());
+    add(host::container());
+    add(host::receive_buffers());
+    add(host::fragment_memory());
+    add(host::clock());
+    add(host::disk(&flags.data));
     let count = |state| checks.iter().filter(|check| check.state == state).count();
     let (failed, warnings) = (count(State::Failed), count(State::Warning));
     if json {
@@ -107,7 +105,7 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
     }
 }
 
-/// The checks of the network alone, printed: for a search that found nothing.
+/// Prints the checks of the network, for a search without a result.
 pub(crate) async fn quick(names: &[String]) -> Outcome {
     let interfaces: Vec<_> = chappe_transport::interfaces()?
         .into_iter()

@@ -1,4 +1,4 @@
-//! The distributed hash table, tried: one entrance at a time.
+//! Checks of the distributed hash table, one entrance at a time.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -13,26 +13,26 @@ use super::{Check, State};
 use crate::command::overlay;
 use crate::output::Failure;
 
-/// How long an entrance may take to answer: it is greeted again after a second.
+/// Time for an entrance to answer; a second attempt follows after one second.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Bytes that the search after it may bring in: it shows that there is a network.
+/// Most bytes received in the search, which only shows that a network exists.
 const SEARCH_BYTES: u64 = 64 << 10;
-/// How long that search may take.
+/// Time for the search.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Enters by one node alone, and looks for devices through it.
+/// Enters through one node and searches for devices.
 pub(crate) async fn entrance(at: SocketAddr) -> Result<Check, Failure> {
     let name = format!("entrance {at}");
     let node = overlay::enter(&[at], Drops::default())?;
     let (began, mut report) = (Instant::now(), node.report());
-    let told =
-        |report: &Report| !report.contacts.is_empty() || overlay::hears_members_alone(report);
-    let entered = report.wait_for(told);
+    let is_answered =
+        |report: &Report| !report.contacts.is_empty() || overlay::answers_members_only(report);
+    let entered = report.wait_for(is_answered);
     if tokio::time::timeout(PATIENCE, entered).await.is_err() {
         let check = Check::new(name, State::Failed, "no answer over UDP");
         return Ok(check.hint(
-            "is a node there, with kad.listen at that address and port? Does a firewall on the way let \
-             UDP through: nft list ruleset",
+            "run a node there with kad.listen at that address and port, and let firewalls on the \
+             path pass its UDP port: nft list ruleset",
         ));
     }
     let took = began.elapsed().as_millis();
@@ -45,19 +45,20 @@ pub(crate) async fn entrance(at: SocketAddr) -> Result<Check, Failure> {
         }
     };
     let in_time = tokio::time::timeout(SEARCH_PATIENCE, searched).await;
-    if overlay::hears_members_alone(&report.borrow_and_update()) {
-        let what = "it answers, and hears members of its network alone";
+    if overlay::answers_members_only(&report.borrow_and_update()) {
+        let what = "it answers members of its network only";
         return Ok(Check::new(name, State::Failed, what).hint(overlay::MEMBERS_HINT));
     }
     let devices = endpoints.len();
     let contacts = report.borrow_and_update().contacts.len();
-    let detail = format!("answers in {took} ms; {contacts} nodes and {devices} devices seen by it");
+    let detail =
+        format!("answers in {took} ms; {contacts} nodes and {devices} devices found through it");
     if devices > 0 {
         return Ok(Check::new(name, State::Ok, detail));
     }
     let hint = match in_time {
-        Ok(()) => "nothing is published there yet",
-        Err(_) => "the search did not end in time: the nodes that it knows do not answer",
+        Ok(()) => "no device is published there yet",
+        Err(_) => "the search timed out: the other nodes of the network do not answer",
     };
     Ok(Check::new(name, State::Warning, detail).hint(hint))
 }

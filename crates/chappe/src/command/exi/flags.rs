@@ -1,4 +1,4 @@
-//! The command line of `exi`: options by the names that the specification gives them.
+//! The command line of `exi`, with the specification's names for options.
 
 use std::path::PathBuf;
 
@@ -10,29 +10,33 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(crate) enum Exi {
     /// Encode a document of text XML as an EXI stream.
     #[command(
-        after_help = "Examples:\n  chappe exi encode order.xml -o order.exi\n  chappe exi encode order.xml --schema order.xsd --strict -o order.exi\n  curl -s http://192.0.2.7/status | chappe exi encode --schema dev1 --compression > status.exi\n\nThe options are written into the header, so that a reader need not be told."
+        after_help = "Examples:\n  chappe exi encode order.xml -o order.exi\n  chappe exi encode order.xml --schema order.xsd --strict -o order.exi\n  curl -s http://192.0.2.7/status | chappe exi encode --schema dev1 --compression > status.exi\n\nThe header carries the options, so that a decoder needs no flags."
     )]
     Encode(Box<Encode>),
     /// Decode an EXI stream to text XML.
     #[command(
-        after_help = "Examples:\n  chappe exi decode order.exi\n  chappe exi decode order.exi --schema order.xsd -o order.xml\n  chappe exi decode bare.exi --strict --schema order.exig      a stream without options\n\nOptions in the stream's header stand above those given here. The schemas dev1 and ev1, and that of\nthe built-in types alone, are found by the stream's schemaId."
+        after_help = "Examples:\n  chappe exi decode order.exi\n  chappe exi decode order.exi --schema order.xsd -o order.xml\n  chappe exi decode bare.exi --strict --schema order.exig      a stream without options\n\nOptions in the stream's header override flags. The stream's schemaId selects the schemas dev1,\nev1 and types."
     )]
     Decode(Box<Decode>),
-    /// Explain a stream: its header, and where its bytes go.
+    /// Explain a stream: its header, and the bytes of each item.
     #[command(
         after_help = "Examples:\n  chappe exi info order.exi --schema order.xsd\n  chappe exi info order.exi --top 50 --json"
     )]
     Info(Box<Info>),
-    /// Work with schemas.
-    #[command(subcommand)]
+    /// Compile schemas.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  chappe exi schema compile order.xsd -o order.exig"
+    )]
     Schema(Schema),
 }
 
 /// Verbs of `exi schema`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schema {
-    /// Compile XML Schema documents, with what they include and import, to grammars that load in
-    /// microseconds.
+    /// Compile XML Schema documents to grammars that load in microseconds.
+    ///
+    /// Includes and imports are read from the directory of each document.
     #[command(
         after_help = "Examples:\n  chappe exi schema compile order.xsd -o order.exig\n  chappe exi schema compile soap.xsd order.xsd --schemaId order-3 -o order.exig"
     )]
@@ -45,19 +49,19 @@ pub(crate) struct Encode {
     /// The document; `-` is standard input.
     #[arg(default_value = "-", value_name = "XML")]
     pub input: PathBuf,
-    /// Where the stream goes; `-` is standard output.
+    /// The stream; `-` is standard output.
     #[arg(short, long, default_value = "-", value_name = "FILE")]
     pub output: PathBuf,
-    /// How the stream is coded.
+    /// Options of the stream.
     #[command(flatten)]
     pub coding: Coding,
-    /// Begin the stream with the four bytes $EXI.
+    /// Start the stream with the four bytes $EXI.
     #[arg(long)]
     pub cookie: bool,
-    /// Leave the options out of the header: the reader must know them.
+    /// Omit the options from the header; the decoder must know them.
     #[arg(long)]
     pub omit_options: bool,
-    /// Write canonical EXI: of the same document always the same bytes, for signatures.
+    /// Write canonical EXI: the same bytes for the same document, for signatures.
     #[arg(long, conflicts_with = "cookie")]
     pub canonical: bool,
     /// In canonical EXI, write times as Coordinated Universal Time.
@@ -71,10 +75,10 @@ pub(crate) struct Decode {
     /// The stream; `-` is standard input.
     #[arg(default_value = "-", value_name = "EXI")]
     pub input: PathBuf,
-    /// Where the document goes; `-` is standard output.
+    /// The document; `-` is standard output.
     #[arg(short, long, default_value = "-", value_name = "FILE")]
     pub output: PathBuf,
-    /// How the stream is coded, if it does not say so itself.
+    /// Options of the stream, if its header has none.
     #[command(flatten)]
     pub coding: Coding,
 }
@@ -85,10 +89,10 @@ pub(crate) struct Info {
     /// The stream; `-` is standard input.
     #[arg(default_value = "-", value_name = "EXI")]
     pub input: PathBuf,
-    /// How the stream is coded, if it does not say so itself.
+    /// Options of the stream, if its header has none.
     #[command(flatten)]
     pub coding: Coding,
-    /// How many names to list, those with the most bytes first.
+    /// List this many names, by bytes.
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub top: usize,
 }
@@ -96,26 +100,25 @@ pub(crate) struct Info {
 /// Flags of `exi schema compile`.
 #[derive(Debug, Args)]
 pub(crate) struct Compile {
-    /// The documents that belong together.
+    /// The documents of the schema.
     #[arg(required = true, value_name = "XSD")]
     pub files: Vec<PathBuf>,
-    /// Where the grammars go; `-` is standard output.
+    /// The grammars; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// The name under which streams refer to the schema. Default: the name of the first file without
-    /// its ending.
+    /// The schemaId of streams. Default: the first file name without extension.
     #[arg(long = "schemaId", value_name = "ID")]
     pub schema_id: Option<String>,
 }
 
-/// How event codes and values are laid out.
+/// Layout of event codes and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AlignmentName {
-    /// One bit after another.
+    /// Bit by bit.
     BitPacked,
-    /// Each item begins at a byte.
+    /// Each item starts at a byte.
     ByteAlignment,
-    /// As for compression, for transports that compress themselves.
+    /// As for compression, for transports that compress.
     PreCompression,
 }
 
@@ -123,24 +126,27 @@ pub(crate) enum AlignmentName {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of the stream")]
 pub(crate) struct Coding {
-    /// A schema: XSD files, grammars compiled by `schema compile`, or dev1 (SOAP, WS-Addressing,
-    /// WS-Eventing, DPWS), ev1 (events) or types (the built-in types alone). XSD files may be several.
+    /// A schema: XSD files, compiled grammars, dev1, ev1 or types.
+    ///
+    /// dev1 has SOAP, WS-Addressing, WS-Eventing and DPWS, ev1 events, types the built-in types alone.
+    /// Repeat the flag for several XSD files.
     #[arg(long, value_name = "SCHEMA")]
     pub schema: Vec<PathBuf>,
-    /// The name of the schema in the header. Default: the one that it was compiled with, or the name
-    /// of its first file without the ending.
+    /// The schema's name in the header.
+    ///
+    /// Default: the name given at compilation, or the first file name without extension.
     #[arg(long = "schemaId", value_name = "ID")]
     pub schema_id: Option<String>,
-    /// How event codes and values are laid out.
+    /// Layout of event codes and values.
     #[arg(long, value_enum, default_value = "bit-packed")]
     pub alignment: AlignmentName,
     /// Compress with DEFLATE.
     #[arg(long)]
     pub compression: bool,
-    /// Only what the schema declares.
+    /// Allow only items that the schema declares.
     #[arg(long)]
     pub strict: bool,
-    /// Any number of root elements.
+    /// Allow any number of root elements.
     #[arg(long)]
     pub fragment: bool,
     /// Keep comments.
@@ -149,48 +155,62 @@ pub(crate) struct Coding {
     /// Keep processing instructions.
     #[arg(long = "preserve.pis")]
     pub pis: bool,
-    /// Keep the document type declaration and references to entities.
+    /// Keep the document type declaration and entity references.
     #[arg(long = "preserve.dtd")]
     pub dtd: bool,
-    /// Keep prefixes and declarations of namespaces.
+    /// Keep prefixes and namespace declarations.
     #[arg(long = "preserve.prefixes")]
     pub prefixes: bool,
-    /// Keep values as they were written.
+    /// Keep the lexical form of values.
     #[arg(long = "preserve.lexicalValues")]
     pub lexical_values: bool,
-    /// Elements may be self-contained.
-    #[arg(long = "selfContained")]
+    /// Allow self-contained elements.
+    #[arg(long = "selfContained", hide_short_help = true)]
     pub self_contained: bool,
     /// Values in a block of a compressed stream.
-    #[arg(long = "blockSize", default_value_t = Options::BLOCK_SIZE, value_name = "N")]
+    #[arg(long = "blockSize", default_value_t = Options::BLOCK_SIZE, value_name = "N", hide_short_help = true)]
     pub block_size: u32,
-    /// Longest value, in characters, that is remembered. Default: any.
-    #[arg(long = "valueMaxLength", value_name = "N")]
+    /// Longest value in the string table, in characters. Default: any.
+    #[arg(long = "valueMaxLength", value_name = "N", hide_short_help = true)]
     pub value_max_length: Option<u32>,
-    /// Most values that are remembered. Default: any number.
-    #[arg(long = "valuePartitionCapacity", value_name = "N")]
+    /// Most values in the string table. Default: any number.
+    #[arg(
+        long = "valuePartitionCapacity",
+        value_name = "N",
+        hide_short_help = true
+    )]
     pub value_partition_capacity: Option<u32>,
-    /// Another representation of a datatype; may be repeated. A name is {NAMESPACE}LOCAL, or LOCAL of
-    /// XML Schema and of EXI.
+    /// Another representation of a datatype; may be repeated.
+    ///
+    /// A name is {NAMESPACE}LOCAL, or LOCAL of XML Schema and of EXI.
     #[arg(
         long = "datatypeRepresentationMap",
         value_name = "DATATYPE=REPRESENTATION",
-        value_parser = representation
+        value_parser = representation,
+        hide_short_help = true
     )]
     pub datatype_representation_map: Vec<Representation>,
-    /// Profile: look values up only among all, not by name.
-    #[arg(long = "noLocalValuePartitions")]
+    /// Profile: use the global string table only.
+    #[arg(long = "noLocalValuePartitions", hide_short_help = true)]
     pub no_local_value_partitions: bool,
-    /// Profile: most built-in element grammars that learn.
-    #[arg(long = "maximumNumberOfBuiltInElementGrammars", value_name = "N")]
+    /// Profile: most built-in element grammars that evolve.
+    #[arg(
+        long = "maximumNumberOfBuiltInElementGrammars",
+        value_name = "N",
+        hide_short_help = true
+    )]
     pub built_in_element_grammars: Option<u32>,
-    /// Profile: most productions that they learn in all.
-    #[arg(long = "maximumNumberOfBuiltInProductions", value_name = "N")]
+    /// Profile: most productions added to them in total.
+    #[arg(
+        long = "maximumNumberOfBuiltInProductions",
+        value_name = "N",
+        hide_short_help = true
+    )]
     pub built_in_productions: Option<u32>,
 }
 
 impl Coding {
-    /// The options, with the name of the schema as the header is to have it.
+    /// The options, with this schemaId for the header.
     pub(crate) fn options(&self, schema_id: SchemaId) -> Options {
         let profile = Profile {
             local_value_partitions: !self.no_local_value_partitions,
@@ -236,7 +256,7 @@ fn representation(text: &str) -> Result<Representation, String> {
             .split_once('=')
             .map(|(local, right)| (name("http://www.w3.org/2001/XMLSchema", local), right)),
     };
-    let (datatype, right) = split.ok_or("it is not of the form DATATYPE=REPRESENTATION")?;
+    let (datatype, right) = split.ok_or("write DATATYPE=REPRESENTATION")?;
     let representation = match right
         .strip_prefix('{')
         .and_then(|rest| rest.split_once('}'))

@@ -1,4 +1,4 @@
-//! `chappe exi info`: what a stream's header says, and where its bytes go.
+//! `chappe exi info`: the header of a stream, and the bytes of each kind of item.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::flags::Info;
 use crate::output::{self, Outcome, Table};
 
-/// Kinds of events, as they are listed.
+/// Kinds of events.
 const KINDS: [&str; 7] = [
     "start of elements",
     "attributes",
@@ -37,8 +37,8 @@ struct Shares {
 }
 
 impl Shares {
-    /// Where an event is counted: its kind, and its name with what of it.
-    fn place(&mut self, event: &Event<'_>) -> (usize, Option<(String, &'static str)>) {
+    /// The counters of an event: its kind, and its name with the part of it.
+    fn counters(&mut self, event: &Event<'_>) -> (usize, Option<(String, &'static str)>) {
         match event {
             Event::StartElement(name) => {
                 self.open.push(name.local.to_owned());
@@ -58,26 +58,26 @@ impl Shares {
         self.kinds[kind].bits += bits;
         if let Some(name) = name {
             let share = self.names.entry(name).or_default();
-            // The end of an element is a part of it, not one more.
+            // The end of an element counts with its start.
             share.count += u64::from(KINDS[kind] != "end of elements");
             share.bits += bits;
         }
     }
 
-    /// All events of a stream that is not in blocks.
+    /// All events of a stream without blocks.
     fn of(reading: &mut StreamReader<'_, '_>) -> Result<Self, chappe_exi::Error> {
         let mut shares = Self::default();
         let mut before = reading.bit_offset();
         while let Some(event) = reading.next_event()? {
-            let place = shares.place(&event);
+            let counters = shares.counters(&event);
             let after = reading.bit_offset();
-            shares.add(place, after - before);
+            shares.add(counters, after - before);
             before = after;
         }
         Ok(shares)
     }
 
-    /// Names with the most bits first.
+    /// Names by bits, most first.
     fn names(&self, most: usize) -> Vec<(&str, &'static str, Share)> {
         let rows = self.names.iter();
         let rows = rows.map(|((name, what), share)| (name.as_str(), *what, *share));
@@ -94,7 +94,7 @@ pub(super) fn run(flags: &Info, json: bool) -> Outcome {
     let failed = |error: chappe_exi::Error| super::in_file(&flags.input, text::Error::Exi(error));
     let mut decoder = Decoder::new(schema.clone());
     let mut reading = decoder.begin(&stream, given.as_ref()).map_err(failed)?;
-    let mut shown = Shown {
+    let mut summary = Summary {
         bytes: stream.len(),
         header: *reading.header(),
         options: reading.options().clone(),
@@ -102,13 +102,13 @@ pub(super) fn run(flags: &Info, json: bool) -> Outcome {
         shares: Shares::default(),
         plain_bytes: None,
     };
-    if shown.options.channels() {
-        // The values of a block come behind its structure, compressed or not: counted is what the same
-        // events take one after another, which without compression are as many bytes.
+    if summary.options.channels() {
+        // A block separates values from structure: count the same events in document order, which take
+        // as many bytes without compression.
         let plain = Options {
             compression: false,
             alignment: Alignment::ByteAligned,
-            ..shown.options.clone()
+            ..summary.options.clone()
         };
         let mut encoder = Encoder::new(schema.clone());
         let mut writing = encoder.begin(&plain).map_err(failed)?;
@@ -116,34 +116,34 @@ pub(super) fn run(flags: &Info, json: bool) -> Outcome {
             writing.event(event).map_err(failed)?;
         }
         let bytes = writing.finish().map_err(failed)?;
-        shown.plain_bytes = Some(bytes.len());
+        summary.plain_bytes = Some(bytes.len());
         let mut decoder = Decoder::new(schema);
         let mut reading = decoder.begin(bytes, Some(&plain)).map_err(failed)?;
-        shown.shares = Shares::of(&mut reading).map_err(failed)?;
+        summary.shares = Shares::of(&mut reading).map_err(failed)?;
     } else {
-        shown.shares = Shares::of(&mut reading).map_err(failed)?;
+        summary.shares = Shares::of(&mut reading).map_err(failed)?;
     }
     if json {
-        output::json(&shown.json(flags.top));
+        output::json(&summary.json(flags.top));
     } else {
-        shown.print(flags.top);
+        summary.print(flags.top);
     }
     Ok(())
 }
 
-/// What is shown of a stream.
-struct Shown {
+/// The printed facts of a stream.
+struct Summary {
     bytes: usize,
     header: Header,
     options: Options,
     header_bits: u64,
     shares: Shares,
-    /// Bytes of the same events one after another, for a stream in blocks.
+    /// Bytes of the same events in document order, for a stream in blocks.
     plain_bytes: Option<usize>,
 }
 
-impl Shown {
-    /// The options that are not at their default, by their standard names.
+impl Summary {
+    /// Options with other values than the default, by their standard names.
     fn options(&self) -> Vec<(&'static str, String)> {
         let options = &self.options;
         let mut shown = vec![(
@@ -226,7 +226,7 @@ impl Shown {
         let options = if self.header.options {
             "in the header"
         } else {
-            "not in the header: as given here"
+            "not in the header; from the flags"
         };
         table.row(["options".to_owned(), options.to_owned()]);
         for (name, value) in self.options() {
@@ -237,7 +237,7 @@ impl Shown {
         let bits: u64 = self.shares.kinds.iter().map(|share| share.bits).sum();
         if let Some(plain) = self.plain_bytes {
             output::line(format_args!(
-                "Before compression and in order the stream would be {plain} bytes, which go to:"
+                "Uncompressed and in document order the stream has {plain} bytes:"
             ));
         }
         let row = |share: Share| {
@@ -249,7 +249,7 @@ impl Shown {
                 format!("{percent:.1}"),
             ]
         };
-        let mut table = Table::new(["WHAT", "COUNT", "BYTES", "%"]);
+        let mut table = Table::new(["KIND", "COUNT", "BYTES", "%"]);
         for (kind, share) in KINDS.iter().zip(&self.shares.kinds) {
             if share.count > 0 {
                 table.row([(*kind).to_owned()].into_iter().chain(row(*share)));
@@ -259,7 +259,7 @@ impl Shown {
         table.row(["header".to_owned(), String::new(), format!("{header:.1}")]);
         output::line(&table);
         output::line("");
-        let mut table = Table::new(["NAME", "OF IT", "COUNT", "BYTES", "%"]);
+        let mut table = Table::new(["NAME", "PART", "COUNT", "BYTES", "%"]);
         for (name, what, share) in self.shares.names(top) {
             let head = [name.to_owned(), what.to_owned()];
             table.row(head.into_iter().chain(row(share)));

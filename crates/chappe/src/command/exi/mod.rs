@@ -1,4 +1,4 @@
-//! `chappe exi`: text XML to EXI and back, streams explained, schemas compiled.
+//! `chappe exi`: converts text XML to EXI and back, explains streams, compiles schemas.
 
 mod flags;
 mod info;
@@ -55,8 +55,10 @@ fn encode(flags: &Encode, json: bool) -> Outcome {
     let stream = stream.map_err(|error| in_file(&flags.input, error))?;
     let to_terminal = flags.output == Path::new("-") && std::io::stdout().is_terminal();
     if to_terminal {
-        return Err(Failure::new("a stream is no text for a terminal")
-            .hint("name a file: -o FILE.exi, or send it on: | ..."));
+        return Err(
+            Failure::new("an EXI stream is binary, and standard output is a terminal")
+                .hint("name a file: -o FILE.exi, or pipe it: | ..."),
+        );
     }
     write(&flags.output, stream)?;
     if json && flags.output != Path::new("-") {
@@ -74,7 +76,7 @@ fn decode(flags: &Decode) -> Outcome {
     write(&flags.output, document.as_bytes())
 }
 
-/// The schema of a stream, by the flags or by its own header, and the options for one without.
+/// The schema of a stream, from the flags or its header, and the options of a stream without any.
 fn of_stream(coding: &Coding, stream: &[u8]) -> Result<(Arc<Schema>, Option<Options>), Failure> {
     let options = |id| Some(coding.options(id));
     if let Some(Chosen { schema, id }) = schema::chosen(coding)? {
@@ -90,7 +92,7 @@ fn of_stream(coding: &Coding, stream: &[u8]) -> Result<(Arc<Schema>, Option<Opti
         }
         Some(Cause::Schema { wanted, .. }) => match schema::built_in(&wanted) {
             Ok(schema) => Arc::new(schema),
-            // What is wrong is said when it is decoded.
+            // The decoder reports the error.
             Err(_) => none,
         },
         _ => none,
@@ -98,7 +100,7 @@ fn of_stream(coding: &Coding, stream: &[u8]) -> Result<(Arc<Schema>, Option<Opti
     Ok((schema, options(SchemaId::Absent)))
 }
 
-/// An error with its file, and the remedy where it is known.
+/// An error with its file, and the remedy if it is known.
 fn in_file(file: &Path, error: text::Error) -> Failure {
     let shown = match file == Path::new("-") {
         true => "standard input".into(),
@@ -110,19 +112,19 @@ fn in_file(file: &Path, error: text::Error) -> Failure {
     };
     match error.cause {
         Cause::Schema { .. } => failure.hint(
-            "--schema FILE names the schema that the stream was made with; where that is the right \
-             one under another name, --schemaId gives it the stream's",
+            "name the schema of the encoder with --schema FILE; if it only has another name, set \
+             the stream's with --schemaId",
         ),
         Cause::OptionsMissing => failure
-            .hint("give the options with which it was made: --strict, --alignment, --schema, ..."),
-        Cause::NotExi("text XML") => failure.hint("it is text: chappe exi encode"),
-        Cause::NotExi("gzip") => failure.hint("unpack it first: gzip -d"),
+            .hint("give the encoder's options: --strict, --alignment, --schema, ..."),
+        Cause::NotExi("text XML") => failure.hint("it is text XML; to encode it: chappe exi encode"),
+        Cause::NotExi("gzip") => failure.hint("decompress it first: gzip -d"),
         Cause::EventCode(_) | Cause::Identifier { .. } | Cause::Truncated => failure.hint(
-            "a stream without options in its header is read wrongly with other options or another \
-             schema than it was made with",
+            "a stream without options in its header needs the encoder's options and schema: --strict, \
+             --alignment, --schema, ...",
         ),
         Cause::NotAllowed(_) | Cause::NotTyped { .. } => {
-            failure.hint("leave --strict out to let in what the schema does not declare")
+            failure.hint("without --strict the stream may contain items that the schema does not declare")
         }
         _ => failure,
     }
@@ -140,7 +142,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
 fn write(file: &Path, bytes: &[u8]) -> Outcome {
     if file == Path::new("-") {
         let mut out = std::io::stdout().lock();
-        // Whoever reads may have had enough.
+        // The reader has closed the pipe.
         if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
             std::process::exit(0);
         }

@@ -1,4 +1,4 @@
-//! Schemas: from files or compiled in, and `chappe exi schema compile`.
+//! Schemas from files or built in, and `chappe exi schema compile`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ pub(super) struct Chosen {
     pub(super) id: SchemaId,
 }
 
-/// What `--schema` and `--schemaId` say; none: no schema is named.
+/// The schema of `--schema` and `--schemaId`, if one is named.
 pub(super) fn chosen(coding: &Coding) -> Result<Option<Chosen>, Failure> {
     let Some(first) = coding.schema.first() else {
         return Ok(None);
     };
-    let word = first.to_str().filter(|_| coding.schema.len() == 1);
-    let mut schema = match word {
+    let name = first.to_str().filter(|_| coding.schema.len() == 1);
+    let mut schema = match name {
         Some("types") => Schema::built_in_types(),
-        Some(word) if MessageSchema::from_schema_id(word).is_some() => built_in(word)?,
+        Some(name) if MessageSchema::from_schema_id(name).is_some() => built_in(name)?,
         _ if first.extension().is_some_and(|ending| ending == "xsd") => {
             compiled(&coding.schema, None)?
         }
         _ if coding.schema.len() > 1 => {
-            let what = "several schemas can be given only as XSD files";
+            let what = "--schema accepts several files only if they are XSD files";
             return Err(Failure::new(what).hint("compile them together: chappe exi schema compile"));
         }
         _ => loaded(first)?,
@@ -46,11 +46,11 @@ pub(super) fn chosen(coding: &Coding) -> Result<Option<Chosen>, Failure> {
     }))
 }
 
-/// A schema that is compiled in, by its schemaId.
+/// A built-in schema, by its schemaId.
 pub(super) fn built_in(id: &str) -> Result<Schema, Failure> {
     match MessageSchema::from_schema_id(id) {
         Some(messages) => Ok(Schema::for_messages(messages)),
-        None => Err(Failure::new(format!("no schema {id:?} is compiled in"))),
+        None => Err(Failure::new(format!("no built-in schema {id:?}"))),
     }
 }
 
@@ -58,11 +58,11 @@ fn loaded(file: &Path) -> Result<Schema, Failure> {
     let bytes = super::read(file)?;
     Schema::from_bytes(&bytes).map_err(|error| {
         let text = format!("{}: {error}", file.display());
-        Failure::new(text).hint("compile it anew: chappe exi schema compile FILE.xsd -o FILE.exig")
+        Failure::new(text).hint("recompile it: chappe exi schema compile FILE.xsd -o FILE.exig")
     })
 }
 
-/// Compiles files with what they include.
+/// Compiles files with their includes and imports.
 fn compiled(files: &[PathBuf], id: Option<&str>) -> Result<Schema, Failure> {
     let sources: Result<Vec<_>, Failure> = files
         .iter()
@@ -73,7 +73,7 @@ fn compiled(files: &[PathBuf], id: Option<&str>) -> Result<Schema, Failure> {
             })
         })
         .collect();
-    let mut beside = |from: &str, location: &str| {
+    let mut include = |from: &str, location: &str| {
         let file = Path::new(from).parent()?.join(location);
         let document = std::fs::read(&file).ok()?;
         let name = file.to_string_lossy().into_owned();
@@ -82,7 +82,7 @@ fn compiled(files: &[PathBuf], id: Option<&str>) -> Result<Schema, Failure> {
     let stem = files.first().and_then(|file| file.file_stem());
     let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
     let id = id.map_or_else(|| stem.unwrap_or_default(), ToOwned::to_owned);
-    Ok(Schema::from_xsd(sources?, &mut beside)?.with_id(&id))
+    Ok(Schema::from_xsd(sources?, &mut include)?.with_id(&id))
 }
 
 /// `chappe exi schema compile`.
