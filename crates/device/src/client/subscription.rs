@@ -107,7 +107,7 @@ impl Subscription {
     /// Asks the device whether it still knows the subscription: it was seen to restart.
     pub async fn doubt(&self) {
         self.sink
-            .command(SinkCommand::Doubt { key: self.key })
+            .command(SinkCommand::Verify { key: self.key })
             .await;
     }
 
@@ -255,7 +255,7 @@ impl Shared {
             }
         }
         for (sink, key) in doubted {
-            sink.command(SinkCommand::Doubt { key }).await;
+            sink.command(SinkCommand::Verify { key }).await;
         }
     }
 }
