@@ -556,7 +556,7 @@ impl Take<EventSink> for Taker {
                     tree.join(&sink, key, &offer, &actions, &shared.drops);
                 }
             }
-            Output::Event(SinkEvent::NotTaken { key }) => {
+            Output::Event(SinkEvent::Ignored { key }) => {
                 shared.tree_counters.duplicate();
                 if let Some(inbox) = sink.inbox(key) {
                     inbox.spread_came(None);
@@ -578,12 +578,12 @@ impl Taker {
         let (key, delivery) = match event {
             SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
             SinkEvent::Renewed { key, granted } => (key, Delivery::Renewed { granted }),
-            SinkEvent::Ended { key, why } => {
+            SinkEvent::Ended { key, reason } => {
                 let tree = sink.state().trees.get(&key).map(Arc::clone);
                 if let Some(tree) = tree {
                     tree.leave(sink, key);
                 }
-                (key, Delivery::Ended(why))
+                (key, Delivery::Ended(reason))
             }
             SinkEvent::Notification {
                 key,

@@ -249,7 +249,10 @@ impl Spreading {
             }
             SourceTransmit::Prove { peer, .. } => {
                 let there = false;
-                Err(SourceReceive::Proven { peer, there })
+                Err(SourceReceive::Proven {
+                    peer,
+                    is_reachable: there,
+                })
             }
             // The next change has all sinks again; until then those of before are told.
             _ => Ok(()),
@@ -548,7 +551,10 @@ impl Source {
             }
             Happened::Proven { contact, there, .. } => {
                 let peer = peer(contact);
-                Some(SourceReceive::Proven { peer, there })
+                Some(SourceReceive::Proven {
+                    peer,
+                    is_reachable: there,
+                })
             }
             Happened::Refused(error) => {
                 let (what, detail) = ("tree refused a command", error.to_string());
