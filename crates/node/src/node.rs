@@ -161,7 +161,7 @@ impl Node {
 
     /// Its links, both ways. What is added here does not outlive a restart.
     #[must_use]
-    pub fn links(&self) -> Option<&chappe_wrappers::links::Links> {
+    pub fn links(&self) -> Option<&chappe_links::Links> {
         self.app.exchange.get().map(crate::links::Exchange::links)
     }
 

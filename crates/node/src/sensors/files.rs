@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use chappe_stream::{Descriptor, DescriptorError, check_name};
 
-use chappe_wrappers::rules::Rules;
+use chappe_device::mapping::rules::Rules;
 
 use crate::config::{Config, ConfigError, Problem};
 
