@@ -62,6 +62,12 @@ impl OriginLog {
         number
     }
 
+    pub(crate) fn append_all(&mut self, count: u64) {
+        for _ in 0..count {
+            self.append();
+        }
+    }
+
     pub(crate) fn begin_epoch(&mut self) {
         let first = self.last() + 1;
         self.epochs.retain(|(_, begin)| *begin < first);
@@ -71,9 +77,10 @@ impl OriginLog {
 
     /// An earlier state is restored: the elements after `last` are gone.
     pub(crate) fn restore(&mut self, last: u64) {
-        self.elements.split_off(&(last.max(self.first) + 1));
-        self.damaged.split_off(&(self.last() + 1));
-        self.epochs.retain(|(_, begin)| *begin <= last.max(1));
+        let last = last.max(self.first);
+        self.elements.split_off(&(last + 1));
+        self.damaged.split_off(&(last + 1));
+        self.epochs.retain(|(_, begin)| *begin <= last);
         self.begin_epoch();
     }
 

@@ -88,7 +88,7 @@ fn every_element_is_stored_once_or_named_lost() {
 #[test]
 fn a_rollback_continues_after_an_earlier_epoch() {
     let mut log = OriginLog::new();
-    (0..10).for_each(|_| drop(log.append()));
+    log.append_all(10);
     let mut pair = pair();
     // The newest epoch is unknown here: the origin was restored twice.
     subscribe(&mut pair, CHANNEL, Some(at(9, 14)), &[at(8, 12), at(1, 6)]);
@@ -109,7 +109,7 @@ fn a_rollback_continues_after_an_earlier_epoch() {
 #[test]
 fn a_rollback_without_a_common_epoch_starts_over() {
     let mut log = OriginLog::new();
-    (0..10).for_each(|_| drop(log.append()));
+    log.append_all(10);
     log.trim(4);
     let mut pair = pair();
     subscribe(&mut pair, CHANNEL, Some(at(9, 14)), &[at(8, 12)]);
@@ -125,9 +125,9 @@ fn a_rollback_without_a_common_epoch_starts_over() {
 #[test]
 fn lost_numbers_are_named_by_epoch() {
     let mut log = OriginLog::new();
-    (0..6).for_each(|_| drop(log.append()));
+    log.append_all(6);
     log.begin_epoch();
-    (0..6).for_each(|_| drop(log.append()));
+    log.append_all(6);
     log.damaged.extend(4..=9);
     let mut pair = pair();
     subscribe(&mut pair, CHANNEL, None, &[]);
@@ -145,7 +145,7 @@ fn lost_numbers_are_named_by_epoch() {
 #[test]
 fn numbers_trimmed_while_disconnected_are_named() {
     let mut log = OriginLog::new();
-    (0..10).for_each(|_| drop(log.append()));
+    log.append_all(10);
     log.trim(8);
     let mut pair = pair();
     subscribe(&mut pair, CHANNEL, Some(at(1, 3)), &[]);
@@ -161,7 +161,7 @@ fn numbers_trimmed_while_disconnected_are_named() {
 #[test]
 fn elements_that_wait_for_schemas_hold_only_their_channel() {
     let mut log = OriginLog::new();
-    (0..13).for_each(|_| drop(log.append()));
+    log.append_all(13);
     let mut pair = pair();
     subscribe(&mut pair, CHANNEL, None, &[]);
     subscribe(&mut pair, Channel(1), None, &[]);
@@ -214,7 +214,7 @@ fn elements_that_wait_for_schemas_hold_only_their_channel() {
 #[test]
 fn an_undecodable_element_is_lost_alone() {
     let mut log = OriginLog::new();
-    (0..6).for_each(|_| drop(log.append()));
+    log.append_all(6);
     let mut pair = pair();
     subscribe(&mut pair, CHANNEL, None, &[]);
     let mut requests = Vec::new();
@@ -327,6 +327,8 @@ fn an_unknown_stream_is_refused_and_others_continue() {
     for request in requests {
         copy.change(Channel(1), request, &mut queue);
     }
-    queue.into_iter().for_each(|it| drop(copy.store(it)));
+    for change in queue {
+        copy.store(change);
+    }
     assert_eq!(copy.elements, [at(1, 1)]);
 }

@@ -387,12 +387,14 @@ impl World {
         assert!(self.is_settled(), "seed {seed}: it does not end");
         for (channel, log) in &self.logs {
             let copy = &self.copies[channel];
+            let named = copy.elements.iter().chain(&copy.lost);
+            let first = named.map(|it| it.sequence).min().unwrap_or(u64::MAX);
             for number in 1..=log.last() {
                 let position = log.position_of(number);
                 let stored = copy.elements.iter().filter(|it| **it == position).count();
                 let lost = copy.lost.iter().filter(|it| **it == position).count();
                 assert!(
-                    stored + lost == 1 || (number < log.first && stored + lost == 0),
+                    stored + lost == usize::from(number >= first),
                     "seed {seed}: {channel}: {position} is stored {stored} times, lost {lost}"
                 );
             }
