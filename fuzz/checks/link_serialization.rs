@@ -1,8 +1,8 @@
 //! What must hold of the serializations of links for any bytes.
 
+use chappe_links::Serialization;
+use chappe_links::serialization::{Document, Elements};
 use chappe_stream::StreamSchema;
-use chappe_wrappers::links::Serialization;
-use chappe_wrappers::links::serialization::{Document, Elements};
 
 use crate::bounds::Bound;
 

@@ -6,11 +6,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`device`] | host a device, be its client |
+//! | [`device`] | host a device, be its client, map its events to elements |
 //! | [`dpws`] | discovery, metadata, eventing as machines without I/O |
 //! | [`registry`] | entities, triples, SPARQL |
 //! | [`stream`] | elements, windows, virtual sensors |
 //! | [`log`] | the durable store |
+//! | [`links`] | streams of other nodes, exactly once |
+//! | [`wrappers`] | what yields elements from elsewhere |
 //! | [`node`] | the server |
 
 #![forbid(unsafe_code)]
@@ -18,6 +20,7 @@
 pub use chappe_device as device;
 pub use chappe_dpws as dpws;
 pub use chappe_identity as identity;
+pub use chappe_links as links;
 pub use chappe_log as log;
 pub use chappe_machine as machine;
 pub use chappe_node as node;

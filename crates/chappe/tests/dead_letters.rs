@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use chappe_links::Serialization;
+use chappe_links::serialization::{Document, Elements, SchemaId, SchemaRef, Structure};
 use chappe_node::Node;
 use chappe_node::config::Config;
 use chappe_stream::{
     Epoch, Field, FieldType, Position, StreamElement, StreamLog, StreamSchema, Timestamp, Value,
 };
-use chappe_wrappers::links::Serialization;
-use chappe_wrappers::links::serialization::{Document, Elements, SchemaId, SchemaRef, Structure};
 use serde_json::{Value as Json, json};
 
 /// How long something may take that has to happen; generous, since tests share a machine.

@@ -2,7 +2,8 @@
 //!
 //! [`open`] takes part in a domain; a [`Participant`] makes [`Writer`]s and [`Reader`]s of samples in
 //! CDR. A writer knows exactly how many of its samples are not acknowledged, which is what a pacer
-//! looks at. [`Octets`] is a type for measuring.
+//! looks at. [`Octets`] is a type for measuring. [`topics`] publishes streams to topics and reads topics
+//! into streams.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -44,6 +45,7 @@ mod qos;
 mod rust_dds;
 mod stored;
 mod supervise;
+pub mod topics;
 #[cfg(feature = "cyclone")]
 mod unsafe_cyclone;
 #[cfg(all(any(feature = "rustdds", feature = "cyclone"), target_os = "linux"))]

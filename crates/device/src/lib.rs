@@ -19,6 +19,8 @@ mod error;
 pub mod file;
 pub mod host;
 mod http;
+#[cfg(feature = "mapping")]
+pub mod mapping;
 mod selection;
 
 pub use client::{ClientOptions, DeviceClient};

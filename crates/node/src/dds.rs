@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use chappe_dds::topics::{Topics, TopicsHost};
 use chappe_log::Level;
 use chappe_stream::{StreamLog, StreamSchema, Timestamp};
 use chappe_transport::{FragmentMemory, Hop};
-use chappe_wrappers::dds::{Topics, TopicsHost};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

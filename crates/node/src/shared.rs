@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) kad: OnceLock<chappe_transport::kad::KadNode>,
     /// The DDS topics, once they are started, if the configuration has some.
     #[cfg(feature = "dds")]
-    pub(crate) topics: OnceLock<chappe_wrappers::dds::Topics>,
+    pub(crate) topics: OnceLock<chappe_dds::topics::Topics>,
     pub(crate) observability: Arc<Observability>,
     pub(crate) permits: Permits,
     /// Becomes true when the node ends.

@@ -9,11 +9,11 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use chappe_links::LinkState;
 use chappe_node::Node;
 use chappe_stream::{
     Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
-use chappe_wrappers::links::LinkState;
 use common::linked::{block, fix, link, origin_config, stored, subscriber_config, until};
 use common::{config, get, send, start, write_sensor};
 use serde_json::{Value as Json, json};

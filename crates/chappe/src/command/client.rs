@@ -1,11 +1,11 @@
 //! `chappe watch DEVICE`: a device's values without a node.
 
 use chappe_device::client::ClientTree;
+use chappe_device::mapping::rules::Rules;
+use chappe_device::mapping::{Offer, Trouble};
 use chappe_identity::Key;
 use chappe_stream::{StreamElement, Value};
 use chappe_wrappers::dpws::{Attachment, Yield};
-use chappe_wrappers::rules::Rules;
-use chappe_wrappers::{Offer, Trouble};
 use serde_json::json;
 
 use super::session::Session;

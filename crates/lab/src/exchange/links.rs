@@ -2,11 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use chappe_links::{LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, Links, Serialization};
 use chappe_node::Node;
 use chappe_node::config::Config;
-use chappe_wrappers::links::{
-    LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, Links, Serialization,
-};
 
 use super::Kind;
 use super::message::Role;

@@ -5,9 +5,9 @@
 
 use std::net::SocketAddr;
 
-use chappe_identity::{CurvePublic, Prefix};
 #[cfg(feature = "dds")]
-use chappe_wrappers::dds::DdsPacer;
+use chappe_dds::topics::DdsPacer;
+use chappe_identity::{CurvePublic, Prefix};
 use serde_json::Value;
 
 use super::error::nearest;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use chappe_identity::Prefix;
-use chappe_wrappers::links::LinkError;
+use chappe_links::LinkError;
 
 use super::error::Problem;
 use super::layers::{Origin, Setting, deepest};

@@ -6,7 +6,7 @@
 //! names in the environment and the checks of the loader are all made from them.
 //!
 //! Deliberately not here: the files of virtual sensors (`chappe-stream`), what a link may be told
-//! (`chappe-wrappers`).
+//! (`chappe-links`).
 
 mod check;
 mod contradictions;
@@ -21,10 +21,10 @@ mod schema;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use chappe_identity::Prefix;
 #[cfg(feature = "dds")]
-use chappe_wrappers::dds::DdsConfig;
-use chappe_wrappers::links::LinkConfig;
+use chappe_dds::topics::DdsConfig;
+use chappe_identity::Prefix;
+use chappe_links::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

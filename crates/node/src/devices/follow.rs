@@ -10,9 +10,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chappe_device::client::{Description, Found};
+use chappe_device::mapping::Trouble;
 use chappe_device::{DeviceClient, Error};
 use chappe_transport::Hop;
-use chappe_wrappers::Trouble;
 use chappe_wrappers::dpws::{Attachment, RETRY, Yield};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;

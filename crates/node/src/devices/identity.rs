@@ -6,9 +6,9 @@
 //! unauthenticated claim: `lineage` decides which streams it continues.
 
 use chappe_device::client::{Description, Presence};
+use chappe_device::mapping::sdc::MetaData;
 use chappe_dpws::metadata::localized;
 use chappe_stream::{DeviceIdentity, name_part};
-use chappe_wrappers::sdc::MetaData;
 
 /// Characters of each part. Reason: a stranger's text is stored with each of its streams.
 const PART_CHARS_MAX: usize = 128;

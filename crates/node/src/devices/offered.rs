@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chappe_device::DeviceClient;
+use chappe_device::mapping::{Offer, Offers, Trouble};
 use chappe_stream::{DeviceIdentity, name_part};
 use chappe_transport::Hop;
-use chappe_wrappers::{Offer, Offers, Trouble};
 use tokio::sync::watch;
 
 use super::identity::Product;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chappe_wrappers::Trouble;
+use chappe_device::mapping::Trouble;
 use chappe_wrappers::dpws::Yield;
 use tokio::time::Instant;
 

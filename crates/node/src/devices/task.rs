@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use chappe_device::client::Found;
+use chappe_device::mapping::rules::Rules;
+use chappe_device::mapping::{Offer, Offers, Trouble};
 use chappe_stream::StreamElement;
 use chappe_transport::Hop;
 use chappe_wrappers::dpws::Yield;
-use chappe_wrappers::rules::Rules;
-use chappe_wrappers::{Offer, Offers, Trouble};
 
 use super::entities;
 use super::offered::Streams;

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{ConnectInfo, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use chappe_wrappers::links::{LinkError, Selection};
+use chappe_links::{LinkError, Selection};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -12,12 +12,12 @@ use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_identity::Principal;
-use chappe_stream::Position;
-use chappe_wrappers::links::http::{
+use chappe_links::http::{
     CONTACT_ELEMENTS_MAX, Credential, ELEMENTS_MAX_HEADER, PullRequest, SECRET_HEADER,
     SubscriptionAnswer, SubscriptionRequest,
 };
-use chappe_wrappers::links::{HttpRefusal, LinkStart, Reader, Serialization};
+use chappe_links::{HttpRefusal, LinkStart, Reader, Serialization};
+use chappe_stream::Position;
 use serde::{Deserialize, Serialize};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;

@@ -7,10 +7,10 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use chappe_stream::Timestamp;
-use chappe_wrappers::links::{
+use chappe_links::{
     DeadLetter, LinkConfig, LinkError, LinkStatus, PacingStatus, PeerStatus, StreamStatus,
 };
+use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

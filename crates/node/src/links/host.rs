@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chappe_identity::AddressPolicy;
+use chappe_links::http::KeptSubscription;
+use chappe_links::{
+    Arrivals, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Opened,
+    Reader,
+};
 use chappe_log::Level;
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary};
 use chappe_stream::{StoreError, StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
-use chappe_wrappers::links::http::KeptSubscription;
-use chappe_wrappers::links::{
-    Arrivals, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Opened,
-    Reader,
-};
 
 use super::kept::Kept;
 use super::{is_removed, key_of, name_of_key};

@@ -83,7 +83,7 @@ impl<T: Serialize + DeserializeOwned> Kept<T> {
 
 #[cfg(test)]
 mod tests {
-    use chappe_wrappers::links::LinkConfig;
+    use chappe_links::LinkConfig;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What is measured of links, for Prometheus.
 
-use chappe_wrappers::links::LinkState;
+use chappe_links::LinkState;
 
 use super::Exchange;
 use crate::config::Limits;

@@ -1,6 +1,6 @@
 //! Links: streams of other nodes, brought here; and what other nodes read here.
 //!
-//! `chappe-wrappers` speaks the links. Here they are wired: those of the configuration and those
+//! `chappe-links` speaks the links. Here they are wired: those of the configuration and those
 //! added while the node runs, what the node is to them ([`host`]), the addresses at which others
 //! read.
 
@@ -11,10 +11,8 @@ mod measure;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use chappe_links::{LinkConfig, LinkError, Links, LinksConfig, PeerStatus, Reader, ZeromqConfig};
 use chappe_transport::{Hop, key_file};
-use chappe_wrappers::links::{
-    LinkConfig, LinkError, Links, LinksConfig, PeerStatus, Reader, ZeromqConfig,
-};
 
 use crate::error::StartError;
 use crate::notices::NoticeKind;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use chappe_links::LinkConfig;
 use chappe_node::Node;
 use chappe_node::config::Config;
 use chappe_stream::StreamElement;
-use chappe_wrappers::links::LinkConfig;
 use serde_json::json;
 
 use super::{PATIENCE, config, own_address};

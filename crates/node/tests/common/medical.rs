@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use chappe_device::HostOptions;
 use chappe_device::host::DeviceHost;
+use chappe_device::mapping::sdc::{GET_MDIB, SERVICES};
 use chappe_dpws::hosting::HostedService;
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
 use chappe_soap::Fault;
 use chappe_soap::wsdl::{Service, ServiceOperation};
 use chappe_transport::Drops;
-use chappe_wrappers::sdc::{GET_MDIB, SERVICES};
 use chappe_xml::{Element, Name};
 
 use super::devices::{host_options, unique};

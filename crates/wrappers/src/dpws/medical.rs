@@ -10,13 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use chappe_device::client::{Caller, Description, HostedService, Notification};
+use chappe_device::mapping::sdc::{self, Outcome, Reported, SdcMapping};
+use chappe_device::mapping::{Offers, Trouble};
 use chappe_xml::Element;
 use tokio::time::Sleep;
 
 use super::{RETRY, Yield, timestamp, yields};
-use crate::mapping::Trouble;
-use crate::offers::Offers;
-use crate::sdc::{self, Outcome, Reported, SdcMapping};
 
 /// Events that wait while the description is read. Reason: 25 s of a waveform each 25 ms.
 pub(super) const HELD_MAX: usize = 1_024;

@@ -11,16 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chappe_device::DeviceClient;
 use chappe_device::client::{Delivery, Description, HostedService, Notification, Subscription};
+use chappe_device::mapping::rules::Rules;
+use chappe_device::mapping::{Mapped, Mapping, Offers, Plan, Trouble, plan, sdc};
 use chappe_dpws::eventing::EndReason;
 use chappe_soap::schema::Work;
 use chappe_stream::{StreamElement, Timestamp};
 
 use self::medical::Medical;
-use crate::mapping::{Mapped, Mapping, Trouble};
-use crate::offers::Offers;
-use crate::plan::{Plan, plan};
-use crate::rules::Rules;
-use crate::sdc;
 
 /// First and longest pause between two attempts at reading what a device says of itself. Reason: a
 /// device that is starting answers soon; one that is broken is asked twice a minute.

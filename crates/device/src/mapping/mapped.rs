@@ -1,0 +1,142 @@
+//! From XML to elements: what every mapping offers.
+
+use chappe_stream::{Quality, Samples, StreamElement, StreamSchema, Timestamp, Value};
+use chappe_xml::Element;
+
+/// A stream that a device can yield.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The last part of the stream's name, under the device's.
+    pub name: String,
+    /// What its elements look like and mean.
+    pub schema: StreamSchema,
+    /// For a person to read.
+    pub description: Option<String>,
+}
+
+/// Why an event became no element, or not a whole one. Counted by `reason`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// A short constant, fit for a counter.
+    pub reason: &'static str,
+    /// What was seen.
+    pub detail: String,
+    /// What to do about it, when that is known.
+    pub hint: Option<&'static str>,
+}
+
+impl Trouble {
+    /// Whether it is only that the device has not answered for the first time.
+    #[must_use]
+    pub fn is_first_answer(&self) -> bool {
+        matches!(self.reason, "subscription_asked" | "sdc_not_read")
+    }
+
+    /// A trouble without a hint.
+    pub fn new(reason: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            hint: None,
+        }
+    }
+
+    /// The same trouble with this hint.
+    #[must_use]
+    pub fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+}
+
+/// What one event became.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Mapped {
+    /// Elements with the index of their offer.
+    pub elements: Vec<(usize, StreamElement)>,
+    /// What could not be mapped.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Turns the events of one device into elements of the streams that it offers.
+pub trait Mapping: std::fmt::Debug + Send {
+    /// The streams, in the order that [`Mapped::elements`] counts.
+    fn offers(&self) -> &[Offer];
+
+    /// The actions to subscribe to.
+    fn actions(&self) -> Vec<String>;
+
+    /// Maps the body of one event.
+    fn map(&mut self, action: &str, body: &Element, received: Timestamp) -> Mapped;
+}
+
+/// Reads `text` as the type of `field`; the time is that of the element, for samples.
+pub(crate) fn element(
+    source_time: Timestamp,
+    receive_time: Timestamp,
+    quality: Quality,
+    values: Vec<Value>,
+) -> StreamElement {
+    StreamElement {
+        position: chappe_stream::Position::default(),
+        source_time,
+        receive_time,
+        key: None,
+        values,
+        quality,
+        origin: None,
+    }
+}
+
+/// Samples written as a list of numbers.
+pub(crate) fn samples(
+    text: &str,
+    start: Timestamp,
+    period_ns: u64,
+) -> Result<Samples, chappe_xml::ValueError> {
+    let values = text
+        .split_ascii_whitespace()
+        .map(|word| chappe_xml::Value::from(word).double())
+        .collect::<Result<_, _>>()?;
+    Ok(Samples {
+        start,
+        period_ns,
+        values,
+    })
+}
+
+/// A column name made of any text: lower case, `_` for what does not fit.
+pub(crate) fn column_name(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut lower_before = false;
+    for c in text.chars().take(64) {
+        if c.is_ascii_uppercase() && lower_before {
+            name.push('_');
+        }
+        lower_before = c.is_ascii_lowercase() || c.is_ascii_digit();
+        name.push(if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        });
+    }
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert(0, '_');
+    }
+    name.truncate(64);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn column_names_are_lower_case_words() {
+        assert_eq!(column_name("AirTemperature"), "air_temperature");
+        assert_eq!(column_name("CO2 level"), "co2_level");
+        assert_eq!(column_name("2nd"), "_2nd");
+        assert_eq!(column_name("ECG"), "ecg");
+        assert_eq!(column_name(""), "_");
+    }
+}

@@ -1,0 +1,613 @@
+//! What a link is configured to do, and the bounds of all links.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chappe_log::Level;
+use chappe_stream::{NAME_BYTES_MAX, check_name};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::LinkError;
+
+/// Most selections of a link; reason: each is looked at for each stream of the origin.
+pub const SELECTIONS_MAX: usize = 256;
+/// Longest address in bytes.
+pub const ADDRESS_BYTES_MAX: usize = 512;
+
+/// A link: where to read, what, and how.
+///
+/// ```
+/// use chappe_links::{LinkConfig, LinkKind};
+/// let link: LinkConfig = toml::from_str(r#"
+///     name = "ward-3"
+///     kind = "zeromq"
+///     address = "tcp://192.0.2.7:7403"
+///     streams = ["ward.*", "lab.temperature"]
+///     server_key = "8f2c0e7a5d3b91468f2c0e7a5d3b91468f2c0e7a5d3b91468f2c0e7a5d3b9146"
+/// "#)?;
+/// assert_eq!(link.kind, LinkKind::Zeromq);
+/// link.check()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkConfig {
+    /// What it is called here: one part of a stream's name, such as `ward-3`.
+    pub name: String,
+    /// How it is spoken: `zeromq` (sessions: acknowledged once stored), `zeromq_best_effort` (what is
+    /// missed is counted), `http_pull` (an endless answer) or `http_push` (requests to this node).
+    pub kind: LinkKind,
+    /// Where the origin listens: `tcp://HOST:PORT` for the kinds of ZeroMQ, `http://HOST:PORT` or
+    /// `https://HOST:PORT` for those of HTTP.
+    pub address: String,
+    /// Which streams: names, or beginnings of names with `*` behind them.
+    pub streams: Vec<String>,
+    /// How elements are written on the way: `xml`, `postcard` or `message_pack`; `zeromq` speaks
+    /// `postcard` only. Default: `postcard`; `xml` for the HTTP kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serialization: Option<Serialization>,
+    /// What they survive here before they are acknowledged: `memory` (nothing), `process` (`kill -9`) or
+    /// `power` (the loss of power). Default: `log.level`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LinkLevel>,
+    /// Put before the names of the streams here, with a dot; a `*` passes over names at the origin in
+    /// which it stands already, copies that came round. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_prefix: Option<String>,
+    /// Where a stream begins that was never read: `first`, the oldest element that the origin keeps, or
+    /// `new`, the next one. Default: `first`.
+    #[serde(default)]
+    pub start: LinkStart,
+    /// Where the origin's directory answers, for `zeromq_best_effort`: `tcp://HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// The origin's public key (CURVE), 64 hexadecimal digits or 40 characters of Z85. Needed
+    /// beyond loopback for the ZeroMQ kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_key: Option<String>,
+    /// The address at which the origin reaches this node, for `http_push`: `https://HOST:PORT` with
+    /// this node's TLS (`[http.tls]`), whose certificate the origin is told to trust, or
+    /// `http://HOST:PORT`, beyond loopback with `insecure`. HOST is an IP address. Default: where
+    /// this node listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contact: Option<String>,
+    /// The token that the origin asks of readers, for the HTTP kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// A file with that token, readable by its owner only. Either this or `token`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// The SHA-256 of the origin's certificate, for `https://` addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// A PEM file of the authorities that vouch for the origin's certificate, for `https://`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<PathBuf>,
+    /// Whether it may go beyond loopback without encryption. Default: no.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Its bounds, under `[links.limits]`.
+    #[serde(default)]
+    pub limits: LinkLimits,
+}
+
+/// How a link is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkKind {
+    /// Reliable sessions over ZeroMQ DEALER and ROUTER.
+    Zeromq,
+    /// ZeroMQ PUB and SUB: what a slow or absent subscriber misses is counted, not sent again.
+    ZeromqBestEffort,
+    /// An endless answer to an HTTP GET.
+    HttpPull,
+    /// The origin sends each element in an HTTP request to this node.
+    HttpPush,
+}
+
+impl LinkKind {
+    /// The word in configuration and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Zeromq => "zeromq",
+            Self::ZeromqBestEffort => "zeromq_best_effort",
+            Self::HttpPull => "http_pull",
+            Self::HttpPush => "http_push",
+        }
+    }
+
+    /// Whether its address is one of HTTP.
+    #[must_use]
+    pub const fn is_http(self) -> bool {
+        matches!(self, Self::HttpPull | Self::HttpPush)
+    }
+}
+
+/// How elements are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Serialization {
+    /// XML, one document an element, as in the exchange experiment.
+    Xml,
+    /// Postcard: compact, as in the log.
+    Postcard,
+    /// MessagePack, for programs in other languages.
+    MessagePack,
+}
+
+/// Where a stream begins that was never read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkStart {
+    /// With the oldest element that the origin keeps.
+    #[default]
+    First,
+    /// With the next new element.
+    New,
+}
+
+/// A level of durability, as written in configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkLevel {
+    /// In memory.
+    Memory,
+    /// Survives `kill -9`.
+    Process,
+    /// Survives power loss.
+    Power,
+}
+
+impl From<LinkLevel> for Level {
+    fn from(level: LinkLevel) -> Self {
+        match level {
+            LinkLevel::Memory => Self::Memory,
+            LinkLevel::Process => Self::Process,
+            LinkLevel::Power => Self::Power,
+        }
+    }
+}
+
+impl From<Level> for LinkLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Memory => Self::Memory,
+            Level::Process => Self::Process,
+            Level::Power => Self::Power,
+        }
+    }
+}
+
+/// The bounds of one link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkLimits {
+    /// Most streams. Default 1,024: each costs about a kilobyte and one subscription.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub streams: usize,
+    /// Bytes that may be on their way and not stored, over all streams. Default 8 MiB.
+    #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
+    pub window_bytes: u64,
+    /// Bytes of one stream that may be on their way and not stored. Default 1 MiB.
+    #[schemars(range(min = 4_096, max = 1_073_741_824), extend("x-unit" = "bytes"))]
+    pub stream_window_bytes: u64,
+    /// Dead letters that are kept. Default 10,000; the oldest go first.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub dead_letters: u64,
+    /// Seconds between looks at the origin's directory, for new streams that fit. Default 10.
+    #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
+    pub directory_s: u64,
+}
+
+impl Default for LinkLimits {
+    fn default() -> Self {
+        Self {
+            streams: 1_024,
+            window_bytes: 8 << 20,
+            stream_window_bytes: 1 << 20,
+            dead_letters: 10_000,
+            directory_s: 10,
+        }
+    }
+}
+
+/// The bounds of all links of a node, both ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinksConfig {
+    /// Most links. Default 256.
+    pub links: usize,
+    /// Most sessions that other nodes have here. Default 1,024.
+    pub sessions: usize,
+    /// Most sessions, subscriptions and pulls of one peer (its key, or its address). Default 64.
+    pub sessions_per_peer: usize,
+    /// How long an element waits at the origin for others to travel with, at most: after two thirds
+    /// of it they go with the next commit. Default 5 ms: at a thousand elements a second three to
+    /// five share a frame.
+    pub linger: Duration,
+    /// HTTP: most subscriptions by contact point. Default 1,024.
+    pub subscriptions: usize,
+    /// HTTP: how long a subscription lives without being renewed. Default 60 s, and most.
+    pub lease: Duration,
+    /// HTTP: after so much silence a pull is told that it lives. Default 15 s.
+    pub keep_alive: Duration,
+    /// HTTP: most bytes of elements in one request of other serializations than XML. Default
+    /// 64 KiB.
+    pub batch_bytes: usize,
+}
+
+impl Default for LinksConfig {
+    fn default() -> Self {
+        Self {
+            links: 256,
+            sessions: 1_024,
+            sessions_per_peer: 64,
+            linger: Duration::from_millis(5),
+            subscriptions: 1_024,
+            lease: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            batch_bytes: 64 << 10,
+        }
+    }
+}
+
+impl LinkConfig {
+    /// How elements are written.
+    #[must_use]
+    pub fn serialization(&self) -> Serialization {
+        self.serialization.unwrap_or(match self.kind.is_http() {
+            true => Serialization::Xml,
+            false => Serialization::Postcard,
+        })
+    }
+
+    /// Which streams.
+    ///
+    /// # Errors
+    /// The first selection that is none.
+    pub fn selections(&self) -> Result<Vec<Selection>, LinkError> {
+        self.streams.iter().map(|text| text.parse()).collect()
+    }
+
+    /// The name here of the stream that the origin calls `name`.
+    #[must_use]
+    pub fn local_name(&self, name: &str) -> String {
+        match &self.as_prefix {
+            Some(prefix) => format!("{prefix}.{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Whether one of its selections takes the origin's stream of this name: a beginning passes over
+    /// names in which the link's own prefix stands already, since those are copies that came round.
+    #[must_use]
+    pub fn takes(&self, selection: &Selection, name: &str) -> bool {
+        let prefixes = |text: &str| match &self.as_prefix {
+            Some(prefix) => times(prefix, text),
+            None => 0,
+        };
+        selection.takes(name)
+            && match selection {
+                Selection::Exact(_) => true,
+                Selection::Prefix(beginning) => prefixes(name) <= prefixes(beginning),
+            }
+    }
+
+    /// Checks what can be checked without the origin.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the key that is to be changed.
+    pub fn check(&self) -> Result<(), LinkError> {
+        let wrong = |key: &'static str, why: String| Err(LinkError::Config { key, why });
+        if check_name(&self.name).is_err() || self.name.contains('.') || self.name.len() > 64 {
+            let why = "use a-z, 0-9, `_` and `-`, at most 64".to_owned();
+            return wrong("name", why);
+        }
+        let schemes: &[&str] = match self.kind.is_http() {
+            true => &["http://", "https://"],
+            false => &["tcp://"],
+        };
+        if let Err(why) = check_address(&self.address, schemes) {
+            return wrong("address", format!("for {} {why}", self.kind.as_str()));
+        }
+        self.check_secrets()?;
+        if self.streams.is_empty() || self.streams.len() > SELECTIONS_MAX {
+            return wrong("streams", format!("give one to {SELECTIONS_MAX}"));
+        }
+        self.selections()?;
+        if let Some(prefix) = self.as_prefix.as_deref()
+            && (check_name(prefix).is_err() || prefix.len() > NAME_BYTES_MAX / 2)
+        {
+            return wrong("as_prefix", "it is no stream name, or too long".into());
+        }
+        if let Some(directory) = self.directory.as_deref()
+            && let Err(why) = check_address(directory, &["tcp://"])
+        {
+            return wrong("directory", why);
+        }
+        if let Some(contact) = self.contact.as_deref()
+            && let Err(why) = check_address(contact, &["http://", "https://"])
+        {
+            return wrong("contact", why);
+        }
+        if self.kind == LinkKind::ZeromqBestEffort && self.directory.is_none() {
+            return wrong(
+                "directory",
+                "zeromq_best_effort needs it for the names and schemas".into(),
+            );
+        }
+        if self.kind == LinkKind::Zeromq && self.serialization() != Serialization::Postcard {
+            return wrong("serialization", "zeromq speaks postcard only".into());
+        }
+        if self.limits.streams == 0 || self.limits.stream_window_bytes == 0 {
+            return wrong("limits", "none may be 0".into());
+        }
+        Ok(())
+    }
+}
+
+impl LinkConfig {
+    /// Whether elements would come to a contact point of this address in plain text beyond this
+    /// machine, which needs `insecure`.
+    pub(crate) fn is_in_clear(&self, contact: &str) -> bool {
+        !self.insecure && contact.starts_with("http://") && !is_loopback(contact)
+    }
+
+    fn check_secrets(&self) -> Result<(), LinkError> {
+        let wrong = |key: &'static str, why: &str| {
+            let why = why.to_owned();
+            Err(LinkError::Config { key, why })
+        };
+        if self.token.is_some() && self.token_file.is_some() {
+            return wrong("token_file", "give this or token, not both");
+        }
+        let has_token = self.token.is_some() || self.token_file.is_some();
+        let open = !self.insecure && !is_loopback(&self.address);
+        let certified = self.fingerprint.is_some() || self.authorities.is_some();
+        match self.kind.is_http() {
+            true if self.address.starts_with("https://") && !certified => {
+                wrong("fingerprint", "https needs this, or authorities")
+            }
+            true if self
+                .contact
+                .as_deref()
+                .is_some_and(|it| self.is_in_clear(it)) =>
+            {
+                wrong(
+                    "contact",
+                    "elements would come in plain text: use https, or say insecure = true",
+                )
+            }
+            true if open && has_token && self.address.starts_with("http://") => wrong(
+                "token",
+                "it would go in plain text: use https, or say insecure = true",
+            ),
+            false if open && self.server_key.is_none() => wrong(
+                "server_key",
+                "needed beyond this machine, unless you say insecure = true",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an address of a scheme, a host and a port is this machine's own.
+fn is_loopback(address: &str) -> bool {
+    let rest = address.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// How often `prefix` stands in `name`, both by their parts.
+fn times(prefix: &str, name: &str) -> usize {
+    let prefix: Vec<&str> = prefix.split('.').collect();
+    let parts: Vec<&str> = name.split('.').collect();
+    let windows = parts.windows(prefix.len());
+    windows.filter(|window| *window == prefix).count()
+}
+
+/// Whether an address is a host, behind one of these schemes, with a port where the scheme has no usual
+/// one.
+fn check_address(address: &str, schemes: &[&str]) -> Result<(), String> {
+    let rest = schemes
+        .iter()
+        .find_map(|scheme| address.strip_prefix(scheme));
+    let rest = rest.filter(|_| address.len() <= ADDRESS_BYTES_MAX);
+    let rest = rest.ok_or_else(|| format!("it begins with {}", schemes.join(" or ")))?;
+    if rest.contains("://") {
+        return Err("it has two schemes".to_owned());
+    }
+    let authority = rest.trim_end_matches('/');
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if host.is_empty() {
+        return Err("it names no host".to_owned());
+    }
+    if schemes.contains(&"tcp://") && host.contains('/') {
+        return Err("it has a path: write tcp://HOST:PORT".to_owned());
+    }
+    match port.map(str::parse::<u16>) {
+        Some(Ok(1..)) => Ok(()),
+        Some(_) => Err("its port goes from 1 to 65535".to_owned()),
+        None if schemes.contains(&"tcp://") => Err("it names no port".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// Which streams: one name, or all that begin so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// This one.
+    Exact(String),
+    /// Those whose names begin so.
+    Prefix(String),
+}
+
+impl Selection {
+    /// Whether it takes the stream of this name.
+    #[must_use]
+    pub fn takes(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == name,
+            Self::Prefix(prefix) => name.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+impl std::str::FromStr for Selection {
+    type Err = LinkError;
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        let error = || LinkError::Config {
+            key: "streams",
+            why: format!("{text:?} is neither a stream's name nor a beginning with `*` behind it"),
+        };
+        let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
+        match text.strip_suffix('*') {
+            Some(prefix) if prefix.len() <= NAME_BYTES_MAX && prefix.chars().all(known) => {
+                Ok(Self::Prefix(prefix.to_owned()))
+            }
+            None if check_name(text).is_ok() => Ok(Self::Exact(text.to_owned())),
+            _ => Err(error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> LinkConfig {
+        LinkConfig {
+            name: "a".into(),
+            kind: LinkKind::Zeromq,
+            address: "tcp://127.0.0.1:1".into(),
+            streams: vec!["a.*".into()],
+            serialization: None,
+            level: None,
+            as_prefix: None,
+            start: LinkStart::First,
+            directory: None,
+            server_key: None,
+            contact: None,
+            token: None,
+            token_file: None,
+            fingerprint: None,
+            authorities: None,
+            insecure: false,
+            limits: LinkLimits::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_key() {
+        assert!(link().check().is_ok());
+        type Change = fn(&mut LinkConfig);
+        let cases: [(&str, Change); 22] = [
+            ("server_key", |link| {
+                link.address = "tcp://192.0.2.1:1".into()
+            }),
+            ("token_file", |link| {
+                link.token = Some("t".into());
+                link.token_file = Some("f".into());
+            }),
+            ("fingerprint", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "https://192.0.2.1".into();
+            }),
+            ("address", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "http://http://127.0.0.1:1".into();
+            }),
+            ("token", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "http://192.0.2.1".into();
+                link.token = Some("t".into());
+            }),
+            ("contact", |link| {
+                link.kind = LinkKind::HttpPush;
+                link.address = "https://192.0.2.1".into();
+                link.fingerprint = Some("f".into());
+                link.contact = Some("http://192.0.2.2:80".into());
+            }),
+            ("contact", |link| {
+                link.kind = LinkKind::HttpPush;
+                link.address = "http://127.0.0.1".into();
+                link.contact = Some("192.0.2.2".into());
+            }),
+            ("name", |link| link.name = "a.b".into()),
+            ("address", |link| link.address = "http://127.0.0.1".into()),
+            ("address", |link| link.address = "tcp://".into()),
+            ("address", |link| link.address = "tcp://:1".into()),
+            ("address", |link| {
+                link.address = "tcp://tcp://127.0.0.1:1".into()
+            }),
+            ("address", |link| {
+                link.address = "tcp://127.0.0.1/a:1".into()
+            }),
+            ("address", |link| link.address = "tcp://127.0.0.1".into()),
+            ("address", |link| {
+                link.address = "tcp://127.0.0.1:99999".into()
+            }),
+            ("address", |link| link.address = "tcp://[::1]:0".into()),
+            ("directory", |link| {
+                link.directory = Some("tcp://127.0.0.1:x".into())
+            }),
+            ("streams", |link| link.streams.clear()),
+            ("streams", |link| link.streams = vec!["A*".into()]),
+            ("as_prefix", |link| link.as_prefix = Some("a..b".into())),
+            ("directory", |link| link.kind = LinkKind::ZeromqBestEffort),
+            ("serialization", |link| {
+                link.serialization = Some(Serialization::Xml)
+            }),
+        ];
+        for (wanted, change) in cases {
+            let mut link = link();
+            change(&mut link);
+            match link.check() {
+                Err(LinkError::Config { key, .. }) => assert_eq!(key, wanted),
+                other => panic!("{wanted}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_selection_takes_a_name_or_a_beginning() {
+        let prefix: Selection = "ward.*".parse().expect("one");
+        assert!(prefix.takes("ward.bed1") && !prefix.takes("wards"));
+        let exact: Selection = "ward".parse().expect("one");
+        assert!(exact.takes("ward") && !exact.takes("ward.bed1"));
+        assert!("*".parse::<Selection>().expect("all").takes("x"));
+    }
+
+    #[test]
+    fn a_beginning_passes_over_copies_that_came_round() {
+        let takes = |prefix: &str, selection: &str, name: &str| {
+            let link = LinkConfig {
+                as_prefix: Some(prefix.into()),
+                ..link()
+            };
+            link.takes(&selection.parse().expect("one"), name)
+        };
+        for (selection, name, wanted) in [
+            ("*", "x", true),
+            ("*", "other.x", true),
+            ("*", "farther.x", true),
+            ("*", "far.x", false),
+            ("*", "other.far.x", false),
+            ("far.*", "far.x", true),
+            ("far.*", "far.far.x", false),
+            ("far.x", "far.x", true),
+        ] {
+            assert_eq!(takes("far", selection, name), wanted, "{selection} {name}");
+        }
+        assert!(!takes("a.b", "*", "c.a.b.x") && takes("a.b", "*", "a.x.b"));
+    }
+}

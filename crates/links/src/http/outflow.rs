@@ -1,0 +1,179 @@
+//! A stream of the log as documents: its structure, its elements, what is lost.
+
+use std::collections::VecDeque;
+
+use chappe_log::Error;
+use chappe_stream::{
+    Position, StoreError, StreamElement, StreamLog, StreamSchema, WrittenFollower,
+};
+
+use crate::serialization::{
+    Document, Elements, Lost, Rollback, SchemaId, SchemaRef, Structure, count_for_document,
+};
+use crate::{LinkStart, LossReason};
+
+/// What goes out at once: documents in order.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// The structure, if it is another than before.
+    pub(super) structure: Option<Document>,
+    /// Elements, or that some are lost.
+    pub(super) document: Document,
+    /// The schema by which elements are written.
+    pub(super) schema: StreamSchema,
+}
+
+/// Follows a stream.
+pub(super) struct Outflow {
+    log: StreamLog,
+    follower: WrittenFollower,
+    /// The schema of the elements that were read last, and its version.
+    schema: StreamSchema,
+    version: u32,
+    told: Option<SchemaRef>,
+    rollback: Option<Rollback>,
+    /// Elements that were read and have not gone out.
+    waiting: std::vec::IntoIter<StreamElement>,
+    /// Lost numbers that were met and have not gone out, a part for each epoch.
+    lost: VecDeque<Lost>,
+    /// Where it begins: behind this.
+    begins: Position,
+}
+
+impl Outflow {
+    pub(super) fn new(log: &StreamLog, after: Option<Position>, start: LinkStart) -> Self {
+        let name = log.name().to_owned();
+        let mut rollback = None;
+        let next = match (after, start) {
+            (Some(have), _) => log.resume(have).unwrap_or_else(|gone| {
+                let position = |it: chappe_log::Position| Position {
+                    epoch: chappe_stream::Epoch(it.epoch),
+                    sequence: it.sequence,
+                };
+                rollback = Some(Rollback {
+                    stream: name,
+                    kept: gone.kept.map(position),
+                    next: log.position_of(gone.next),
+                });
+                gone.next
+            }),
+            (None, LinkStart::First) => log.log().first(),
+            (None, LinkStart::New) => log.log().last() + 1,
+        };
+        Self {
+            follower: log.follow_written(next),
+            log: log.clone(),
+            schema: log.schema(),
+            version: log.schema_version(),
+            told: None,
+            rollback,
+            waiting: Vec::new().into_iter(),
+            lost: VecDeque::new(),
+            begins: Position {
+                sequence: next.saturating_sub(1),
+                ..log.position_of(next)
+            },
+        }
+    }
+
+    /// It begins behind this position.
+    pub(super) fn begins(&self) -> Position {
+        self.begins
+    }
+
+    /// Elements that are in the log behind this number.
+    pub(super) fn behind(&self, sequence: u64) -> u64 {
+        self.log.log().last().saturating_sub(sequence)
+    }
+
+    pub(super) fn log(&self) -> &StreamLog {
+        &self.log
+    }
+
+    /// Its structure has to be told again.
+    pub(super) fn forget_structure(&mut self) {
+        self.told = None;
+    }
+
+    /// Its structure, as the elements that were read last have it: the stream may have another one since.
+    pub(super) fn structure(&self) -> Document {
+        Document::Structure(Structure {
+            stream: self.log.name().to_owned(),
+            version: self.version,
+            schema: self.schema.clone(),
+        })
+    }
+
+    /// What comes next, with at most `most` elements. Nothing is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// The log has stopped, or does not decode.
+    pub(super) async fn next(&mut self, most: usize) -> Result<Outgoing, StoreError> {
+        let stream = self.log.name().to_owned();
+        if let Some(rollback) = self.rollback.take() {
+            return Ok(self.outgoing(Document::Rollback(rollback)));
+        }
+        if let Some(lost) = self.lost.pop_front() {
+            return Ok(self.outgoing(Document::Lost(lost)));
+        }
+        if self.waiting.len() == 0 {
+            match self.follower.next().await {
+                Ok(written) => {
+                    (self.schema, self.version) = (written.schema, written.schema_version);
+                    self.waiting = written.elements.into_iter();
+                }
+                Err(StoreError::Log(Error::Gap {
+                    from, next, reason, ..
+                })) => {
+                    let reason = match reason {
+                        chappe_log::GapReason::Trimmed => LossReason::Trimmed,
+                        _ => LossReason::Corrupt,
+                    };
+                    let parts = self.log.by_epoch(from, next).into_iter();
+                    self.lost.extend(parts.map(|(first, next)| Lost {
+                        stream: stream.clone(),
+                        epoch: first.epoch,
+                        from: first.sequence,
+                        next,
+                        reason,
+                    }));
+                    return Box::pin(self.next(most)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let count = count_for_document(self.waiting.as_slice(), most);
+        let mut elements: Vec<StreamElement> = self.waiting.by_ref().take(count).collect();
+        for element in &mut elements {
+            element.origin = None;
+        }
+        let schema = self.schema.clone();
+        let schema_ref = SchemaRef {
+            id: SchemaId::of(&schema),
+            version: self.version,
+        };
+        let structure = (self.told != Some(schema_ref)).then(|| self.structure());
+        let newest = elements.last().map_or(0, |it| it.position.sequence);
+        let last = (self.behind(newest) > 0).then(|| self.log.log().last());
+        self.told = Some(schema_ref);
+        Ok(Outgoing {
+            structure,
+            document: Document::Elements(Elements {
+                stream,
+                schema: schema_ref,
+                names: Vec::new(),
+                elements,
+                last,
+            }),
+            schema,
+        })
+    }
+
+    fn outgoing(&self, document: Document) -> Outgoing {
+        Outgoing {
+            structure: None,
+            document,
+            schema: self.schema.clone(),
+        }
+    }
+}

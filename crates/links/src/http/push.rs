@@ -1,0 +1,422 @@
+//! The origin's side of pushing: subscriptions by contact point, made, renewed and ended.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use chappe_identity::{Contact, Scheme};
+use chappe_stream::{Position, StreamLog};
+use chappe_transport::http::{Client, ClientLimits};
+use chappe_transport::tls::{self, Fingerprint};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::contact::ring_eq;
+use super::delivery::{Push, elements_for};
+use super::kept::{KeptSubscription, keeper};
+use super::outflow::Outflow;
+use super::{Confirmation, Credential, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest};
+use crate::handle::Links;
+use crate::peers::Place;
+use crate::{HttpRefusal, LinkHost, LinkKind, Reader, Serialization};
+
+/// The subscriptions that others have here.
+pub(crate) struct Pushes {
+    /// Calls contact points of `http`; one of `https` has a client that trusts its certificate.
+    client: Client,
+    subscriptions: Mutex<BTreeMap<String, Subscription>>,
+    /// Something is to be kept.
+    pub(super) news: Notify,
+    keeper: OnceLock<AbortHandle>,
+    /// Whether it was kept for the last time; locked while it is.
+    pub(super) ended: Mutex<bool>,
+}
+
+struct Subscription {
+    expires: Instant,
+    task: AbortHandle,
+    kept: KeptSubscription,
+    destination: Destination,
+}
+
+/// A contact point, and the client that calls it.
+#[derive(Clone)]
+pub(super) struct Destination {
+    pub(super) contact: Contact,
+    pub(super) client: Client,
+}
+
+/// A subscription that may be made.
+pub(super) struct Wanted {
+    log: StreamLog,
+    after: Option<Position>,
+    destination: Destination,
+    place: Place,
+}
+
+fn limits() -> ClientLimits {
+    ClientLimits {
+        body_bytes: 64 << 10,
+        ..ClientLimits::default()
+    }
+}
+
+impl Default for Pushes {
+    fn default() -> Self {
+        Self {
+            client: Client::new(limits()),
+            subscriptions: Mutex::default(),
+            news: Notify::new(),
+            keeper: OnceLock::new(),
+            ended: Mutex::default(),
+        }
+    }
+}
+
+impl Pushes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Subscription>> {
+        let subscriptions = self.subscriptions.lock();
+        subscriptions.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends those whose lease is over.
+    pub(super) fn expire(&self) {
+        let now = Instant::now();
+        let mut subscriptions = self.lock();
+        let before = subscriptions.len();
+        subscriptions.retain(|_, subscription| {
+            let lives = subscription.expires > now && !subscription.task.is_finished();
+            if !lives {
+                subscription.task.abort();
+            }
+            lives
+        });
+        if subscriptions.len() < before {
+            self.news.notify_one();
+        }
+    }
+
+    /// Ends all, and keeps what there is to keep.
+    pub(crate) fn close(&self, host: &dyn LinkHost) {
+        let Some(keeper) = self.keeper.get() else {
+            return;
+        };
+        keeper.abort();
+        self.keep(host, true);
+        for (_, subscription) in std::mem::take(&mut *self.lock()) {
+            subscription.task.abort();
+        }
+    }
+
+    /// One is over.
+    pub(super) fn remove(&self, id: &str) -> Option<AbortHandle> {
+        let removed = self.lock().remove(id);
+        self.news.notify_one();
+        removed.map(|subscription| subscription.task)
+    }
+
+    /// Everything up to this position is at the contact point, or a dead letter.
+    pub(super) fn reached(&self, id: &str, position: Position) {
+        if let Some(subscription) = self.lock().get_mut(id) {
+            subscription.kept.after = position;
+            self.news.notify_one();
+        }
+    }
+
+    /// What is to be kept.
+    pub(super) fn kept(&self) -> Vec<KeptSubscription> {
+        let subscriptions = self.lock();
+        subscriptions.values().map(|it| it.kept.clone()).collect()
+    }
+
+    /// The contact point of this address that wants elements of a stream, and how; if there are
+    /// several, the one of this path.
+    pub(super) fn destination(
+        &self,
+        stream: &str,
+        was: &Contact,
+    ) -> Option<(Destination, Serialization)> {
+        let subscriptions = self.lock();
+        let mut fits: Vec<&Subscription> = subscriptions
+            .values()
+            .filter(|it| it.kept.stream == stream && it.destination.contact.address == was.address)
+            .collect();
+        fits.sort_by_key(|it| it.destination.contact.path != was.path);
+        let found = fits.first()?;
+        Some((found.destination.clone(), found.kept.serialization))
+    }
+}
+
+impl Links {
+    /// Makes a subscription by contact point, which has to give back a token first. `reader` was let
+    /// in by the caller; its address says which contact points are its own.
+    ///
+    /// # Errors
+    /// There is no such stream, the contact point is a stranger's or does not confirm, or there is no
+    /// place for one more.
+    pub async fn http_subscribe(
+        &self,
+        request: &SubscriptionRequest,
+        reader: &Reader,
+    ) -> Result<SubscriptionAnswer, HttpRefusal> {
+        let wanted = self.wanted(request, reader)?;
+        let source = reader.address.ok_or_else(no_address)?;
+        self.confirm(&wanted.destination).await?;
+        let host = &self.shared().host;
+        let id = format!("{:016x}{:016x}", host.random(), host.random());
+        let secret = new_secret(&**host);
+        let after = self.begin(wanted, request, source, id.clone(), secret.clone());
+        Ok(SubscriptionAnswer {
+            after: Some(after.to_string()),
+            ..self.answer(id, secret)
+        })
+    }
+
+    /// Whether a subscription may be made.
+    pub(super) fn wanted(
+        &self,
+        request: &SubscriptionRequest,
+        reader: &Reader,
+    ) -> Result<Wanted, HttpRefusal> {
+        let shared = self.shared();
+        shared.pushes.expire();
+        let log = shared.host.stream(&request.stream, reader).ok_or_else(|| {
+            let text = format!("there is no stream {:?}", request.stream);
+            HttpRefusal::new(404, "unknown stream", text)
+        })?;
+        let after: Option<Position> = match request.after.as_deref().map(str::parse).transpose() {
+            Ok(after) => after,
+            Err(error) => return Err(HttpRefusal::new(400, "no position", format!("{error}"))),
+        };
+        let destination = self.destination(request, reader)?;
+        if shared.pushes.lock().len() >= shared.config.subscriptions {
+            let text = "there are as many subscriptions as allowed";
+            return Err(HttpRefusal::new(503, "too many readers", text));
+        }
+        let now = shared.host.now();
+        let place = shared
+            .peers
+            .place(reader, LinkKind::HttpPush, &shared.config, now)
+            .map_err(|error| HttpRefusal::new(503, "too many readers", error.to_string()))?;
+        place.peer.reads(vec![request.stream.clone()]);
+        Ok(Wanted {
+            log,
+            after,
+            destination,
+            place,
+        })
+    }
+
+    /// Begins to push; from behind which position.
+    pub(super) fn begin(
+        &self,
+        wanted: Wanted,
+        request: &SubscriptionRequest,
+        reader: SocketAddr,
+        id: String,
+        secret: String,
+    ) -> Position {
+        let shared = self.shared();
+        let outflow = Outflow::new(&wanted.log, wanted.after, request.start);
+        let after = outflow.begins();
+        let kept = KeptSubscription {
+            id: id.clone(),
+            secret,
+            stream: request.stream.clone(),
+            contact_point: request.contact_point.clone(),
+            fingerprint: request.fingerprint.clone(),
+            reader,
+            after,
+            serialization: request.serialization,
+        };
+        let destination = wanted.destination;
+        let push = Push {
+            shared: shared.clone(),
+            id: id.clone(),
+            outflow,
+            serialization: request.serialization,
+            elements_max: elements_for(request.serialization, None),
+            destination: destination.clone(),
+            place: wanted.place,
+        };
+        // It is there before its task looks for it.
+        let mut subscriptions = shared.pushes.lock();
+        let task = tokio::spawn(push.run()).abort_handle();
+        let expires = Instant::now() + shared.config.lease;
+        let subscription = Subscription {
+            expires,
+            task,
+            kept,
+            destination,
+        };
+        subscriptions.insert(id, subscription);
+        drop(subscriptions);
+        shared.pushes.keeper.get_or_init(|| keeper(shared));
+        shared.pushes.news.notify_one();
+        after
+    }
+
+    fn answer(&self, id: String, secret: String) -> SubscriptionAnswer {
+        SubscriptionAnswer {
+            id,
+            secret,
+            lease_s: self.shared().config.lease.as_secs(),
+            after: None,
+        }
+    }
+
+    /// Renews a subscription.
+    ///
+    /// # Errors
+    /// There is none (any more), or the credential is not its subscriber's.
+    pub fn http_renew(
+        &self,
+        id: &str,
+        credential: Credential<'_>,
+    ) -> Result<SubscriptionAnswer, HttpRefusal> {
+        let shared = self.shared();
+        shared.pushes.expire();
+        self.admit(id, credential)?;
+        let mut subscriptions = shared.pushes.lock();
+        let subscription = subscriptions.get_mut(id).ok_or_else(unknown)?;
+        subscription.expires = Instant::now() + shared.config.lease;
+        Ok(self.answer(id.to_owned(), subscription.kept.secret.clone()))
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// There is none (any more), or the credential is not its subscriber's.
+    pub fn http_end(&self, id: &str, credential: Credential<'_>) -> Result<(), HttpRefusal> {
+        self.admit(id, credential)?;
+        let removed = self.shared().pushes.remove(id);
+        removed.ok_or_else(unknown)?.abort();
+        Ok(())
+    }
+
+    /// Checks that a subscription is its subscriber's, or the operator asks.
+    fn admit(&self, id: &str, credential: Credential<'_>) -> Result<(), HttpRefusal> {
+        let Credential::Secret(given) = credential else {
+            return Ok(());
+        };
+        let shared = self.shared();
+        {
+            let subscriptions = shared.pushes.lock();
+            let subscription = subscriptions.get(id).ok_or_else(unknown)?;
+            if ring_eq(subscription.kept.secret.as_bytes(), given.as_bytes()) {
+                return Ok(());
+            }
+        }
+        let text = "the subscription's secret is missing or wrong";
+        let reason = "wrong subscription secret";
+        shared.host.dropped(reason, "", text.to_owned(), None);
+        Err(HttpRefusal {
+            hint: Some(format!(
+                "send the header `{SECRET_HEADER}` with the `secret` of the answer that made the \
+                 subscription, or this node's token"
+            )),
+            ..HttpRefusal::new(403, reason, text)
+        })
+    }
+
+    /// The contact point of a request, if it may be contacted.
+    fn destination(
+        &self,
+        request: &SubscriptionRequest,
+        reader: &Reader,
+    ) -> Result<Destination, HttpRefusal> {
+        let host = &self.shared().host;
+        let source = reader.address.ok_or_else(no_address)?;
+        let refuse = |status, text: String, hint: Option<String>| {
+            let reason = "contact point refused";
+            host.dropped(reason, &reader.label(), text.clone(), hint.clone());
+            HttpRefusal {
+                hint,
+                ..HttpRefusal::new(status, reason, text)
+            }
+        };
+        let policy = host.address_policy();
+        let contact = policy.check(&request.contact_point, source);
+        let contact = contact.map_err(|error| refuse(403, error.to_string(), error.hint()))?;
+        if contact.scheme == Scheme::Http {
+            if !contact.address.ip().is_loopback() && !host.may_push_in_clear() {
+                let text = format!("elements would go to {} in clear text", contact.address);
+                let hint = "give a contact point of https with the fingerprint of its certificate; \
+                            or access.insecure = true at the origin";
+                return Err(refuse(403, text, Some(hint.to_owned())));
+            }
+            let client = self.shared().pushes.client.clone();
+            return Ok(Destination { contact, client });
+        }
+        let fingerprint = request.fingerprint.as_deref().unwrap_or_default();
+        let fingerprint: Fingerprint = fingerprint.parse().map_err(|error| {
+            let hint = "`fingerprint` is the SHA-256 of the certificate at an https contact point";
+            refuse(400, format!("fingerprint: {error}"), Some(hint.to_owned()))
+        })?;
+        let tls = tls::Client::with_fingerprint(fingerprint);
+        let client = Client::with_tls(limits(), tls);
+        Ok(Destination { contact, client })
+    }
+
+    /// Asks the contact point whether it wants this: it gives back a token that only it was told.
+    async fn confirm(&self, destination: &Destination) -> Result<(), HttpRefusal> {
+        let Destination { contact, client } = destination;
+        let shared = self.shared();
+        let token = format!("{:016x}{:016x}", shared.host.random(), shared.host.random());
+        let asked = Confirmation {
+            confirm: token.clone(),
+        };
+        let body = serde_json::to_vec(&asked).unwrap_or_default();
+        let mut headers = HeaderMap::new();
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(CONTENT_TYPE, json);
+        let answer = client
+            .request(contact, Method::POST, headers, body.into())
+            .await;
+        let confirmed = match &answer {
+            Ok(answer) if answer.status == StatusCode::OK => {
+                // Not an echo of the question: a page that mirrors what it is sent confirms nothing.
+                let found: Result<BTreeMap<String, String>, _> =
+                    serde_json::from_slice(&answer.body);
+                found.is_ok_and(|it| it.len() == 1 && it.get("confirmed") == Some(&token))
+            }
+            _ => false,
+        };
+        if confirmed {
+            return Ok(());
+        }
+        let text = match answer {
+            Ok(answer) => format!("it does not confirm (status {})", answer.status),
+            Err(error) => error.to_string(),
+        };
+        shared.host.dropped(
+            "contact point not confirmed",
+            // Not its path, in which the secret stands.
+            &contact.address.to_string(),
+            text.clone(),
+            None,
+        );
+        Err(HttpRefusal {
+            hint: Some(
+                "a contact point answers {\"confirm\": T} with {\"confirmed\": T}".to_owned(),
+            ),
+            ..HttpRefusal::new(422, "contact point not confirmed", text)
+        })
+    }
+}
+
+/// A secret of 128 random bits.
+pub(super) fn new_secret(host: &dyn LinkHost) -> String {
+    format!("{:016x}{:016x}", host.random(), host.random())
+}
+
+fn no_address() -> HttpRefusal {
+    HttpRefusal::new(403, "contact point refused", "the asker has no address")
+}
+
+fn unknown() -> HttpRefusal {
+    HttpRefusal::new(404, "unknown subscription", "there is no such subscription")
+}

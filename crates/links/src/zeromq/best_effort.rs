@@ -1,0 +1,399 @@
+//! Best effort over PUB and SUB: what is missed is counted, never sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chappe_stream::{StoreError, StreamLog, Written, WrittenFollower};
+use chappe_transport::Drops;
+use chappe_transport::zeromq::{
+    Limits, Message, Publisher, Request, Security, Subscriber, SubscriberLink,
+};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::{ZeromqConfig, told};
+use crate::handle::Links;
+use crate::http::{apply, patiently};
+use crate::inlet::{self, Inlet, InletError};
+use crate::link::Link;
+use crate::serialization::{
+    Document, Elements, SchemaId, SchemaRef, Structure, count_for_document,
+};
+use crate::session::ConnectionError;
+use crate::{LinkError, Reader, Selection, Serialization, directory};
+
+/// Elements of one message at most, in forms that take more than one.
+const ELEMENTS_MAX: usize = 256;
+/// How often new streams are looked for, and a directory that did not answer is asked again.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// How long the directory may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const ALL: [Serialization; 3] = [
+    Serialization::Xml,
+    Serialization::Postcard,
+    Serialization::MessagePack,
+];
+
+fn topic(stream: &str, serialization: Serialization) -> Bytes {
+    format!("{stream} {}", serialization.as_str()).into()
+}
+
+impl Links {
+    /// Publishes what somebody has subscribed to, until the future is dropped. `reader` stands for
+    /// all subscribers: what it may read is published.
+    pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
+        let shared = self.shared().clone();
+        let mut changes = publisher.changes();
+        let mut running: BTreeMap<String, Running> = BTreeMap::new();
+        loop {
+            let entries = shared.host.directory(&reader);
+            let wanted = |name: &str| {
+                ALL.into_iter()
+                    .any(|form| publisher.wants(&topic(name, form)))
+            };
+            running.retain(|name, one| !one.0.is_finished() && wanted(name));
+            for entry in entries {
+                if running.contains_key(&entry.name) || !wanted(&entry.name) {
+                    continue;
+                }
+                if let Some(log) = shared.host.stream(&entry.name, &reader) {
+                    let follower = log.follow_written(log.log().last() + 1);
+                    let task = tokio::spawn(publish(publisher.clone(), log, follower));
+                    running.insert(entry.name, Running(task.abort_handle()));
+                }
+            }
+            let look = tokio::time::sleep(LOOK_PAUSE);
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = look => {}
+            }
+        }
+    }
+}
+
+/// A task; no longer when dropped.
+struct Running(AbortHandle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Publishes what is new in a stream.
+async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFollower) {
+    loop {
+        let Written {
+            schema_version: version,
+            schema,
+            elements,
+        } = match follower.next().await {
+            Ok(written) => written,
+            Err(StoreError::Log(chappe_log::Error::Gap { .. })) => continue,
+            Err(_) => return,
+        };
+        let id = SchemaId::of(&schema);
+        for form in ALL {
+            let topic = topic(log.name(), form);
+            if !publisher.wants(&topic) {
+                continue;
+            }
+            let each = if form == Serialization::Xml {
+                1
+            } else {
+                ELEMENTS_MAX
+            };
+            let mut rest = elements.as_slice();
+            while !rest.is_empty() {
+                let (chunk, others) = rest.split_at(count_for_document(rest, each));
+                rest = others;
+                let mut chunk = chunk.to_vec();
+                chunk.iter_mut().for_each(|element| element.origin = None);
+                let document = Document::Elements(Elements {
+                    stream: log.name().to_owned(),
+                    schema: SchemaRef { id, version },
+                    names: Vec::new(),
+                    elements: chunk,
+                    last: None,
+                });
+                let mut bytes = Vec::new();
+                // An element that is too large for a document is missed, as best effort may be; the
+                // receiver counts it.
+                if form.encode(&document, &schema, &mut bytes).is_ok() {
+                    publisher.publish(topic.clone(), [Bytes::from(bytes)]);
+                }
+            }
+        }
+    }
+}
+
+/// Runs a best-effort link until it is removed.
+pub(crate) async fn subscribe(link: Arc<Link>, node: ZeromqConfig) {
+    match run(&link, &node).await {
+        Ok(()) => {}
+        Err(error) => link.disconnected(error.text, error.hint),
+    }
+}
+
+async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionError> {
+    let plain = |error: LinkError| ConnectionError {
+        text: error.to_string(),
+        hint: error.hint(),
+    };
+    let security = node.security(&link.config).map_err(plain)?;
+    let selections = link.config.selections().map_err(plain)?;
+    let form = link.config.serialization();
+    let named = |selection: &Selection| match selection {
+        Selection::Exact(name) => Some(name.clone()),
+        Selection::Prefix(_) => None,
+    };
+    let mut names: BTreeSet<String> = selections.iter().filter_map(named).collect();
+    let topics: Vec<Bytes> = names.iter().map(|name| topic(name, form)).collect();
+    let mut subscriber = Subscriber::connect(
+        &link.config.address,
+        topics,
+        security.clone(),
+        node.limits.clone(),
+        Drops::default(),
+    )
+    .await
+    .map_err(|error| told(&error))?;
+    let mut state = subscriber.link();
+    let directory = Directory::new(link, security, node.limits.clone());
+    let (found, mut looks) = mpsc::channel(1);
+    let _looking = Running(tokio::spawn(look(directory.anew(), found)).abort_handle());
+    let mut reader = Receiving {
+        link: link.clone(),
+        selections,
+        form,
+        directory,
+        inlets: BTreeMap::new(),
+        refused: BTreeMap::new(),
+    };
+    loop {
+        tokio::select! {
+            biased;
+            changed = state.changed() => {
+                if changed.is_err() {
+                    return Ok(());
+                }
+                match &*state.borrow_and_update() {
+                    SubscriberLink::Connecting => {}
+                    SubscriberLink::Connected(_) => link.connected(),
+                    SubscriberLink::Broken(error) => {
+                        link.disconnected(error.to_string(), error.hint());
+                    }
+                }
+            }
+            Some(found) = looks.recv() => match found {
+                Ok(found) => {
+                    for name in found.difference(&names) {
+                        subscriber.subscribe(topic(name, form)).await;
+                    }
+                    for name in names.difference(&found) {
+                        subscriber.cancel(topic(name, form)).await;
+                    }
+                    names = found;
+                    if matches!(&*state.borrow(), SubscriberLink::Connected(_)) {
+                        link.connected();
+                    }
+                }
+                // What is subscribed to goes on.
+                Err(error) if names.is_empty() => {
+                    link.disconnected(error.to_string(), error.hint());
+                }
+                Err(_) => {}
+            },
+            message = subscriber.recv() => reader.take(&message).await,
+        }
+    }
+}
+
+/// Looks again and again which streams the link selects. Subscribed to by its beginning, a stream would
+/// come in each serialization that there is: a topic is `NAME SERIALIZATION`.
+async fn look(mut directory: Directory, found: mpsc::Sender<Result<BTreeSet<String>, LinkError>>) {
+    let link = directory.link.clone();
+    let selections = link.config.selections().unwrap_or_default();
+    let beginning = |selection: &Selection| matches!(selection, Selection::Prefix(_));
+    let period = Duration::from_secs(link.config.limits.directory_s.max(1));
+    while selections.iter().any(beginning) {
+        let names = selected(&mut directory, &selections).await;
+        let pause = match names {
+            Ok(_) => period,
+            Err(_) => LOOK_PAUSE.min(period),
+        };
+        if found.send(names).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn selected(
+    directory: &mut Directory,
+    selections: &[Selection],
+) -> Result<BTreeSet<String>, LinkError> {
+    let link = directory.link.clone();
+    let mut names = BTreeSet::new();
+    for selection in selections {
+        if let Selection::Exact(name) = selection {
+            names.insert(name.clone());
+            continue;
+        }
+        let structures = directory.ask(selection).await?;
+        let found = structures.into_iter().map(|structure| structure.stream);
+        names.extend(found.filter(|name| link.config.takes(selection, name)));
+    }
+    while names.len() > link.config.limits.streams {
+        let Some(name) = names.pop_last() else { break };
+        let why = "the link has as many streams as its limit allows";
+        inlet::refused(&link, &name, why);
+    }
+    Ok(names)
+}
+
+/// The origin's directory, over one connection.
+struct Directory {
+    link: Arc<Link>,
+    security: Security,
+    limits: Limits,
+    request: Option<Request>,
+}
+
+impl Directory {
+    fn new(link: &Arc<Link>, security: Security, limits: Limits) -> Self {
+        Self {
+            link: link.clone(),
+            security,
+            limits,
+            request: None,
+        }
+    }
+
+    /// The same over a connection of its own.
+    fn anew(&self) -> Self {
+        Self::new(&self.link, self.security.clone(), self.limits.clone())
+    }
+
+    /// The structures of the streams that are selected.
+    async fn ask(&mut self, selection: &Selection) -> Result<Vec<Structure>, LinkError> {
+        let failed = LinkError::Unsupported;
+        let Some(endpoint) = &self.link.config.directory else {
+            return Err(failed("the link has no directory".to_owned()));
+        };
+        let mut request = match self.request.take() {
+            Some(request) => request,
+            None => Request::connect(endpoint, self.security.clone(), self.limits.clone())
+                .await
+                .map_err(|error| failed(format!("no directory at {endpoint}: {error}")))?,
+        };
+        let question = directory::question(selection, Serialization::Postcard);
+        let answer = request.ask(question, PATIENCE).await;
+        let answer = answer.map_err(|error| {
+            failed(format!("the directory at {endpoint} says nothing: {error}"))
+        })?;
+        self.request = Some(request);
+        let structures = directory::read(answer.last(), Serialization::Postcard);
+        structures.map_err(|error| failed(error.to_string()))
+    }
+}
+
+struct Receiving {
+    link: Arc<Link>,
+    selections: Vec<Selection>,
+    form: Serialization,
+    directory: Directory,
+    inlets: BTreeMap<String, Inlet>,
+    /// Streams that this node does not take, or the directory does not know, and until when they are
+    /// passed over.
+    refused: BTreeMap<String, Instant>,
+}
+
+impl Receiving {
+    async fn take(&mut self, message: &Message) {
+        let link = self.link.clone();
+        link.live().bytes_received += message.bytes() as u64;
+        let dropped = |reason, detail: String| {
+            let host = &link.shared.host;
+            host.dropped(reason, &link.config.address, detail, None);
+        };
+        let document = match (message.len(), self.form.decode(message.last())) {
+            (2, Ok((Document::Elements(elements), _))) => elements,
+            (2, Ok(_)) => return,
+            (2, Err(error)) => return dropped("unreadable", error.to_string()),
+            (frames, _) => return dropped("unreadable", format!("a message of {frames} frames")),
+        };
+        let name = document.stream.clone();
+        if !self
+            .selections
+            .iter()
+            .any(|selection| link.config.takes(selection, &name))
+        {
+            return;
+        }
+        let now = Instant::now();
+        if self.refused.get(&name).is_some_and(|again| now < *again) {
+            return dropped("not stored", format!("{name} is refused"));
+        }
+        if let Err(error) = self.store(&name, document).await {
+            // Of what the log does not take now, the next may be taken.
+            if let InletError::Link(error) = &error
+                && !matches!(error, LinkError::Store(_))
+            {
+                inlet::refused(&self.link, &name, &error.told());
+                let pause = Duration::from_secs(self.link.config.limits.directory_s);
+                self.inlets.remove(&name);
+                self.refused.retain(|_, again| now < *again);
+                if self.refused.len() < self.link.config.limits.streams {
+                    self.refused.insert(name, now + pause);
+                }
+            }
+            dropped("not stored", error.to_string());
+        }
+    }
+
+    async fn store(&mut self, name: &str, elements: Elements) -> Result<(), InletError> {
+        if !self.inlets.contains_key(name) {
+            if self.inlets.len() >= self.link.config.limits.streams {
+                let why = "the link has as many streams as its limit allows";
+                inlet::refused(&self.link, name, why);
+                return Ok(());
+            }
+            let inlet = Inlet::new(&self.link, name).await?;
+            self.inlets.insert(name.to_owned(), inlet);
+        }
+        let schema = elements.schema;
+        let known = self
+            .inlets
+            .get(name)
+            .is_some_and(|inlet| inlet.schema(schema).is_some());
+        if !known {
+            self.ask_schema(name).await?;
+        }
+        match self.inlets.get_mut(name) {
+            Some(inlet) => apply(inlet, Document::Elements(elements)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Asks the origin's directory what the elements of a stream look like.
+    async fn ask_schema(&mut self, name: &str) -> Result<(), InletError> {
+        let structures = self
+            .directory
+            .ask(&Selection::Exact(name.to_owned()))
+            .await?;
+        let structure = structures.into_iter().find(|it| it.stream == name);
+        let unknown = || LinkError::Unsupported(format!("the directory does not know {name:?}"));
+        let structure = structure.ok_or_else(unknown)?;
+        match self.inlets.get_mut(name) {
+            Some(inlet) => {
+                patiently(|| inlet.structure(structure.version, &structure.schema)).await
+            }
+            None => Ok(()),
+        }
+    }
+}

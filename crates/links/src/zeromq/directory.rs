@@ -1,0 +1,43 @@
+//! The directory over REQ and REP.
+
+use bytes::Bytes;
+use chappe_transport::zeromq::{Asked, Reply};
+
+use crate::handle::Links;
+use crate::serialization::DOCUMENT_BYTES_MAX;
+use crate::{Reader, directory};
+
+impl Links {
+    /// Answers the questions that `reply` is asked, until the runtime shuts down.
+    pub async fn serve_directory(&self, mut reply: Reply) {
+        loop {
+            match reply.recv().await {
+                Ok(asked) => self.answer_directory(asked),
+                Err(error) => {
+                    tracing::warn!(%error, "the directory answers no more");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer_directory(&self, asked: Asked) {
+        let reader = Reader {
+            address: Some(asked.peer.address),
+            key: asked.peer.key.as_ref().map(|key| *key.as_bytes()),
+        };
+        let host = &self.shared().host;
+        let entries = host.directory(&reader);
+        let answer = directory::answer(asked.question.last(), &entries, DOCUMENT_BYTES_MAX);
+        asked.answer(answer.unwrap_or_else(|error| {
+            host.dropped(
+                "directory question",
+                &reader.label(),
+                error.to_string(),
+                None,
+            );
+            // An empty answer: there is no such stream.
+            Bytes::new()
+        }));
+    }
+}
