@@ -259,6 +259,14 @@ async function photographs(browser, demo, ecg) {
   return `${pages.length * 4} screenshots`;
 }
 
+/** Fails when a table of the page scrolls sideways in its region. */
+async function tablesFit(page, what) {
+  const over = await page.evaluate(() =>
+    [...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth),
+  );
+  check(over.every((pixels) => pixels <= 0), `${what}: tables are ${over} pixels too wide`);
+}
+
 /**
  * A second node that reads this one's streams and publishes one: its page of DDS, and both pages of
  * links, while the line is cut.
@@ -269,7 +277,7 @@ async function links(browser, demo, extra, stream) {
   extra.push({ child: node.child, text: () => node.text });
   const page = await newPage(browser, node, 1280, 'light');
   const photograph = async (name) => {
-    for (const width of [1280, 390]) {
+    for (const width of [1360, 1280, 390]) {
       for (const scheme of ['light', 'dark']) {
         await page.setViewportSize({ width, height: width > 800 ? 800 : 844 });
         await page.emulateMedia({ colorScheme: scheme });
@@ -278,6 +286,7 @@ async function links(browser, demo, extra, stream) {
           () => document.documentElement.scrollWidth - window.innerWidth,
         );
         check(over <= 0, `${name} at ${width} is ${over} pixels too wide`);
+        if (name.startsWith('links')) await tablesFit(page, `${name} at ${width}`);
         await page.screenshot({ path: join(out, `${name}-${width}-${scheme}.png`), fullPage: true });
       }
     }
@@ -289,6 +298,7 @@ async function links(browser, demo, extra, stream) {
     const there = await seesLinks(page, node, relay, photograph);
     const at = await newPage(browser, demo, 1280, 'light');
     const here = await seesReader(at, demo);
+    await tablesFit(at, 'the readers at 1280');
     await at.screenshot({ path: join(out, 'links-reader.png'), fullPage: true });
     await at.context().close();
     return `${there}; at the origin: ${here}; published: ${topics}`;

@@ -85,7 +85,9 @@ def start_node(cable: Cable, chappe: str, name: str, more: str = "") -> tuple[Pr
         f'name = "{name}"\ndata_directory = "{folder}/data"\nsensors_directory = "{folder}/sensors"\n'
         f'[discovery]\ninterfaces = ["a0"]\n[http]\nlisten = "127.0.0.1:0"\n{more}')
     process = cable.start("A", name, chappe, "serve", str(folder / "node.toml"), "--json")
-    return process, process.wait_event("ready", 20), folder
+    told = process.wait_event("ready", 20)
+    told["token"] = pathlib.Path(told["token_file"]).read_text().strip()
+    return process, told, folder
 
 
 def under_attack(cable: Cable, node: Process, told: dict, endpoint: str) -> exchange.Exchange:

@@ -1,9 +1,10 @@
 //! Goal: the program says what it can do, ends with the right code, and names the remedy.
 //! Method: the built program is run as a user would run it, without a network.
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn chappe(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_chappe"))
@@ -204,19 +205,54 @@ fn configuration_is_checked_with_line_key_and_hint() {
     assert!(text.contains("hint:") && text.contains("listen"), "{text}");
 }
 
+#[test]
+fn serve_never_prints_the_new_token() {
+    for format in [&["--json"][..], &[]] {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let data = folder.path().join("data");
+        let set = [
+            format!("data_directory={}", data.display()),
+            format!("sensors_directory={}", folder.path().join("s").display()),
+            "http.listen=127.0.0.1:0".to_owned(),
+            "discovery.enabled=false".to_owned(),
+        ];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.arg("serve").args(format).current_dir(&folder);
+        command.args(set.iter().flat_map(|setting| ["--set", setting]));
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("the program starts");
+        let mut ready = String::new();
+        let stdout = child.stdout.as_mut().expect("its output");
+        BufReader::new(stdout)
+            .read_line(&mut ready)
+            .expect("a line");
+        child.kill().expect("it runs");
+        let errors = err(&child.wait_with_output().expect("it ends"));
+        let file = data.join("new-token");
+        let token = std::fs::read_to_string(&file).expect("the token");
+        let printed = ready + &errors;
+        assert!(!printed.contains(token.trim()), "{printed}");
+        assert!(printed.contains(&file.display().to_string()), "{printed}");
+        let mode = std::fs::metadata(&file).expect("its mode").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+    }
+}
+
 #[cfg(feature = "dds")]
 #[test]
 fn dds_interfaces_are_addresses_of_this_host() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("node.toml");
     // RFC 5737 reserves the address for documentation.
-    let text =
-        "[dds]\ninterfaces = [\"192.0.2.77\"]\n[[dds.publish]]\nstream = \"a\"\ntopic = \"a\"\n";
-    std::fs::write(&path, text).expect("the file is written");
-    let foreign = chappe(&["config", "check", path.to_str().expect("the path is text")]);
-    assert_eq!(foreign.status.code(), Some(2), "{}", out(&foreign));
-    let text = err(&foreign);
-    assert!(text.contains("dds.interfaces: 192.0.2.77 is not"), "{text}");
+    let interfaces = "[dds]\ninterfaces = [\"192.0.2.77\"]\n";
+    let published = format!("{interfaces}[[dds.publish]]\nstream = \"a\"\ntopic = \"a\"\n");
+    for text in [interfaces, &published] {
+        std::fs::write(&path, text).expect("the file is written");
+        let foreign = chappe(&["config", "check", path.to_str().expect("the path is text")]);
+        assert_eq!(foreign.status.code(), Some(2), "{}", out(&foreign));
+        let text = err(&foreign);
+        assert!(text.contains("dds.interfaces: 192.0.2.77 is not"), "{text}");
+    }
 }
 
 #[test]

@@ -136,6 +136,11 @@ fn what_cannot_be_measured_ends_with_2_and_a_hint() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains("hint: "), "{arguments:?}: {error}");
     }
+    let wrong = chappe(&["sub", "--connect", "foo"])
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&wrong.stderr);
+    assert!(error.contains("hint: write tcp://HOST:PORT"), "{error}");
     let output = chappe(&["pub", "--pacer", "fast"])
         .output()
         .expect("it runs");

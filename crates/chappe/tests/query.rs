@@ -178,6 +178,29 @@ fn a_watch_that_the_node_ends_early_is_an_error() {
     });
 }
 
+#[test]
+fn doubles_print_exactly_as_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    chappe_node::runtime().unwrap().block_on(async {
+        let node = Node::start(config(directory.path())).await.unwrap();
+        let sql = "select 100.00000000000001, 13.999999999999998, 14.0, 0.1 + 0.2";
+        for format in ["csv", "table", "json"] {
+            let arguments = Box::leak(Box::new(["query", "--format", format, sql]));
+            let (code, out, err) = asked(&node, arguments).await;
+            assert_eq!(code, Some(0), "{err}");
+            let numbers = [
+                "100.00000000000001",
+                "13.999999999999998",
+                "14.0",
+                "0.30000000000000004",
+            ];
+            let row = out.lines().last().expect("a row");
+            assert!(numbers.iter().all(|number| row.contains(number)), "{out}");
+        }
+        node.shutdown().await.unwrap();
+    });
+}
+
 async fn metrics(node: &Node) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let address = node.address();

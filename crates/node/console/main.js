@@ -160,12 +160,12 @@ onRefused(() => {
   gate = h(
     'form',
     { class: 'gate', onsubmit: enter },
-    h('p', null, h('b', null, 'This node wants its token.')),
+    h('p', null, h('b', null, 'This node needs its token.')),
     h(
       'p',
       { class: 'quiet' },
-      'It was printed at the first start of the node; a new one is made when the file token in ',
-      'its data directory is removed. Here it is kept until this tab is closed.',
+      'The first start of the node wrote it to the file new-token in its data directory. To get a ',
+      'new one, remove the file token there and restart the node. This tab forgets it when closed.',
     ),
     h('label', null, h('span', null, 'Token'), box),
     h('button', { class: 'main', type: 'submit' }, 'Enter'),

@@ -175,14 +175,12 @@ function openList(root) {
   function peerRow(one) {
     return [
       h('span', { title: one.key ?? '' }, one.key ? host(one.address) : one.who),
-      kind(one),
-      count(one.connections),
+      one.connections > 1 ? `${kind(one)}, ${count(one.connections)} connections` : kind(one),
       count(one.streams.size),
       rate(one.rate_per_s),
       count(one.sent),
       count(one.acknowledged),
-      count(one.in_flight),
-      `${Math.round((one.occupation ?? 0) * 100)} %`,
+      `${count(one.in_flight)} (${Math.round((one.occupation ?? 0) * 100)} %)`,
       count(one.lag_elements),
       count(one.sent_again),
       one.states.size ? [lines.line(one.id, one.paced), ' ', pace(one)] : '',
@@ -215,8 +213,8 @@ function openList(root) {
         : null,
     );
     const heads = [
-      'reader', 'kind', 'connections', 'streams', 'rate', 'sent', 'acknowledged', 'on the way', 'window', 'behind', 'sent again',
-      'pace', 'refused',
+      'reader', 'kind', 'streams', 'rate', 'sent', 'acknowledged', 'in flight (window)', 'behind',
+      'retransmitted', 'pace', 'refused',
     ];
     const found = readersOf(readers);
     lines.keep(found.map((one) => one.id));
@@ -225,7 +223,7 @@ function openList(root) {
       found.length
         ? [
             h('h2', null, 'Read here by others'),
-            table('Readers', heads, found.map(peerRow), 'stack links'),
+            table('Readers', heads, found.map(peerRow), 'stack links readers'),
           ]
         : null,
     );
@@ -301,7 +299,7 @@ function openOne(root, name) {
       body,
       h('h2', null, 'Streams'),
       one.streams?.length
-        ? table('Streams of the link', columns, one.streams.map(streamRow), 'stack links')
+        ? table('Streams of the link', columns, one.streams.map(streamRow), 'stack links link-streams')
         : h('p', { class: 'quiet' }, 'None yet.'),
       h('h2', null, 'How it is made'),
       facts([

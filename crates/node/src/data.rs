@@ -4,7 +4,8 @@
 //! lock        the process that has it
 //! key.pem     the node's key, 0600
 //! http.pem    the certificate of its own making with its key, 0600, where one is asked for
-//! token       what recognizes the token, 0600; removed, it is made anew
+//! token       the hash of the token, 0600; the next start makes a new token if you remove it
+//! new-token   the token itself, 0600, written when it is made; remove it once you have it
 //! links.json, subscriptions.json
 //!             what was added while the node ran, 0600
 //! log/        all streams
@@ -23,9 +24,19 @@ use crate::StartError;
 use crate::config::Config;
 use crate::links::{LINKS, SUBSCRIPTIONS};
 
+/// The file with a new token in clear text.
+const NEW_TOKEN: &str = "new-token";
+
 /// The files of a data directory that hold secrets: key, certificate, token, and links and
-/// subscriptions with theirs. Not each node has each.
-pub const SECRET_FILES: [&str; 5] = ["key.pem", "http.pem", "token", LINKS, SUBSCRIPTIONS];
+/// subscriptions with theirs. Not every node has all of them.
+pub const SECRET_FILES: [&str; 6] = [
+    "key.pem",
+    "http.pem",
+    "token",
+    NEW_TOKEN,
+    LINKS,
+    SUBSCRIPTIONS,
+];
 
 /// Where the log of a node lies under its data directory.
 #[must_use]
@@ -101,7 +112,7 @@ pub(crate) fn check_secrets(directory: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// What recognizes the node's token, and the token itself if it is new.
+/// The hash of the node's token, and the token itself if this start makes it.
 pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), StartError> {
     let path = directory.join("token");
     let refused = |source| StartError::Token {
@@ -116,15 +127,38 @@ pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), Star
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = Token::from_seed(chappe_transport::seed().map_err(refused)?);
-            let mut options = OpenOptions::new();
-            let file = options.write(true).create_new(true).mode(0o600).open(&path);
-            let mut file = file.map_err(refused)?;
-            let written = writeln!(file, "{}", token.hash()).and_then(|()| file.sync_all());
-            written.map_err(refused)?;
+            // The clear text first: a crash in between leaves no hash of a token that is lost.
+            let clear = new_token_path(directory);
+            let written = match fs::remove_file(&clear) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => write_private(&clear, &token.reveal()),
+            };
+            written.map_err(|source| StartError::Token {
+                path: clear,
+                source,
+            })?;
+            write_private(&path, &token.hash().to_string()).map_err(refused)?;
             Ok((token.hash(), Some(token)))
         }
         Err(error) => Err(refused(error)),
     }
+}
+
+/// The file with a new token of the node in `directory`.
+pub(crate) fn new_token_path(directory: &Path) -> PathBuf {
+    directory.join(NEW_TOKEN)
+}
+
+/// Writes one line to a new file that only its owner can read.
+fn write_private(path: &Path, line: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    writeln!(file, "{line}")?;
+    file.sync_all()
 }
 
 /// TLS as the configuration wants it.
@@ -208,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_made_once_and_kept_from_others() {
+    fn a_new_token_is_only_in_its_private_file() {
         let directory = tempfile::tempdir().unwrap();
         let (hash, made) = token(directory.path()).unwrap();
         let made = made.unwrap();
@@ -217,6 +251,15 @@ mod tests {
         assert!(again.accepts(&made) && none.is_none());
         let path = directory.path().join("token");
         assert!(!fs::read_to_string(&path).unwrap().contains(&made.reveal()));
+        let clear = new_token_path(directory.path());
+        assert_eq!(fs::read_to_string(&clear).unwrap().trim(), made.reveal());
+        let mode = fs::metadata(&clear).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        fs::remove_file(&path).unwrap();
+        let (_, next) = token(directory.path()).unwrap();
+        let next = next.expect("a removed hash brings a new token").reveal();
+        assert_ne!(next, made.reveal());
+        assert_eq!(fs::read_to_string(&clear).unwrap().trim(), next);
     }
 
     #[test]

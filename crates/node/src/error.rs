@@ -149,7 +149,7 @@ impl StartError {
             }
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
-                "chmod 600 {0}; or remove {0}: a new token is made and printed",
+                "chmod 600 {0}; or remove {0}: the next start makes a new token",
                 path.display()
             )),
             Self::Log { path, source } => match source {

@@ -1,6 +1,7 @@
 //! A node: started, run, ended in order.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use chappe_log::Appended;
@@ -200,10 +201,18 @@ impl Node {
         self.app.identity.fingerprint()
     }
 
-    /// The token that changing needs, if it was made at this start: to be shown once.
+    /// The token that changes need, if this start made it. Don't log it:
+    /// [`new_token_file`](Self::new_token_file) has it too.
     #[must_use]
     pub fn new_token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    /// The file, readable by its owner alone, with the token that this start made.
+    #[must_use]
+    pub fn new_token_file(&self) -> Option<PathBuf> {
+        let directory = &self.app.config.data_directory;
+        self.token.as_ref().map(|_| data::new_token_path(directory))
     }
 
     /// The size limit of its log.

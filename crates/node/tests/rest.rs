@@ -245,7 +245,10 @@ fn changing_needs_the_token_and_reading_too_when_it_is_so_configured() {
         let mut config = config(directory.path());
         config.access.read = chappe_node::config::Read::Token;
         let node = Node::start(config).await.unwrap();
-        assert!(node.new_token().is_none(), "the token is printed once");
+        assert!(
+            node.new_token().is_none(),
+            "the first start alone makes a token"
+        );
         for path in ["/api/v1/node", "/api/v1/live", "/metrics"] {
             assert_eq!(get(&node, path).await.status, 401, "{path}");
         }

@@ -502,11 +502,13 @@ async fn dial(
                 let error = Error::from(error);
                 return Err(error.hint("start `chappe perf pub` first, or wait longer: --wait 60s"));
             }
-            Err(error) if server_key.is_none() => {
+            Err(error @ (Zeromq::Ended { .. } | Zeromq::Protocol { .. }))
+                if server_key.is_none() =>
+            {
                 let error = Error::from(error);
-                return Err(
-                    error.hint("beyond loopback: --server-key KEY, which `perf pub` prints")
-                );
+                return Err(error.hint(
+                    "a publisher beyond loopback encrypts: --server-key KEY, which `chappe perf pub` prints",
+                ));
             }
             Err(error) => return Err(error.into()),
         }

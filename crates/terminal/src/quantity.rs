@@ -40,6 +40,17 @@ pub fn bytes_per_s(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// A measured number for a table that programs read: nine significant digits, without the noise of
+/// binary fractions, so that 13.999999999999998 reads as 14.
+#[must_use]
+pub fn measured(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    let rounded: f64 = format!("{value:.8e}").parse().unwrap_or(value);
+    rounded.to_string()
+}
+
 /// The number at the start of a text, and the unit after it.
 fn split(text: &str) -> Result<(f64, &str), String> {
     let end = text
@@ -63,6 +74,20 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
         assert!(duration("3 days").is_err() && duration("s").is_err() && duration("-1s").is_err());
+    }
+
+    #[test]
+    fn measured_numbers_have_nine_digits() {
+        for (value, text) in [
+            (13.999_999_999_999_998, "14"),
+            (0.1 + 0.2, "0.3"),
+            (1_234.567_890_123, "1234.56789"),
+            (-2.0e-9, "-0.000000002"),
+            (0.0, "0"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(measured(value), text);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::network;
 use crate::output::{self, Failure, Outcome, Table};
-use chappe_terminal::{bytes_per_s, duration};
+use chappe_terminal::{bytes_per_s, duration, measured};
 
 /// Verbs of `perf`.
 #[derive(Debug, Subcommand)]
@@ -462,6 +462,9 @@ impl Teller {
         let cells = self.columns.iter().map(|column| match &row[*column] {
             serde_json::Value::Null => String::new(),
             serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Number(number) if number.is_f64() => {
+                measured(number.as_f64().unwrap_or_default())
+            }
             other => other.to_string(),
         });
         let cells: Vec<_> = cells.collect();

@@ -24,15 +24,18 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
         if json {
             output::json(&json!({
                 "event": "ready", "address": address, "name": node.name(), "key": node.key(),
-                "pid": std::process::id(), "token": node.new_token(),
+                "pid": std::process::id(), "token_file": node.new_token_file(),
                 "fingerprint": node.fingerprint(),
                 "exchange": BTreeMap::from_iter(node.listening()),
                 "log_max_bytes": node.size_limit().bytes,
                 "kad": node.kad_address().map(|address| address.to_string()),
             }));
         } else {
-            if let Some(token) = node.new_token() {
-                output::note(format_args!("token for changes, shown only now: {token}"));
+            if let Some(file) = node.new_token_file() {
+                output::note(format_args!(
+                    "the new token for changes is in {}; remove the file once you have the token",
+                    file.display()
+                ));
             }
             if let Some(fingerprint) = node.fingerprint() {
                 output::note(format_args!("certificate: {fingerprint}"));

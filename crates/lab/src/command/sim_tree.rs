@@ -13,9 +13,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use chappe_terminal::duration;
 use chappe_terminal::interrupt::stop_at_interrupt;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
+use chappe_terminal::{duration, measured};
 
 /// How sinks are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -308,7 +308,11 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
             let _ = writeln!(
                 csv,
                 "{sinks},{plan},{},{},{},{},{}",
-                event.number, event.had, event.median_s, event.last_s, event.known_s
+                event.number,
+                event.had,
+                measured(event.median_s),
+                measured(event.last_s),
+                measured(event.known_s)
             );
         }
         let point = (
@@ -394,7 +398,7 @@ fn as_json(flags: &SimTree, played: &Played) -> serde_json::Value {
 }
 
 fn in_send_costs(flags: &SimTree, time: Duration) -> f64 {
-    time.as_secs_f64() / flags.send_cost.as_secs_f64().max(1e-9)
+    time.div_duration_f64(flags.send_cost.max(Duration::from_nanos(1)))
 }
 
 fn table(flags: &SimTree, played: &[Played]) -> Table {

@@ -414,7 +414,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
             let median = times[times.len() / 2];
             let count = u32::try_from(sinks).unwrap_or(u32::MAX);
             let best = completion(plan, count, cost);
-            let ratio = median.as_secs_f64() / best.as_secs_f64();
+            let ratio = median.div_duration_f64(best);
             all.sort_unstable();
             let tail = chappe_sim::percentile(&all, 99.9).unwrap_or_default();
             let note = format!(
@@ -425,12 +425,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
                 cost.delay,
                 all.len(),
             );
-            report.row(
-                &row,
-                median.as_secs_f64() / cost.send.as_secs_f64(),
-                "o",
-                note,
-            );
+            report.row(&row, median.div_duration_f64(cost.send), "o", note);
             if name == "postal" {
                 judged += 1;
                 worst = worst.max(ratio);
@@ -487,7 +482,7 @@ pub(super) fn dead(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         network.event()?;
         let halves = network.event()?;
         let note = format!("o {:?}, L {:?}; {halves:?}", cost.send, cost.delay);
-        let in_send_costs = halves.as_secs_f64() / cost.send.as_secs_f64();
+        let in_send_costs = halves.div_duration_f64(cost.send);
         report.row(&format!("{row}, two halves"), in_send_costs, "o", note);
         for share in DEAD {
             let (mut first, mut third, mut late) = (Vec::new(), Vec::new(), Duration::ZERO);
@@ -501,7 +496,7 @@ pub(super) fn dead(bench: &Settings, report: &mut Report) -> Result<(), Error> {
                     seed: bench.seed + number,
                     ..setup
                 })?;
-                let of_halves = |took: Duration| took.as_secs_f64() / halves.as_secs_f64();
+                let of_halves = |took: Duration| took.div_duration_f64(halves);
                 first.push(of_halves(network.event()?));
                 late = late.max(network.late);
                 network.event()?;

@@ -7,6 +7,7 @@ use chappe_notification_tree::schedule::{Cost, completion};
 use chappe_notification_tree::{Choice, Plan};
 use chappe_sim::figure::{Series as Line, figure};
 use chappe_sim::tree;
+use chappe_terminal::measured;
 
 use super::fit;
 use crate::{Bound, Error, Report, Settings};
@@ -107,7 +108,7 @@ pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> 
                     ..network(bench.seed, sinks, (send, latency, handling)).planned(plan)
                 };
                 let ran = judged(&settings)?;
-                let took = ran.completion().as_secs_f64() / send_cost.as_secs_f64();
+                let took = ran.completion().div_duration_f64(send_cost);
                 points.push((f64::from(sinks), took));
                 if ["postal", "by default"].contains(&plan_name) {
                     let best = completion(optimum, sinks, cost).as_nanos() as f64;
@@ -116,7 +117,7 @@ pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> 
                 if sinks >= 18 {
                     let row = format!("{name}: {sinks} sinks, {plan_name}");
                     let known = ran.known.iter().max().copied().unwrap_or_default();
-                    let known = known.as_secs_f64() / send_cost.as_secs_f64();
+                    let known = known.div_duration_f64(send_cost);
                     let note = format!("o {send} us, L {latency} us; all known at {known:.1} o");
                     report.row(&row, took, "o", note);
                 }
@@ -224,7 +225,7 @@ fn table(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
     let mut csv = String::from("plan,sinks,last_sink_send_costs\n");
     for (plan, points) in at {
         for (sinks, took) in points {
-            let _ = writeln!(csv, "{plan},{sinks},{took}");
+            let _ = writeln!(csv, "{plan},{sinks},{}", measured(*took));
         }
     }
     report.tables.insert(file_name(name), csv);
@@ -248,7 +249,7 @@ pub(super) fn million(bench: &Settings, report: &mut Report) -> Result<(), Error
         };
         let began = std::time::Instant::now();
         let ran = judged(&settings)?;
-        let took = ran.completion().as_secs_f64() / settings.send_cost.as_secs_f64();
+        let took = ran.completion().div_duration_f64(settings.send_cost);
         let row = format!(
             "1,000,000 sinks, postal, {} % dead, {} % lost",
             dead * 100.0,
@@ -374,7 +375,7 @@ pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Resu
                         let ran = judged(&settings)?;
                         let last = ran.arrivals.get(2).and_then(|third| third.last());
                         let last = last.copied().unwrap_or_default();
-                        took.push(last.as_secs_f64() / settings.send_cost.as_secs_f64());
+                        took.push(last.div_duration_f64(settings.send_cost));
                     }
                     took.sort_by(f64::total_cmp);
                     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
@@ -383,6 +384,7 @@ pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Resu
                         format!("{name}: {sinks} sinks, {dead} % dead, {loss} % lost, {plan_name}");
                     let note = format!("third event, median of {SEEDS} (worst {worst:.1})");
                     report.row(&row, median, "o", note);
+                    let (median, worst) = (measured(median), measured(worst));
                     let _ = writeln!(csv, "{sinks},{dead},{loss},{plan_name},{median},{worst}");
                 }
             }
@@ -419,7 +421,7 @@ pub(super) fn sources(bench: &Settings, report: &mut Report) -> Result<(), Error
                     "flood" => tree::run(&settings, &mut |_| {}),
                     _ => judged(&settings)?,
                 };
-                let took = ran.completion().as_secs_f64() / settings.send_cost.as_secs_f64();
+                let took = ran.completion().div_duration_f64(settings.send_cost);
                 let lost = ran.port_dropped as f64 / ran.messages as f64 * 100.0;
                 if pacer == "flood" {
                     flood = took;

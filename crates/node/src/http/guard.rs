@@ -104,8 +104,8 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{what} needs a token"));
         let problem = problem.hint(
             "give `chappe` --token TOKEN or CHAPPE_TOKEN, over HTTP send `Authorization: Bearer \
-             TOKEN`; the token was printed at the node's first start, and is made anew when the \
-             file `token` in its data directory is removed",
+             TOKEN`; the node's first start wrote the token to `new-token` in its data directory; \
+             to get a new one, remove the file `token` there and restart the node",
         );
         return Err(("no_token", problem));
     }

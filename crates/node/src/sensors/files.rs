@@ -66,9 +66,7 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
         hint: error.hint,
     }));
     #[cfg(feature = "dds")]
-    if config.dds.is_used()
-        && let Err(error) = config.dds.check_host()
-    {
+    if let Err(error) = config.dds.check_host() {
         problems.push(Problem {
             place: "configuration".to_owned(),
             line: None,
