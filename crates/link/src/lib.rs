@@ -1,15 +1,38 @@
-//! The end of a link that stores, as a machine without I/O: [`Subscriber`] decides what is stored, in
-//! which order, what is acknowledged, and where a session goes on. The node and the simulation run the
-//! same machine; each brings its own connection, clock and log.
+//! The two ends of a link as machines without I/O. [`Origin`] decides how a subscriber's stream starts
+//! and continues and what is sent; [`Subscriber`] decides what is stored, in which order, and what is
+//! acknowledged; both repair what is damaged. The node and the simulation run the same machines; each
+//! brings its own connection, clock and log.
 //!
 //! ```text
-//!              frames, time                     storage requests
-//! connection ==============> Subscriber ==========================> log of the subscribing node
-//!            <============== (Receiver)  <=========================
-//!                frames                   outcome, queued, stored
+//!       questions                 frames, time                  storage requests
+//! log <============== Origin ==== connection ==== Subscriber ======================> log
+//!      =============> (Sender)                    (Receiver) <======================
+//!       answers, news                                          outcome, queued, stored
 //! ```
 //!
-//! # Inputs and effects
+//! # The origin
+//!
+//! An [`Origin`] holds the [`chappe_flow::Sender`] of its session. It takes frames, time and
+//! [`OriginCommand`]s, and gives frames and [`OriginEvent`]s. Reading and putting back are effects; the
+//! program answers a question at once or later, while other inputs go on:
+//!
+//! 1. [`OriginEvent::Open`] names a stream. The program checks the permission, arranges to be notified
+//!    of new elements, and answers [`OriginCommand::Opened`] with the state of its log, or
+//!    [`OriginCommand::Refuse`]. The machine decides where the stream continues, and whether that is a
+//!    rollback.
+//! 2. [`OriginEvent::Schema`] asks for a schema. The machine announces each version once in a session,
+//!    before the first element written by it.
+//! 3. [`OriginEvent::Read`] asks for elements, either because they are next or because they are damaged
+//!    at the subscriber. The program reports what it finds; the machine divides lost numbers by epoch,
+//!    reads past gaps for a repair, and isolates an element that cannot be decoded.
+//! 4. The program reports new elements with [`OriginCommand::Live`], or their numbers with
+//!    [`OriginCommand::Appended`].
+//! 5. The program looks for damage now and then ([`OriginCommand::Repair`]). The machine requests as
+//!    much from the subscriber as may be open, in turn, and hands the answers over in
+//!    [`OriginEvent::PutBack`].
+//! 6. The program forgets a channel at [`OriginEvent::Ended`].
+//!
+//! # The subscriber
 //!
 //! A [`Subscriber`] holds the [`chappe_flow::Receiver`] of its session. It takes frames, time and
 //! [`SubscriberCommand`]s, and gives frames and [`SubscriberEvent`]s. Storage is an effect:
@@ -19,29 +42,37 @@
 //!    a time.
 //! 2. Each batch that an [`Append`](StorageRequest::Append) has put in the log's queue is reported by
 //!    [`SubscriberCommand::Queued`] before the outcome: one request becomes several batches when some of
-//!    its elements are dead letters, and after a partial success the rest is asked for again.
-//! 3. When the log has made batches safe, in the order in which they were queued, the program says
-//!    [`SubscriberCommand::Stored`]. Only then does the machine acknowledge them.
-//! 4. When the log removes batches that it had queued, or fails, the program drops the machine and
-//!    connects again. A new session goes on from the last position that the log has
+//!    its elements are dead letters, and after a partial success the rest is requested again.
+//! 3. When the log has made batches safe, in the order in which they were queued, the program reports
+//!    them with [`SubscriberCommand::Stored`]. Only then does the machine acknowledge them.
+//! 4. When the log rolls queued batches back, or fails, the program drops the machine and connects
+//!    again. A new session continues after the last position that the log has
 //!    ([`SubscriberCommand::Subscribe`]).
+//! 5. The program looks for damage now and then ([`SubscriberCommand::Repair`]), and puts the answers of
+//!    the origin back ([`SubscriberEvent::PutBack`]). It answers the origin's
+//!    [`SessionEvent::Fetch`](chappe_flow::SessionEvent::Fetch) with what its copy has.
 //!
 //! # Invariants
 //!
 //! - An acknowledged element is stored, or is among the dead letters, at the level of its subscription.
+//! - A subscriber that the origin cannot continue exactly is notified of a rollback, with the last
+//!   position that both have. If the log does not know its newest epoch, an earlier one decides.
+//! - Elements follow the announcement of their schema. Elements that wait for one hold up only their
+//!   channel, and live elements that arrive meanwhile are read from the log later.
+//! - Lost numbers are named with their own epoch.
 //! - Storage requests of a channel keep the order in which the origin sent them. A request that finds the
 //!   log's queue full is repeated after [`SubscriberConfig::busy_pause`], and every later one waits; a
 //!   request that waits for the definition of its own stream holds up only its channel. Lost numbers,
 //!   rollbacks and schemas wait like records: if they overtook records, the stored position would pass
 //!   elements that are not stored.
-//! - Every number of the origin is stored once, or named once as lost, or given up by a rollback.
-//!   [`Progress`] drops elements and losses that come again; it is shared by every kind of link.
+//! - Every number of the origin is stored once, or named once as lost, or dropped by a rollback.
+//!   [`Progress`] drops elements and losses that are repeated; it is shared by every kind of link.
 //! - The position at the origin is stored with the elements. Where no element carries it (lost numbers, a
 //!   rollback, a start at the end of the stream) the request itself stores it, so it outlives trims of
 //!   the copy and the end of the connection.
-//! - Memory is bounded: records by the credit of the session, other requests by
-//!   [`chappe_flow::PARKED_MAX`]; at that number [`Subscriber::is_full`] says that the connection is not
-//!   to be read.
+//! - Memory is bounded. An origin holds no elements but those that wait for a schema. A subscriber holds
+//!   records by the credit of the session, and other requests by [`chappe_flow::PARKED_MAX`]; at that
+//!   number [`Subscriber::is_full`] reports that the connection must not be read.
 //!
 //! Not here: dialling ([`chappe_flow::Reconnect`]), the format of records and schemas, the log itself.
 
@@ -50,10 +81,19 @@
 
 extern crate alloc;
 
+mod origin;
+#[cfg(not(feature = "planted"))]
+mod planted;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod progress;
 mod repair;
 mod subscriber;
 
+pub use origin::{
+    Origin, OriginCommand, OriginConfig, OriginEvent, OriginReceive, ReadPurpose, ReadRequest,
+    Resumption, SchemaOf, StreamState,
+};
 pub use progress::{EPOCHS_MAX, Progress};
 pub use repair::Hole;
 pub use subscriber::{

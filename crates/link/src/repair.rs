@@ -1,10 +1,10 @@
-//! Asking the peer for records that are damaged here.
+//! Asking the peer for elements that are damaged here.
 
 use alloc::vec::Vec;
 
 use chappe_flow::{Channel, SessionCommand};
 
-/// Consecutive damaged records, by their numbers at the origin.
+/// Consecutive damaged elements, by their numbers at the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
     /// The channel of their stream.
@@ -17,30 +17,56 @@ pub struct Hole {
     pub next: u64,
 }
 
-/// Whose turn it is: there may be more holes than requests that may be open.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RepairTurn {
-    /// Holes that were asked for so far.
-    asked: usize,
-}
-
-impl RepairTurn {
-    /// As many requests as there is `room` for, each time from where the last time ended: a hole that
-    /// the peer has too does not keep the others from being asked for.
-    pub(crate) fn requests(
-        &mut self,
-        mut holes: Vec<Hole>,
-        room: usize,
-    ) -> impl Iterator<Item = SessionCommand> + use<> {
-        let first = self.asked % holes.len().max(1);
-        holes.rotate_left(first);
-        holes.truncate(room);
-        self.asked = self.asked.wrapping_add(holes.len());
-        holes.into_iter().map(|hole| SessionCommand::Fetch {
+impl From<Hole> for SessionCommand {
+    fn from(hole: Hole) -> Self {
+        Self::Fetch {
             channel: hole.channel,
             epoch: hole.epoch,
             from: hole.from,
             next: hole.next,
-        })
+        }
+    }
+}
+
+/// Which holes are next: there may be more than requests that may be open.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RepairTurn {
+    /// The number of holes requested so far.
+    requested: usize,
+}
+
+impl RepairTurn {
+    /// As many holes as there is `room` for, from where the last turn ended: a hole that the peer has
+    /// too does not keep the others from being requested.
+    pub(crate) fn next(&mut self, mut holes: Vec<Hole>, room: usize) -> Vec<Hole> {
+        let first = self.requested % holes.len().max(1);
+        holes.rotate_left(first);
+        holes.truncate(room);
+        self.requested = self.requested.wrapping_add(holes.len());
+        holes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hole_is_requested_in_turn() {
+        let hole = |from| Hole {
+            channel: Channel(0),
+            epoch: 1,
+            from,
+            next: from + 1,
+        };
+        let holes: Vec<Hole> = (1..=5).map(hole).collect();
+        let mut turn = RepairTurn::default();
+        let mut requested = Vec::new();
+        for _ in 0..5 {
+            requested.extend(turn.next(holes.clone(), 2).iter().map(|hole| hole.from));
+        }
+        assert_eq!(requested, [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
+        assert!(turn.next(Vec::new(), 2).is_empty());
+        assert!(turn.next(holes, 0).is_empty());
     }
 }

@@ -64,6 +64,7 @@ mod error;
 mod follower;
 mod frame;
 mod fuzz;
+mod holes;
 mod index;
 mod memory;
 mod open;
@@ -92,6 +93,7 @@ pub use eager::EagerFollower;
 pub use error::{Error, GapReason, Rollback};
 pub use follower::Follower;
 pub use fuzz::fuzz_recover;
+pub use holes::Hole;
 pub use memory::MemoryDisk;
 pub use options::{
     Commit, Cursor, CursorOf, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES,

@@ -15,6 +15,8 @@ use chappe_flow::{
 };
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
+use crate::origin::shifted;
+use crate::planted::{self, Defect};
 use crate::progress::Progress;
 use crate::repair::RepairTurn;
 
@@ -32,7 +34,7 @@ pub struct Subscriber {
     parked: Parked,
     /// The change that the program tries now.
     requested: Option<ReceiverEvent>,
-    /// When the changes are tried again that found no room.
+    /// When changes that found no room are tried again.
     retry_at: Option<Instant>,
     busy_pause: Duration,
     /// Batches on their way to the disk, in the order of the log.
@@ -40,7 +42,7 @@ pub struct Subscriber {
     /// Per channel, how far the batches of one input are stored; empty between inputs.
     stored: Vec<(Channel, Position, u64)>,
     repair: RepairTurn,
-    /// Lost numbers that were passed over before, or belong to a stream that was given up.
+    /// Lost numbers that were counted before, or belong to an abandoned stream.
     lost_ignored: u64,
     commands: VecDeque<ReceiverCommand>,
     events: VecDeque<SubscriberEvent>,
@@ -54,7 +56,7 @@ pub struct Subscriber {
 #[derive(Debug)]
 struct Copied {
     progress: Progress,
-    /// It is read from its end on, and that position is not stored yet.
+    /// It is read from its end, and that position is not stored yet.
     starts_at_end: bool,
     /// The last element that the session has handed out.
     handed_out: Option<Position>,
@@ -98,7 +100,7 @@ impl Subscriber {
         &self.receiver
     }
 
-    /// Whether so many changes of the log wait that the connection is not to be read.
+    /// Whether so many changes of the log wait that the connection must not be read.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.parked.is_full()
@@ -110,8 +112,8 @@ impl Subscriber {
         self.requested.is_some() || !self.parked.is_empty()
     }
 
-    /// How many numbers were reported lost by [`StorageRequest::Lost`] and done. The session counts those
-    /// that wait, and those that were passed over before, too.
+    /// The numbers reported lost by [`StorageRequest::Lost`] and done. The session also counts those
+    /// that wait and those counted before.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let waiting: u64 = self
@@ -139,7 +141,8 @@ impl Subscriber {
             SubscriberCommand::Outcome(outcome) => self.outcome(outcome),
             SubscriberCommand::Stored { batches } => self.stored(batches),
             SubscriberCommand::Repair { holes } => {
-                let requests = self.repair.requests(holes, self.receiver.fetch_room());
+                let holes = self.repair.next(holes, self.receiver.fetch_room());
+                let requests = holes.into_iter().map(Into::into);
                 self.commands.extend(requests.map(ReceiverCommand::Session));
             }
             SubscriberCommand::Session(command) => {
@@ -182,6 +185,16 @@ impl Subscriber {
                 }
             }
             ReceiverEvent::Unsubscribed { .. } => {}
+            ReceiverEvent::Session(SessionEvent::Fetched {
+                channel,
+                epoch,
+                first,
+                records,
+            }) => self.events.push_back(SubscriberEvent::PutBack {
+                channel,
+                first: position(epoch, first),
+                records: shifted(Defect::RestoresShifted, records),
+            }),
             ReceiverEvent::Session(event) => {
                 self.has_ended |=
                     matches!(event, SessionEvent::Closed { .. } | SessionEvent::Failed(_));
@@ -223,7 +236,7 @@ impl Subscriber {
 
     // -- storage --
 
-    /// Asks for the next change of the log, if none is being tried.
+    /// Requests the next change of the log, if none is being tried.
     fn request_next(&mut self) {
         while self.requested.is_none() && !self.has_ended {
             let Some(change) = self.parked.take() else {
@@ -235,7 +248,7 @@ impl Subscriber {
                     let storage = SubscriberEvent::Storage { channel, request };
                     self.events.push_back(storage);
                 }
-                // There is nothing new in it.
+                // It has nothing new.
                 None => self.lost_ignored += lost_numbers(&change),
             }
         }
@@ -315,6 +328,11 @@ impl Subscriber {
             count,
             dead_letter,
         });
+        if planted::is(Defect::AcknowledgesQueued) && dead_letter.is_none() {
+            let position = last;
+            self.commands
+                .push_back(ReceiverCommand::Stored { channel, position });
+        }
     }
 
     fn outcome(&mut self, outcome: StorageOutcome) {
@@ -324,6 +342,7 @@ impl Subscriber {
         match outcome {
             StorageOutcome::Done => self.done(change),
             StorageOutcome::Busy => {
+                self.pass_parked(&change);
                 self.parked.put_back(change);
                 // Every later change waits, too.
                 return self.retry_later();
@@ -344,6 +363,23 @@ impl Subscriber {
             }
         }
         self.request_next();
+    }
+
+    /// With the defect, elements that wait count as read.
+    fn pass_parked(&mut self, change: &ReceiverEvent) {
+        if let ReceiverEvent::Store {
+            channel,
+            epoch,
+            first,
+            records,
+            ..
+        } = change
+            && planted::is(Defect::PassesParked)
+            && let Some(copied) = self.channels.get_mut(channel)
+        {
+            let last = (*first + records.len() as u64).saturating_sub(1);
+            copied.progress.reach(position(*epoch, last));
+        }
     }
 
     fn retry_later(&mut self) {
@@ -392,7 +428,7 @@ impl Subscriber {
         }
     }
 
-    /// The oldest batches on their way to the disk are there.
+    /// The oldest batches on their way to the disk are safe.
     fn stored(&mut self, batches: usize) {
         for _ in 0..batches {
             let Some(batch) = self.queued.pop_front() else {
@@ -487,7 +523,7 @@ impl Machine for Subscriber {
         }
     }
 
-    /// Frames first, as in the session: what the program answers goes out after them.
+    /// Frames first, as in the session: frames that the program's answers cause are sent after them.
     fn poll_output(&mut self) -> Option<Output<Bytes, SubscriberEvent>> {
         loop {
             match self.receiver.poll_output() {

@@ -31,63 +31,63 @@ impl Default for SubscriberConfig {
     }
 }
 
-/// What arrives at a subscriber.
+/// Input of a subscriber from its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriberReceive {
     /// One frame of the session.
     Frame(Bytes),
 }
 
-/// What the program tells its subscriber.
+/// Input of a subscriber from its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriberCommand {
     /// Begins the session.
     Open,
-    /// Asks for a stream.
+    /// Subscribes to a stream.
     Subscribe {
         /// The channel; its number was not used in this session.
         channel: Channel,
-        /// The last position that the log has of it. If there is one, the stream goes on after it, and
-        /// [`Subscription::start`] is not used.
+        /// The last position that the log has of it. The stream continues after it, and
+        /// [`Subscription::start`] is ignored.
         last: Option<Position>,
         /// The stream and its options.
         subscription: Subscription,
     },
-    /// The open [`StorageRequest::Append`] has put a batch in the log's queue, or one dead letter.
+    /// The open [`StorageRequest::Append`] has put a batch, or one dead letter, in the log's queue.
     Queued {
         /// Its last element.
         last: Position,
-        /// How many elements are stored by it.
+        /// The number of elements that it stores.
         count: u64,
         /// Why the element is a dead letter, if it is one.
         dead_letter: Option<DeadLetterReason>,
     },
     /// Answers [`SubscriberEvent::Storage`].
     Outcome(StorageOutcome),
-    /// The log has made the oldest batches safe that were [`SubscriberCommand::Queued`].
+    /// The oldest [`SubscriberCommand::Queued`] batches are safe.
     Stored {
-        /// How many batches.
+        /// The number of batches.
         batches: usize,
     },
-    /// Asks the origin for records that are damaged here.
+    /// Asks the origin for elements that are damaged here.
     Repair {
-        /// All damaged records of the streams that are read.
+        /// All damaged elements of the streams that are read.
         holes: Vec<Hole>,
     },
     /// A command of the session: answers [`SessionEvent::Fetch`], or closes.
     Session(SessionCommand),
 }
 
-/// What became of a storage request.
+/// The outcome of a storage request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorageOutcome {
     /// It is in the log's queue.
     Done,
-    /// The log's queue has no room; the request comes again.
+    /// The log's queue has no room; the request is repeated.
     Busy,
-    /// The stream, or this version of its schema, is not safe yet; the request comes again.
+    /// The stream, or this version of its schema, is not safe yet; the request is repeated.
     Defining,
-    /// The stream cannot be stored here: it is given up.
+    /// The stream cannot be stored here; it is abandoned.
     Refused {
         /// Why, for the origin.
         reason: RefusalReason,
@@ -112,35 +112,35 @@ pub enum StorageRequest {
         schema_version: u32,
         /// The records.
         records: Records,
-        /// How many newer elements the origin has.
+        /// The number of newer elements at the origin.
         behind: u64,
     },
-    /// The stream is read from its end on: store this position, the last before its first element.
+    /// The stream is read from its end: store this position, the last before its first element.
     Begin {
         /// The position.
         at: Position,
     },
-    /// These numbers never come: store the position of the last, and count them.
+    /// These numbers will never arrive: store the position of the last, and count them.
     Lost {
-        /// The first that was not counted before.
+        /// The first one not counted before.
         from: Position,
         /// The number after the last.
         next: u64,
         /// Why.
         reason: LossReason,
     },
-    /// The origin went back: store the position before `next`, and report it.
+    /// The origin was rolled back: store the position before `next`, and report it.
     Rollback {
         /// The last position that this node has.
         have: Position,
-        /// The last one that both have, if the origin knows.
+        /// The last position that both have, if the origin knows it.
         kept: Option<Position>,
-        /// How the stream goes on.
+        /// How the stream continues.
         next: Position,
     },
 }
 
-/// What a subscriber asks of its program, and tells it.
+/// Requests of a subscriber to its program, and reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriberEvent {
     /// Change the log, and answer with [`SubscriberCommand::Outcome`].
@@ -163,7 +163,7 @@ pub enum SubscriberEvent {
         channel: Channel,
         /// The last of them.
         last: Position,
-        /// How many since the last time.
+        /// The number of elements since the last report.
         count: u64,
     },
     /// The origin refuses the stream, or ends it.
@@ -175,7 +175,16 @@ pub enum SubscriberEvent {
         /// Why, in words.
         text: String,
     },
-    /// An event of the session. Records of [`SessionEvent::Fetched`] go back to their places in the log.
-    /// After [`SessionEvent::Closed`] and [`SessionEvent::Failed`] the machine takes no more input.
+    /// Put these elements back, which are damaged here; they may be there already.
+    PutBack {
+        /// The channel.
+        channel: Channel,
+        /// The position of the first at the origin.
+        first: Position,
+        /// The elements.
+        records: Records,
+    },
+    /// An event of the session. Answer [`SessionEvent::Fetch`] with [`SessionCommand::Fetched`]. After
+    /// [`SessionEvent::Closed`] and [`SessionEvent::Failed`] the machine ignores further input.
     Session(SessionEvent),
 }

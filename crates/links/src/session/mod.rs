@@ -1,12 +1,13 @@
 //! Reliable sessions: the machines of `chappe-flow` over a connection that keeps frame boundaries.
 //!
-//! `serve` is the origin's end, `subscribe` the subscriber's. One session is
-//! one task, which runs the connection too; what is ready is done at once: frames that have come, new
-//! elements, what has reached the disk, and then all that is to be sent in one go. Beside the frames of the session a connection
-//! carries questions to the origin's directory, so that a link can ask for beginnings of names over
-//! the same connection and its proven key.
+//! `serve` runs the origin's end ([`chappe_link::Origin`]) and `subscribe` the subscriber's
+//! ([`chappe_link::Subscriber`]). One session is one task, which also runs the connection. It handles
+//! everything that is ready in one round (frames, new elements, stored batches) and then sends all
+//! frames at once. A connection also carries questions to the origin's directory, so a link can ask
+//! for prefixes of names over the same connection and its proven key.
 
 pub mod memory;
+mod reading;
 mod serve;
 mod subscribe;
 mod wire;
@@ -20,7 +21,7 @@ pub(crate) use subscribe::subscribe;
 
 use super::Reader;
 
-/// What a connection carries.
+/// A frame of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkFrame {
     /// A frame of the session.
@@ -39,39 +40,39 @@ impl LinkFrame {
     }
 }
 
-/// The connection is at its end.
+/// The connection has ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ConnectionError {
     /// Why.
     pub text: String,
-    /// What can be done, when that is known.
+    /// The remedy, if it is known.
     pub hint: Option<String>,
 }
 
 /// A connection to one peer that keeps frame boundaries. When it is dropped, the peer's end ends too.
 ///
-/// The session's task runs it: what it does, it does when it is polled.
+/// The session's task runs it: it makes progress only when it is polled.
 pub trait FrameConnection: Send + 'static {
-    /// Who is at the other end.
+    /// The peer.
     fn peer(&self) -> Reader;
 
-    /// Queues a frame, which goes out when one of the others is polled. The session's windows bound
-    /// how many there are.
+    /// Queues a frame, which is sent when another method is polled. The session's windows bound the
+    /// number of queued frames.
     ///
     /// # Errors
-    /// When the connection is at its end, or can never send such a frame.
+    /// The connection has ended, or can never send such a frame.
     fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError>;
 
-    /// The next frame; sends meanwhile what is queued.
+    /// The next frame; sends queued frames meanwhile.
     fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>>;
 
-    /// Whether a frame has come that [`Self::poll_receive`] gives at once.
+    /// Whether [`Self::poll_receive`] returns a frame at once.
     fn has_frame(&self) -> bool;
 
-    /// Ready when what was queued is on its way.
+    /// Ready when all queued frames are sent.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>>;
 }

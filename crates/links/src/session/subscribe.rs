@@ -328,6 +328,11 @@ impl<C: FrameConnection> Session<C> {
                 }
             }
             SubscriberEvent::Accepted { .. } => {}
+            SubscriberEvent::PutBack {
+                channel,
+                first,
+                records,
+            } => self.put_back(channel, from_flow(first), &records),
             SubscriberEvent::Session(event) => self.session_event(event),
         }
     }
@@ -351,12 +356,6 @@ impl<C: FrameConnection> Session<C> {
                     records,
                 }));
             }
-            SessionEvent::Fetched {
-                channel,
-                epoch,
-                first,
-                records,
-            } => self.put_back(channel, position(epoch, first), &records),
             SessionEvent::Closed { text, .. } => {
                 self.end(format!("the origin ended: {text}"), None);
             }
@@ -368,7 +367,7 @@ impl<C: FrameConnection> Session<C> {
                 host.dropped("session failed", peer, text.clone(), hint.clone());
                 self.end(text, hint);
             }
-            SessionEvent::FetchEnded { .. } => {}
+            SessionEvent::Fetched { .. } | SessionEvent::FetchEnded { .. } => {}
         }
     }
 

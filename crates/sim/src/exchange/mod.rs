@@ -27,6 +27,7 @@ mod repair;
 mod rot;
 mod run;
 mod series;
+mod serving;
 mod store;
 mod storing;
 mod subscriber;

@@ -3,25 +3,22 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use chappe_flow::{
-    Channel, Grant, Level, LossReason, Offer, Position, Records, RefusalReason, Schema, SchemaId,
-    Sender, SenderCommand, SenderEvent, SenderReceive, SessionCommand, SessionEvent, Start,
-    Subscription,
-};
-use chappe_log::{Appended, Error, GapReason, Recovery, Stream, Trimmed};
+use chappe_link::OriginCommand;
+use chappe_log::{Appended, Error, Recovery, Stream, Trimmed};
 use chappe_machine::Input;
 
 use super::derived::Derived;
 use super::record;
 use super::repair::{Filling, counts};
 use super::rot::flip_frame;
+use super::serving::{Batch, Session, count};
 use super::store::{Death, Disked, Outcome, copied};
-use super::world::{Frame, Line, Timer, World};
+use super::world::{Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
 
-/// Most records that are handed out for one question.
-const RECORDS_PER_READ: u64 = 256;
+/// The maximum of elements read at once.
+pub(super) const ELEMENTS_PER_READ: u64 = 256;
 
 /// A batch on its way to the disk.
 struct Pending {
@@ -33,7 +30,7 @@ struct Pending {
 pub(super) struct OriginStream {
     /// Its number among all streams of the run.
     pub(super) number: usize,
-    name: String,
+    pub(super) name: String,
     pub(super) stream: Option<Stream>,
     pending: VecDeque<Pending>,
     trim: Option<Trimmed>,
@@ -55,20 +52,13 @@ impl OriginStream {
     }
 }
 
-pub(super) struct Session {
-    pub(super) line: Line<Sender>,
-    pub(super) channels: Vec<(Channel, usize)>,
-    /// Damaged places that were asked for.
-    pub(super) asked: usize,
-}
-
 /// See the [module documentation](self).
 pub(super) struct Origin {
     pub(super) disked: Disked,
     pub(super) streams: Vec<OriginStream>,
     pub(super) sessions: BTreeMap<u32, Session>,
     pub(super) fillings: VecDeque<Filling>,
-    by_connection: BTreeMap<Connection, u32>,
+    pub(super) by_connection: BTreeMap<Connection, u32>,
     /// The versions of the protocol that it speaks.
     pub(super) versions: (u32, u32),
     /// Whether new elements are made.
@@ -163,7 +153,7 @@ impl Origin {
             };
             for number in gaps.iter().flat_map(|(first, last)| *first..=*last) {
                 let at = At {
-                    epoch: epoch_of(stream, number),
+                    epoch: stream.position_of(number).epoch,
                     number,
                 };
                 let stream = it.number;
@@ -175,7 +165,7 @@ impl Origin {
     /// The process ends.
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         for (_, session) in std::mem::take(&mut self.sessions) {
-            count(world, &session.line.machine);
+            count(world, session.line.machine.sender());
         }
         self.by_connection.clear();
         self.fillings.clear();
@@ -334,7 +324,7 @@ impl Origin {
         outcome
     }
 
-    /// Tells the senders what is new.
+    /// Reports new elements to the sessions.
     fn announce(&mut self, world: &mut World) {
         let mut news = Vec::new();
         for (index, it) in self.streams.iter_mut().enumerate() {
@@ -346,373 +336,27 @@ impl Origin {
             }
         }
         for (index, from, last) in news {
-            let live = world
-                .plan
-                .live
-                .then(|| self.records(index, from, RECORDS_PER_READ));
-            let tell: Vec<(u32, Channel)> = self
-                .sessions
-                .iter()
-                .flat_map(|(serial, session)| {
-                    let wanted = session.channels.iter().filter(|(_, it)| *it == index);
-                    wanted.map(|(channel, _)| (*serial, *channel))
-                })
-                .collect();
-            for (serial, channel) in tell {
-                let command = match &live {
-                    // Only the whole news may be told this way.
-                    Some(Ok((epoch, records))) if records.len() as u64 == last - from + 1 => {
-                        SenderCommand::Live {
-                            channel,
-                            epoch: *epoch,
-                            first: from,
-                            schema_version: 1,
-                            records: records.clone(),
-                        }
-                    }
-                    _ => SenderCommand::Appended { channel, last },
-                };
-                self.pump(world, serial, Input::Command(command));
-            }
-        }
-    }
-
-    /// Records of one epoch from a number on.
-    fn records(&self, index: usize, from: u64, most: u64) -> Result<(u64, Records), Error> {
-        let Some(stream) = &self.streams[index].stream else {
-            return Err(Error::Closed);
-        };
-        let records = stream.read(from, usize::try_from(most).unwrap_or(usize::MAX))?;
-        let epoch = records.first().map_or(0, |record| record.position.epoch);
-        let same = records.iter().take_while(|it| it.position.epoch == epoch);
-        Ok((epoch, same.map(|it| (it.time, &it.payload)).collect()))
-    }
-
-    // -- sessions --
-
-    pub(super) fn accept(&mut self, world: &mut World, connection: Connection, peer: Node) {
-        let serial = world.serial();
-        let mut config = world.plan.sender.clone();
-        config.session.versions = self.versions;
-        let sender = Sender::new(config, world.random.u64(..));
-        let session = Session {
-            line: Line::new(serial, connection, peer, sender),
-            channels: Vec::new(),
-            asked: 0,
-        };
-        self.sessions.insert(serial, session);
-        self.by_connection.insert(connection, serial);
-        world.note(
-            self.node(),
-            "accepted: session, from",
-            [u64::from(serial), u64::from(peer.0), 0],
-        );
-        // The machine's first deadline.
-        self.pump(world, serial, Input::Timeout);
-    }
-
-    pub(super) fn receive(&mut self, world: &mut World, frame: Frame) {
-        if let Some(serial) = self.by_connection.get(&frame.connection).copied() {
-            let input = Input::Receive(SenderReceive::Frame(frame.bytes));
-            self.pump(world, serial, input);
-        }
-    }
-
-    pub(super) fn writable(&mut self, world: &mut World, connection: Connection) {
-        let serial = self.by_connection.get(&connection);
-        if let Some(session) = serial.and_then(|serial| self.sessions.get_mut(serial)) {
-            session.line.flush(world, self.disked.node);
-        }
-    }
-
-    pub(super) fn closed(&mut self, world: &mut World, connection: Connection) {
-        if let Some(serial) = self.by_connection.remove(&connection)
-            && let Some(session) = self.sessions.remove(&serial)
-        {
-            count(world, &session.line.machine);
-        }
-    }
-
-    pub(super) fn timeout(&mut self, world: &mut World, serial: u32) {
-        let node = self.node();
-        let session = self.sessions.get_mut(&serial);
-        if session.is_some_and(|session| session.line.due(world, node)) {
-            self.pump(world, serial, Input::Timeout);
-        }
-    }
-
-    pub(super) fn pump(
-        &mut self,
-        world: &mut World,
-        serial: u32,
-        input: Input<SenderReceive, SenderCommand>,
-    ) {
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            let Some(session) = self.sessions.get_mut(&serial) else {
-                return;
-            };
-            let events = session.line.drive(world, self.disked.node, input);
-            for event in events {
-                inputs.extend(self.heard(world, serial, event).map(Input::Command));
-            }
-        }
-    }
-
-    fn heard(
-        &mut self,
-        world: &mut World,
-        serial: u32,
-        event: SenderEvent,
-    ) -> Option<SenderCommand> {
-        let node = self.node();
-        match event {
-            SenderEvent::Subscribe {
-                channel,
-                subscription,
-            } => {
-                let offer = self.offer(serial, channel, &subscription);
-                Some(SenderCommand::Answer { channel, offer })
-            }
-            SenderEvent::Read {
-                channel,
-                from,
-                elements,
-                ..
-            } => self.read(world, serial, channel, from, elements),
-            SenderEvent::Acknowledged {
-                channel, position, ..
-            } => {
-                let index = self.stream_of(serial, channel)?;
-                let session = self.sessions.get(&serial)?;
-                let subscriber = session.line.peer.0 as usize - 1 - world.plan.origins;
-                let at = At {
-                    epoch: position.epoch,
-                    number: position.sequence,
-                };
-                world.note(
-                    node,
-                    "acknowledged: stream, by, number",
-                    [
-                        self.streams[index].number as u64,
-                        subscriber as u64,
-                        at.number,
-                    ],
-                );
-                // Number 0 stands before the first: nothing.
-                if at.number > 0 {
-                    world.tell(Event::Acknowledged {
-                        subscriber,
-                        stream: self.streams[index].number,
-                        at,
-                    });
-                }
-                None
-            }
-            SenderEvent::Session(SessionEvent::Fetch {
-                request,
-                channel,
-                epoch,
-                from,
-                next,
-                ..
-            }) => {
-                let (first, records) = self.fetch(serial, channel, epoch, from, next);
-                Some(SenderCommand::Session(SessionCommand::Fetched {
-                    request,
-                    first,
-                    records,
-                }))
-            }
-            SenderEvent::Session(SessionEvent::Fetched {
-                channel,
-                epoch,
-                first,
-                records,
-            }) => {
-                if let Some(index) = self.stream_of(serial, channel) {
-                    let number = first;
-                    self.put_back(world, index, At { epoch, number }, &records);
-                }
-                None
-            }
-            SenderEvent::Unsubscribed { channel, .. } => {
-                let session = self.sessions.get_mut(&serial)?;
-                session.channels.retain(|(it, _)| *it != channel);
-                None
-            }
-            SenderEvent::Session(SessionEvent::Closed { .. }) => {
-                self.end(world, serial);
-                None
-            }
-            SenderEvent::Session(SessionEvent::Failed(failure)) => {
-                super::failed(world, node, &failure);
-                self.end(world, serial);
-                None
-            }
-            SenderEvent::Session(SessionEvent::Welcomed { .. })
-            | SenderEvent::Stalled { .. }
-            | SenderEvent::Resumed { .. }
-            | SenderEvent::Session(SessionEvent::FetchEnded { .. }) => None,
-        }
-    }
-
-    fn end(&mut self, world: &mut World, serial: u32) {
-        if let Some(session) = self.sessions.remove(&serial) {
-            count(world, &session.line.machine);
-            self.by_connection.remove(&session.line.connection);
-            world
-                .network
-                .close(self.disked.node, session.line.connection);
-        }
-    }
-
-    fn stream_of(&self, serial: u32, channel: Channel) -> Option<usize> {
-        let session = self.sessions.get(&serial)?;
-        let found = session.channels.iter().find(|(it, _)| *it == channel);
-        found.map(|(_, index)| *index)
-    }
-
-    fn offer(&mut self, serial: u32, channel: Channel, wanted: &Subscription) -> Offer {
-        let found = self.streams.iter().position(|it| it.name == wanted.stream);
-        let session = self.sessions.get_mut(&serial);
-        let (Some(index), Some(session)) = (found, session) else {
-            return Offer::Refuse {
-                reason: RefusalReason::UnknownStream,
-                text: wanted.stream.clone(),
-            };
-        };
-        let Some(stream) = &self.streams[index].stream else {
-            return Offer::Refuse {
-                reason: RefusalReason::Busy,
-                text: String::new(),
-            };
-        };
-        session.channels.push((channel, index));
-        let grant = |next: u64| Grant {
-            epoch: epoch_of(stream, next),
-            next,
-            last: stream.last(),
-            level: Level::Power,
-            schema: Schema {
-                id: SchemaId([1; 8]),
-                version: 1,
-                // Another in each epoch, so that it is often new.
-                bytes: [b"schema", &epoch_of(stream, next).to_le_bytes()[..]]
-                    .concat()
-                    .into(),
-            },
-        };
-        match wanted.start {
-            Start::First => Offer::Accept(grant(stream.first())),
-            Start::New => Offer::Accept(grant(stream.last() + 1)),
-            Start::After(have) => {
-                let resume = |at: &Position| {
-                    stream.resume(chappe_log::Position {
-                        epoch: at.epoch,
-                        sequence: at.sequence,
-                    })
-                };
-                let flow = |at: chappe_log::Position| Position {
-                    epoch: at.epoch,
-                    sequence: at.sequence,
-                };
-                let rollback = match resume(&have) {
-                    Ok(next) => return Offer::Accept(grant(next)),
-                    Err(rollback) => rollback,
-                };
-                // An epoch that is not known here: perhaps an earlier one is.
-                let earlier = wanted.earlier.iter().filter(|_| rollback.kept.is_none());
-                let mut known = earlier.filter_map(|at| match resume(at) {
-                    Ok(next) => Some((*at, next)),
-                    Err(earlier) => earlier.kept.map(|kept| (flow(kept), earlier.next)),
-                });
-                let (kept, next) = match known.next() {
-                    Some((kept, next)) => (Some(kept), next),
-                    None => (rollback.kept.map(flow), rollback.next),
-                };
-                Offer::Rollback {
-                    kept,
-                    grant: grant(next),
-                }
-            }
-        }
-    }
-
-    fn read(
-        &mut self,
-        world: &mut World,
-        serial: u32,
-        channel: Channel,
-        from: u64,
-        elements: u64,
-    ) -> Option<SenderCommand> {
-        let index = self.stream_of(serial, channel)?;
-        match self.records(index, from, elements.min(RECORDS_PER_READ)) {
-            Ok((epoch, records)) => Some(SenderCommand::Records {
-                channel,
-                epoch,
-                first: from,
-                schema_version: 1,
-                records,
-            }),
-            Err(Error::Gap {
-                from, next, reason, ..
-            }) => {
-                // Only numbers of one epoch: the next question is for the rest.
-                let stream = self.streams[index].stream.as_ref()?;
-                let mut begins = stream.epochs().into_iter().map(|(_, begin)| begin);
-                let next = begins.find(|begin| *begin > from).unwrap_or(next).min(next);
-                let epoch = epoch_of(stream, from);
-                world.note(self.node(), "gap: from, next", [from, next, 0]);
-                Some(SenderCommand::Gap {
-                    channel,
-                    epoch,
-                    from,
-                    next,
-                    reason: match reason {
-                        GapReason::Trimmed => LossReason::Trimmed,
-                        _ => LossReason::Corrupt,
+            let live = world.plan.live.then(|| self.elements(index, from, last));
+            for (serial, channel) in self.readers(index) {
+                let command = match live.iter().flatten().next() {
+                    Some(live) => OriginCommand::Live {
+                        channel,
+                        first: live.first,
+                        schema_version: live.schema_version,
+                        records: live.records.clone(),
                     },
-                })
+                    None => OriginCommand::Appended { channel, last },
+                };
+                self.give(world, serial, Input::Command(command));
             }
-            // The store is stopping; the session ends with it.
-            Err(_) => Some(SenderCommand::Session(SessionCommand::Close)),
         }
     }
 
-    /// What of a range is here, for a subscriber that lost it.
-    fn fetch(
-        &self,
-        serial: u32,
-        channel: Channel,
-        epoch: u64,
-        from: u64,
-        next: u64,
-    ) -> (u64, Records) {
-        let nothing = (from, Records::default());
-        let Some(index) = self.stream_of(serial, channel) else {
-            return nothing;
-        };
-        let epochs = self.streams[index].stream.iter().flat_map(Stream::epochs);
-        let Some((_, begin)) = epochs.into_iter().find(|(it, _)| *it == epoch) else {
-            return nothing;
-        };
-        let mut first = from.max(begin);
-        if first >= next {
-            return nothing;
-        }
-        let mut read = self.records(index, first, (next - first).min(RECORDS_PER_READ));
-        while let Err(Error::Gap { next: behind, .. }) = &read
-            && *behind < next
-        {
-            first = *behind;
-            read = self.records(index, first, (next - first).min(RECORDS_PER_READ));
-        }
-        match read {
-            Ok((found, records)) if found == epoch => (first, records),
-            _ => nothing,
-        }
+    /// The elements from `from` to `last`, if they are of one epoch and one schema.
+    fn elements(&self, index: usize, from: u64, last: u64) -> Option<Batch> {
+        let stream = self.streams[index].stream.as_ref()?;
+        let batch = Batch::read(stream, from, ELEMENTS_PER_READ).ok()?;
+        (batch.records.len() as u64 == last - from + 1).then_some(batch)
     }
 
     // -- what a run does to it and asks of it --
@@ -779,7 +423,7 @@ impl Origin {
         let newest = |it: &OriginStream| {
             let stream = it.stream.as_ref()?;
             let number = stream.last();
-            let epoch = epoch_of(stream, number);
+            let epoch = stream.position_of(number).epoch;
             Some((it.number, At { epoch, number }))
         };
         self.streams.iter().filter_map(newest).collect()
@@ -820,25 +464,12 @@ impl Origin {
 
     pub(super) fn count_sessions(&self, world: &mut World) {
         for session in self.sessions.values() {
-            count(world, &session.line.machine);
+            count(world, session.line.machine.sender());
         }
     }
-}
-
-/// The epoch that a number belongs to.
-pub(super) fn epoch_of(stream: &Stream, number: u64) -> u64 {
-    let epochs = stream.epochs();
-    let epoch = epochs.iter().rev().find(|(_, first)| *first <= number);
-    epoch.map_or(stream.epoch(), |(epoch, _)| *epoch)
 }
 
 /// The global name of a stream.
 pub(super) fn stream_name(number: usize) -> String {
     format!("plant/{number}")
-}
-
-fn count(world: &mut World, sender: &Sender) {
-    let counters = sender.counters();
-    world.sometimes.sent_again += counters.sent_again;
-    world.sometimes.stalls += counters.stalls;
 }

@@ -1,14 +1,15 @@
 //! Putting back what is damaged: both sides look for damage now and then, ask the other, and put back
 //! what it has, as a node's runtime does.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use chappe_flow::{Channel, Records, SenderCommand, SessionCommand};
-use chappe_link::SubscriberCommand;
-use chappe_log::{Appended, Error, Position, Store, Stream};
+use chappe_flow::{Channel, Records};
+use chappe_link::{OriginCommand, SubscriberCommand};
+use chappe_log::{Appended, Error, Hole, Position, Store, Stream};
 use chappe_machine::Input;
 
-use super::origin::{Origin, epoch_of};
+use super::origin::Origin;
 use super::record;
 use super::subscriber::{CopyOf, Subscriber};
 use super::world::{Timer, World};
@@ -21,101 +22,30 @@ pub(super) struct Filling {
     elements: Vec<(At, u64)>,
 }
 
-/// Damaged numbers of one epoch.
-struct Hole {
-    here: Position,
-    /// Where they stand at the origin.
-    origin: At,
-    count: u64,
-}
-
-/// The damaged numbers of a stream, a part for each of its epochs that has elements in it.
-fn holes(stream: &Stream) -> Vec<Hole> {
-    let epochs = stream.epochs();
-    let mut holes = Vec::new();
-    for (first, last) in stream.gaps() {
-        let begins = epochs.iter().map(|(_, begin)| *begin);
-        let inside = begins.filter(|begin| *begin > first && *begin <= last);
-        let mut from = first;
-        for next in inside.chain([last + 1]) {
-            if next == from {
-                continue;
-            }
-            let epoch = epoch_of(stream, from);
-            let (here, origin) = (
-                Position {
-                    epoch,
-                    sequence: from,
-                },
-                At {
-                    epoch,
-                    number: from,
-                },
-            );
-            holes.push(Hole {
-                here,
-                origin,
-                count: next - from,
-            });
-            from = next;
-        }
-    }
+/// The damaged numbers of a copy, and the positions that the elements may have at their origin.
+fn copied_holes(stream: &Stream) -> Vec<Hole> {
+    let origin_of = |number| {
+        let record = match stream.read(number, 1) {
+            Ok(records) => records.into_iter().next(),
+            Err(_) => None,
+        };
+        let at = record.and_then(|record| record::split(&record.payload).map(|(at, _)| at));
+        Ok::<_, Infallible>(at.map(|at| Position {
+            epoch: at.epoch,
+            sequence: at.number,
+        }))
+    };
+    let Ok(holes) = stream.copied_holes(origin_of);
     holes
 }
 
-/// The damaged numbers of a copy, and what may have stood there, as `StreamLog::copied_holes` tells it.
-fn copied_holes(stream: &Stream) -> Vec<Hole> {
-    let place = |number: u64| {
-        let record = stream.read(number, 1).ok()?.into_iter().next()?;
-        record::split(&record.payload).map(|(at, _)| at)
-    };
-    let mut told = Vec::new();
-    for hole in holes(stream) {
-        let first = hole.here.sequence;
-        let Some(behind) = place(first + hole.count) else {
-            continue;
-        };
-        let before = place(first - 1);
-        let between = before.and_then(|it| behind.number.checked_sub(it.number + 1));
-        let earlier = before.filter(|before| before.epoch != behind.epoch);
-        if before.is_some() && earlier.is_none() && between != Some(hole.count) {
-            continue;
-        }
-        if between.is_some_and(|between| between > hole.count) {
-            continue;
-        }
-        let count = hole.count.min(behind.number.saturating_sub(1));
-        told.push(Hole {
-            here: Position {
-                sequence: first + (hole.count - count),
-                ..hole.here
-            },
-            origin: At {
-                number: behind.number - count,
-                ..behind
-            },
-            count,
-        });
-        if let Some(earlier) = earlier
-            && between.is_some_and(|between| between <= hole.count)
-        {
-            let number = earlier.number + 1;
-            let origin = At { number, ..earlier };
-            told.push(Hole { origin, ..hole });
-        }
+fn requested(channel: Channel, hole: &Hole) -> chappe_link::Hole {
+    chappe_link::Hole {
+        channel,
+        epoch: hole.origin.epoch,
+        from: hole.origin.sequence,
+        next: hole.origin.sequence + hole.count,
     }
-    told.retain(|hole| hole.count > 0);
-    told
-}
-
-/// As many as there is room for, each time from where the last time ended: what the peer lacks too does
-/// not keep the others from being asked for.
-fn in_turn<T>(mut lacks: Vec<T>, room: usize, asked: &mut usize) -> Vec<T> {
-    let first = *asked % lacks.len().max(1);
-    lacks.rotate_left(first);
-    lacks.truncate(room);
-    *asked += lacks.len();
-    lacks
 }
 
 /// What a store counts of a stream.
@@ -145,28 +75,21 @@ impl Origin {
     pub(super) fn repair(&mut self, world: &mut World) {
         world.repair_later(self.node());
         self.disked.scrub(world);
-        let streams = self.streams.iter().map(|it| it.stream.as_ref().map(holes));
-        let holes: Vec<Vec<Hole>> = streams.map(Option::unwrap_or_default).collect();
-        if holes.iter().all(Vec::is_empty) {
-            return;
-        }
         let serials: Vec<u32> = self.sessions.keys().copied().collect();
         for serial in serials {
-            let Some(session) = self.sessions.get_mut(&serial) else {
+            let Some(session) = self.sessions.get(&serial) else {
                 continue;
             };
             let channels = session.channels.iter();
-            let lacks =
-                channels.flat_map(|(it, index)| holes[*index].iter().map(move |h| (*it, h)));
-            let room = session.line.machine.fetch_room();
-            for (channel, hole) in in_turn(lacks.collect(), room, &mut session.asked) {
-                let fetch = SenderCommand::Session(SessionCommand::Fetch {
-                    channel,
-                    epoch: hole.origin.epoch,
-                    from: hole.origin.number,
-                    next: hole.origin.number + hole.count,
-                });
-                self.pump(world, serial, Input::Command(fetch));
+            let holes = channels.flat_map(|(channel, index)| {
+                let stream = self.streams[*index].stream.iter();
+                let holes = stream.flat_map(Stream::holes);
+                holes.map(|hole| requested(*channel, &hole))
+            });
+            let holes: Vec<_> = holes.collect();
+            if !holes.is_empty() {
+                let command = OriginCommand::Repair { holes };
+                self.give(world, serial, Input::Command(command));
             }
         }
     }
@@ -246,17 +169,13 @@ impl Subscriber {
         self.disked.scrub(world);
         let each = world.plan.streams_each;
         for link in 0..self.links.len() {
-            let lacks = (link * each..(link + 1) * each).flat_map(|number| {
+            let holes = (link * each..(link + 1) * each).flat_map(|number| {
                 let stream = self.copies[number].stream.as_ref();
                 let holes = stream.map(copied_holes).unwrap_or_default();
-                holes.into_iter().map(move |hole| chappe_link::Hole {
-                    channel: Channel(number as u32),
-                    epoch: hole.origin.epoch,
-                    from: hole.origin.number,
-                    next: hole.origin.number + hole.count,
-                })
+                let channel = Channel(number as u32);
+                holes.into_iter().map(move |hole| requested(channel, &hole))
             });
-            let holes = lacks.collect();
+            let holes = holes.collect();
             self.pump(
                 world,
                 link,
@@ -278,13 +197,13 @@ impl Subscriber {
         };
         let holes = copied_holes(stream);
         let is = |hole: &&Hole| {
-            let end = hole.origin.number + hole.count;
-            hole.origin.epoch == first.epoch && (hole.origin.number..end).contains(&first.number)
+            let end = hole.origin.sequence + hole.count;
+            hole.origin.epoch == first.epoch && (hole.origin.sequence..end).contains(&first.number)
         };
         let Some(hole) = holes.iter().find(is) else {
             return;
         };
-        let passed = first.number - hole.origin.number;
+        let passed = first.number - hole.origin.sequence;
         let fits = (hole.count - passed).min(records.len() as u64);
         let here = Position {
             sequence: hole.here.sequence + passed,

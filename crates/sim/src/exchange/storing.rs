@@ -10,8 +10,9 @@ use chappe_machine::Input;
 use super::fault::Sometimes;
 use super::origin::stream_name;
 use super::record;
+use super::serving::schema_version;
 use super::store::Outcome;
-use super::subscriber::{CopyOf, Subscriber, position, remember};
+use super::subscriber::{CopyOf, Subscriber, at, position, remember};
 use super::world::World;
 use crate::judge::{At, Event, Reason, Violation};
 
@@ -66,12 +67,24 @@ impl Subscriber {
         let mut answers = Vec::new();
         let outcome = match request {
             StorageRequest::Define { schema } => self.define(number, schema.bytes.to_vec()),
-            StorageRequest::Append { first, records, .. } => self
-                .append(world, serial, number, place(first), &records)
-                .map(|queued| answers.push(queued)),
-            StorageRequest::Begin { at: first } => self.pass(number, place(first)),
+            StorageRequest::Append {
+                first,
+                schema_version: version,
+                records,
+                ..
+            } => {
+                let last = (first.sequence + records.len() as u64).saturating_sub(1);
+                let written = [first.sequence, last].map(schema_version);
+                if written != [version; 2] {
+                    let what = format!("{first} is stored by schema {version}, not {written:?}");
+                    world.violations.push(Violation(what));
+                }
+                self.append(world, serial, number, at(first), &records)
+                    .map(|queued| answers.push(queued))
+            }
+            StorageRequest::Begin { at: first } => self.pass(number, at(first)),
             StorageRequest::Lost { from, next, reason } => {
-                self.lost(world, number, place(from), next, reason)
+                self.lost(world, number, at(from), next, reason)
             }
             StorageRequest::Rollback { have, next, .. } => self.rollback(world, number, have, next),
         };
@@ -286,13 +299,6 @@ impl Subscriber {
             let session = link.session.as_ref();
             session.is_some_and(|it| it.line.serial == serial)
         })
-    }
-}
-
-fn place(at: Position) -> At {
-    At {
-        epoch: at.epoch,
-        number: at.sequence,
     }
 }
 

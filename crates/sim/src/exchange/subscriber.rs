@@ -424,7 +424,9 @@ impl Subscriber {
             }
             // The judge is told of each element by its commit.
             SubscriberEvent::Stored { .. }
-            | SubscriberEvent::Session(SessionEvent::FetchEnded { .. }) => {}
+            | SubscriberEvent::Session(
+                SessionEvent::Fetched { .. } | SessionEvent::FetchEnded { .. },
+            ) => {}
             SubscriberEvent::Session(SessionEvent::Fetch {
                 request,
                 channel,
@@ -440,15 +442,11 @@ impl Subscriber {
                     records,
                 })];
             }
-            SubscriberEvent::Session(SessionEvent::Fetched {
+            SubscriberEvent::PutBack {
                 channel,
-                epoch,
                 first,
                 records,
-            }) => {
-                let (stream, number) = (channel.0 as usize, first);
-                self.put_back(world, stream, At { epoch, number }, &records);
-            }
+            } => self.put_back(world, channel.0 as usize, at(first), &records),
             SubscriberEvent::Session(SessionEvent::Closed { .. }) => self.end(world, link),
             SubscriberEvent::Session(SessionEvent::Failed(failure)) => {
                 super::failed(world, self.node(), &failure);
@@ -613,6 +611,13 @@ pub(super) fn position(at: &At) -> Position {
     Position {
         epoch: at.epoch,
         sequence: at.number,
+    }
+}
+
+pub(super) const fn at(position: Position) -> At {
+    At {
+        epoch: position.epoch,
+        number: position.sequence,
     }
 }
 

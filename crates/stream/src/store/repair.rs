@@ -21,88 +21,44 @@ pub struct Hole {
     pub count: u64,
 }
 
+impl From<chappe_log::Hole> for Hole {
+    fn from(hole: chappe_log::Hole) -> Self {
+        Self {
+            here: position(hole.here),
+            origin: position(hole.origin),
+            count: hole.count,
+        }
+    }
+}
+
+const fn position(at: chappe_log::Position) -> Position {
+    Position {
+        epoch: Epoch(at.epoch),
+        sequence: at.sequence,
+    }
+}
+
 impl StreamLog {
     /// The damaged numbers of a stream of this node.
     #[must_use]
     pub fn holes(&self) -> Vec<Hole> {
-        let epochs = self.stream.epochs();
-        let mut holes = Vec::new();
-        for (first, last) in self.stream.gaps() {
-            // A part for each epoch that has elements in it.
-            let begins = epochs.iter().map(|(_, begin)| *begin);
-            let begins = begins.filter(|begin| *begin > first && *begin <= last);
-            let mut from = first;
-            for next in begins.chain([last + 1]) {
-                if next == from {
-                    continue;
-                }
-                let here = self.position_of(from);
-                holes.push(Hole {
-                    here,
-                    origin: here,
-                    count: next - from,
-                });
-                from = next;
-            }
-        }
-        holes
+        self.stream.holes().into_iter().map(Hole::from).collect()
     }
 
-    /// The damaged numbers of a stream that came over a link, and what may have stood there: what its
-    /// origin answers for such a range belongs there, number by number.
-    ///
-    /// Between two elements of one epoch of the origin it is certain, when as many numbers lie between
-    /// them there as here. Between two of its epochs nobody knows here how many are of which: the origin
-    /// is asked for the numbers right before the element behind the hole in that one's epoch, and for
-    /// those right behind the element before it in the other, and answers those that there were. None
-    /// of them can be here elsewhere, so that nothing comes to stand here twice.
+    /// The damaged numbers of a stream that came over a link, and the positions that the elements may
+    /// have at their origin ([`chappe_log::Stream::copied_holes`]).
     ///
     /// # Errors
-    /// What the log says.
+    /// Those of the log.
     pub fn copied_holes(&self) -> Result<Vec<Hole>, StoreError> {
-        let mut holes = Vec::new();
-        for hole in self.holes() {
-            let first = hole.here.sequence;
-            let Some(behind) = self.origin_of(first + hole.count)? else {
-                continue;
-            };
-            let before = self.origin_of(first.saturating_sub(1))?;
-            let between = before.and_then(|it| behind.sequence.checked_sub(it.sequence + 1));
-            let earlier = before.filter(|before| before.epoch != behind.epoch);
-            if before.is_some() && earlier.is_none() && between != Some(hole.count) {
-                continue;
-            }
-            // Some of the numbers between them were lost: nobody knows here which are damaged.
-            if between.is_some_and(|between| between > hole.count) {
-                continue;
-            }
-            // An epoch's numbers may begin within the hole.
-            let count = hole.count.min(behind.sequence.saturating_sub(1));
-            holes.push(Hole {
-                here: Position {
-                    sequence: first + (hole.count - count),
-                    ..hole.here
-                },
-                origin: Position {
-                    sequence: behind.sequence - count,
-                    ..behind
-                },
-                count,
-            });
-            // Both ask for numbers of their own only when there is room for all that lie between.
-            if let Some(earlier) = earlier
-                && between.is_some_and(|between| between <= hole.count)
-            {
-                let sequence = earlier.sequence + 1;
-                let origin = Position {
-                    sequence,
-                    ..earlier
-                };
-                holes.push(Hole { origin, ..hole });
-            }
-        }
-        holes.retain(|hole| hole.count > 0);
-        Ok(holes)
+        let holes = self.stream.copied_holes(|number| {
+            let origin = self.origin_of(number)?;
+            Ok::<_, StoreError>(origin.map(|at| chappe_log::Position {
+                epoch: at.epoch.0,
+                sequence: at.sequence,
+            }))
+        })?;
+        Ok(holes.into_iter().map(Hole::from).collect())
     }
 
     /// Records of one epoch out of a range of numbers: the first that are here, and those behind them
@@ -235,12 +191,7 @@ impl StreamLog {
     /// The position of the element with this number, whether it is there or to come.
     #[must_use]
     pub fn position_of(&self, sequence: u64) -> Position {
-        let epochs = self.stream.epochs();
-        let epoch = epochs.iter().rev().find(|(_, first)| *first <= sequence);
-        Position {
-            epoch: Epoch(epoch.map_or(self.stream.epoch(), |(epoch, _)| *epoch)),
-            sequence,
-        }
+        position(self.stream.position_of(sequence))
     }
 
     /// The numbers from `from` up to `next`, a part for each epoch that has some of them: the position of

@@ -1,0 +1,66 @@
+//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
+//! are none: the question is constant and its answer compiled away.
+
+#![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
+
+/// A defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Defect {
+    /// Subscriber: elements that wait for room in the log's queue count as read, so they are dropped
+    /// when they are tried again.
+    PassesParked = 1,
+    /// Subscriber: elements are acknowledged when they are queued.
+    AcknowledgesQueued,
+    /// Subscriber: elements fetched from the origin go back under the numbers before theirs.
+    RestoresShifted,
+    /// Origin: a stream trimmed beyond a subscriber's position goes on after the first kept element.
+    ResumesPastTrim,
+    /// Origin: a subscriber's earlier epochs are ignored, so a rollback sends everything again.
+    IgnoresEarlier,
+    /// Origin: a schema is announced after the elements written by it.
+    AnnouncesLate,
+    /// Origin: lost numbers of several epochs are named with the epoch of the first.
+    MergesEpochs,
+    /// Origin: elements fetched from a subscriber go back under the numbers before theirs.
+    PutsBackShifted,
+    /// Origin: elements answer a fetch under the numbers before theirs.
+    AnswersShifted,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::PassesParked,
+        Self::AcknowledgesQueued,
+        Self::RestoresShifted,
+        Self::ResumesPastTrim,
+        Self::IgnoresEarlier,
+        Self::AnnouncesLate,
+        Self::MergesEpochs,
+        Self::PutsBackShifted,
+        Self::AnswersShifted,
+    ];
+}
+
+#[cfg(feature = "planted")]
+static PLANTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
+
+/// Plants a defect in all machines of this process, or none.
+#[cfg(feature = "planted")]
+pub fn plant(defect: Option<Defect>) {
+    let number = defect.map_or(0, |defect| defect as u8);
+    PLANTED.store(number, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether a defect is planted.
+#[cfg(feature = "planted")]
+pub(crate) fn is(defect: Defect) -> bool {
+    PLANTED.load(core::sync::atomic::Ordering::Relaxed) == defect as u8
+}
+
+/// No defect is planted.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn is(_: Defect) -> bool {
+    false
+}
