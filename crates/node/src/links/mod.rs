@@ -25,9 +25,9 @@ use tokio::task::AbortHandle;
 use exchange::with_token;
 pub(crate) use exchange::{ChangeError, Exchange};
 use host::Host;
-use opening::Opening;
 pub(crate) use kept::{Kept, LINKS, SUBSCRIPTIONS};
 pub(crate) use listen::{Listening, Sockets, bind};
+use opening::Opening;
 
 /// The key of a link in the registry, which is the source of the streams that it brings.
 pub(crate) fn key_of(link: &str) -> String {

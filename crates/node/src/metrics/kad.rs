@@ -7,7 +7,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-
 /// Metrics of the distributed hash table; all 0 while it is off.
 #[derive(Debug, Default)]
 pub(crate) struct KadMetrics {
