@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_notification_tree::{
-    Body, Command, Config, Contact, Coverage, DATAGRAM_BYTES_MAX, Event, EventId, Happened,
-    Membership, Message, Piece, Plan, Proof, Pull, Response, SOURCE, Spread, Suspects, Transmit,
-    Tree, TrustedNetwork, Window,
+    Body, Command, Config, Contact, Coverage, DATAGRAM_BYTES_MAX, Event, EventId, Membership,
+    Message, Piece, Plan, Proof, Pull, Response, SOURCE, Spread, Suspects, Transmit, Tree,
+    TreeEvent, TrustedNetwork, Window,
 };
 
 use crate::bounds::Bound;
@@ -133,10 +133,10 @@ impl Peer {
             assert!(count <= OUTPUTS_MAX, "endless outputs");
             match output {
                 Output::Transmit(transmit) => self.sent(&transmit),
-                Output::Event(Happened::Delivered { event, .. }) => {
+                Output::Event(TreeEvent::Delivered { event, .. }) => {
                     assert!(self.delivered.insert(event.id()), "{:?} twice", event.id());
                 }
-                Output::Event(Happened::Outcome(outcome)) => {
+                Output::Event(TreeEvent::Outcome(outcome)) => {
                     let all = outcome.failed.len() + outcome.unknown.len();
                     assert!(all <= outcome.sinks as usize);
                     assert!(outcome.failed.windows(2).all(|two| two[0] < two[1]));

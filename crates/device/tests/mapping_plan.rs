@@ -80,7 +80,7 @@ fn what_is_not_flat_is_said_and_rules_help() {
     assert!(matches!(without, Plan::Nothing));
     assert_eq!(troubles[0].reason, "event_not_flat");
     assert!(
-        troubles[0].detail.contains("structure of its own"),
+        troubles[0].detail.contains("has children or attributes"),
         "{}",
         troubles[0].detail
     );
@@ -121,7 +121,7 @@ fn the_services_of_a_device_share_the_work() {
         .add("test", &wsdl.schemas[0])
         .expect("the schema is one");
     // Enough for the first event alone.
-    let mut work = Work::of_bytes(2_000);
+    let mut work = Work::with_bytes(2_000);
     let (plan, troubles) = plan(&wsdl, &schemas, &Rules::default(), &mut work);
     let Plan::Events(mappings) = plan else {
         panic!("{plan:?}")

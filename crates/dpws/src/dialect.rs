@@ -3,7 +3,7 @@
 use chappe_soap::AddressingVersion;
 use chappe_xml::{Name, Str};
 
-/// A family of specification versions that is spoken together.
+/// A family of specification versions that are used together.
 ///
 /// Sources: WS-Discovery April 2005 and DPWS February 2006 for [`V2005`](Self::V2005);
 /// WS-Discovery 1.1 and DPWS 1.1 (OASIS, 1 July 2009) for [`V2009`](Self::V2009).
@@ -11,7 +11,7 @@ use chappe_xml::{Name, Str};
 pub enum Dialect {
     /// Windows, printers, cameras: WS-Discovery 2005/04, WS-Addressing 2004/08, DPWS 2006/02.
     V2005,
-    /// SDC and our own devices: WS-Discovery 1.1, WS-Addressing 2005/08, DPWS 1.1.
+    /// SDC and Chappe's own devices: WS-Discovery 1.1, WS-Addressing 2005/08, DPWS 1.1.
     #[default]
     V2009,
 }
@@ -56,7 +56,7 @@ impl Dialect {
         }
     }
 
-    /// The prefixes written for this dialect's names: some devices read no others.
+    /// The prefixes written for this dialect's names, since some devices accept no others.
     ///
     /// Order: prefix, namespace. SOAP (`soap`) and WS-Addressing (`wsa`) are the envelope's own.
     #[must_use]
@@ -103,7 +103,7 @@ impl Dialect {
         format!("{}/fault", self.dpws()).into()
     }
 
-    /// The dialect whose WS-Discovery an action belongs to, and the action's last part.
+    /// Splits a discovery action into its dialect and last segment.
     #[must_use]
     pub fn of_discovery_action(action: &str) -> Option<(Self, &str)> {
         Self::ALL.into_iter().find_map(|dialect| {
@@ -121,9 +121,9 @@ impl Dialect {
         Self::ALL.into_iter().find(owns)
     }
 
-    /// The same name in this dialect, when it is a name of WS-Discovery or DPWS in the other one.
+    /// Moves a WS-Discovery or DPWS name of either dialect into this one; other names stay.
     ///
-    /// So that `dpws:Device` is asked for in either dialect.
+    /// This lets a caller search for `dpws:Device` in both dialects.
     #[must_use]
     pub fn translate(self, name: &Name) -> Name {
         let mut name = name.clone();
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_action_names_its_dialect() {
+    fn discovery_action_identifies_dialect() {
         for dialect in Dialect::ALL {
             let action = dialect.discovery_action("Probe");
             assert_eq!(
@@ -159,12 +159,12 @@ mod tests {
             );
         }
         assert_eq!(Dialect::of_discovery_action("urn:other/Probe"), None);
-        let glued = format!("{}Probe", Dialect::V2009.discovery());
-        assert_eq!(Dialect::of_discovery_action(&glued), None);
+        let without_separator = format!("{}Probe", Dialect::V2009.discovery());
+        assert_eq!(Dialect::of_discovery_action(&without_separator), None);
     }
 
     #[test]
-    fn names_of_the_profile_translate_and_others_stay() {
+    fn translation_changes_only_profile_names() {
         let device = Dialect::V2009.device_type();
         assert_eq!(
             Dialect::V2005.translate(&device),

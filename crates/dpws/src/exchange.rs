@@ -1,5 +1,4 @@
-//! Requests, replies and faults as every part of the profile sends them, and what HTTP says with
-//! them.
+//! Requests, replies and faults of the profile, and their HTTP status codes.
 //!
 //! Sources: WS-Addressing 1.0 core, sections 3.3 and 3.4 (replies, reference parameters), and SOAP
 //! binding, section 6 (faults); SOAP 1.2 part 2, section 7.5 (status codes); SOAP 1.2 over HTTP of
@@ -18,7 +17,7 @@ pub const SOAP_CONTENT_TYPE: &str = "application/soap+xml; charset=utf-8";
 /// The media type of WSDL and schema documents.
 pub const XML_CONTENT_TYPE: &str = "text/xml; charset=utf-8";
 
-/// What HTTP answers: the driver writes it as it stands.
+/// An HTTP reply, which the driver sends unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The status code.
@@ -30,7 +29,7 @@ pub struct Reply {
 /// The body of a [`Reply`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// None.
+    /// No body.
     Empty,
     /// A message.
     Envelope(Box<Envelope>),
@@ -39,13 +38,13 @@ pub enum Content {
 }
 
 impl Reply {
-    /// Taken, nothing to say: the answer to one-way messages.
+    /// Accepted: the reply to one-way messages.
     pub const ACCEPTED: Self = Self::empty(202);
-    /// No such path.
+    /// The path does not exist.
     pub const NOT_FOUND: Self = Self::empty(404);
-    /// Not by this method.
+    /// The method is not supported.
     pub const METHOD_NOT_ALLOWED: Self = Self::empty(405);
-    /// Too much to do.
+    /// Overload.
     pub const UNAVAILABLE: Self = Self::empty(503);
 
     const fn empty(status: u16) -> Self {
@@ -55,8 +54,8 @@ impl Reply {
         }
     }
 
-    /// The reply that carries a message: 200, or of a fault 400 when the sender is to blame and 500
-    /// when not.
+    /// A reply with a message: status 200, for a fault 400 if the sender is at fault and 500
+    /// otherwise.
     #[must_use]
     pub fn message(envelope: Envelope) -> Self {
         let status = match envelope.fault().map(|fault| fault.code) {
@@ -70,7 +69,7 @@ impl Reply {
         }
     }
 
-    /// The reply that carries a document.
+    /// A reply with a document.
     #[must_use]
     pub const fn document(text: Arc<str>) -> Self {
         Self {
@@ -89,7 +88,7 @@ impl Reply {
         }
     }
 
-    /// The message, if it carries one.
+    /// The message, if there is one.
     #[must_use]
     pub fn envelope(&self) -> Option<&Envelope> {
         match &self.content {
@@ -98,7 +97,7 @@ impl Reply {
         }
     }
 
-    /// The body as text; empty when there is none.
+    /// The body as text; empty if there is none.
     #[must_use]
     pub fn to_text(&self) -> String {
         match &self.content {
@@ -109,9 +108,10 @@ impl Reply {
     }
 }
 
-/// A message to an endpoint, its reference parameters as headers, answered on the same connection.
+/// Creates a message to an endpoint, with its reference parameters as headers. The answer is
+/// expected on the same connection.
 ///
-/// `message_id` is a URI that is used once.
+/// `message_id` is a unique URI.
 #[must_use]
 pub fn request(
     version: AddressingVersion,
@@ -122,7 +122,7 @@ pub fn request(
     let addressing = Addressing {
         to: Some(to.address.clone()),
         message_id: Some(message_id.into()),
-        // WS-Addressing 2004/08 demands it of requests; in 2005/08 it is the default.
+        // WS-Addressing 2004/08 requires it in requests; it is the default of 2005/08.
         reply_to: (version == AddressingVersion::V200408)
             .then(|| EndpointReference::new(version.anonymous())),
         ..Addressing::new(version, action)
@@ -130,7 +130,7 @@ pub fn request(
     with_parameters(Envelope::new(addressing), to)
 }
 
-/// Puts the reference parameters of `to` into the headers.
+/// Adds the reference parameters of `to` to the headers.
 fn with_parameters(mut envelope: Envelope, to: &EndpointReference) -> Envelope {
     let version = envelope.addressing.version;
     for parameter in &to.reference_parameters {
@@ -145,7 +145,7 @@ fn with_parameters(mut envelope: Envelope, to: &EndpointReference) -> Envelope {
     envelope
 }
 
-/// The answer to `request`, without body.
+/// Creates the answer to `request`, without body.
 #[must_use]
 pub fn reply(request: &Envelope, action: impl Into<Str>, message_id: impl Into<Str>) -> Envelope {
     let addressing = Addressing {
@@ -159,14 +159,14 @@ pub fn reply(request: &Envelope, action: impl Into<Str>, message_id: impl Into<S
     }
 }
 
-/// The answer that says what was wrong with `request`.
+/// Creates the answer to `request` with a fault.
 #[must_use]
 pub fn fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> Envelope {
     let action = fault_action(request.addressing.version, fault);
     reply(request, action, message_id).with_body(fault.to_element())
 }
 
-/// The fault for bytes that are no message.
+/// Creates the fault for a body that is not a message.
 #[must_use]
 pub fn unreadable(error: &chappe_soap::Error, message_id: impl Into<Str>) -> Envelope {
     let version = AddressingVersion::default();
@@ -193,7 +193,7 @@ pub fn unreadable(error: &chappe_soap::Error, message_id: impl Into<Str>) -> Env
     Envelope::new(addressing).with_body(fault.to_element())
 }
 
-/// The action of a message that carries this fault: that of the specification of its subcode.
+/// The action of a fault message, which the specification of its subcode defines.
 #[must_use]
 pub fn fault_action(version: AddressingVersion, fault: &Fault) -> Str {
     let dialect = dialect_of(version);
@@ -209,7 +209,7 @@ pub fn fault_action(version: AddressingVersion, fault: &Fault) -> Str {
     }
 }
 
-/// The dialect that goes with a version of WS-Addressing.
+/// The dialect with this version of WS-Addressing.
 #[must_use]
 pub const fn dialect_of(version: AddressingVersion) -> Dialect {
     match version {
@@ -221,17 +221,17 @@ pub const fn dialect_of(version: AddressingVersion) -> Dialect {
 /// `wsa:ActionNotSupported` (WS-Addressing 1.0 SOAP binding, section 6.4.2).
 #[must_use]
 pub fn action_not_supported(version: AddressingVersion, action: &str) -> Fault {
-    let reason = format!("the action {action} cannot be processed at the receiver");
+    let reason = format!("this endpoint does not support the action {action}");
     Fault::sender(version.name("ActionNotSupported"), reason)
 }
 
-/// The fault for a header that must be understood and is not (SOAP 1.2 part 1, section 5.4.8).
+/// The fault for a mandatory header that is not understood (SOAP 1.2 part 1, section 5.4.8).
 #[must_use]
 pub fn not_understood(header: &Name) -> Fault {
     Fault {
         code: FaultCode::MustUnderstand,
         subcode: None,
-        reason: format!("the header {header} must be understood and is not").into(),
+        reason: format!("the header {header} has mustUnderstand but is not understood").into(),
         detail: Vec::new(),
     }
 }

@@ -1,18 +1,18 @@
-//! Identifiers that nobody can guess, from a secret and a counter.
+//! Unguessable identifiers, derived from a secret and a counter.
 //!
-//! SipHash-2-4 (Aumasson and Bernstein, 2012) keyed by the secret is a pseudorandom function, so
-//! that whoever knows some identifiers learns nothing of the others.
+//! SipHash-2-4 (Aumasson and Bernstein, 2012) keyed by the secret is a pseudorandom function: some
+//! identifiers reveal nothing about the others.
 
 use chappe_xml::Str;
 
-/// A source of identifiers of 128 bits.
+/// A generator of 128-bit identifiers.
 #[derive(Clone)]
 pub(crate) struct Ids {
     key: [u64; 2],
     next: u64,
 }
 
-/// The key is a secret.
+/// Hides the key.
 impl std::fmt::Debug for Ids {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ids")
@@ -42,21 +42,21 @@ impl Ids {
         (u128::from(self.hash(&block)) << 64) | u128::from(low)
     }
 
-    /// A new `urn:uuid:…`.
+    /// Creates a new `urn:uuid:…`.
     pub(crate) fn urn(&mut self) -> Str {
         let random = self.next().to_le_bytes();
         let uuid = uuid::Builder::from_random_bytes(random).into_uuid();
         uuid.urn().to_string().into()
     }
 
-    /// A number in `0..=1` of 53 random bits.
+    /// A random number in `0..=1` with 53 bits.
     pub(crate) fn fraction(&mut self) -> f64 {
         #[allow(clippy::cast_precision_loss)] // 53 bits fit a double.
         let high = (self.next() as u64 >> 11) as f64;
         high / (1_u64 << 53) as f64
     }
 
-    /// The keyed hash of some bytes.
+    /// The keyed hash of the bytes.
     pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
         let [k0, k1] = self.key;
         let mut v = [
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_siphash_2_4() {
+    fn hash_is_siphash_2_4() {
         // The example of the paper's appendix A: key 00..0f, message 00..0e.
         let key = std::array::from_fn(|index| u8::try_from(index).unwrap());
         let message: Vec<u8> = (0..15).collect();

@@ -1,7 +1,7 @@
 //! Devices Profile for Web Services: discovery, metadata, eventing, in both dialects.
 //!
-//! [`discovery`] finds devices, [`metadata`] says what they are, [`eventing`] carries their events,
-//! [`hosting`] answers as a device. All protocol logic is in machines without sockets and clocks.
+//! [`discovery`] finds devices, [`metadata`] describes them, [`eventing`] carries their events, and
+//! [`hosting`] serves a device. All protocol logic is in machines without sockets or clocks.
 
 #![forbid(unsafe_code)]
 

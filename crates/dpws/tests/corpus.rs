@@ -1,7 +1,7 @@
-//! Goal: what fuzzing has found stays mended, and the fuzz target's checks hold on its seeds.
+//! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: every file of `fuzz/corpus/discovery` and `fuzz/corpus/compact` goes through the function that the fuzz
-//! target calls; those of the latter also with each of their bytes changed, and cut off everywhere.
+//! Method: passes every file of `fuzz/corpus/discovery` and `fuzz/corpus/compact` to the fuzz
+//! target's function; compact messages also truncated and with each byte changed.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -13,18 +13,18 @@ mod compact;
 mod corpus;
 
 #[test]
-fn the_corpus_passes() {
+fn discovery_corpus_passes() {
     corpus::replay("discovery", 15, check::check);
 }
 
-/// Bytes of a seed of which each byte is changed.
+/// The largest seed whose bytes are changed.
 const CHANGED_MAX: usize = 1_000;
 
 #[test]
-fn the_corpus_of_compact_messages_passes() {
+fn compact_corpus_passes() {
     corpus::replay("compact", 9, |bytes| {
         compact::check(bytes);
-        // The larger seeds are bombs, whose changes would take minutes.
+        // The larger seeds are bombs; changing each of their bytes would take minutes.
         if bytes.len() > CHANGED_MAX {
             return;
         }

@@ -1,7 +1,8 @@
-//! Goal: one host that floods discovery keeps no other host from being heard, found or answered.
+//! Goal: a host that floods discovery prevents no other host from announcing itself, being found or
+//! getting answers.
 //!
-//! Method: machines on a simulated network; datagrams of hosts of one subnet are injected at given
-//! times, most of them from one address.
+//! Method: injects datagrams from one subnet, most of them from one address, into machines on a
+//! simulated network.
 
 mod network;
 
@@ -10,16 +11,16 @@ use std::time::Duration;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event};
-use chappe_dpws::discovery::target_service::{Command as Tell, Event as Told};
+use chappe_dpws::discovery::target_service::{Command as TargetCommand, Event as TargetEvent};
 use chappe_dpws::discovery::{Content, DropReason, Message, Probe, Target};
 use chappe_soap::EndpointReference;
 use chappe_xml::Name;
 use network::{Faults, Network, host};
 
-/// Packets a second that were enough to silence a subnet of 20 answers a second.
+/// Packets per second that exhaust the answer rate of a subnet (20 per second).
 const SMALL_FLOOD_PER_S: u64 = 49;
 
-/// A host of the subnet 192.0.2.0/24, which no machine of the network is in.
+/// A host of the subnet 192.0.2.0/24.
 fn of_subnet(number: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, number], 3702))
 }
@@ -49,41 +50,41 @@ fn hello(number: u64, endpoint: &str, xaddr: Option<SocketAddr>) -> Vec<u8> {
 }
 
 #[test]
-fn a_host_that_asks_without_end_silences_none_of_its_subnet() {
+fn flooding_client_does_not_silence_its_subnet() {
     let endpoint = "urn:uuid:asked";
-    let questions = [
+    let request_contents = [
         Content::Probe(Probe::default()),
         Content::Resolve(EndpointReference::new(endpoint)),
     ];
-    for question in questions {
+    for request_content in request_contents {
         let mut network = Network::new(3, Faults::NONE);
         let target = network.target(host(2), endpoint, |_| {});
-        network.tell(target, Tell::Start);
+        network.command_target(target, TargetCommand::Start);
         network.run(Duration::from_secs(5));
         for number in 0..30 * SMALL_FLOOD_PER_S {
-            let flood = datagram(number, question.clone());
+            let flood = datagram(number, request_content.clone());
             network.inject(target, of_subnet(66), true, &flood);
             if number % SMALL_FLOOD_PER_S == 0 {
-                let asked = datagram(100_000 + number, question.clone());
-                network.inject(target, of_subnet(10), true, &asked);
+                let request = datagram(100_000 + number, request_content.clone());
+                network.inject(target, of_subnet(10), true, &request);
             }
             network.run(Duration::from_secs(1) / SMALL_FLOOD_PER_S as u32);
         }
         let answered = |of: SocketAddr| {
-            let to = |told: &Told| matches!(told, Told::Answered { to, .. } if *to == of);
+            let to = |event: &TargetEvent| matches!(event, TargetEvent::Answered { to, .. } if *to == of);
             let events = network.target_events.iter();
-            events.filter(|(_, told)| to(told)).count()
+            events.filter(|(_, event)| to(event)).count()
         };
-        assert_eq!(answered(of_subnet(10)), 30, "once a second");
+        assert_eq!(answered(of_subnet(10)), 30, "one answer per second");
         assert!(
             answered(of_subnet(66)) <= 200 + 30 * 20,
-            "and the flood at its rate"
+            "the flooding host is limited to its rate"
         );
     }
 }
 
 #[test]
-fn a_flood_of_announcements_drowns_none_of_its_subnet() {
+fn flood_of_hellos_hides_no_neighbour() {
     let mut network = Network::new(4, Faults::NONE);
     let client = network.client(host(1), |_| {});
     for number in 0..8_000 {
@@ -99,7 +100,7 @@ fn a_flood_of_announcements_drowns_none_of_its_subnet() {
 }
 
 #[test]
-fn a_host_that_has_others_asked_for_leaves_questions_for_the_rest() {
+fn one_host_cannot_use_all_resolves() {
     let mut network = Network::new(5, Faults::NONE);
     let client = network.client(host(1), |_| {});
     for number in 0..30 * 100 {
@@ -115,17 +116,17 @@ fn a_host_that_has_others_asked_for_leaves_questions_for_the_rest() {
         .sent
         .iter()
         .map(|(_, _, sent)| String::from_utf8_lossy(&sent.bytes));
-    let asked: Vec<_> = texts
+    let request: Vec<_> = texts
         .filter(|text| text.contains("urn:uuid:real-"))
         .collect();
     for number in (99..30 * 100).step_by(100) {
         let name = format!("urn:uuid:real-{number}<");
-        assert!(asked.iter().any(|text| text.contains(&name)), "{name}");
+        assert!(request.iter().any(|text| text.contains(&name)), "{name}");
     }
 }
 
 #[test]
-fn a_host_that_is_very_many_devices_keeps_none_out_of_the_table() {
+fn full_table_admits_other_hosts() {
     let mut network = Network::new(6, Faults::NONE);
     let client = network.client(host(1), |config| config.table_capacity = 20);
     for number in 0..40 {
@@ -134,7 +135,7 @@ fn a_host_that_is_very_many_devices_keeps_none_out_of_the_table() {
         network.inject(client, of_subnet(66), true, &flood);
         network.run(Duration::from_millis(10));
         let endpoint = endpoint.into();
-        network.ask(client, Command::Confirm { endpoint });
+        network.command_client(client, Command::Confirm { endpoint });
     }
     for number in 10..20 {
         let endpoint = format!("urn:uuid:alone-{number}");
@@ -146,7 +147,7 @@ fn a_host_that_is_very_many_devices_keeps_none_out_of_the_table() {
         network.inject(client, of_subnet(number), true, &real);
         network.run(Duration::from_millis(10));
         let endpoint = endpoint.into();
-        network.ask(client, Command::Confirm { endpoint });
+        network.command_client(client, Command::Confirm { endpoint });
     }
     let found = network
         .client_events
@@ -161,7 +162,7 @@ fn a_host_that_is_very_many_devices_keeps_none_out_of_the_table() {
 }
 
 #[test]
-fn descriptions_as_large_as_they_can_be_displace_no_device_of_another_host() {
+fn large_descriptions_displace_no_other_device() {
     let mut network = Network::new(7, Faults::NONE);
     let client = network.client(host(1), |_| {});
     let gateway = |number: u64| format!("urn:uuid:at-the-gateway-{number}");
@@ -169,9 +170,9 @@ fn descriptions_as_large_as_they_can_be_displace_no_device_of_another_host() {
         let hello = hello(number, &gateway(number), Some(of_subnet(10)));
         network.inject(client, of_subnet(10), true, &hello);
         let endpoint = gateway(number).into();
-        network.ask(client, Command::Confirm { endpoint });
+        network.command_client(client, Command::Confirm { endpoint });
     }
-    // Few bytes in a datagram, since the namespace is declared once.
+    // The datagram stays small because the namespace is declared once.
     let namespace = format!("urn:{}", "n".repeat(1_000));
     let types: Vec<_> = (0..128)
         .map(|n| Name::owned(namespace.as_str(), format!("t{n}")))
@@ -188,13 +189,13 @@ fn descriptions_as_large_as_they_can_be_displace_no_device_of_another_host() {
         network.inject(client, of_subnet(66), true, &large);
     }
     let machine = network.client_machine(client);
-    let kept = (0..200).filter(|number| machine.known(&gateway(*number)).is_some());
-    assert_eq!(kept.count(), 200);
+    let known = (0..200).filter(|number| machine.known(&gateway(*number)).is_some());
+    assert_eq!(known.count(), 200);
     assert_eq!(machine.drops().count(DropReason::TooLarge), 400);
 }
 
 #[test]
-fn a_gateway_that_announces_a_thousand_devices_at_once_is_known_whole() {
+fn gateway_may_announce_thousand_devices() {
     let mut network = Network::new(8, Faults::NONE);
     let client = network.client(host(1), |_| {});
     for number in 0..1_000 {
@@ -207,15 +208,15 @@ fn a_gateway_that_announces_a_thousand_devices_at_once_is_known_whole() {
 }
 
 #[test]
-fn two_hundred_clients_of_one_host_that_start_at_once_are_answered() {
+fn two_hundred_clients_of_one_host_get_answers() {
     let mut network = Network::new(9, Faults::NONE);
     let target = network.target(host(2), "urn:uuid:asked", |_| {});
-    network.tell(target, Tell::Start);
+    network.command_target(target, TargetCommand::Start);
     network.run(Duration::from_secs(5));
     for number in 0..200 {
-        let asked = datagram(number, Content::Probe(Probe::default()));
+        let request = datagram(number, Content::Probe(Probe::default()));
         let client = SocketAddr::new(of_subnet(10).ip(), 40_000 + number as u16);
-        network.inject(target, client, true, &asked);
+        network.inject(target, client, true, &request);
     }
     let machine = network.target_machine(target);
     assert_eq!(machine.drops().count(DropReason::RateLimited), 0);

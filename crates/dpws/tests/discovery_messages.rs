@@ -1,5 +1,5 @@
-//! Goal: every message value is read as it was written, in both dialects, whatever the names in it;
-//! and what does not fit a datagram is shortened or not sent.
+//! Goal: messages round-trip in both dialects whatever their names; messages larger than a datagram
+//! are shortened or rejected.
 //!
 //! Method: random messages through text and back; a target service with too many scopes.
 
@@ -73,7 +73,7 @@ fn content() -> impl Strategy<Value = Content> {
 
 proptest! {
     #[test]
-    fn a_message_is_read_as_it_was_written(
+    fn messages_round_trip(
         content in content(),
         old in any::<bool>(),
         ids in (uri(), prop::option::of(uri()), prop::option::of(uri()), prop::option::of(uri())),
@@ -101,7 +101,7 @@ proptest! {
     }
 }
 
-fn announced(scope_count: usize, scope_bytes: usize, types: usize) -> (Vec<Outbound>, Vec<Event>) {
+fn announce(scope_count: usize, scope_bytes: usize, types: usize) -> (Vec<Outbound>, Vec<Event>) {
     let mut config = Config::new("urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8", 1, 7);
     let addresses = vec!["192.0.2.1".parse().expect("an address")];
     let interface = Interface {
@@ -131,7 +131,7 @@ fn announced(scope_count: usize, scope_bytes: usize, types: usize) -> (Vec<Outbo
 }
 
 #[test]
-fn an_announcement_fits_a_datagram_or_is_not_sent() {
+fn oversized_announcement_is_shortened_or_rejected() {
     let hello = |sent: &[Outbound]| {
         assert!(sent[0].bytes.len() <= SENT_ENVELOPE_BYTES_MAX);
         let envelope = Envelope::parse(&sent[0].bytes).expect("an envelope");
@@ -143,15 +143,15 @@ fn an_announcement_fits_a_datagram_or_is_not_sent() {
             other => panic!("{other:?}"),
         }
     };
-    let (sent, events) = announced(10, 100, 1);
+    let (sent, events) = announce(10, 100, 1);
     assert_eq!((hello(&sent).scopes.len(), events), (10, vec![]));
-    let (sent, events) = announced(40, 100, 1);
+    let (sent, events) = announce(40, 100, 1);
     assert_eq!(
         (hello(&sent).scopes.len(), events),
         (0, vec![]),
-        "scopes may be left out"
+        "scopes are optional"
     );
-    let (sent, events) = announced(0, 0, 400);
+    let (sent, events) = announce(0, 0, 400);
     assert!(sent.is_empty());
     assert!(matches!(&events[..], [Event::NotSent { .. }]), "{events:?}");
 }

@@ -1,8 +1,8 @@
-//! Goal: on a network that loses, doubles and reorders, every device is found by every client, and
-//! nobody sends or remembers more than its bounds.
+//! Goal: on a network with loss, duplication and reordering, every client finds every device, and
+//! all bounds on traffic and memory hold.
 //!
-//! Method: seeded networks of real machines, each under the harness that checks its invariants
-//! after every input; a failure prints the seed.
+//! Method: seeded networks of real machines in the harness, which checks their invariants after
+//! every input. A failure prints the seed.
 
 mod network;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event};
-use chappe_dpws::discovery::target_service::Command as Tell;
+use chappe_dpws::discovery::target_service::Command as TargetCommand;
 use chappe_dpws::discovery::{DropReason, Interface, Message, Target};
 use chappe_soap::Envelope;
 use network::{Faults, Network, host};
@@ -42,7 +42,7 @@ fn read(bytes: &[u8]) -> Message {
 }
 
 #[test]
-fn every_device_is_found_on_a_bad_network() {
+fn lossy_network_finds_every_device() {
     for seed in 0..8 {
         let faults = Faults {
             loss: 15,
@@ -59,21 +59,21 @@ fn every_device_is_found_on_a_bad_network() {
             network.client(host(1), |_| {}),
             network.client(host(2), |_| {}),
         ];
-        // Half of the devices start before the clients ask, half while they do.
+        // Half of the devices start before the clients' Probes, half between them.
         for target in &targets[..10] {
-            network.tell(*target, Tell::Start);
+            network.command_target(*target, TargetCommand::Start);
         }
         network.run(Duration::from_secs(1));
         for client in clients {
-            network.ask(client, probe(1));
+            network.command_client(client, probe(1));
         }
         for target in &targets[10..] {
-            network.tell(*target, Tell::Start);
+            network.command_target(*target, TargetCommand::Start);
         }
         for id in 2..5 {
             network.run(Duration::from_secs(11));
             for client in clients {
-                network.ask(client, probe(id));
+                network.command_client(client, probe(id));
             }
         }
         network.run(Duration::from_secs(11));
@@ -88,11 +88,11 @@ fn every_device_is_found_on_a_bad_network() {
             });
             assert_eq!(ended.count(), 4, "seed {seed}");
         }
-        // Two Hellos, and for each of 2 clients' 4 Probes at most one answer of two copies, by each
-        // of 20 devices; the Probes themselves are 2 clients x 4 x 2 dialects x 2 copies.
-        let most = 20 * 2 + 20 * 2 * 4 * 2 + 2 * 4 * 2 * 2;
+        // Per device two Hellos and, for each of 2 clients' 4 Probes, at most one answer in two
+        // copies. The Probes are 2 clients x 4 x 2 dialects x 2 copies.
+        let limit = 20 * 2 + 20 * 2 * 4 * 2 + 2 * 4 * 2 * 2;
         assert!(
-            network.sent.len() <= most,
+            network.sent.len() <= limit,
             "seed {seed}: {} sent",
             network.sent.len()
         );
@@ -100,14 +100,14 @@ fn every_device_is_found_on_a_bad_network() {
 }
 
 #[test]
-fn the_life_of_one_device_on_a_good_network() {
+fn device_is_found_updated_and_forgotten() {
     let mut network = Network::new(1, Faults::NONE);
     let client = network.client(host(1), |_| {});
     let target = network.target(host(2), "urn:uuid:one", |_| {});
-    network.tell(target, Tell::Start);
+    network.command_target(target, TargetCommand::Start);
     network.run(Duration::from_secs(4));
-    assert_eq!(found(&network, client).len(), 1, "by its Hello alone");
-    network.ask(
+    assert_eq!(found(&network, client).len(), 1, "found by its Hello");
+    network.command_client(
         client,
         Command::Confirm {
             endpoint: "urn:uuid:one".into(),
@@ -118,18 +118,18 @@ fn the_life_of_one_device_on_a_good_network() {
         Dialect::V2009.device_type(),
         chappe_xml::Name::new("urn:x", "Pump"),
     ];
-    let update = Tell::Update {
+    let update = TargetCommand::Update {
         types: types.clone(),
         scopes: vec!["http://a".into()],
         metadata_version: 2,
     };
-    network.tell(target, update);
+    network.command_target(target, update);
     network.run(Duration::from_secs(4));
     let hello = network
         .client_events
         .iter()
         .any(|(_, event)| matches!(event, Event::Hello { differs: true, .. }));
-    assert!(hello, "a changed Hello is told");
+    assert!(hello, "a changed Hello is reported");
     let changed = network
         .client_events
         .iter()
@@ -137,10 +137,10 @@ fn the_life_of_one_device_on_a_good_network() {
             Event::Changed { target, .. } => Some(target.clone()),
             _ => None,
         });
-    let changed = changed.expect("confirmed by Resolve");
+    let changed = changed.expect("verified by Resolve");
     assert_eq!((changed.types, changed.metadata_version), (types, 2));
 
-    network.tell(target, Tell::Stop);
+    network.command_target(target, TargetCommand::Stop);
     network.run(Duration::from_secs(11));
     let bye = network.client_events.iter().any(|(_, event)| {
         matches!(
@@ -151,7 +151,7 @@ fn the_life_of_one_device_on_a_good_network() {
             }
         )
     });
-    let gone = network.client_events.iter().any(|(_, event)| {
+    let unanswered = network.client_events.iter().any(|(_, event)| {
         matches!(
             event,
             Event::ResolveEnded {
@@ -160,7 +160,7 @@ fn the_life_of_one_device_on_a_good_network() {
             }
         )
     });
-    assert!(bye && gone, "{:?}", network.client_events);
+    assert!(bye && unanswered, "{:?}", network.client_events);
     assert!(
         network
             .client_machine(client)
@@ -168,7 +168,7 @@ fn the_life_of_one_device_on_a_good_network() {
             .is_some(),
         "never removed"
     );
-    network.ask(
+    network.command_client(
         client,
         Command::Forget {
             endpoint: "urn:uuid:one".into(),
@@ -185,7 +185,7 @@ fn the_life_of_one_device_on_a_good_network() {
         DropReason::Duplicate,
         DropReason::Own,
         DropReason::OtherRole,
-        // The second answer to a confirmation, which is asked by unicast and by multicast.
+        // The second answer to a verification, which is sent by unicast and multicast.
         DropReason::Unrelated,
     ];
     let explained: u64 = explained.map(|reason| drops.count(reason)).iter().sum();
@@ -193,7 +193,7 @@ fn the_life_of_one_device_on_a_good_network() {
 }
 
 #[test]
-fn forged_messages_neither_remove_nor_move_a_device() {
+fn forged_messages_neither_remove_nor_move_devices() {
     for seed in 0..2 {
         let mut network = Network::new(seed, Faults::NONE);
         let client = network.client(host(1), |config| {
@@ -204,12 +204,12 @@ fn forged_messages_neither_remove_nor_move_a_device() {
         for n in 0..20 {
             let endpoint = format!("urn:uuid:device-{n}");
             let target = network.target(host(10 + n), &endpoint, |_| {});
-            network.tell(target, Tell::Start);
+            network.command_target(target, TargetCommand::Start);
             devices.push(endpoint);
         }
         network.run(Duration::from_secs(4));
         for endpoint in &devices {
-            network.ask(
+            network.command_client(
                 client,
                 Command::Confirm {
                     endpoint: endpoint.clone().into(),
@@ -271,7 +271,7 @@ fn forged_messages_neither_remove_nor_move_a_device() {
             .iter()
             .any(|(_, event)| matches!(event, Event::Changed { .. }));
         assert!(!moved, "seed {seed}");
-        // What strangers say must not make this host send more than three times as much.
+        // Forged messages must not make this host send more than three times their bytes.
         let resolves = network.sent.iter().filter(|(_, from, _)| *from == client);
         let bytes: usize = resolves.map(|(_, _, datagram)| datagram.bytes.len()).sum();
         assert!(bytes < 3 * 2_000 * 600, "seed {seed}: {bytes}");
@@ -279,7 +279,7 @@ fn forged_messages_neither_remove_nor_move_a_device() {
 }
 
 #[test]
-fn answers_fit_their_interface_and_numbers_rise() {
+fn hellos_fit_their_interface_and_are_numbered() {
     let mut network = Network::new(3, Faults::NONE);
     let target = network.target(host(2), "urn:uuid:two", |config| {
         let addresses = vec![
@@ -297,9 +297,9 @@ fn answers_fit_their_interface_and_numbers_rise() {
         config.interfaces.push((second, xaddrs));
         config.app_max_delay = Duration::from_millis(500);
     });
-    network.tell(target, Tell::Start);
+    network.command_target(target, TargetCommand::Start);
     network.run(Duration::from_secs(2));
-    let mut by_place = std::collections::BTreeMap::new();
+    let mut by_interface = std::collections::BTreeMap::new();
     let mut numbers = Vec::new();
     for (_, _, datagram) in &network.sent {
         let message = read(&datagram.bytes);
@@ -310,37 +310,41 @@ fn answers_fit_their_interface_and_numbers_rise() {
         if !numbers.contains(&sequence.message_number) {
             numbers.push(sequence.message_number);
         }
-        let place = (datagram.interface, datagram.to.is_ipv4());
-        by_place
-            .entry(place)
+        let interface = (datagram.interface, datagram.to.is_ipv4());
+        by_interface
+            .entry(interface)
             .or_insert_with(Vec::new)
             .push(hello.xaddrs.join(" "));
     }
-    assert_eq!(numbers, [1, 2, 3], "in the order in which they left");
-    let wanted = [
+    assert_eq!(numbers, [1, 2, 3], "numbered in order of sending");
+    let expected = [
         ((1, true), "http://192.0.2.2:5357/urn:uuid:two"),
         ((2, false), "http://[fe80::2]:5357/"),
         ((2, true), "http://198.51.100.2:5357/"),
     ];
-    for (place, xaddr) in wanted {
-        assert_eq!(by_place[&place], [xaddr, xaddr], "twice at {place:?}");
+    for (interface, xaddr) in expected {
+        assert_eq!(
+            by_interface[&interface],
+            [xaddr, xaddr],
+            "two copies at {interface:?}"
+        );
     }
-    assert_eq!(by_place.len(), 3);
+    assert_eq!(by_interface.len(), 3);
 }
 
 #[test]
-fn two_hundred_devices_probed_at_once_are_all_found() {
+fn one_probe_finds_two_hundred_devices() {
     let mut network = Network::new(5, Faults::NONE);
-    network.apart = true;
+    network.separate_roles = true;
     let client = network.client(host(1), |_| {});
     for n in 0..200_u8 {
         let address = std::net::SocketAddr::from(([203, 0, 113, n], 50_000));
         let target = network.target(address, &format!("urn:uuid:device-{n}"), |config| {
             config.app_max_delay = Duration::ZERO;
         });
-        network.tell(target, Tell::Start);
+        network.command_target(target, TargetCommand::Start);
     }
-    network.ask(client, probe(1));
+    network.command_client(client, probe(1));
     network.run(Duration::from_secs(10));
     let ended = network
         .client_events

@@ -1,7 +1,8 @@
-//! Goal: what other programs send is understood, and what we send is what they understand.
+//! Goal: messages of other implementations are understood, and other implementations understand
+//! ours.
 //!
-//! Method: datagrams in the shapes (prefixes, order, omissions) that sdc11073 3.0, wsdd 0.7 and
-//! cameras were seen to use, from the fuzz corpus, before real machines.
+//! Method: passes datagrams in the forms (prefixes, order, omissions) of sdc11073 3.0, wsdd 0.7 and
+//! cameras, from the fuzz corpus, to real machines.
 
 mod network;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event, Via};
-use chappe_dpws::discovery::target_service::{AMPLIFICATION_MAX, Command as Tell};
+use chappe_dpws::discovery::target_service::{AMPLIFICATION_MAX, Command as TargetCommand};
 use chappe_dpws::discovery::{Content, DropReason, Message};
 use chappe_soap::Envelope;
 use chappe_xml::Name;
@@ -28,8 +29,8 @@ fn read(text: &str) -> Message {
         .expect("a message")
 }
 
-/// A client that has asked for everything; the text and message of each datagram it sent.
-fn asking() -> (Network, usize, Vec<(String, Message)>) {
+/// A client after a Probe for everything, with the text and message of each sent datagram.
+fn client_with_probe() -> (Network, usize, Vec<(String, Message)>) {
     let mut network = Network::new(1, Faults::NONE);
     let client = network.client(host(1), |_| {});
     let probe = Command::Probe {
@@ -38,7 +39,7 @@ fn asking() -> (Network, usize, Vec<(String, Message)>) {
         scopes: Vec::new(),
         timeout: Duration::from_secs(5),
     };
-    network.ask(client, probe);
+    network.command_client(client, probe);
     let sent = sent(&network, 0);
     (network, client, sent)
 }
@@ -50,19 +51,19 @@ fn sent(network: &Network, after: usize) -> Vec<(String, Message)> {
     texts.map(|text| (text.clone(), read(&text))).collect()
 }
 
-fn stranger() -> std::net::SocketAddr {
+fn peer() -> std::net::SocketAddr {
     "192.0.2.9:3702".parse().expect("an address")
 }
 
 #[test]
-fn probes_are_what_the_devices_of_each_dialect_read() {
-    let (_, _, sent) = asking();
+fn probes_suit_devices_of_each_dialect() {
+    let (_, _, sent) = client_with_probe();
     let dialects: Vec<_> = sent.iter().map(|(_, message)| message.dialect).collect();
     assert_eq!(dialects, [Dialect::V2009, Dialect::V2005, Dialect::V2005]);
     let literal = "<wsd:Types>wsdp:Device</wsd:Types>";
     assert!(
         sent[2].0.contains(literal),
-        "wsdd compares text: {}",
+        "wsdd compares the text: {}",
         sent[2].0
     );
     assert!(
@@ -78,14 +79,14 @@ fn probes_are_what_the_devices_of_each_dialect_read() {
     let foreign = sent[0].0.contains(Dialect::V2005.discovery());
     assert!(
         !foreign,
-        "sdc11073 drops any datagram that names the other dialect"
+        "sdc11073 drops datagrams that contain the other dialect"
     );
 }
 
 #[test]
-fn an_sdc_provider_is_found_by_hello_and_by_probe() {
-    let (mut network, client, asked) = asking();
-    let id = &asked[0].1.message_id;
+fn sdc_provider_is_found_by_hello_and_probe() {
+    let (mut network, client, sent_probes) = client_with_probe();
+    let id = &sent_probes[0].1.message_id;
     let answer = sample!("sdc-probe-matches.xml").replace("urn:q", id);
     network.inject(
         client,
@@ -112,19 +113,11 @@ fn an_sdc_provider_is_found_by_hello_and_by_probe() {
         Dialect::V2009.device_type(),
         Name::new(medical, "MedicalDevice"),
     ];
-    assert_eq!(
-        target.types, types,
-        "prefixes declared on the element itself"
-    );
+    assert_eq!(target.types, types, "prefixes are declared on the element");
     assert_eq!(target.xaddrs, ["http://192.0.2.9:5000/x"]);
-    // It numbers every message 1: neither its Hello nor its Bye is taken for an old one.
-    network.inject(
-        client,
-        stranger(),
-        true,
-        sample!("sdc-hello.xml").as_bytes(),
-    );
-    network.inject(client, stranger(), true, sample!("sdc-bye.xml").as_bytes());
+    // It numbers every message 1, which must not mark its Hello or Bye as old.
+    network.inject(client, peer(), true, sample!("sdc-hello.xml").as_bytes());
+    network.inject(client, peer(), true, sample!("sdc-bye.xml").as_bytes());
     let bye = network
         .client_events
         .iter()
@@ -134,23 +127,23 @@ fn an_sdc_provider_is_found_by_hello_and_by_probe() {
 }
 
 #[test]
-fn a_device_without_addresses_is_asked_for_them() {
-    for (file, answered) in [
+fn device_without_addresses_is_resolved() {
+    for (file, is_match) in [
         (sample!("wsdd-probe-matches.xml"), true),
         (sample!("wsdd-hello.xml"), false),
     ] {
-        let (mut network, client, asked) = asking();
-        let before = network.sent.len();
-        let text = file.replace("urn:q", &asked[2].1.message_id);
-        network.inject(client, stranger(), false, text.as_bytes());
-        let resolve = sent(&network, before);
+        let (mut network, client, sent_probes) = client_with_probe();
+        let sent_before = network.sent.len();
+        let text = file.replace("urn:q", &sent_probes[2].1.message_id);
+        network.inject(client, peer(), false, text.as_bytes());
+        let resolve = sent(&network, sent_before);
         let [(text, message)] = &resolve[..] else {
             panic!("{resolve:?}");
         };
         assert_eq!(message.dialect, Dialect::V2005);
         assert!(text.contains("<wsd:Resolve>"), "{text}");
         let answer = sample!("wsdd-resolve-matches.xml").replace("urn:r", &message.message_id);
-        network.inject(client, stranger(), false, answer.as_bytes());
+        network.inject(client, peer(), false, answer.as_bytes());
         let events: Vec<_> = network
             .client_events
             .iter()
@@ -164,18 +157,18 @@ fn a_device_without_addresses_is_asked_for_them() {
         let matched = events
             .iter()
             .any(|event| matches!(event, Event::Match { id: 1, .. }));
-        assert_eq!(matched, answered);
+        assert_eq!(matched, is_match);
         assert_eq!(network.client_machine(client).drops().total(), 0);
     }
 }
 
 #[test]
-fn a_camera_is_found_by_its_address_that_may_be_contacted() {
-    let (mut network, client, asked) = asking();
-    let answer = sample!("camera-probe-matches.xml").replace("urn:q", &asked[1].1.message_id);
-    // The policy of these tests wants the port in the address.
+fn camera_is_found_by_its_permitted_address() {
+    let (mut network, client, sent_probes) = client_with_probe();
+    let answer = sample!("camera-probe-matches.xml").replace("urn:q", &sent_probes[1].1.message_id);
+    // The policy of these tests requires a port in the address.
     let answer = answer.replace("192.0.2.9/", "192.0.2.9:80/");
-    network.inject(client, stranger(), false, answer.as_bytes());
+    network.inject(client, peer(), false, answer.as_bytes());
     let events: Vec<_> = network
         .client_events
         .iter()
@@ -194,8 +187,8 @@ fn a_camera_is_found_by_its_address_that_may_be_contacted() {
 }
 
 #[test]
-fn an_address_of_another_host_alone_is_refused_with_the_reason() {
-    let (mut network, client, _) = asking();
+fn address_of_another_host_is_refused() {
+    let (mut network, client, _) = client_with_probe();
     let hello = sample!("sdc-hello.xml");
     let from = "192.0.2.77:3702".parse().expect("an address");
     network.inject(client, from, true, hello.as_bytes());
@@ -207,21 +200,21 @@ fn an_address_of_another_host_alone_is_refused_with_the_reason() {
     assert!(network.client_machine(client).all_known().next().is_none());
 }
 
-fn answering() -> (Network, usize) {
+fn started_target() -> (Network, usize) {
     let mut network = Network::new(2, Faults::NONE);
     let target = network.target(host(2), ENDPOINT, |config| {
         config.scopes = vec!["http://example.org/a/b".into()];
     });
-    network.tell(target, Tell::Start);
+    network.command_target(target, TargetCommand::Start);
     network.run(Duration::from_secs(5));
     network.sent.clear();
     (network, target)
 }
 
-/// The distinct messages sent in answer to one datagram, and the bytes with all copies.
+/// The distinct messages sent in answer to one datagram, and their bytes including copies.
 fn answers(text: &str, multicast: bool) -> (Vec<Message>, usize, Network) {
-    let (mut network, target) = answering();
-    network.inject(target, stranger(), multicast, text.as_bytes());
+    let (mut network, target) = started_target();
+    network.inject(target, peer(), multicast, text.as_bytes());
     network.run(Duration::from_secs(5));
     let bytes = network
         .sent
@@ -230,7 +223,7 @@ fn answers(text: &str, multicast: bool) -> (Vec<Message>, usize, Network) {
         .sum();
     let mut messages = Vec::new();
     for (_, _, datagram) in &network.sent {
-        assert_eq!(datagram.to, stranger(), "to where it came from");
+        assert_eq!(datagram.to, peer(), "answers go to the sender");
         let envelope = Envelope::parse(&datagram.bytes).expect("an envelope");
         if let Ok(message) = Message::from_envelope(&envelope)
             && !messages.contains(&message)
@@ -242,18 +235,18 @@ fn answers(text: &str, multicast: bool) -> (Vec<Message>, usize, Network) {
 }
 
 #[test]
-fn an_sdc_client_is_answered_without_amplification() {
-    for (question, multicast) in [
+fn sdc_client_gets_answers_without_amplification() {
+    for (request, multicast) in [
         (sample!("sdc-probe.xml"), true),
         (sample!("sdc-probe.xml"), false),
         (sample!("sdc-resolve.xml"), true),
         (sample!("probe-by-strcmp0.xml"), true),
     ] {
-        let (messages, bytes, _) = answers(question, multicast);
+        let (messages, bytes, _) = answers(request, multicast);
         let [message] = &messages[..] else {
-            panic!("{messages:?} to {question}");
+            panic!("{messages:?} to {request}");
         };
-        assert_eq!(message.relates_to, Some(read(question).message_id));
+        assert_eq!(message.relates_to, Some(read(request).message_id));
         let target = match &message.content {
             Content::ProbeMatches(targets) => targets.first(),
             Content::ResolveMatches(target) => target.as_ref(),
@@ -264,20 +257,20 @@ fn an_sdc_client_is_answered_without_amplification() {
             Some(ENDPOINT)
         );
         assert!(
-            bytes <= AMPLIFICATION_MAX * question.len(),
+            bytes <= AMPLIFICATION_MAX * request.len(),
             "{bytes} to {}",
-            question.len()
+            request.len()
         );
     }
 }
 
 #[test]
-fn what_is_not_for_us_gets_silence_and_its_reason() {
+fn irrelevant_messages_are_dropped_with_their_reason() {
     let elsewhere = sample!("sdc-probe.xml").replace(
         "<wsa:MessageID>",
         "<wsa:ReplyTo><wsa:Address>http://198.51.100.1/</wsa:Address></wsa:ReplyTo><wsa:MessageID>",
     );
-    let must = sample!("sdc-probe.xml").replace(
+    let not_understood = sample!("sdc-probe.xml").replace(
         "</s12:Header>",
         "<x:S xmlns:x=\"urn:x\" s12:mustUnderstand=\"1\"/></s12:Header>",
     );
@@ -308,7 +301,7 @@ fn what_is_not_for_us_gets_silence_and_its_reason() {
             DropReason::NoMatch,
         ),
         (elsewhere, DropReason::ReplyElsewhere),
-        (must, DropReason::NotUnderstood),
+        (not_understood, DropReason::NotUnderstood),
         ("<:/>".to_owned(), DropReason::Malformed),
         (
             format!("<a>{}</a>", " ".repeat(40_000)),
@@ -338,20 +331,20 @@ fn what_is_not_for_us_gets_silence_and_its_reason() {
             .filter(|(reason, _)| *reason != DropReason::Own)
             .collect();
         assert!(
-            matches!(reasons[..], [(told, _)] if told == reason),
+            matches!(reasons[..], [(dropped, _)] if dropped == reason),
             "{reasons:?} {datagram}"
         );
     }
 }
 
 #[test]
-fn a_unicast_probe_is_always_answered() {
-    let unlike = sample!("sdc-probe.xml").replace("ns0:Device", "ns0:Other");
-    let (messages, _, _) = answers(&unlike, false);
+fn unicast_probe_always_gets_an_answer() {
+    let not_matching = sample!("sdc-probe.xml").replace("ns0:Device", "ns0:Other");
+    let (messages, _, _) = answers(&not_matching, false);
     assert!(matches!(&messages[..], [message] if message.content == Content::ProbeMatches(vec![])));
-    let (mut network, target) = answering();
+    let (mut network, target) = started_target();
     let unknown = sample!("probe-by-unknown-rule.xml");
-    network.inject(target, stranger(), false, unknown.as_bytes());
+    network.inject(target, peer(), false, unknown.as_bytes());
     network.run(Duration::from_secs(1));
     let fault = Envelope::parse(&network.sent[0].2.bytes)
         .expect("an envelope")
@@ -364,21 +357,21 @@ fn a_unicast_probe_is_always_answered() {
 }
 
 #[test]
-fn questions_beyond_the_rate_get_silence() {
-    let (mut network, target) = answering();
+fn requests_above_the_rate_are_dropped() {
+    let (mut network, target) = started_target();
     for n in 0..500 {
         let id = format!("8000-00000000{n:04}");
         let probe = sample!("sdc-probe.xml").replace("8000-000000000004", &id);
-        network.inject(target, stranger(), false, probe.as_bytes());
+        network.inject(target, peer(), false, probe.as_bytes());
     }
     network.run(Duration::from_secs(1));
-    let answered = network.target_events.iter().filter(|(_, event)| {
+    let is_match = network.target_events.iter().filter(|(_, event)| {
         matches!(
             event,
             chappe_dpws::discovery::target_service::Event::Answered { .. }
         )
     });
-    assert_eq!(answered.count(), 200);
+    assert_eq!(is_match.count(), 200);
     let limited = network.target_events.iter().filter_map(|(_, event)| {
         use chappe_dpws::discovery::target_service::Event;
         match event {
@@ -391,8 +384,8 @@ fn questions_beyond_the_rate_get_silence() {
         }
     });
     let limited: Vec<u64> = limited.collect();
-    assert_eq!(limited.len(), 2, "one event at once, one for what followed");
-    assert_eq!(limited.iter().sum::<u64>(), 300, "and no count is lost");
+    assert_eq!(limited.len(), 2, "one immediate event and one for the rest");
+    assert_eq!(limited.iter().sum::<u64>(), 300, "no drop is uncounted");
     assert_eq!(
         network
             .target_machine(target)

@@ -1,6 +1,6 @@
-//! Goal: the event source grants what it may, refuses the rest with its reason, and neither slow
-//! nor dead sinks harm it or each other.
-//! Method: one machine in the harness, its requests and delivery results made by hand.
+//! Goal: the event source grants permitted requests and rejects others with the reason; slow and
+//! dead sinks affect neither it nor each other.
+//! Method: one machine in the harness, with requests and delivery results from the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ struct World {
 impl World {
     fn new(config: SourceConfig) -> Self {
         let check = Arc::new(|address: &str, _| match address.contains("forbidden") {
-            true => Err("it is forbidden".to_owned()),
+            true => Err("the address is forbidden".to_owned()),
             false => Ok(()),
         });
         let source = Harness::new(EventSource::new(config, check, [7; 16]), 7);
@@ -57,7 +57,7 @@ impl World {
         self.outputs = self.source.input(input).unwrap();
     }
 
-    fn ask(&mut self, host: u8, path: &str, envelope: Envelope) -> Envelope {
+    fn send_request(&mut self, host: u8, path: &str, envelope: Envelope) -> Envelope {
         let request = Request {
             token: Token(1),
             peer: ([192, 0, 2, host], 4711).into(),
@@ -70,7 +70,7 @@ impl World {
             Output::Transmit(SourceTransmit::Response { envelope, .. }) => Some(&**envelope),
             _ => None,
         });
-        // Through text, as a peer would see it.
+        // Through text, as a peer receives it.
         Envelope::parse(found.unwrap().to_text().as_bytes()).unwrap()
     }
 
@@ -83,7 +83,7 @@ impl World {
         let to = EndpointReference::new("http://192.0.2.99:80/thermometer");
         let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1")
             .with_body(message.to_element(version));
-        let answer = self.ask(host, "/thermometer", envelope);
+        let answer = self.send_request(host, "/thermometer", envelope);
         assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:1"));
         match answer.fault() {
             Some(fault) => Err(EventingFault::from_fault(&fault).unwrap()),
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Renew, GetStatus or Unsubscribe at the manager that was granted.
+    /// Renew, GetStatus or Unsubscribe at the granted manager.
     fn manage(
         &mut self,
         manager: &EndpointReference,
@@ -110,7 +110,7 @@ impl World {
             .strip_prefix("http://192.0.2.99:80")
             .unwrap()
             .to_owned();
-        let answer = self.ask(1, &path, envelope);
+        let answer = self.send_request(1, &path, envelope);
         if let Some(fault) = answer.fault() {
             return Err(EventingFault::from_fault(&fault).unwrap());
         }
@@ -165,7 +165,7 @@ impl World {
     }
 }
 
-fn wanting(actions: &[&'static str], lease_s: u64) -> Subscribe {
+fn subscribe_message(actions: &[&'static str], lease_s: u64) -> Subscribe {
     let here = EndpointReference::new("http://192.0.2.1:9/events/1");
     Subscribe {
         end_to: Some(EndpointReference::new("http://192.0.2.1:9/end/1")),
@@ -185,16 +185,18 @@ fn seconds(seconds: u64) -> Expiration {
 }
 
 #[test]
-fn a_subscription_lives_from_subscribe_to_unsubscribe() {
+fn subscription_lives_until_unsubscribe() {
     for manager_style in [ManagerStyle::Path, ManagerStyle::ReferenceParameter] {
         let mut world = World::new(SourceConfig {
             manager_style,
             ..config()
         });
-        let granted = world.subscribe(1, &wanting(&[REPORT], 60)).unwrap();
+        let granted = world
+            .subscribe(1, &subscribe_message(&[REPORT], 60))
+            .unwrap();
         assert_eq!(granted.expires, seconds(60));
         world.notify(ALARM, 1);
-        assert!(world.notifications().is_empty(), "not wanted");
+        assert!(world.notifications().is_empty(), "not subscribed to");
         world.notify(REPORT, 2);
         let sent = &world.notifications()[0];
         assert_eq!(
@@ -207,27 +209,29 @@ fn a_subscription_lives_from_subscribe_to_unsubscribe() {
         world.delivered(sent.delivery);
         world.advance(Duration::from_secs(50));
         let manager = &granted.manager;
-        let rest = world.manage(manager, action::GET_STATUS, Lease::GetStatus, None);
-        assert_eq!(rest, Ok(Some(seconds(10))));
+        let remaining = world.manage(manager, action::GET_STATUS, Lease::GetStatus, None);
+        assert_eq!(remaining, Ok(Some(seconds(10))));
         let renewed = world.manage(manager, action::RENEW, Lease::Renew, Some(seconds(30)));
         assert_eq!(renewed, Ok(Some(seconds(30))));
         world.advance(Duration::from_secs(29));
         assert_eq!(world.source.machine().subscriptions(), 1);
-        let done = world.manage(manager, action::UNSUBSCRIBE, Lease::Unsubscribe, None);
-        assert_eq!(done, Ok(None));
+        let result = world.manage(manager, action::UNSUBSCRIBE, Lease::Unsubscribe, None);
+        assert_eq!(result, Ok(None));
         assert_eq!(world.source.machine().subscriptions(), 0);
-        let again = world.manage(manager, action::UNSUBSCRIBE, Lease::Unsubscribe, None);
-        assert!(matches!(again, Err(EventingFault::InvalidMessage(_))));
+        let repeated = world.manage(manager, action::UNSUBSCRIBE, Lease::Unsubscribe, None);
+        assert!(matches!(repeated, Err(EventingFault::InvalidMessage(_))));
         let renewed = world.manage(manager, action::RENEW, Lease::Renew, None);
         assert!(matches!(renewed, Err(EventingFault::UnableToRenew(_))));
-        assert_eq!(world.source.deadline(), None, "nothing is left to wait for");
+        assert_eq!(world.source.deadline(), None, "no timer is left");
     }
 }
 
 #[test]
-fn a_lease_ends_by_itself_and_is_never_longer_than_permitted() {
+fn lease_expires_and_is_limited() {
     let mut world = World::new(config());
-    let granted = world.subscribe(1, &wanting(&[REPORT], 1_000_000)).unwrap();
+    let granted = world
+        .subscribe(1, &subscribe_message(&[REPORT], 1_000_000))
+        .unwrap();
     assert_eq!(granted.expires, seconds(3_600));
     world.advance(Duration::from_secs(3_600));
     assert!(matches!(
@@ -239,25 +243,27 @@ fn a_lease_ends_by_itself_and_is_never_longer_than_permitted() {
 }
 
 #[test]
-fn an_expiration_by_date_needs_a_clock() {
-    let start = 1_772_236_800_000_000_000;
-    let asked = |date| Subscribe {
+fn expiration_by_date_needs_a_clock() {
+    let prefix = 1_772_236_800_000_000_000;
+    let subscribe_until = |date| Subscribe {
         expires: Some(Expiration::At(date)),
-        ..wanting(&[REPORT], 1)
+        ..subscribe_message(&[REPORT], 1)
     };
     let mut world = World::new(config());
-    let refused = world.subscribe(1, &asked(start + 5_000_000_000));
+    let refused = world.subscribe(1, &subscribe_until(prefix + 5_000_000_000));
     assert_eq!(refused, Err(EventingFault::UnsupportedExpirationType));
-    let utc_at_origin_ns = Some(start);
+    let utc_at_origin_ns = Some(prefix);
     let mut world = World::new(SourceConfig {
         utc_at_origin_ns,
         ..config()
     });
     world.advance(Duration::from_secs(1));
-    let granted = world.subscribe(1, &asked(start + 5_000_000_000)).unwrap();
-    assert_eq!(granted.expires, Expiration::At(start + 5_000_000_000));
+    let granted = world
+        .subscribe(1, &subscribe_until(prefix + 5_000_000_000))
+        .unwrap();
+    assert_eq!(granted.expires, Expiration::At(prefix + 5_000_000_000));
     assert_eq!(
-        world.subscribe(1, &asked(start)),
+        world.subscribe(1, &subscribe_until(prefix)),
         Err(EventingFault::InvalidExpirationTime)
     );
     world.advance(Duration::from_secs(4));
@@ -265,9 +271,9 @@ fn an_expiration_by_date_needs_a_clock() {
 }
 
 #[test]
-fn requests_that_cannot_be_granted_are_refused_with_their_reason() {
+fn unsupported_requests_are_rejected_with_their_reason() {
     let mut world = World::new(config());
-    let good = wanting(&[REPORT], 60);
+    let good = subscribe_message(&[REPORT], 60);
     let mode = Subscribe {
         mode: Some("urn:pull".into()),
         ..good.clone()
@@ -289,7 +295,7 @@ fn requests_that_cannot_be_granted_are_refused_with_their_reason() {
         Err(EventingFault::FilteringRequestedUnavailable)
     );
     assert_eq!(
-        world.subscribe(1, &wanting(&["urn:x/Other"], 60)),
+        world.subscribe(1, &subscribe_message(&["urn:x/Other"], 60)),
         Err(EventingFault::FilterActionNotSupported)
     );
     let forbidden = Some(EndpointReference::new("http://forbidden/"));
@@ -319,9 +325,9 @@ fn requests_that_cannot_be_granted_are_refused_with_their_reason() {
         assert_eq!(world.refused(reason), 1, "{reason:?}");
     }
     assert_eq!(world.refused(SourceRefusal::Address), 2);
-    // Some of the wanted actions are enough, and without a filter all are wanted.
+    // One offered action suffices, and no filter means all actions.
     world
-        .subscribe(1, &wanting(&["urn:x/Other", ALARM], 60))
+        .subscribe(1, &subscribe_message(&["urn:x/Other", ALARM], 60))
         .unwrap();
     world
         .subscribe(
@@ -337,9 +343,9 @@ fn requests_that_cannot_be_granted_are_refused_with_their_reason() {
 }
 
 #[test]
-fn subscriptions_are_limited_in_all_and_for_each_peer() {
+fn subscriptions_are_limited_overall_and_per_peer() {
     let mut world = World::new(config());
-    let good = wanting(&[REPORT], 60);
+    let good = subscribe_message(&[REPORT], 60);
     world.subscribe(1, &good).unwrap();
     world.subscribe(1, &good).unwrap();
     assert!(world.subscribe(1, &good).is_err());
@@ -350,7 +356,7 @@ fn subscriptions_are_limited_in_all_and_for_each_peer() {
 }
 
 #[test]
-fn of_a_million_subscriptions_some_are_served_and_the_others_refused() {
+fn million_subscriptions_are_granted_or_rejected() {
     const SERVED: u64 = 100;
     let config = SourceConfig {
         subscriptions_max: SERVED as usize,
@@ -361,7 +367,7 @@ fn of_a_million_subscriptions_some_are_served_and_the_others_refused() {
     let version = Dialect::V2009.addressing();
     let to = EndpointReference::new("http://192.0.2.99:80/thermometer");
     let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1")
-        .with_body(wanting(&[REPORT], 60).to_element(version));
+        .with_body(subscribe_message(&[REPORT], 60).to_element(version));
     let (mut answers, mut largest) = (0, 0);
     for number in 0..1_000_000_u32 {
         let [_, high, middle, low] = number.to_be_bytes();
@@ -381,7 +387,7 @@ fn of_a_million_subscriptions_some_are_served_and_the_others_refused() {
         });
         largest = largest.max(outputs);
     }
-    assert_eq!(answers, 1_000_000, "each is told");
+    assert_eq!(answers, 1_000_000, "every request gets an answer");
     assert_eq!(source.subscribers(REPORT) as u64, SERVED);
     assert_eq!(source.refused(SourceRefusal::Full), 1_000_000 - SERVED);
     assert!(largest <= 4, "{largest} outputs for one request");
@@ -390,52 +396,59 @@ fn of_a_million_subscriptions_some_are_served_and_the_others_refused() {
 #[test]
 fn forged_and_malformed_requests_change_nothing() {
     let mut world = World::new(config());
-    let granted = world.subscribe(1, &wanting(&[REPORT], 60)).unwrap();
-    let (start, id) = granted.manager.address.rsplit_once('/').unwrap();
+    let granted = world
+        .subscribe(1, &subscribe_message(&[REPORT], 60))
+        .unwrap();
+    let (prefix, id) = granted.manager.address.rsplit_once('/').unwrap();
     let mut forged: Vec<_> = [&id[..31], "", "..", "zz", &"0".repeat(32), &"é".repeat(16)]
         .iter()
-        .map(|id| format!("{start}/{id}"))
+        .map(|id| format!("{prefix}/{id}"))
         .collect();
-    forged.push(format!("{start}/{id}/x"));
+    forged.push(format!("{prefix}/{id}/x"));
     for address in forged {
         let manager = EndpointReference::new(address);
-        let done = world.manage(&manager, action::UNSUBSCRIBE, Lease::Unsubscribe, None);
-        assert!(done.is_err());
+        let result = world.manage(&manager, action::UNSUBSCRIBE, Lease::Unsubscribe, None);
+        assert!(result.is_err());
     }
     let version = Dialect::V2009.addressing();
     let to = EndpointReference::new("http://h/");
     let empty = request(version, &to, action::SUBSCRIBE, "urn:uuid:9");
     assert!(
         world
-            .ask(1, "/thermometer", empty.clone())
+            .send_request(1, "/thermometer", empty.clone())
             .fault()
             .is_some()
     );
     assert!(
         world
-            .ask(
+            .send_request(
                 1,
                 "/elsewhere",
-                empty.with_body(wanting(&[REPORT], 1).to_element(version))
+                empty.with_body(subscribe_message(&[REPORT], 1).to_element(version))
             )
             .fault()
             .is_some()
     );
     let other = request(version, &to, "urn:other", "urn:uuid:9");
-    let fault = world.ask(1, "/thermometer", other).fault().unwrap();
+    let fault = world
+        .send_request(1, "/thermometer", other)
+        .fault()
+        .unwrap();
     assert_eq!(fault.subcode.unwrap().local, "ActionNotSupported");
     assert_eq!(world.source.machine().subscriptions(), 1);
 }
 
 #[test]
-fn identifiers_are_not_guessed_from_others() {
+fn identifiers_are_unpredictable() {
     let mut world = World::new(SourceConfig {
         subscriptions_per_peer_max: 3,
         ..config()
     });
     let ids: Vec<_> = (0..3)
         .map(|_| {
-            let granted = world.subscribe(1, &wanting(&[REPORT], 60)).unwrap();
+            let granted = world
+                .subscribe(1, &subscribe_message(&[REPORT], 60))
+                .unwrap();
             let id = granted
                 .manager
                 .address
@@ -452,15 +465,19 @@ fn identifiers_are_not_guessed_from_others() {
 }
 
 #[test]
-fn a_slow_sink_loses_the_oldest_and_holds_up_nobody() {
+fn slow_sink_loses_oldest_and_blocks_none() {
     let mut world = World::new(config());
-    world.subscribe(1, &wanting(&[REPORT], 60)).unwrap();
+    world
+        .subscribe(1, &subscribe_message(&[REPORT], 60))
+        .unwrap();
     world.notify(REPORT, 0);
     let slow = world.notifications()[0].delivery;
-    world.subscribe(2, &wanting(&[REPORT], 60)).unwrap();
+    world
+        .subscribe(2, &subscribe_message(&[REPORT], 60))
+        .unwrap();
     for number in 1..=6 {
         world.notify(REPORT, number);
-        // The other sink gets each at once.
+        // The other sink gets each event immediately.
         let sent = world.notifications();
         assert_eq!(sent.len(), 1);
         world.delivered(sent[0].delivery);
@@ -475,23 +492,25 @@ fn a_slow_sink_loses_the_oldest_and_holds_up_nobody() {
     assert_eq!(
         received,
         ["4", "5", "6"],
-        "0 was on its way, 1 to 3 made place"
+        "0 was in flight, 1 to 3 were dropped"
     );
 }
 
 #[test]
-fn a_failed_notification_is_repeated_as_the_same_message() {
+fn failed_notification_is_retried_unchanged() {
     let mut world = World::new(config());
-    world.subscribe(1, &wanting(&[REPORT], 600)).unwrap();
+    world
+        .subscribe(1, &subscribe_message(&[REPORT], 600))
+        .unwrap();
     world.notify(REPORT, 1);
     let first = world.notifications().remove(0);
     world.failed(first.delivery, Failure::Unreachable);
-    assert!(world.notifications().is_empty(), "not at once");
+    assert!(world.notifications().is_empty(), "no retry without a pause");
     world.delivered(first.delivery);
     assert_eq!(
         world.source.machine().delivered(),
         0,
-        "a late result is of nothing"
+        "a late result has no effect"
     );
     world.advance(Duration::from_millis(500));
     let second = world.notifications().remove(0);
@@ -499,11 +518,11 @@ fn a_failed_notification_is_repeated_as_the_same_message() {
         second.to_envelope().addressing.message_id,
         first.to_envelope().addressing.message_id
     );
-    // No result at all is a failure too; one success makes up for both.
+    // A timeout is a failure too; one success resets the count.
     world.advance(Duration::from_secs(31));
     let third = world.notifications().remove(0);
     world.delivered(third.delivery);
-    // What the sink refuses is not repeated.
+    // A rejected notification is not retried.
     world.notify(REPORT, 2);
     let refused = world.notifications().remove(0);
     world.failed(refused.delivery, Failure::Refused);
@@ -514,12 +533,14 @@ fn a_failed_notification_is_repeated_as_the_same_message() {
 }
 
 #[test]
-fn a_dead_sink_is_given_up_and_told_so() {
+fn dead_sink_gets_subscription_end() {
     let mut world = World::new(config());
-    let granted = world.subscribe(1, &wanting(&[REPORT], 600)).unwrap();
+    let granted = world
+        .subscribe(1, &subscribe_message(&[REPORT], 600))
+        .unwrap();
     world.notify(REPORT, 1);
     world.notify(REPORT, 2);
-    // The second notification waits, so the first one's delivery is the only one.
+    // The second notification is queued, so the first is the only delivery.
     world.outputs.clear();
     world.advance(Duration::from_secs(30));
     for _ in 0..2 {
@@ -536,26 +557,28 @@ fn a_dead_sink_is_given_up_and_told_so() {
     assert_eq!(message.status, EndStatus::DeliveryFailure);
     assert_eq!(message.manager, Some(granted.manager));
     assert_eq!(world.source.machine().dropped(DropReason::Ended), 2);
-    // The end is sent once, whatever becomes of it.
+    // SubscriptionEnd is sent once, whatever its result.
     world.failed(end.delivery, Failure::Unreachable);
     assert!(world.outputs.is_empty());
 }
 
 #[test]
-fn a_stopping_device_says_so_to_who_wants_to_know() {
+fn shutdown_notifies_sinks_with_end_to() {
     let mut world = World::new(config());
-    world.subscribe(1, &wanting(&[REPORT], 600)).unwrap();
-    let silent = Subscribe {
+    world
+        .subscribe(1, &subscribe_message(&[REPORT], 600))
+        .unwrap();
+    let without_end_to = Subscribe {
         end_to: None,
-        ..wanting(&[REPORT], 600)
+        ..subscribe_message(&[REPORT], 600)
     };
-    world.subscribe(2, &silent).unwrap();
+    world.subscribe(2, &without_end_to).unwrap();
     world.input(Input::Command(SourceCommand::Shutdown));
     let ends = world.notifications();
     assert_eq!(ends.len(), 1);
     let text = ends[0].to_text();
     assert!(text.contains("2004/08/eventing/SourceShuttingDown"));
-    let refused = world.subscribe(1, &silent);
+    let refused = world.subscribe(1, &without_end_to);
     assert!(matches!(
         refused,
         Err(EventingFault::EventSourceUnableToProcess(_))

@@ -1,6 +1,5 @@
-//! Goal: the messages of WS-Eventing survive the way onto the wire and back, refusals carry their
-//! codes, and no tree is a cause of panic.
-//! Method: generated values through a whole envelope as text in both dialects; arbitrary trees.
+//! Goal: WS-Eventing messages round-trip, faults have their codes, and no XML tree causes a panic.
+//! Method: generated values in a whole envelope as text, in both dialects; arbitrary trees.
 
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ fn filter() -> impl Strategy<Value = Filter> {
     })
 }
 
-/// The child of the body after the way through text.
+/// The child of the body after a round trip through text.
 fn wire(dialect: Dialect, body: Element) -> Element {
     let to = EndpointReference::new("http://h/");
     let envelope = request(dialect.addressing(), &to, "urn:x", "urn:uuid:1").with_body(body);
@@ -95,7 +94,7 @@ fn peer() -> impl Strategy<Value = TreePeer> {
 
 proptest! {
     #[test]
-    fn subscribe_survives(
+    fn subscribe_round_trips(
         dialect in dialect(),
         end_to in proptest::option::of(endpoint()),
         mode in proptest::option::of("urn:[a-z]{1,5}"),
@@ -114,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_and_ends_survive(
+    fn answers_and_ends_round_trip(
         dialect in dialect(), manager in endpoint(), expires in expiration(),
         status in 0_usize..4, reason in proptest::option::of("[a-z]{1,9}"),
         peer in proptest::option::of(peer()),
@@ -141,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn no_tree_is_a_cause_of_panic(tree in any_tree()) {
+    fn no_tree_causes_a_panic(tree in any_tree()) {
         for dialect in Dialect::ALL {
             let version = dialect.addressing();
             let mut root = tree.clone();
@@ -159,7 +158,7 @@ proptest! {
 }
 
 #[test]
-fn refusals_carry_their_codes_and_actions() {
+fn faults_have_their_codes_and_actions() {
     use EventingFault as F;
     let version = Dialect::V2009.addressing();
     let eventing = format!("{EVENTING}/fault");
@@ -209,7 +208,7 @@ fn expirations_are_bounded_and_filters_exact() {
     assert!(filter.is_by_actions());
     assert!(filter.matches("urn:x/A"));
     assert!(!filter.matches("urn:x/a") && !filter.matches("urn:x/A/B"));
-    // A status without its namespace, as some devices send it.
+    // A status without namespace, as some devices send it.
     assert_eq!(
         EndStatus::from_uri("SourceShuttingDown"),
         EndStatus::SourceShuttingDown

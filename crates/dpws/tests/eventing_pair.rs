@@ -1,6 +1,6 @@
-//! Goal: a sink keeps its subscription at a source through lost messages and restarts of either,
-//! and hands out every event once and in order.
-//! Method: both machines on one virtual clock, joined by a channel that delays and loses by a seed;
+//! Goal: a sink keeps its subscription through lost messages and restarts of either side, and
+//! delivers every event once and in order.
+//! Method: both machines on one virtual clock, connected by a seeded channel with delay and loss;
 //! their invariants are checked at every step.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const KEY: SubscriptionKey = SubscriptionKey(1);
 const SINK: &str = "http://192.0.2.1:9";
 const SOURCE: &str = "http://192.0.2.2:80";
 
-/// What is under way.
+/// A message in flight.
 enum Packet {
     Request(u64, Box<Envelope>),
     Answer(u64, Result<Box<Envelope>, Str>),
@@ -35,7 +35,7 @@ enum Packet {
 struct World {
     source: Harness<EventSource>,
     sink: Harness<EventSink>,
-    /// Restarts so far: what is under way to a machine that is gone gets nowhere.
+    /// Restarts of the source and the sink; packets for an earlier instance are dropped.
     incarnation: (u64, u64),
     packets: BTreeMap<(Instant, u64), ((u64, u64), Packet)>,
     sent: u64,
@@ -47,12 +47,12 @@ struct World {
     next_number: u32,
     dialect: Dialect,
     lease: Duration,
-    doubt_after: Option<Duration>,
+    verify_after: Option<Duration>,
 }
 
-/// A new one for each start, as the operating system gives it.
-fn secret(incarnation: u64, whose: u8) -> [u8; 16] {
-    let mut secret = [whose; 16];
+/// A new secret for each start, as from the operating system.
+fn secret(incarnation: u64, side: u8) -> [u8; 16] {
+    let mut secret = [side; 16];
     secret[..8].copy_from_slice(&incarnation.to_le_bytes());
     secret
 }
@@ -72,10 +72,10 @@ fn source(incarnation: u64) -> EventSource {
     EventSource::new(config, Arc::new(|_, _| Ok(())), secret(incarnation, 1))
 }
 
-fn sink(dialect: Dialect, doubt_after: Option<Duration>, incarnation: u64) -> EventSink {
+fn sink(dialect: Dialect, verify_after: Option<Duration>, incarnation: u64) -> EventSink {
     let config = SinkConfig {
         dialect,
-        doubt_after,
+        verify_after,
         request_timeout: Duration::from_secs(2),
         backoff_max: Duration::from_secs(8),
         ..SinkConfig::default()
@@ -99,12 +99,12 @@ impl World {
             next_number: 0,
             dialect: Dialect::V2009,
             lease: Duration::from_secs(10),
-            doubt_after: None,
+            verify_after: None,
         }
     }
 
     fn send(&mut self, packet: Packet) {
-        // A lost message is one whose sender hears nothing: the machines' own times must do.
+        // The sender gets no error for a lost message; the machines' timers must suffice.
         if self.random.f64() < self.loss {
             return;
         }
@@ -129,7 +129,7 @@ impl World {
 
     fn command(&mut self, command: SinkCommand) {
         let outputs = self.sink.input(Input::Command(command)).unwrap();
-        self.take_sink(outputs);
+        self.apply_sink_outputs(outputs);
     }
 
     fn notify(&mut self) {
@@ -142,10 +142,10 @@ impl World {
 
     fn source_command(&mut self, command: SourceCommand) {
         let outputs = self.source.input(Input::Command(command)).unwrap();
-        self.take_source(outputs);
+        self.apply_source_outputs(outputs);
     }
 
-    fn take_source(&mut self, outputs: Vec<Output<SourceTransmit, SourceEvent>>) {
+    fn apply_source_outputs(&mut self, outputs: Vec<Output<SourceTransmit, SourceEvent>>) {
         for output in outputs {
             match output {
                 Output::Transmit(SourceTransmit::Response { token, envelope }) => {
@@ -155,13 +155,13 @@ impl World {
                     let text = notification.to_text();
                     self.send(Packet::Notification(notification.delivery, text));
                 }
-                Output::Transmit(other) => panic!("no tree was asked for: {other:?}"),
+                Output::Transmit(other) => panic!("unexpected tree output: {other:?}"),
                 Output::Event(event) => self.source_events.push(event),
             }
         }
     }
 
-    fn take_sink(&mut self, outputs: Vec<Output<SinkTransmit, SinkEvent>>) {
+    fn apply_sink_outputs(&mut self, outputs: Vec<Output<SinkTransmit, SinkEvent>>) {
         for output in outputs {
             match output {
                 Output::Transmit(SinkTransmit::Request { request, envelope }) => {
@@ -201,7 +201,7 @@ impl World {
                 };
                 let receive = SourceReceive::Request(Box::new(request));
                 let outputs = self.source.input(Input::Receive(receive)).unwrap();
-                self.take_source(outputs);
+                self.apply_source_outputs(outputs);
             }
             Packet::Notification(delivery, text) => {
                 let envelope = Envelope::parse(text.as_bytes()).unwrap();
@@ -211,7 +211,7 @@ impl World {
             Packet::Answer(request, answer) if same_sink => {
                 let receive = SinkReceive::Answer { request, answer };
                 let outputs = self.sink.input(Input::Receive(receive)).unwrap();
-                self.take_sink(outputs);
+                self.apply_sink_outputs(outputs);
             }
             Packet::Result(delivery, result) if same_source => {
                 let receive = match result {
@@ -219,7 +219,7 @@ impl World {
                     Err(failure) => SourceReceive::Failed { delivery, failure },
                 };
                 let outputs = self.source.input(Input::Receive(receive)).unwrap();
-                self.take_source(outputs);
+                self.apply_source_outputs(outputs);
             }
             Packet::Answer(..) | Packet::Result(..) => {}
         }
@@ -233,7 +233,7 @@ impl World {
             envelope: Box::new(envelope),
         };
         let outputs = self.sink.input(Input::Receive(receive)).unwrap();
-        self.take_sink(outputs);
+        self.apply_sink_outputs(outputs);
     }
 
     fn run(&mut self, duration: Duration) {
@@ -249,9 +249,9 @@ impl World {
                 .filter(|next| *next <= end);
             let step = next.unwrap_or(end) - now;
             let outputs = self.source.advance(step).unwrap();
-            self.take_source(outputs);
+            self.apply_source_outputs(outputs);
             let outputs = self.sink.advance(step).unwrap();
-            self.take_sink(outputs);
+            self.apply_sink_outputs(outputs);
             let due = self.packets.first_key_value().map(|((at, _), _)| *at);
             if due.is_some_and(|at| at <= self.sink.now()) {
                 let (_, (then, packet)) = self.packets.pop_first().unwrap();
@@ -272,7 +272,7 @@ impl World {
     fn restart_sink(&mut self) {
         let now = self.source.now();
         self.incarnation.1 += 1;
-        self.sink = Harness::new(sink(self.dialect, self.doubt_after, self.incarnation.1), 0);
+        self.sink = Harness::new(sink(self.dialect, self.verify_after, self.incarnation.1), 0);
         self.sink.advance(now - Instant::ZERO).unwrap();
     }
 
@@ -282,21 +282,22 @@ impl World {
 
     fn ended(&self) -> Vec<&EndReason> {
         let ends = self.events.iter().filter_map(|event| match event {
-            SinkEvent::Ended { why, .. } => Some(why),
+            SinkEvent::Ended { reason, .. } => Some(reason),
             _ => None,
         });
         ends.collect()
     }
 
-    fn count(&self, wanted: impl Fn(&SinkEvent) -> bool) -> usize {
-        self.events.iter().filter(|event| wanted(event)).count()
+    fn count(&self, matches: impl Fn(&SinkEvent) -> bool) -> usize {
+        self.events.iter().filter(|event| matches(event)).count()
     }
 
-    /// What was said last of whether the subscription stands is that it does.
-    fn is_told_to_stand(&self) -> bool {
-        let mut said = self.events.iter().rev();
-        said.find(|event| stands(event) || is_in_trouble(event))
-            .is_some_and(stands)
+    /// Whether the last state event reports a granted subscription.
+    fn last_state_is_granted(&self) -> bool {
+        let mut events = self.events.iter().rev();
+        events
+            .find(|event| is_granted(event) || is_failure(event))
+            .is_some_and(is_granted)
     }
 }
 
@@ -304,16 +305,16 @@ fn is_renewed(event: &SinkEvent) -> bool {
     matches!(event, SinkEvent::Renewed { .. })
 }
 
-fn stands(event: &SinkEvent) -> bool {
+fn is_granted(event: &SinkEvent) -> bool {
     is_renewed(event) || matches!(event, SinkEvent::Subscribed { .. })
 }
 
-fn is_in_trouble(event: &SinkEvent) -> bool {
+fn is_failure(event: &SinkEvent) -> bool {
     matches!(event, SinkEvent::Trouble { .. } | SinkEvent::Ended { .. })
 }
 
 #[test]
-fn a_subscription_is_renewed_until_it_is_ended() {
+fn subscription_is_renewed_until_stopped() {
     for dialect in Dialect::ALL {
         let mut world = World::new(1);
         world.dialect = dialect;
@@ -325,7 +326,7 @@ fn a_subscription_is_renewed_until_it_is_ended() {
         }
         world.run(Duration::from_secs(1));
         assert_eq!(world.received, (0..60).collect::<Vec<_>>(), "{dialect:?}");
-        // Between 50 and 75 % of 10 s, in 60 s.
+        // Renewal after 50 to 75 % of 10 s, during 60 s.
         let renewed = world.count(is_renewed);
         assert!((7..=12).contains(&renewed), "{renewed} renewals");
         world.command(SinkCommand::Stop);
@@ -337,7 +338,7 @@ fn a_subscription_is_renewed_until_it_is_ended() {
 }
 
 #[test]
-fn events_survive_a_lossy_channel_once_and_in_order() {
+fn lossy_channel_keeps_order_and_deduplicates() {
     for seed in 0..40 {
         let mut world = World::new(seed);
         world.subscribe(&[REPORT]);
@@ -348,45 +349,49 @@ fn events_survive_a_lossy_channel_once_and_in_order() {
             world.notify();
         }
         world.loss = 0.0;
-        // Leases of attempts that nobody knows of pass, pauses end.
+        // Leases of orphaned attempts expire and pauses end.
         world.run(Duration::from_secs(40));
         assert_eq!(world.live(), 1, "seed {seed}");
-        assert!(world.is_told_to_stand(), "seed {seed}: {:?}", world.events);
+        assert!(
+            world.last_state_is_granted(),
+            "seed {seed}: {:?}",
+            world.events
+        );
         let rising = world.received.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(rising, "seed {seed}: {:?}", world.received);
         if world.ended().is_empty() {
             let all: Vec<_> = (0..100).collect();
             assert_eq!(
                 world.received, all,
-                "seed {seed}: nothing is lost without an end"
+                "seed {seed}: events are lost only with an end"
             );
         }
-        let before = world.received.len();
+        let received_before = world.received.len();
         for _ in 0..10 {
             world.notify();
             world.run(Duration::from_secs(1));
         }
         assert_eq!(
             world.received.len(),
-            before + 10,
-            "seed {seed}: all is well again"
+            received_before + 10,
+            "seed {seed}: delivery has recovered"
         );
     }
 }
 
 #[test]
-fn a_restarted_source_is_subscribed_to_again() {
+fn sink_resubscribes_after_source_restart() {
     let mut world = World::new(3);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
     world.restart_source();
-    // By itself when the renewal fails, at the latest after three quarters of the lease.
+    // Automatically when a renewal fails, at the latest after three quarters of the lease.
     world.run(Duration::from_secs(8));
     assert_eq!(world.live(), 1);
     assert_eq!(world.ended(), [&EndReason::Forgotten]);
-    // Faster when somebody saw the restart.
+    // Faster when the application noticed the restart.
     world.restart_source();
-    world.command(SinkCommand::Doubt { key: KEY });
+    world.command(SinkCommand::Verify { key: KEY });
     world.run(Duration::from_secs(1));
     assert_eq!(world.live(), 1);
     world.notify();
@@ -395,48 +400,52 @@ fn a_restarted_source_is_subscribed_to_again() {
 }
 
 #[test]
-fn doubt_about_a_living_subscription_changes_nothing() {
+fn verifying_live_subscription_changes_nothing() {
     let mut world = World::new(4);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
-    world.command(SinkCommand::Doubt { key: KEY });
+    world.command(SinkCommand::Verify { key: KEY });
     world.run(Duration::from_secs(1));
     assert!(world.ended().is_empty());
-    let (_, rest) = world.sink.machine().subscriptions().next().unwrap();
-    let rest = rest.unwrap();
+    let (_, remaining) = world.sink.machine().subscriptions().next().unwrap();
+    let remaining = remaining.unwrap();
     assert!(
-        rest > Duration::from_secs(7) && rest < Duration::from_secs(9),
-        "{rest:?}"
+        remaining > Duration::from_secs(7) && remaining < Duration::from_secs(9),
+        "{remaining:?}"
     );
 }
 
 #[test]
-fn a_subscription_that_was_in_trouble_is_told_to_stand_again() {
+fn recovered_subscription_is_reported() {
     let mut world = World::new(4);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
     world.loss = 1.0;
-    world.command(SinkCommand::Doubt { key: KEY });
-    while world.is_told_to_stand() {
+    world.command(SinkCommand::Verify { key: KEY });
+    while world.last_state_is_granted() {
         world.run(Duration::from_millis(100));
     }
     world.loss = 0.0;
-    world.command(SinkCommand::Doubt { key: KEY });
-    // There and back; the next renewal comes later.
+    world.command(SinkCommand::Verify { key: KEY });
+    // One round trip; the next renewal is due later.
     world.run(Duration::from_millis(400));
-    assert!(world.is_told_to_stand(), "{:?}", world.events);
+    assert!(world.last_state_is_granted(), "{:?}", world.events);
     assert!(world.ended().is_empty());
 }
 
 #[test]
-fn a_restarted_sink_leaves_no_subscription_behind() {
+fn restarted_sink_leaves_no_orphan() {
     let mut world = World::new(5);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
     world.restart_sink();
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
-    assert_eq!(world.live(), 2, "the source cannot know yet");
+    assert_eq!(
+        world.live(),
+        2,
+        "the source has not noticed the restart yet"
+    );
     for _ in 0..8 {
         world.notify();
         world.run(Duration::from_secs(1));
@@ -444,14 +453,14 @@ fn a_restarted_sink_leaves_no_subscription_behind() {
     assert_eq!(
         world.live(),
         1,
-        "the forgotten one refused its notifications and was ended"
+        "the orphan rejected its notifications and ended"
     );
     assert!(world.sink.machine().refused(SinkRefusal::Path) >= 4);
     assert_eq!(world.received, (0..8).collect::<Vec<_>>());
 }
 
 #[test]
-fn renewals_that_race_with_the_lease_lose_no_subscription() {
+fn renewal_racing_with_expiry_recovers() {
     let mut raced = 0;
     for seed in 0..20 {
         let mut world = World::new(seed);
@@ -471,11 +480,11 @@ fn renewals_that_race_with_the_lease_lose_no_subscription() {
         );
         assert!(world.live() <= 2, "seed {seed}");
     }
-    assert!(raced > 0, "no race was lost in any run");
+    assert!(raced > 0, "no run had a race");
 }
 
 #[test]
-fn unsubscribing_wins_over_a_renewal_under_way() {
+fn unsubscribe_wins_over_pending_renewal() {
     for seed in 0..20 {
         let mut world = World::new(seed);
         world.subscribe(&[REPORT]);
@@ -502,20 +511,20 @@ fn unsubscribing_wins_over_a_renewal_under_way() {
 }
 
 #[test]
-fn silence_is_doubted_when_the_application_says_so() {
+fn silence_is_verified_if_configured() {
     let mut world = World::new(13);
-    world.doubt_after = Some(Duration::from_secs(2));
+    world.verify_after = Some(Duration::from_secs(2));
     world.restart_sink();
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
     world.restart_source();
     world.run(Duration::from_secs(3));
-    assert_eq!(world.live(), 1, "long before the renewal");
+    assert_eq!(world.live(), 1, "before the renewal is due");
     assert_eq!(world.ended(), [&EndReason::Forgotten]);
 }
 
 #[test]
-fn a_dead_source_is_tried_again_with_rising_pauses() {
+fn dead_source_is_retried_with_growing_pauses() {
     let mut world = World::new(6);
     world.loss = 1.0;
     world.subscribe(&[REPORT]);
@@ -538,7 +547,7 @@ fn a_dead_source_is_tried_again_with_rising_pauses() {
 }
 
 #[test]
-fn a_lease_that_passes_in_silence_is_an_end() {
+fn unanswered_lease_expires() {
     let mut world = World::new(7);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
@@ -552,15 +561,15 @@ fn a_lease_that_passes_in_silence_is_an_end() {
 }
 
 #[test]
-fn a_source_that_stops_says_so_and_is_found_again() {
+fn sink_resubscribes_after_source_shutdown() {
     let mut world = World::new(8);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
     world.source_command(SourceCommand::Shutdown);
     world.run(Duration::from_secs(3));
-    let shutting_down = |why: &&EndReason| {
+    let shutting_down = |reason: &&EndReason| {
         matches!(
-            why,
+            reason,
             EndReason::Source {
                 status: EndStatus::SourceShuttingDown,
                 ..
@@ -571,7 +580,7 @@ fn a_source_that_stops_says_so_and_is_found_again() {
         world
             .ended()
             .iter()
-            .filter(|why| shutting_down(why))
+            .filter(|reason| shutting_down(reason))
             .count(),
         1
     );
@@ -582,7 +591,7 @@ fn a_source_that_stops_says_so_and_is_found_again() {
 }
 
 #[test]
-fn forged_notifications_are_refused() {
+fn forged_notifications_are_rejected() {
     let mut world = World::new(9);
     world.subscribe(&[REPORT]);
     world.run(Duration::from_secs(1));
@@ -602,7 +611,7 @@ fn forged_notifications_are_refused() {
     }
     assert_eq!(world.sink.machine().refused(SinkRefusal::Path), 5);
     assert!(world.received.is_empty());
-    // Who knows the path still sends only what was asked for.
+    // A correct path still admits only subscribed actions.
     world.notify();
     let path = world.packets.values().find_map(|(_, packet)| match packet {
         Packet::Notification(_, text) => Envelope::parse(text.as_bytes()).unwrap().addressing.to,
@@ -622,7 +631,7 @@ fn forged_notifications_are_refused() {
 }
 
 #[test]
-fn a_source_that_refuses_is_asked_seldom_and_told_why() {
+fn rejected_subscription_backs_off_with_hint() {
     let mut world = World::new(10);
     world.subscribe(&["urn:x/Other"]);
     world.run(Duration::from_secs(1));
@@ -632,17 +641,17 @@ fn a_source_that_refuses_is_asked_seldom_and_told_why() {
     assert!(matches!(reason, TroubleReason::Refused(_)));
     assert_eq!(
         *hint,
-        Some("compare the actions with those in the service's WSDL")
+        Some("compare the requested actions with the service's WSDL")
     );
     world.run(Duration::from_secs(60));
     assert!(world.source.machine().refused(SourceRefusal::FilterAction) < 12);
 }
 
 #[test]
-fn a_grant_that_comes_too_late_is_given_back() {
+fn late_grant_is_unsubscribed() {
     let mut world = World::new(11);
     world.subscribe(&[REPORT]);
-    // The request arrives, its answer stays under way until nobody waits for it.
+    // The request arrives; its answer stays in flight until it is abandoned.
     world.run(Duration::from_millis(1));
     let (_, (_, packet)) = world.packets.pop_first().unwrap();
     world.arrive((0, 0), packet);
@@ -657,8 +666,8 @@ fn a_grant_that_comes_too_late_is_given_back() {
 #[test]
 fn hostile_answers_change_nothing() {
     let version = Dialect::V2009.addressing();
-    let here = EndpointReference::new("http://h/");
-    let reply = exchange::request(version, &here, "urn:any", "urn:uuid:1");
+    let sink_endpoint = EndpointReference::new("http://h/");
+    let reply = exchange::request(version, &sink_endpoint, "urn:any", "urn:uuid:1");
     let wrong = Subscribe {
         end_to: None,
         mode: Some(DELIVERY_MODE_PUSH.into()),

@@ -1,7 +1,8 @@
-//! Goal: a sink that understands trees is asked, listed and told by them, and gets what misses it as a
-//! standard notification, once; a sink that lies or is not understood gets standard notifications.
-//! Method: both machines in the harness, messages through text, results of the tree made by hand; the
-//! compact message as a value and as any bytes.
+//! Goal: a sink that supports trees proves its address, becomes a member and gets its events there;
+//! missed events reach it once as standard notifications. A sink with a false or unreadable
+//! description gets standard notifications.
+//! Method: both machines in the harness, messages through text, tree results from the test; compact
+//! messages as values and as arbitrary bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl World {
             ..SourceConfig::default()
         };
         let check = Arc::new(|address: &str, _| match address.contains("192.0.2.66") {
-            true => Err("it is another's".to_owned()),
+            true => Err("the address belongs to another host".to_owned()),
             false => Ok(()),
         });
         Self {
@@ -63,7 +64,7 @@ impl World {
         self.input(Input::Receive(receive));
     }
 
-    fn ask(&mut self, host: u8, message: Element) -> SubscribeResponse {
+    fn send_subscribe(&mut self, host: u8, message: Element) -> SubscribeResponse {
         let version = Dialect::V2009.addressing();
         let to = EndpointReference::new(format!("{BASE}/thermometer"));
         let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1").with_body(message);
@@ -92,8 +93,8 @@ impl World {
         tree: Option<TreePeer>,
         criticality: u8,
     ) -> SubscribeResponse {
-        let message = wanting(host, tree.map(|peer| TreeSink { peer, criticality }));
-        self.ask(host, message.to_element(Dialect::V2009.addressing()))
+        let message = subscribe_message(host, tree.map(|peer| TreeSink { peer, criticality }));
+        self.send_subscribe(host, message.to_element(Dialect::V2009.addressing()))
     }
 
     fn notify(&mut self) {
@@ -102,7 +103,7 @@ impl World {
         self.input(Input::Command(SourceCommand::Notify { action, body }));
     }
 
-    /// Delivery and message identifier of what goes by a tree.
+    /// Delivery and message identifier of the event sent through a tree.
     fn spread(&self) -> Option<(u64, String)> {
         self.outputs.iter().find_map(|output| match output {
             Output::Transmit(SourceTransmit::Spread(spread)) => {
@@ -139,32 +140,32 @@ impl World {
         Some(sinks.iter().map(|sink| sink.peer).collect())
     }
 
-    fn off(&self) -> Option<&'static str> {
+    fn off_tree_reason(&self) -> Option<&'static str> {
         self.outputs.iter().find_map(|output| match output {
             Output::Event(SourceEvent::OffTree { reason, .. }) => Some(*reason),
             _ => None,
         })
     }
 
-    fn asked(&self) -> Vec<TreePeer> {
-        let asked = self.outputs.iter().filter_map(|output| match output {
+    fn proof_requests(&self) -> Vec<TreePeer> {
+        let proof_requests = self.outputs.iter().filter_map(|output| match output {
             Output::Transmit(SourceTransmit::Prove { peer, .. }) => Some(*peer),
             _ => None,
         });
-        asked.collect()
+        proof_requests.collect()
     }
 
-    fn proven(&mut self, peer: TreePeer, there: bool) {
-        self.receive(SourceReceive::Proven { peer, there });
+    fn report_proof(&mut self, peer: TreePeer, is_reachable: bool) {
+        self.receive(SourceReceive::Proven { peer, is_reachable });
     }
 }
 
-fn wanting(host: u8, tree: Option<TreeSink>) -> Subscribe {
-    let here = EndpointReference::new(format!("http://192.0.2.{host}:9/events/1"));
+fn subscribe_message(host: u8, tree: Option<TreeSink>) -> Subscribe {
+    let sink_endpoint = EndpointReference::new(format!("http://192.0.2.{host}:9/events/1"));
     Subscribe {
         end_to: None,
         mode: None,
-        notify_to: Some(here),
+        notify_to: Some(sink_endpoint),
         expires: None,
         filter: Some(Filter::actions(Dialect::V2009, vec![REPORT.into()])),
         tree: Ok(tree),
@@ -172,21 +173,24 @@ fn wanting(host: u8, tree: Option<TreeSink>) -> Subscribe {
 }
 
 #[test]
-fn a_sink_is_listed_when_it_has_answered_and_nothing_waits_for_it() {
+fn sink_joins_after_proof_and_empty_queue() {
     let mut world = World::new();
     let offer = world.subscribe(1, Some(peer(1))).tree.unwrap();
     assert_eq!(offer.source.address, ([192, 0, 2, 99], 5_499).into());
     assert_eq!(offer.members, "http://192.0.2.99:80/tree/x");
-    assert_eq!(world.asked(), [peer(1)]);
+    assert_eq!(world.proof_requests(), [peer(1)]);
     assert!(world.subscribe(2, None).tree.is_none());
-    assert!(world.asked().is_empty());
-    // Until it has answered, what happens comes as a standard notification.
+    assert!(world.proof_requests().is_empty());
+    // Before the proof, events are standard notifications.
     world.notify();
     assert!(world.spread().is_none());
     let first = world.notified();
     assert_eq!(first.len(), 2);
-    world.proven(peer(1), true);
-    assert!(world.members().is_none(), "one still waits for it");
+    world.report_proof(peer(1), true);
+    assert!(
+        world.members().is_none(),
+        "one notification is still queued"
+    );
     for (delivery, ..) in first {
         world.receive(SourceReceive::Delivered { delivery });
         if let Some(members) = world.members() {
@@ -197,16 +201,16 @@ fn a_sink_is_listed_when_it_has_answered_and_nothing_waits_for_it() {
     world.notify();
     assert!(world.spread().is_some());
     let notified = world.notified();
-    assert_eq!(notified.len(), 1, "the standard sink's alone");
+    assert_eq!(notified.len(), 1, "only the standard sink's");
     assert!(notified[0].1.contains("192.0.2.2"));
 }
 
 #[test]
-fn what_misses_a_sink_comes_as_a_standard_notification_with_the_same_identifier() {
+fn missed_events_are_sent_as_standard_notifications() {
     let mut world = World::new();
     for host in [1, 2] {
         world.subscribe(host, Some(peer(host)));
-        world.proven(peer(host), true);
+        world.report_proof(peer(host), true);
     }
     assert_eq!(world.members(), Some(vec![peer(1), peer(2)]));
     for time in 1..=3 {
@@ -222,7 +226,7 @@ fn what_misses_a_sink_comes_as_a_standard_notification_with_the_same_identifier(
         assert_eq!(notified.len(), 1);
         assert!(notified[0].1.contains("192.0.2.2"));
         assert_eq!(notified[0].2, id);
-        assert_eq!(world.off().is_some(), time == 3);
+        assert_eq!(world.off_tree_reason().is_some(), time == 3);
         if time == 3 {
             assert_eq!(world.members(), Some(vec![peer(1)]));
         }
@@ -232,7 +236,7 @@ fn what_misses_a_sink_comes_as_a_standard_notification_with_the_same_identifier(
     let machine = world.source.machine();
     assert_eq!(machine.delivered_by_tree(), 3);
     assert_eq!(machine.missed_by_tree(), 3);
-    // What does not go by the tree at all goes to all.
+    // An event that cannot use the tree goes to all as a standard notification.
     world.notify();
     let (delivery, _) = world.spread().unwrap();
     assert_eq!(world.notified().len(), 1);
@@ -242,32 +246,34 @@ fn what_misses_a_sink_comes_as_a_standard_notification_with_the_same_identifier(
 }
 
 #[test]
-fn who_is_not_where_he_says_is_not_listed() {
+fn unproven_sinks_are_not_listed() {
     let mut world = World::new();
-    // An address of another's is not even asked.
+    // The address of another host gets no proof request.
     let stranger = TreePeer {
         address: ([192, 0, 2, 66], 53).into(),
         ..peer(1)
     };
     assert!(world.subscribe(1, Some(stranger)).tree.is_none());
-    assert!(world.asked().is_empty() && world.off().is_some());
-    // One that nobody answers at, and one of another family.
+    assert!(world.proof_requests().is_empty() && world.off_tree_reason().is_some());
+    // A failed proof, and an address of the other family.
     world.subscribe(1, Some(peer(1)));
-    world.proven(peer(1), false);
-    assert!(world.off().is_some() && world.members().is_none());
-    let six = TreePeer {
+    world.report_proof(peer(1), false);
+    assert!(world.off_tree_reason().is_some() && world.members().is_none());
+    let v6_peer = TreePeer {
         address: "[2001:db8::1]:5400".parse().unwrap(),
         ..peer(1)
     };
-    assert!(world.subscribe(1, Some(six)).tree.is_none());
-    // An extension that cannot be read, and one of somebody else's.
+    assert!(world.subscribe(1, Some(v6_peer)).tree.is_none());
+    // An invalid extension, and a foreign one.
     let version = Dialect::V2009.addressing();
     let empty = Element::new(Name::new("urn:chappe:notification-tree:1", "Tree"));
     let other = Element::new(Name::new("urn:other", "Tree"));
-    for (extension, noted) in [(empty, true), (other, false)] {
-        let message = wanting(1, None).to_element(version).with_child(extension);
-        assert!(world.ask(1, message).tree.is_none());
-        assert_eq!(world.off().is_some(), noted);
+    for (extension, is_reported) in [(empty, true), (other, false)] {
+        let message = subscribe_message(1, None)
+            .to_element(version)
+            .with_child(extension);
+        assert!(world.send_subscribe(1, message).tree.is_none());
+        assert_eq!(world.off_tree_reason().is_some(), is_reported);
     }
     world.notify();
     assert!(world.spread().is_none());
@@ -275,7 +281,7 @@ fn who_is_not_where_he_says_is_not_listed() {
 }
 
 #[test]
-fn a_source_is_told_how_critical_its_sinks_are_and_takes_no_other_number() {
+fn criticality_is_parsed_and_checked() {
     let mut world = World::new();
     let at = |host, criticality| TreeSink {
         peer: peer(host),
@@ -283,48 +289,48 @@ fn a_source_is_told_how_critical_its_sinks_are_and_takes_no_other_number() {
     };
     for (host, criticality) in [(1, 3), (1, 9), (1, 4), (2, 0), (3, 255)] {
         world.subscribe_at(host, Some(peer(host)), criticality);
-        world.proven(peer(host), true);
+        world.report_proof(peer(host), true);
     }
-    // Of several subscriptions of one sink the most critical counts.
+    // Of a sink's subscriptions, the most critical counts.
     assert_eq!(world.sinks(), Some(vec![at(1, 9), at(2, 0), at(3, 255)]));
     let version = Dialect::V2009.addressing();
     let space = "urn:chappe:notification-tree:1";
     for hostile in ["256", "-1", "", "7 8", "1e2", "999999999999999999999999"] {
-        let said = Element::new(Name::new(space, "Criticality")).with_text(hostile);
-        let mut message = wanting(4, Some(at(4, 0))).to_element(version);
+        let criticality_element = Element::new(Name::new(space, "Criticality")).with_text(hostile);
+        let mut message = subscribe_message(4, Some(at(4, 0))).to_element(version);
         let tree = message.child(&Name::new(space, "Tree")).unwrap().clone();
-        message = wanting(4, None)
+        message = subscribe_message(4, None)
             .to_element(version)
-            .with_child(tree.with_child(said));
-        assert!(world.ask(4, message).tree.is_none(), "{hostile}");
+            .with_child(tree.with_child(criticality_element));
+        assert!(world.send_subscribe(4, message).tree.is_none(), "{hostile}");
         assert_eq!(
-            world.off(),
-            Some("its criticality is not between 0 and 255")
+            world.off_tree_reason(),
+            Some("the criticality is not an integer from 0 to 255")
         );
-        assert!(world.asked().is_empty());
+        assert!(world.proof_requests().is_empty());
     }
 }
 
 #[test]
-fn a_new_sink_at_an_address_takes_the_place_of_the_one_before() {
+fn new_sink_replaces_stale_key() {
     let mut world = World::new();
     world.subscribe(1, Some(peer(1)));
-    world.proven(peer(1), true);
-    let again = TreePeer {
+    world.report_proof(peer(1), true);
+    let replacement = TreePeer {
         key: [3; 32],
         ..peer(1)
     };
-    world.subscribe(1, Some(again));
-    world.proven(again, true);
-    assert_eq!(world.members(), Some(vec![again]));
-    // A lease that ends is a sink less.
+    world.subscribe(1, Some(replacement));
+    world.report_proof(replacement, true);
+    assert_eq!(world.members(), Some(vec![replacement]));
+    // An expired lease removes the member.
     world.outputs = world.source.advance(Duration::from_secs(601)).unwrap();
     assert_eq!(world.members(), Some(vec![]));
     assert_eq!(world.source.machine().on_trees(), 0);
 }
 
 #[test]
-fn an_event_that_comes_both_ways_is_handed_out_once() {
+fn event_received_twice_is_delivered_once() {
     let config = SinkConfig::default();
     let sink = EventSink::new(config, Arc::new(|_, _| Ok(())), [7; 16]);
     let mut sink = Harness::new(sink, 7);
@@ -346,9 +352,9 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
         panic!("{outputs:?}")
     };
     let version = Dialect::V2009.addressing();
-    let asked = Subscribe::from_element(version, envelope.body().unwrap()).unwrap();
-    assert_eq!(asked.tree, Ok(tree));
-    let to = asked.notify_to.unwrap().address.into_owned();
+    let proof_requests = Subscribe::from_element(version, envelope.body().unwrap()).unwrap();
+    assert_eq!(proof_requests.tree, Ok(tree));
+    let to = proof_requests.notify_to.unwrap().address.into_owned();
     let mut world = World::new();
     let granted = world.subscribe(1, Some(peer(1)));
     let reply = chappe_dpws::exchange::reply(envelope, action::SUBSCRIBE_RESPONSE, "urn:uuid:2");
@@ -369,8 +375,8 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
         body: Box::new(body.clone()),
     };
     let posted = |id: &'static str| {
-        let here = EndpointReference::new(to.clone());
-        let envelope = chappe_dpws::exchange::request(version, &here, REPORT, id);
+        let sink_endpoint = EndpointReference::new(to.clone());
+        let envelope = chappe_dpws::exchange::request(version, &sink_endpoint, REPORT, id);
         SinkReceive::Posted {
             token: Token(1),
             peer: ([192, 0, 2, 99], 80).into(),
@@ -382,7 +388,7 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
             envelope: Box::new(envelope.with_body(body.clone())),
         }
     };
-    let mut taken = Vec::new();
+    let mut delivered_by_tree = Vec::new();
     for receive in [
         spread("urn:uuid:a", REPORT),
         posted("urn:uuid:a"),
@@ -392,7 +398,9 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
     ] {
         for output in sink.input(Input::Receive(receive)).unwrap() {
             match output {
-                Output::Event(SinkEvent::Notification { by_tree, .. }) => taken.push(by_tree),
+                Output::Event(SinkEvent::Notification { by_tree, .. }) => {
+                    delivered_by_tree.push(by_tree)
+                }
                 Output::Transmit(SinkTransmit::Reply { reply, .. }) => {
                     assert_eq!(reply.status, 202);
                 }
@@ -400,12 +408,12 @@ fn an_event_that_comes_both_ways_is_handed_out_once() {
             }
         }
     }
-    assert_eq!(taken, [true, false]);
+    assert_eq!(delivered_by_tree, [true, false]);
     assert_eq!(sink.machine().duplicates(), 2);
 }
 
 #[test]
-fn the_compact_message_has_all_ten_elements() {
+fn compact_message_has_all_ten_elements() {
     let typed = "<p:State xmlns:p='urn:p' xmlns:i='http://www.w3.org/2001/XMLSchema-instance' \
                  i:type='p:Numeric'>21.5<p:Unit code='Cel'/></p:State>";
     let message = Compact {
@@ -427,7 +435,7 @@ fn the_compact_message_has_all_ten_elements() {
     let read = codec.decode(&bytes).unwrap();
     assert_eq!(read, message);
     assert_eq!(read.data.unwrap().to_text(), text);
-    // Each alone, and none.
+    // The mandatory element alone, and a truncated message.
     let none = Compact {
         action: "urn:x".into(),
         ..Compact::default()
@@ -439,7 +447,7 @@ fn the_compact_message_has_all_ten_elements() {
 
 proptest! {
     #[test]
-    fn no_bytes_are_a_cause_of_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_cause_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut codec = CompactCodec::default();
         if let Ok(message) = codec.decode(&bytes) {
             prop_assert!(codec.encode(&message).is_ok());

@@ -1,6 +1,6 @@
-//! Goal: a device answers each request with the right status, message or fault, and the application
-//! is asked for its operations only.
-//! Method: one machine in the harness, requests by hand, answers read back through text.
+//! Goal: a device answers each request with the right status, message or fault, and only its
+//! operations reach the application.
+//! Method: one machine in the harness, requests from the test, answers through text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct World {
     device: Harness<Device>,
     reply: Option<Reply>,
     events: Vec<DeviceEvent>,
-    sent: usize,
+    notification_count: usize,
 }
 
 impl World {
@@ -74,21 +74,23 @@ impl World {
             device: Harness::new(device, 3),
             reply: None,
             events: Vec::new(),
-            sent: 0,
+            notification_count: 0,
         }
     }
 
-    fn take(&mut self, outputs: Vec<Output<DeviceTransmit, DeviceEvent>>) {
+    fn apply_outputs(&mut self, outputs: Vec<Output<DeviceTransmit, DeviceEvent>>) {
         self.reply = None;
         self.events.clear();
         for output in outputs {
             match output {
-                Output::Transmit(DeviceTransmit::Tree(tree)) => panic!("there is none: {tree:?}"),
+                Output::Transmit(DeviceTransmit::Tree(tree)) => {
+                    panic!("unexpected tree output: {tree:?}")
+                }
                 Output::Transmit(DeviceTransmit::Reply { reply, .. }) => {
                     assert!(self.reply.is_none(), "one reply for each request");
                     self.reply = Some(reply);
                 }
-                Output::Transmit(DeviceTransmit::Notify(_)) => self.sent += 1,
+                Output::Transmit(DeviceTransmit::Notify(_)) => self.notification_count += 1,
                 Output::Event(event) => self.events.push(event),
             }
         }
@@ -104,7 +106,7 @@ impl World {
         };
         let input = Input::Receive(DeviceReceive::Http(Box::new(request)));
         let outputs = self.device.input(input).unwrap();
-        self.take(outputs);
+        self.apply_outputs(outputs);
     }
 
     fn post(&mut self, token: u64, target: &str, envelope: &Envelope) -> Option<Envelope> {
@@ -125,7 +127,7 @@ impl World {
 
     fn command(&mut self, command: DeviceCommand) {
         let outputs = self.device.input(Input::Command(command)).unwrap();
-        self.take(outputs);
+        self.apply_outputs(outputs);
     }
 
     fn invocation(&self) -> Option<&Invocation> {
@@ -150,18 +152,18 @@ fn get() -> Envelope {
 }
 
 #[test]
-fn a_device_describes_itself_in_the_dialect_of_the_question() {
+fn metadata_use_the_dialect_of_the_request() {
     for dialect in Dialect::ALL {
         let mut world = World::new();
         let version = dialect.addressing();
-        let question = transfer_get(version, &EndpointReference::new(URN), "urn:uuid:1");
-        let answer = world.post(1, "/device", &question).unwrap();
+        let request = transfer_get(version, &EndpointReference::new(URN), "urn:uuid:1");
+        let answer = world.post(1, "/device", &request).unwrap();
         assert_eq!(world.status(), 200);
         assert_eq!(answer.addressing.version, version);
         assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:1"));
         let read = Metadata::from_element(answer.body().unwrap()).unwrap();
-        let (metadata, spoken, deviations) = read;
-        assert_eq!((spoken, deviations), (dialect, vec![]));
+        let (metadata, answer_dialect, deviations) = read;
+        assert_eq!((answer_dialect, deviations), (dialect, vec![]));
         let relationship = metadata.relationship.unwrap();
         let host = relationship.host.unwrap();
         assert_eq!(host.endpoint.address, URN);
@@ -170,8 +172,8 @@ fn a_device_describes_itself_in_the_dialect_of_the_question() {
         assert_eq!(hosted.types, [Name::new("http://x/clock", "Clock")]);
         let service = &hosted.endpoints[0];
         assert_eq!(service.address, "http://192.0.2.7:80/clock");
-        let question = get_metadata(version, service, &GetMetadata::default(), "urn:uuid:2");
-        let answer = world.post(2, "/clock", &question).unwrap();
+        let request = get_metadata(version, service, &GetMetadata::default(), "urn:uuid:2");
+        let answer = world.post(2, "/clock", &request).unwrap();
         let (metadata, ..) = Metadata::from_element(answer.body().unwrap()).unwrap();
         assert_eq!(metadata.relationship.unwrap().hosted.len(), 1);
         let [WsdlSection::Location(location)] = &metadata.wsdl[..] else {
@@ -188,7 +190,7 @@ fn a_device_describes_itself_in_the_dialect_of_the_question() {
 }
 
 #[test]
-fn an_operation_is_the_applications() {
+fn operations_reach_the_application() {
     let mut world = World::new();
     assert!(world.post(1, "/clock", &get()).is_none());
     let invocation = world.invocation().unwrap().clone();
@@ -205,14 +207,14 @@ fn an_operation_is_the_applications() {
     assert_eq!(answer.addressing.action, "http://x/clock/Clock/GetResponse");
     assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:9"));
     assert_eq!(answer.body().unwrap().text(), "12:00");
-    // A second answer is nobody's.
+    // A second answer is ignored.
     world.command(DeviceCommand::Reply {
         token,
         result: Ok(None),
     });
     assert!(world.reply.is_none());
     assert_eq!(world.device.machine().refused(HostRefusal::Answer), 1);
-    // A refusal of the application's.
+    // A fault of the application.
     world.post(2, "/clock/", &get());
     let fault = Fault::sender(name("Stopped"), "the clock has stopped");
     world.command(DeviceCommand::Reply {
@@ -226,7 +228,7 @@ fn an_operation_is_the_applications() {
 }
 
 #[test]
-fn a_one_way_message_is_accepted_at_once() {
+fn one_way_message_is_accepted_immediately() {
     let mut world = World::new();
     let mut set = call("http://x/clock/Clock/Set", Element::new(name("Time")));
     set.addressing.message_id = None;
@@ -237,11 +239,11 @@ fn a_one_way_message_is_accepted_at_once() {
 }
 
 #[test]
-fn what_the_application_does_not_answer_in_time_is_a_fault() {
+fn application_timeout_is_a_fault() {
     let mut world = World::new();
     world.post(1, "/clock", &get());
     let outputs = world.device.advance(Duration::from_secs(30)).unwrap();
-    world.take(outputs);
+    world.apply_outputs(outputs);
     assert_eq!(world.status(), 500);
     assert_eq!(
         world.message().unwrap().fault().unwrap().code,
@@ -252,7 +254,7 @@ fn what_the_application_does_not_answer_in_time_is_a_fault() {
             .events
             .contains(&DeviceEvent::Overdue { token: Token(1) })
     );
-    // And there is place for so many only.
+    // The number of waiting operations is limited.
     for token in 2..=3 {
         world.post(token, "/clock", &get());
         assert!(world.invocation().is_some());
@@ -263,14 +265,14 @@ fn what_the_application_does_not_answer_in_time_is_a_fault() {
 }
 
 #[test]
-fn invalid_messages_are_answered_with_the_right_fault() {
-    let must = Name::new(NAMESPACE, "mustUnderstand");
+fn invalid_messages_get_the_right_fault() {
+    let must_understand = Name::new(NAMESPACE, "mustUnderstand");
     let header = |value: &'static str| {
         let header = Element::new(Name::new("urn:h", "H"));
-        get().with_header(header.with_attribute(must.clone(), value))
+        get().with_header(header.with_attribute(must_understand.clone(), value))
     };
     let elsewhere = EndpointReference::new("http://203.0.113.1/");
-    let with = |change: &dyn Fn(&mut Envelope)| {
+    let modified = |change: &dyn Fn(&mut Envelope)| {
         let mut envelope = get();
         change(&mut envelope);
         envelope
@@ -284,35 +286,35 @@ fn invalid_messages_are_answered_with_the_right_fault() {
             HostRefusal::NotUnderstood,
         ),
         (
-            with(&|envelope| envelope.addressing.reply_to = Some(elsewhere.clone())),
+            modified(&|envelope| envelope.addressing.reply_to = Some(elsewhere.clone())),
             400,
             FaultCode::Sender,
             Some("InvalidAddressingHeader"),
             HostRefusal::Addressing,
         ),
         (
-            with(&|envelope| envelope.addressing.fault_to = Some(elsewhere.clone())),
+            modified(&|envelope| envelope.addressing.fault_to = Some(elsewhere.clone())),
             400,
             FaultCode::Sender,
             Some("InvalidAddressingHeader"),
             HostRefusal::Addressing,
         ),
         (
-            with(&|envelope| envelope.addressing.message_id = None),
+            modified(&|envelope| envelope.addressing.message_id = None),
             400,
             FaultCode::Sender,
             Some("MessageAddressingHeaderRequired"),
             HostRefusal::Addressing,
         ),
         (
-            with(&|envelope| envelope.addressing.to = Some("urn:uuid:other".into())),
+            modified(&|envelope| envelope.addressing.to = Some("urn:uuid:other".into())),
             400,
             FaultCode::Sender,
             Some("DestinationUnreachable"),
             HostRefusal::Destination,
         ),
         (
-            with(&|envelope| envelope.addressing.action = "urn:what".into()),
+            modified(&|envelope| envelope.addressing.action = "urn:what".into()),
             400,
             FaultCode::Sender,
             Some("ActionNotSupported"),
@@ -337,12 +339,12 @@ fn invalid_messages_are_answered_with_the_right_fault() {
     world.post(1, "/clock", &header("0"));
     assert!(
         world.invocation().is_some(),
-        "a header that need not be understood"
+        "a header without mustUnderstand"
     );
 }
 
 #[test]
-fn whatever_is_no_message_or_nowhere_is_refused() {
+fn unreadable_or_misdirected_requests_are_rejected() {
     let mut world = World::new();
     for (target, method, status, reason) in [
         (
@@ -378,7 +380,7 @@ fn whatever_is_no_message_or_nowhere_is_refused() {
         world.message().unwrap().fault().unwrap().code,
         FaultCode::VersionMismatch
     );
-    // Subscribing is for services, not for the device.
+    // Services accept subscriptions, the device itself does not.
     let version = Dialect::V2009.addressing();
     let to = EndpointReference::new(URN);
     let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1");
@@ -416,7 +418,7 @@ fn events_go_to_subscribers_of_the_service() {
         body: Element::new(name("Time")),
     };
     world.command(DeviceCommand::Eventing(notify.clone()));
-    assert_eq!(world.sent, 1);
+    assert_eq!(world.notification_count, 1);
     let unsubscribe = request(version, &granted.manager, action::UNSUBSCRIBE, "urn:uuid:2");
     let body = Element::new(Name::new(
         "http://schemas.xmlsoap.org/ws/2004/08/eventing",
@@ -431,12 +433,12 @@ fn events_go_to_subscribers_of_the_service() {
     world.post(2, &path, &unsubscribe.with_body(body));
     assert_eq!(world.status(), 200);
     world.command(DeviceCommand::Eventing(notify));
-    assert_eq!(world.sent, 1);
+    assert_eq!(world.notification_count, 1);
 }
 
 proptest! {
     #[test]
-    fn any_request_gets_one_reply_or_asks_the_application(
+    fn any_request_gets_one_reply_or_invocation(
         target in "(/(clock|device|subscriptions|[a-z?]{0,3})){0,3}(\\?[a-z]{0,4})?",
         action in proptest::sample::select(vec![
             "http://x/clock/Clock/GetRequest", "http://x/clock/Clock/Set", "urn:other",
@@ -456,7 +458,7 @@ proptest! {
         }
         let mut world = World::new();
         world.post(1, &target, &envelope);
-        let asked = world.invocation().is_some_and(|one| one.kind == OperationKind::RequestResponse);
-        prop_assert!(world.reply.is_some() != asked);
+        let is_pending = world.invocation().is_some_and(|one| one.kind == OperationKind::RequestResponse);
+        prop_assert!(world.reply.is_some() != is_pending);
     }
 }

@@ -1,6 +1,5 @@
-//! Goal: metadata survive the way onto the wire and back in both dialects; what devices do wrong is
-//! noted and does no harm.
-//! Method: generated values through a whole envelope as text, documents by hand, arbitrary trees.
+//! Goal: metadata round-trip in both dialects; deviations of devices are reported and harmless.
+//! Method: generated values in a whole envelope as text, handwritten documents, arbitrary trees.
 
 use chappe_dpws::Dialect;
 use chappe_dpws::metadata::{
@@ -110,26 +109,29 @@ prop_compose! {
     }
 }
 
-/// Drops declarations: they are the writer's choice, and reading keeps those of copied elements.
-fn plain(element: &mut Element) {
+/// Removes namespace declarations, which writer and reader may choose differently.
+fn strip_namespaces(element: &mut Element) {
     element.namespaces.clear();
     for child in &mut element.children {
         if let chappe_xml::Node::Element(child) = child {
-            plain(child);
+            strip_namespaces(child);
         }
     }
 }
 
-fn normal(mut metadata: Metadata) -> Metadata {
+fn normalized(mut metadata: Metadata) -> Metadata {
     let model = metadata
         .this_model
         .iter_mut()
         .flat_map(|model| &mut model.extensions);
-    model.for_each(plain);
+    model.for_each(strip_namespaces);
     for section in &mut metadata.wsdl {
         match section {
-            WsdlSection::Inline(element) => plain(element),
-            WsdlSection::Reference(to) => to.reference_parameters.iter_mut().for_each(plain),
+            WsdlSection::Inline(element) => strip_namespaces(element),
+            WsdlSection::Reference(to) => to
+                .reference_parameters
+                .iter_mut()
+                .for_each(strip_namespaces),
             WsdlSection::Location(_) => {}
         }
     }
@@ -142,7 +144,7 @@ fn normal(mut metadata: Metadata) -> Metadata {
         let parameters = hosts
             .chain(hosted)
             .flat_map(|to| &mut to.reference_parameters);
-        parameters.for_each(plain);
+        parameters.for_each(strip_namespaces);
     }
     metadata
 }
@@ -201,7 +203,7 @@ fn any_tree() -> impl Strategy<Value = Element> {
 
 proptest! {
     #[test]
-    fn metadata_survive_the_wire(metadata in metadata(), old in any::<bool>()) {
+    fn metadata_round_trip(metadata in metadata(), old in any::<bool>()) {
         let dialect = if old { Dialect::V2005 } else { Dialect::V2009 };
         let to = EndpointReference::new("urn:uuid:1");
         let get = transfer_get(dialect.addressing(), &to, "urn:uuid:2");
@@ -209,16 +211,16 @@ proptest! {
         let answer = transfer_get_response(&get, &metadata, "urn:uuid:3").to_text();
         let answer = Envelope::parse(answer.as_bytes()).unwrap();
         prop_assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:2"));
-        let (read, spoken, deviations) = Metadata::from_element(answer.body().unwrap()).unwrap();
+        let (read, read_dialect, deviations) = Metadata::from_element(answer.body().unwrap()).unwrap();
         prop_assert_eq!(deviations, []);
-        let own = metadata.this_model.is_some() || metadata.this_device.is_some()
+        let has_profile_section = metadata.this_model.is_some() || metadata.this_device.is_some()
             || metadata.relationship.is_some();
-        prop_assert!(!own || spoken == dialect);
-        prop_assert_eq!(normal(read), normal(metadata));
+        prop_assert!(!has_profile_section || read_dialect == dialect);
+        prop_assert_eq!(normalized(read), normalized(metadata));
     }
 
     #[test]
-    fn no_tree_is_a_cause_of_panic(tree in any_tree()) {
+    fn no_tree_causes_a_panic(tree in any_tree()) {
         let mut root = tree;
         let _ = GetMetadata::from_element(&root);
         root.name = Name::new("http://schemas.xmlsoap.org/ws/2004/09/mex", "Metadata");
@@ -227,19 +229,19 @@ proptest! {
     }
 
     #[test]
-    fn questions_survive_the_wire(
-        asked in proptest::option::of(uri()), identifier in proptest::option::of(uri()),
+    fn requests_round_trip(
+        dialect_uri in proptest::option::of(uri()), identifier in proptest::option::of(uri()),
     ) {
-        let asked = GetMetadata { dialect: asked, identifier };
+        let dialect_uri = GetMetadata { dialect: dialect_uri, identifier };
         let to = EndpointReference::new("http://h/s");
-        let envelope = get_metadata(Dialect::V2009.addressing(), &to, &asked, "urn:uuid:1");
+        let envelope = get_metadata(Dialect::V2009.addressing(), &to, &dialect_uri, "urn:uuid:1");
         let envelope = Envelope::parse(envelope.to_text().as_bytes()).unwrap();
-        prop_assert_eq!(GetMetadata::from_element(envelope.body().unwrap()), Some(asked));
+        prop_assert_eq!(GetMetadata::from_element(envelope.body().unwrap()), Some(dialect_uri));
     }
 }
 
 #[test]
-fn what_a_device_does_wrong_is_noted() {
+fn deviations_are_reported() {
     let long = "x".repeat(300);
     let document = format!(
         r#"<m:Metadata xmlns:m="http://schemas.xmlsoap.org/ws/2004/09/mex"
@@ -284,7 +286,7 @@ fn what_a_device_does_wrong_is_noted() {
 }
 
 #[test]
-fn a_reader_gets_his_language_or_the_next_best() {
+fn localized_text_falls_back() {
     let text = |text: &str, language: Option<&str>| LocalizedString {
         text: text.into(),
         language: language.map(str::to_owned),
@@ -297,18 +299,19 @@ fn a_reader_gets_his_language_or_the_next_best() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_answered() {
+fn answer_has_only_selected_sections() {
     let metadata = Metadata {
         this_model: Some(ThisModel::default()),
         wsdl: vec![WsdlSection::Location("http://h/?wsdl".into())],
         ..Metadata::default()
     };
-    let ask = |uri: &str| GetMetadata {
+    let select_dialect = |uri: &str| GetMetadata {
         dialect: Some(uri.into()),
         identifier: None,
     };
-    let wsdl = ask("http://schemas.xmlsoap.org/wsdl").select(&metadata);
+    let wsdl = select_dialect("http://schemas.xmlsoap.org/wsdl").select(&metadata);
     assert!(wsdl.this_model.is_none() && wsdl.wsdl.len() == 1);
-    let model = ask("http://schemas.xmlsoap.org/ws/2006/02/devprof/ThisModel").select(&metadata);
+    let model =
+        select_dialect("http://schemas.xmlsoap.org/ws/2006/02/devprof/ThisModel").select(&metadata);
     assert!(model.this_model.is_some() && model.wsdl.is_empty());
 }

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use chappe_machine::TokenRate;
 
-use crate::message::DATAGRAM_BYTES_MAX;
 use crate::plan::{CAP, Plan};
+use crate::wire::DATAGRAM_BYTES_MAX;
 
 /// How a source divides its sinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! What goes wrong, and whose fault it is.
 
+use crate::wire::DATAGRAM_BYTES_MAX;
+
 /// A datagram or event that is not of the format: its sender's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -11,7 +13,7 @@ pub enum Malformed {
     #[error("the datagram goes on after its end")]
     Long,
     /// Larger than any may be.
-    #[error("the datagram is larger than {} bytes", crate::DATAGRAM_BYTES_MAX)]
+    #[error("the datagram is larger than {} bytes", DATAGRAM_BYTES_MAX)]
     TooLarge,
     /// A number that is too large, or not in its shortest form.
     #[error("a number is too large or not in its shortest form")]

@@ -22,7 +22,7 @@ pub enum Command {
         /// How often the source has started.
         boot: u32,
     },
-    /// Be a sink of a topic. `window` is what was last stored of [`Event`](Happened::Remember).
+    /// Be a sink of a topic. `window` is what was last stored of [`Event`](TreeEvent::Remember).
     Subscribe {
         /// The topic.
         topic: u64,
@@ -44,7 +44,7 @@ pub enum Command {
         /// This node's number.
         number: Option<u32>,
     },
-    /// Ask whether a sink is where it says, before it is listed; answered by [`Happened::Proven`].
+    /// Ask whether a sink is where it says, before it is listed; answered by [`TreeEvent::Proven`].
     Prove {
         /// A topic of which this node is the source, and which the sink has subscribed to.
         topic: u64,
@@ -82,10 +82,10 @@ pub enum Command {
 
 /// What the application is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
+pub enum TreeEvent {
     /// What was seen of a source: to be stored before the next output is asked for, so that no event is
     /// delivered twice however often this node restarts. When it cannot be stored the caller says so
-    /// ([`Tree::not_kept`](crate::Tree::not_kept)), and the event is neither delivered nor answered for.
+    /// ([`Tree::not_stored`](crate::Tree::not_stored)), and the event is neither delivered nor answered for.
     Remember {
         /// The topic.
         topic: u64,
@@ -139,7 +139,7 @@ pub enum Happened {
     },
     /// A published event has its number.
     Published(EventId),
-    /// An event was not published; as [`Happened::Published`], one for each [`Command::Publish`], in order.
+    /// An event was not published; as [`TreeEvent::Published`], one for each [`Command::Publish`], in order.
     NotPublished {
         /// The topic.
         topic: u64,
@@ -202,7 +202,7 @@ pub struct Counters {
     /// Events seen before that are not kept any more.
     pub old: u64,
     /// Events that were neither delivered nor answered for, since what was seen could not be stored.
-    pub not_kept: u64,
+    pub not_stored: u64,
     /// Spread messages of events that are here already: other ranges, repetitions, replays. None is
     /// delivered again.
     pub duplicates: u64,

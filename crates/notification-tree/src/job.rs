@@ -1,4 +1,4 @@
-//! A part of the sinks that a node spreads an event over, and the parts it makes of it.
+//! A range of sinks that a node spreads an event over, and the parts into which it divides the range.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,12 +9,12 @@ use crate::coverage::Pieces;
 use crate::message::{Spread, Suspects};
 use crate::plan::{Plan, Splitter};
 
-/// Who may ask for one range.
+/// Nodes that may request one range.
 ///
-/// Reason: an honest sink is asked by its parent, and by those above it whose heads were silent.
-pub(crate) const ASKERS_MAX: usize = 4;
+/// Reason: an honest sink gets a range from its parent, and from ancestors whose heads were silent.
+pub(crate) const REQUESTERS_MAX: usize = 4;
 
-/// What a hop says beside range and event; goes from job to part.
+/// What a hop carries next to range and event; a job passes it to its parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hop {
     pub(crate) plan: Plan,
@@ -23,28 +23,25 @@ pub(crate) struct Hop {
     pub(crate) send_cost_ns: u32,
 }
 
-/// One message to a head, and what came of it.
+/// A range given to one head, and the answers so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) first: u32,
     pub(crate) end: u32,
-    /// Sinks of it about which its heads have said something.
+    /// Sinks of the range that are reported as delivered or failed.
     pub(crate) covered: u32,
-    /// Whom it is given to.
     pub(crate) head: Option<u32>,
-    /// Messages to the head.
+    /// Messages sent to the head.
     pub(crate) attempts: u8,
-    /// Pieces that came from it.
+    /// Pieces of coverage received from the head.
     pub(crate) pieces: u16,
-    /// Counts what makes earlier timers void.
+    /// Increases when earlier timers become void.
     pub(crate) generation: u16,
-    /// Whether the head answered.
-    pub(crate) heard: bool,
-    /// Nothing more is expected.
-    pub(crate) done: bool,
-    /// When it was first sent, and last.
-    pub(crate) begun: Instant,
-    pub(crate) sent: Instant,
+    pub(crate) has_answered: bool,
+    /// No more answers are awaited.
+    pub(crate) is_done: bool,
+    pub(crate) first_sent: Instant,
+    pub(crate) last_sent: Instant,
 }
 
 impl Part {
@@ -57,10 +54,10 @@ impl Part {
             attempts: 0,
             pieces: 0,
             generation: 0,
-            heard: false,
-            done: false,
-            begun: Instant::ZERO,
-            sent: Instant::ZERO,
+            has_answered: false,
+            is_done: false,
+            first_sent: Instant::ZERO,
+            last_sent: Instant::ZERO,
         }
     }
 
@@ -68,8 +65,8 @@ impl Part {
         self.end - self.first
     }
 
-    /// Takes a head: the first from `start` on, around the range, that nobody suspects; if there is
-    /// none, the one at `start`.
+    /// Chooses the head: the first unsuspected sink from `start` on, wrapping around in the range; the
+    /// one at `start` if all are suspected.
     pub(crate) fn choose_head(
         &mut self,
         start: u32,
@@ -83,60 +80,59 @@ impl Part {
     }
 }
 
-/// The first place of a range that nobody suspects; as many steps as suspects stand before it.
+/// The first unsuspected sink of a range, found in as many steps as suspects precede it.
 fn first_free(known: &BTreeSet<u32>, hint: &Suspects, (first, end): (u32, u32)) -> Option<u32> {
-    let mut place = first;
-    for suspect in suspects_of(known, hint, (first, end)) {
-        if suspect > place {
+    let mut sink = first;
+    for suspect in all_suspects(known, hint, (first, end)) {
+        if suspect > sink {
             break;
         }
-        place += 1;
+        sink += 1;
     }
-    (place < end).then_some(place)
+    (sink < end).then_some(sink)
 }
 
-/// Suspects of a range, increasing: those that this node knows and those that it was told.
-fn suspects_of<'a>(
+/// The suspects of a range, increasing: this node's own and those a hop named.
+fn all_suspects<'a>(
     known: &'a BTreeSet<u32>,
     hint: &'a Suspects,
     (first, end): (u32, u32),
 ) -> impl Iterator<Item = u32> + 'a {
-    let at = |place| hint.places().partition_point(|hinted| *hinted < place);
+    let at = |sink| hint.places().partition_point(|hinted| *hinted < sink);
     let mut hinted = hint.places()[at(first)..at(end)].iter().copied().peekable();
     let mut known = known.range(first..end).copied().peekable();
     core::iter::from_fn(move || {
-        let place = match (known.peek(), hinted.peek()) {
+        let suspect = match (known.peek(), hinted.peek()) {
             (Some(one), Some(other)) => *one.min(other),
             (Some(one), None) | (None, Some(one)) => *one,
             (None, None) => return None,
         };
-        known.next_if_eq(&place);
-        hinted.next_if_eq(&place);
-        Some(place)
+        known.next_if_eq(&suspect);
+        hinted.next_if_eq(&suspect);
+        Some(suspect)
     })
 }
 
-/// Who gave a range, and is told what becomes of it.
+/// A node that gave this one a range, and gets the answers about it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) from: u32,
-    /// When its latest message came, and its stamp.
-    pub(crate) received: Instant,
+    /// When its latest message arrived, and the stamp in it.
+    pub(crate) received_at: Instant,
     pub(crate) stamp_us: u32,
-    /// When it was last answered.
-    pub(crate) answered: Option<Instant>,
-    /// How often it was told that this node is on it, since it last asked.
-    pub(crate) said: u8,
+    pub(crate) answered_at: Option<Instant>,
+    /// Responses sent since its latest message.
+    pub(crate) responses: u8,
 }
 
-impl Asker {
-    pub(crate) fn new(from: u32, received: Instant, stamp_us: u32) -> Self {
+impl Requester {
+    pub(crate) fn new(from: u32, received_at: Instant, stamp_us: u32) -> Self {
         Self {
             from,
-            received,
+            received_at,
             stamp_us,
-            answered: None,
-            said: 0,
+            answered_at: None,
+            responses: 0,
         }
     }
 }
@@ -144,8 +140,8 @@ impl Asker {
 /// A range that a node answers for.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Who gave it; nobody gives the source the whole.
-    pub(crate) askers: Vec<Asker>,
+    /// Empty at the source.
+    pub(crate) requesters: Vec<Requester>,
     pub(crate) first: u32,
     pub(crate) end: u32,
     /// When it is answered at the latest.
@@ -153,52 +149,52 @@ pub(crate) struct Job {
     pub(crate) hop: Hop,
     pub(crate) suspects: Suspects,
     pub(crate) parts: Vec<Part>,
-    /// Parts from here on were added later, and are not in order.
-    pub(crate) in_order: usize,
+    /// Parts from this index on were added later, in no order.
+    pub(crate) ordered_parts: usize,
     /// The next part to be sent for the first time.
-    pub(crate) next: usize,
+    pub(crate) next_part: usize,
     /// Parts that are not done.
-    pub(crate) open: usize,
+    pub(crate) open_parts: usize,
     /// When the last of the first messages leaves.
     pub(crate) burst_end: Instant,
-    /// What is known, the source's own tally apart.
+    /// What is known of the range; the source has its tally instead.
     pub(crate) pieces: Pieces,
-    /// When those who wait are told again that this node is on it.
-    pub(crate) progress: Option<Instant>,
-    pub(crate) done: bool,
+    /// When requesters get the next response.
+    pub(crate) progress_at: Option<Instant>,
+    pub(crate) is_done: bool,
 }
 
 impl Job {
-    /// Whether somebody else who gives the same range is told what comes of this one: it goes the same
-    /// way, as quickly, and leaves nobody out.
-    pub(crate) fn may_be_joined(&self, spread: &Spread) -> bool {
+    /// Whether another requester of the same range can share this job: it uses the same plan, as quickly,
+    /// and no sink has failed.
+    pub(crate) fn can_be_joined(&self, spread: &Spread) -> bool {
         let complete = || match self.pieces.pieces() {
             [all] => (all.first, all.end) == (self.first, self.end) && all.failed.is_empty(),
             _ => false,
         };
         (self.first, self.end) == (spread.first, spread.end)
-            && self.askers.len() < ASKERS_MAX
+            && self.requesters.len() < REQUESTERS_MAX
             && self.hop.plan == spread.plan
             && self.hop.timeout_us / 2 <= spread.timeout_us
-            && (!self.done || complete())
+            && (!self.is_done || complete())
     }
 
-    /// The part of this range, if it was sent to `head`.
+    /// The index of the part with this range and head.
     pub(crate) fn part_of(&self, first: u32, end: u32, head: u32) -> Option<usize> {
         let fits = |part: &Part| (part.first, part.end, part.head) == (first, end, Some(head));
-        let ordered = &self.parts[..self.in_order];
+        let ordered = &self.parts[..self.ordered_parts];
         let at = ordered.partition_point(|part| part.first < first);
         if ordered.get(at).is_some_and(fits) {
             return Some(at);
         }
-        let later = self.parts[self.in_order..].iter().position(fits)?;
-        Some(self.in_order + later)
+        let later = self.parts[self.ordered_parts..].iter().position(fits)?;
+        Some(self.ordered_parts + later)
     }
 }
 
-/// Divides `first..end` without `own` (the node itself, when it is inside) by a plan.
+/// Divides `first..end` by a plan, without the node itself (`own`) if it is in the range.
 ///
-/// A part that would have the node in its midst becomes two.
+/// A part that the node would split becomes two.
 pub(crate) fn divide(
     (first, end): (u32, u32),
     own: Option<u32>,
@@ -227,7 +223,7 @@ pub(crate) fn divide(
     splitter.shrink();
 }
 
-/// Makes parts of at most `most` sinks of a range.
+/// Cuts a range into parts of at most `most` sinks.
 pub(crate) fn cut(first: u32, end: u32, most: u32, parts: &mut Vec<Part>) {
     let mut at = first;
     while at < end {
@@ -237,8 +233,7 @@ pub(crate) fn cut(first: u32, end: u32, most: u32, parts: &mut Vec<Part>) {
     }
 }
 
-/// Suspects of a range for its head's information: what this node knows, what it was told, and what
-/// fits into so many bytes.
+/// The suspects of a range that its head is told: as many of all known ones as fit in `room_bytes`.
 pub(crate) fn suspects_in(
     known: &BTreeSet<u32>,
     hint: &Suspects,
@@ -247,15 +242,15 @@ pub(crate) fn suspects_in(
 ) -> Suspects {
     let mut suspects = Suspects::default();
     let mut next = first;
-    for place in suspects_of(known, hint, (first, end)) {
+    for suspect in all_suspects(known, hint, (first, end)) {
         // Seven bits a byte.
-        let bytes = (place - next).max(1).ilog2() as usize / 7 + 1;
+        let bytes = (suspect - next).max(1).ilog2() as usize / 7 + 1;
         if bytes > room_bytes {
             break;
         }
         room_bytes -= bytes;
-        next = place + 1;
-        suspects.push(place);
+        next = suspect + 1;
+        suspects.push(suspect);
     }
     suspects
 }
@@ -265,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_all_others_whoever_divides() {
+    fn parts_cover_every_other_sink_once() {
         let mut splitter = Splitter::default();
         for plan in [
             Plan::Sequential,
@@ -276,9 +271,9 @@ mod tests {
             for own in [None, Some(10), Some(11), Some(17), Some(30), Some(99)] {
                 let mut parts = Vec::new();
                 divide((10, 31), own, plan, &mut splitter, &mut parts);
-                let places: Vec<u32> = parts.iter().flat_map(|part| part.first..part.end).collect();
-                let others: Vec<u32> = (10..31).filter(|place| Some(*place) != own).collect();
-                assert_eq!(places, others, "{plan:?} {own:?}");
+                let sinks: Vec<u32> = parts.iter().flat_map(|part| part.first..part.end).collect();
+                let others: Vec<u32> = (10..31).filter(|sink| Some(*sink) != own).collect();
+                assert_eq!(sinks, others, "{plan:?} {own:?}");
             }
         }
         let mut parts = Vec::new();
@@ -287,11 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_is_head_only_when_nobody_else_is_left() {
+    fn a_suspect_is_head_only_among_suspects() {
         let mut part = Part::new(4, 7);
-        let mut head = |start, known: &[u32], told: &[u32]| {
+        let mut head = |start, known: &[u32], hinted: &[u32]| {
             let mut hint = Suspects::default();
-            told.iter().for_each(|place| hint.push(*place));
+            hinted.iter().for_each(|sink| hint.push(*sink));
             part.choose_head(start, &known.iter().copied().collect(), &hint)
         };
         assert_eq!(head(4, &[4], &[]), 5);
@@ -303,11 +298,11 @@ mod tests {
     }
 
     #[test]
-    fn a_subnet_that_is_down_has_no_head_however_large_it_is() {
-        // 10,000 sinks that stand beside each other, some known to be silent, some said to be.
-        let known: BTreeSet<u32> = (100..10_100).filter(|place| place % 25 != 0).collect();
+    fn a_subnet_that_is_down_has_no_head() {
+        // 10,000 neighbours, all suspected: most by this node, some by the hop.
+        let known: BTreeSet<u32> = (100..10_100).filter(|sink| sink % 25 != 0).collect();
         let mut hint = Suspects::default();
-        (100..10_100).step_by(25).for_each(|place| hint.push(place));
+        (100..10_100).step_by(25).for_each(|sink| hint.push(sink));
         for start in [100, 163, 164, 5_000, 10_099, 10_100] {
             let mut part = Part::new(100, 10_102);
             assert_eq!(part.choose_head(start, &known, &hint), 10_100);

@@ -1,44 +1,44 @@
 //! Spreads one event to many sinks that help: a machine without input and output.
 //!
-//! A source that notifies sink after sink takes as long as there are sinks. Here it sends the event
-//! to a few *heads*, each with a part of the sinks, and each head does the same with its part. The
-//! idea is of "An Optimized WS-Eventing for Large-Scale Networks"; its plan (two halves) is one of
-//! [`Plan`]'s. The default is the quickest there is for the send cost and latency as measured.
+//! A source that notifies one sink after the other needs time in proportion to their number. Here it sends the
+//! event to a few *heads*, each with a part of the sinks, and each head does the same with its part. The idea
+//! is from "An Optimized WS-Eventing for Large-Scale Networks"; its plan (two halves) is one [`Plan`] of
+//! several. The default plan is optimal for the measured send cost and latency.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `plan.rs`, `schedule.rs`, `arranger.rs` | how sinks are divided, what that costs, which sink goes where |
-//! | `membership.rs`, `event.rs`, `message.rs`, `wire.rs` | what travels: lists, events, datagrams |
-//! | `guard.rs`, `window.rs` | signatures, hop tags, receipts; what was seen |
-//! | `job.rs`, `coverage.rs` | a part that a node answers for, and what is known of it |
-//! | `interface.rs`, `state.rs`, `spare.rs` | what the application asks and is told; what a node keeps |
-//! | `tree.rs`, `sending.rs`, `sink.rs`, `answers.rs`, `repair.rs`, `source.rs`, `proof.rs` | the machine |
+//! | `plan.rs`, `schedule.rs`, `arranger.rs` | the division of sinks, its cost, the order of a list |
+//! | `membership.rs`, `event.rs`, `message.rs`, `wire.rs` | formats: lists, events, datagrams |
+//! | `guard.rs`, `window.rs`, `limit.rs` | signatures, hop tags, receipts; events seen; rates |
+//! | `job.rs`, `coverage.rs`, `tally.rs`, `topic.rs` | ranges, and what is known about their sinks |
+//! | `interface.rs` | commands and events of the application |
+//! | `tree/` | the machine: hops, source, sink, repair, proof of address |
 //!
-//! # How an event goes
+//! # The path of an event
 //!
-//! 1. The source signs it and sends it to the heads of its plan, each with a range of the list. The
-//!    list is inside the event while it fits a datagram, else named by its version.
-//! 2. A sink checks the hop's tag, sends the event on to the heads of its own range, then verifies the
-//!    signature, delivers, and answers: a *response* while it waits for others, *coverage* when all of
-//!    its range is known. Where the list or the boot is new, or the sender was caught, it verifies first.
-//! 3. The part of a head that does not answer in time is divided by who gave it; by the paper's rule
-//!    ([`TakeOver::NextSink`]) the next sink takes it over. Single sinks are tried again. A known
-//!    suspect is never made a head while there is anyone else.
-//! 4. Coverage goes up: who failed, and the receipts of all others, added up. The source verifies them
-//!    and tries in further rounds what is missing.
-//! 5. It ends with *delivered* (verified receipts), *failed* (`k` messages of the source unanswered) and
-//!    *unknown* (`T` was over first).
+//! 1. The source signs the event and sends it to the heads of its plan, each with a range of the list. The list
+//!    is inside the event while it fits a datagram; otherwise the event names its version.
+//! 2. A sink checks the hop's tag, forwards the event to the heads of its own range, then verifies the signature,
+//!    delivers, and answers: with a *response* while it waits for others, with *coverage* when all of its range
+//!    is known. If the list or the boot is new, or the sender is distrusted, it verifies first.
+//! 3. If a head does not answer in time, the node that gave the part divides it again; by the paper's rule
+//!    ([`TakeOver::NextSink`]) the next sink takes it over. Single sinks are tried again. Suspects become heads
+//!    only where all sinks are suspects.
+//! 4. Coverage goes up: the failed sinks, and the sum of the receipts of all others. The source verifies the
+//!    receipts, and tries in further rounds the sinks that are missing.
+//! 5. In the end each sink is *delivered* (its receipt is verified), *failed* (`k` messages of the source are
+//!    unanswered) or *unknown* (the time `T` was over first).
 //!
-//! What a sink misses it sees by the sequence numbers, and asks its parent, siblings or the source.
+//! A sink detects missed events by their sequence numbers, and asks its parent, siblings or the source.
 //!
-//! # What the caller does
+//! # The caller's part
 //!
-//! Datagrams in and out ([`Tree::open`], [`Tree::seal`]); storing the boot number before
-//! [`Command::Publisher`] and windows at [`Happened::Remember`]; carrying signed memberships
-//! ([`Membership::encode`]) to sinks when they do not fit into events; having a sink's address proven
-//! ([`Command::Prove`]) before it is listed.
+//! The caller carries datagrams ([`Tree::open`], [`Tree::seal`]). It stores the boot number before
+//! [`Command::Publisher`], and windows at [`TreeEvent::Remember`]. It brings signed memberships
+//! ([`Membership::encode`]) to sinks if they do not fit into events, and has the address of a sink proven
+//! ([`Command::Prove`]) before it lists the sink.
 //!
-//! Deliberately absent: sockets, clocks, finding sinks (Kademlia or WS-Eventing does), confidentiality.
+//! Deliberately absent: sockets, clocks, confidentiality, and finding sinks (Kademlia or WS-Eventing do).
 //!
 //! # Example
 //!
@@ -49,7 +49,7 @@
 //!
 //! let contact = |port: u16| Contact { address: ([127, 0, 0, 1], port).into(), key: [0; 32] };
 //! let config = Arc::new(Config::default());
-//! // No keys in this example: a trusted network says so.
+//! // This example has no keys: it takes the network as trusted.
 //! let tree = |port| Tree::new(Arc::clone(&config), contact(port), TrustedNetwork, 1);
 //! let (mut source, mut sink) = (tree(1), tree(2));
 //! let now = Instant::ZERO;
@@ -65,14 +65,14 @@
 //!     if let Output::Transmit(transmit) = output { sent.push(transmit) }
 //! });
 //! drain(&mut sink, now, Input::Receive(sent.remove(0).message), |output| match output {
-//!     Output::Event(Happened::Delivered { event, .. }) => delivered.push(event.body().to_vec()),
+//!     Output::Event(TreeEvent::Delivered { event, .. }) => delivered.push(event.body().to_vec()),
 //!     Output::Transmit(transmit) => sent.push(transmit),
 //!     _ => {}
 //! });
 //! assert_eq!(delivered, [b"21.5"]);
 //! let mut known = None;
 //! drain(&mut source, now, Input::Receive(sent.remove(0).message), |output| {
-//!     if let Output::Event(Happened::Outcome(outcome)) = output { known = Some(outcome) }
+//!     if let Output::Event(TreeEvent::Outcome(outcome)) = output { known = Some(outcome) }
 //! });
 //! assert!(known.is_some_and(|outcome| outcome.delivered(0)));
 //! # Ok::<(), Malformed>(())
@@ -83,29 +83,24 @@
 
 extern crate alloc;
 
-mod answers;
 mod arranger;
 mod config;
 mod coverage;
 mod error;
 mod event;
+mod event_pool;
 mod guard;
 mod interface;
-mod invariant;
 mod job;
 mod limit;
 mod membership;
 mod message;
 mod plan;
-mod proof;
-mod repair;
 mod round_trip;
 pub mod schedule;
-mod sending;
-mod sink;
-mod source;
 mod spare;
-mod state;
+mod tally;
+mod topic;
 mod tree;
 mod window;
 mod wire;
@@ -116,12 +111,13 @@ pub use coverage::{FAILED_MAX, Piece};
 pub use error::{Error, Malformed};
 pub use event::{Event, EventId};
 pub use guard::{Guard, Keys, PAIRS_MAX, SIGNATURE_BYTES, TAG_BYTES, TrustedNetwork, topic_of};
-pub use interface::{Command, Counters, Happened, Outcome};
+pub use interface::{Command, Counters, Outcome, TreeEvent};
 pub use membership::{Contact, Membership, SINKS_MAX};
 pub use message::{
-    Body, Coverage, DATAGRAM_BYTES_MAX, Message, Proof, Pull, Response, SOURCE, SUSPECTS_MAX,
-    Spread, Suspects, Tag, Transmit,
+    Body, Coverage, Message, Proof, Pull, Response, SOURCE, SUSPECTS_MAX, Spread, Suspects, Tag,
+    Transmit,
 };
 pub use plan::{CAP, DELAY_MAX, Plan, Splitter};
 pub use tree::Tree;
 pub use window::Window;
+pub use wire::DATAGRAM_BYTES_MAX;

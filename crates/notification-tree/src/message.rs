@@ -26,13 +26,11 @@ use core::net::SocketAddr;
 use crate::coverage::Piece;
 use crate::error::Malformed;
 use crate::event::{Event, EventId};
+use crate::event_pool::EventPool;
 use crate::guard::TAG_BYTES;
 use crate::plan::Plan;
-use crate::spare::Spare;
-use crate::wire::{Reader, Writer};
+use crate::wire::{DATAGRAM_BYTES_MAX, Reader, Writer};
 
-/// Bytes of a datagram: what passes every IPv6 path (1,280) without the heads of IPv6 and UDP.
-pub const DATAGRAM_BYTES_MAX: usize = 1_232;
 /// The number of the source, which is no sink.
 pub const SOURCE: u32 = u32::MAX;
 /// Suspects that a hop names; fewer when the datagram has no room.
@@ -268,12 +266,12 @@ impl Message {
     /// # Errors
     /// When it is not of the format.
     pub fn decode(datagram: &[u8]) -> Result<(Self, Option<Tag<'_>>), Malformed> {
-        Self::read(&mut Spare::default(), datagram)
+        Self::read(&mut EventPool::default(), datagram)
     }
 
-    /// Reads a datagram; an event in it has spare memory.
+    /// Reads a datagram; an event in it uses pooled memory.
     pub(crate) fn read<'a>(
-        spare: &mut Spare,
+        pool: &mut EventPool,
         datagram: &'a [u8],
     ) -> Result<(Self, Option<Tag<'a>>), Malformed> {
         if datagram.len() > DATAGRAM_BYTES_MAX {
@@ -295,7 +293,7 @@ impl Message {
         }
         let from = reader.u32()?;
         let body = match kind & !AUTHENTICATED {
-            1 => Body::Spread(read_spread(&mut reader, spare)?),
+            1 => Body::Spread(read_spread(&mut reader, pool)?),
             2 => Body::Response(read_response(&mut reader)?),
             3 => Body::Coverage(read_coverage(&mut reader)?),
             4 => Body::Pull(Pull {
@@ -400,7 +398,7 @@ fn write_spread(spread: &Spread, writer: &mut Writer<'_>) {
     writer.bytes(spread.event.bytes());
 }
 
-fn read_spread(reader: &mut Reader<'_>, spare: &mut Spare) -> Result<Spread, Malformed> {
+fn read_spread(reader: &mut Reader<'_>, pool: &mut EventPool) -> Result<Spread, Malformed> {
     let (first, end) = read_range(reader)?;
     let stamp_us = reader.number()?;
     let due_us = reader.number()?;
@@ -424,7 +422,7 @@ fn read_spread(reader: &mut Reader<'_>, spare: &mut Spare) -> Result<Spread, Mal
         suspects.push(read_place(&mut next, end, reader)?);
     }
     let bytes = reader.take(reader.rest().len())?;
-    let event = spare.event(|memory| Event::read(memory, bytes))?;
+    let event = pool.event(|memory| Event::read(memory, bytes))?;
     if event.listed().is_some_and(|count| count < end) {
         return Err(Malformed::Range);
     }

@@ -4,6 +4,9 @@ use alloc::vec::Vec;
 
 use crate::error::Malformed;
 
+/// The largest datagram: it passes every IPv6 path (1,280 bytes) with the heads of IPv6 and UDP.
+pub const DATAGRAM_BYTES_MAX: usize = 1_232;
+
 /// Appends to a datagram.
 pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use chappe_notification_tree::{
-    Body, Choice, Command, Config, Happened, Message, Plan, Pull, SOURCE, Transmit,
+    Body, Choice, Command, Config, Message, Plan, Pull, SOURCE, Transmit, TreeEvent,
 };
 use net::{TOPIC, keyed};
 
@@ -97,7 +97,7 @@ fn what_nobody_keeps_is_named() {
     net.run(30 * SECOND);
     let missed: Vec<_> = net.events.iter().filter(|(node, _)| *node == 1).collect();
     let named = missed.iter().find_map(|(_, event)| match event {
-        Happened::Missed {
+        TreeEvent::Missed {
             first, which, boot, ..
         } => Some((*first, *which, *boot)),
         _ => None,
@@ -129,11 +129,11 @@ fn what_was_named_as_missed_is_taken_when_it_comes() {
     net.tamper = Box::new(|_, _, datagram| datagram[2] & 0x7F != PULL);
     net.publish(b"2");
     net.run(30 * SECOND);
-    let named = |(node, event): &(usize, Happened)| {
+    let named = |(node, event): &(usize, TreeEvent)| {
         *node == 5
             && matches!(
                 event,
-                Happened::Missed {
+                TreeEvent::Missed {
                     first: 2,
                     which: 1,
                     ..

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine};
 use chappe_notification_tree::{
-    Body, Command, Config, Contact, Event, EventId, Happened, Keys, Malformed, Membership, Message,
-    Plan, Response, SOURCE, Spread, Suspects, Transmit, TrustedNetwork, Window,
+    Body, Command, Config, Contact, Event, EventId, Keys, Malformed, Membership, Message, Plan,
+    Response, SOURCE, Spread, Suspects, Transmit, TreeEvent, TrustedNetwork, Window,
 };
 use net::{TOPIC, keyed, keys};
 
@@ -117,7 +117,7 @@ fn a_restarted_sink_with_its_window_delivers_nothing_twice() {
         .iter()
         .rev()
         .find_map(|(node, event)| match event {
-            Happened::Remember { window, .. } if *node == 0 => Some(*window),
+            TreeEvent::Remember { window, .. } if *node == 0 => Some(*window),
             _ => None,
         });
     let stored = stored.expect("the window is given before the event");
@@ -163,7 +163,7 @@ fn an_event_that_cannot_be_remembered_is_not_called_delivered() {
     net.run(5 * SECOND);
     assert!(net.delivered[2].is_empty());
     assert_eq!(net.outcomes[0].failed, [2], "{:?}", net.outcomes[0]);
-    assert!(net.nodes[2].counters().not_kept >= 6);
+    assert!(net.nodes[2].counters().not_stored >= 6);
     net.publish(b"1");
     net.run(SECOND / 10);
     assert!(net.outcomes.len() == 1 && net.delivered[2].is_empty());
@@ -232,7 +232,7 @@ fn only_the_source_makes_events() {
         );
     }
     let forgeries = net.events.iter().filter_map(|(node, event)| match event {
-        Happened::Forged { from, .. } => Some((*node, *from)),
+        TreeEvent::Forged { from, .. } => Some((*node, *from)),
         _ => None,
     });
     let forgeries: Vec<_> = forgeries.collect();
@@ -522,7 +522,7 @@ fn a_sink_that_does_not_know_the_list_delivers_and_says_so() {
     net.publish(b"hello");
     net.run(10 * SECOND);
     assert!((0..4).all(|sink| net.delivered[sink] == [b"hello"]));
-    let unknown = Happened::MembershipUnknown {
+    let unknown = TreeEvent::MembershipUnknown {
         topic: TOPIC,
         version: 1,
     };
@@ -536,7 +536,7 @@ fn a_large_event_is_refused_with_what_fits() {
     let mut net = keyed(4, two_halves(), true);
     net.publish(&[0; 1_200]);
     let refused = net.events.iter().find_map(|(_, event)| match event {
-        Happened::Refused(error) | Happened::NotPublished { error, .. } => Some(error.clone()),
+        TreeEvent::Refused(error) | TreeEvent::NotPublished { error, .. } => Some(error.clone()),
         _ => None,
     });
     let error = refused.expect("it does not fit");
@@ -574,7 +574,7 @@ fn an_address_is_proven_only_where_the_key_is_and_a_stranger_gets_six_questions(
     }
     net.run(10 * SECOND);
     let proven = |contact, there| {
-        let wanted = Happened::Proven {
+        let wanted = TreeEvent::Proven {
             topic,
             contact,
             there,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
-    Body, Choice, Command, Config, Contact, Happened, Membership, Message, Plan, Tree,
+    Body, Choice, Command, Config, Contact, Membership, Message, Plan, Tree, TreeEvent,
     TrustedNetwork,
 };
 use net::keyed;
@@ -92,7 +92,7 @@ fn a_dead_sink_does_not_hold_up_the_events_to_come() {
             net.run(pause * MILLISECOND);
         }
         let refused =
-            |(_, event): &(usize, Happened)| matches!(event, Happened::NotPublished { .. });
+            |(_, event): &(usize, TreeEvent)| matches!(event, TreeEvent::NotPublished { .. });
         assert_eq!(
             net.events.iter().filter(|it| refused(it)).count(),
             0,

@@ -16,7 +16,7 @@ use bounds::allocations;
 use chappe_identity::Key;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
-    Choice, Command, Config, Contact, Event, Happened, Keys, Membership, Plan, Tree, Window,
+    Choice, Command, Config, Contact, Event, Keys, Membership, Plan, Tree, TreeEvent, Window,
 };
 
 const TOPIC: u64 = 5;
@@ -132,7 +132,7 @@ impl Net {
                     let to = self.contacts.iter().position(at).expect("a node");
                     way.push_back((to, datagram.clone()));
                 }
-                Output::Event(Happened::Delivered { event, .. }) => {
+                Output::Event(TreeEvent::Delivered { event, .. }) => {
                     self.delivered += 1;
                     if self.holds {
                         self.held.push(event);

@@ -63,13 +63,13 @@ fn mixed_runs_keep_every_promise() {
     assert!(lies > 0 && forged > 0 && failed > 0 && repeated > 0);
 }
 
-/// What an honest machine once broke a promise in: an event that came behind [`Happened::Missed`] was
+/// What an honest machine once broke a promise in: an event that came behind [`TreeEvent::Missed`] was
 /// refused (the first two), answers of liars made round trips look so long that most attempts were left
 /// out (the next two), a sink that was busy for 60 ms was called failed. In the next two a head that said twice who
 /// failed had covered more sinks than it has, so that its part was over before the others of it were known. In the
 /// last a plan that waits for each answer stood still behind a head whose part was taken over.
 ///
-/// [`Happened::Missed`]: chappe_notification_tree::Happened::Missed
+/// [`TreeEvent::Missed`]: chappe_notification_tree::TreeEvent::Missed
 #[test]
 fn runs_that_once_left_a_live_sink_out() {
     for seed in [

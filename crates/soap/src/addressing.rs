@@ -4,7 +4,7 @@ use chappe_xml::{Element, Name, Str};
 
 use crate::Error;
 
-/// The two versions in use; they differ in namespace and in defaults.
+/// The two supported versions, which differ in namespace and defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AddressingVersion {
     /// The submission of August 2004, used by WS-Discovery 2005/04 and DPWS 2006/02.
@@ -24,7 +24,7 @@ impl AddressingVersion {
         }
     }
 
-    /// The address that means "back on the connection this came by".
+    /// The address of the request's own connection.
     #[must_use]
     pub const fn anonymous(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl AddressingVersion {
         }
     }
 
-    /// The action of a fault that WS-Addressing itself defines.
+    /// The action of faults that WS-Addressing defines.
     #[must_use]
     pub const fn fault_action(self) -> &'static str {
         match self {
@@ -48,22 +48,22 @@ impl AddressingVersion {
         Name::new(self.namespace(), local)
     }
 
-    pub(crate) fn of(namespace: &str) -> Option<Self> {
+    pub(crate) fn from_namespace(namespace: &str) -> Option<Self> {
         [Self::V200408, Self::V200508]
             .into_iter()
             .find(|version| version.namespace() == namespace)
     }
 }
 
-/// Bytes of an endpoint reference, its address and the trees of its reference parameters together.
-/// Default 16 KiB: some hundred characters are usual. They are kept for as long as a subscription or
-/// a device, and go out again with each message to the endpoint.
+/// Bytes of an endpoint reference: its address and the trees of its reference parameters. Default
+/// 16 KiB; some hundred bytes are usual. The limit matters because a reference is stored with each
+/// subscription or device and sent with each message to the endpoint.
 pub(crate) const REFERENCE_BYTES_MAX: usize = 16 << 10;
 
-/// Where messages go: an address, and headers to be echoed there.
+/// A message destination: an address, and headers to echo.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndpointReference {
-    /// A URI: of a transport, or a stable identifier such as `urn:uuid:…`.
+    /// A transport URI, or a stable identifier such as `urn:uuid:…`.
     pub address: Str,
     /// Reference parameters (and, in 2004/08, properties), echoed as headers.
     pub reference_parameters: Vec<Element>,
@@ -79,22 +79,22 @@ impl EndpointReference {
         }
     }
 
-    /// Reads an element of endpoint reference type.
+    /// Parses an element of endpoint reference type.
     ///
     /// # Errors
-    /// When there is no address.
+    /// [`Error::Incomplete`] without address, [`Error::LongReference`] above the limit.
     pub fn from_element(version: AddressingVersion, element: &Element) -> Result<Self, Error> {
         let Some(address) = element.child(&version.name("Address")) else {
             return Err(Error::Incomplete {
                 element: element.name.clone(),
-                what: "an Address",
+                what: "Address",
             });
         };
         let address = address.text();
-        let holders = ["ReferenceProperties", "ReferenceParameters"]
+        let containers = ["ReferenceProperties", "ReferenceParameters"]
             .into_iter()
             .filter_map(|local| element.child(&version.name(local)));
-        let parameters: Vec<&Element> = holders.flat_map(Element::elements).collect();
+        let parameters: Vec<&Element> = containers.flat_map(Element::elements).collect();
         let bytes = parameters.iter().map(|one| one.expanded_bytes());
         let bytes = address.len() + bytes.sum::<usize>();
         if bytes > REFERENCE_BYTES_MAX {
@@ -109,7 +109,7 @@ impl EndpointReference {
         })
     }
 
-    /// As an element of this name.
+    /// Converts to an element with this name.
     #[must_use]
     pub fn to_element(&self, version: AddressingVersion, name: Name) -> Element {
         let address = Element::new(version.name("Address")).with_text(self.address.clone());
@@ -126,9 +126,9 @@ impl EndpointReference {
 /// The message addressing properties.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Addressing {
-    /// Which version the message speaks.
+    /// The version of the message.
     pub version: AddressingVersion,
-    /// What the message means (a URI); required.
+    /// The meaning of the message (a URI); required.
     pub action: Str,
     /// The message's identifier (a URI).
     pub message_id: Option<Str>,
@@ -136,11 +136,11 @@ pub struct Addressing {
     pub to: Option<Str>,
     /// The identifier of the message that this one answers.
     pub relates_to: Option<Str>,
-    /// Who sends.
+    /// The sender.
     pub from: Option<EndpointReference>,
-    /// Where the answer goes; absent means anonymous in 2005/08.
+    /// The destination of the answer; absent means anonymous in 2005/08.
     pub reply_to: Option<EndpointReference>,
-    /// Where faults go; absent means as the answer.
+    /// The destination of faults; absent means that of the answer.
     pub fault_to: Option<EndpointReference>,
 }
 
@@ -155,7 +155,7 @@ const HEADERS: [&str; 7] = [
 ];
 
 impl Addressing {
-    /// A message of this action.
+    /// Creates the properties of a message with this action.
     #[must_use]
     pub fn new(version: AddressingVersion, action: impl Into<Str>) -> Self {
         Self {
@@ -165,15 +165,15 @@ impl Addressing {
         }
     }
 
-    /// Takes the addressing headers out of `headers`.
+    /// Removes the addressing headers from `headers` and parses them.
     ///
     /// # Errors
-    /// When no action stands there, or a header repeats.
-    pub(crate) fn take(headers: &mut Vec<Element>) -> Result<Self, Error> {
+    /// The action is missing, a header is repeated or an endpoint reference is invalid.
+    pub(crate) fn parse(headers: &mut Vec<Element>) -> Result<Self, Error> {
         let version = headers
             .iter()
             .filter(|header| header.name.local == "Action")
-            .find_map(|header| AddressingVersion::of(&header.name.namespace))
+            .find_map(|header| AddressingVersion::from_namespace(&header.name.namespace))
             .ok_or(Error::MissingHeader("Action"))?;
         let mut found: [Option<Element>; 7] = Default::default();
         let mut others = Vec::new();
@@ -240,7 +240,7 @@ impl Addressing {
         .collect()
     }
 
-    /// The properties of an answer to this message.
+    /// The properties of the answer to this message.
     #[must_use]
     pub fn reply(&self, action: impl Into<Str>) -> Self {
         let reply_to = self

@@ -1,4 +1,4 @@
-//! The envelope.
+//! SOAP envelopes.
 
 use chappe_xml::{Element, Limits, Name, Namespace, Str};
 
@@ -7,12 +7,12 @@ use crate::{Addressing, Error, Fault};
 
 /// The namespace of SOAP 1.2.
 pub const NAMESPACE: &str = "http://www.w3.org/2003/05/soap-envelope";
-/// Children of a Header or a Body. Default 64: messages of devices have up to ten, and each gets a
-/// copy of the declarations around it.
+/// Children of a Header or Body. Default 64: device messages have up to ten, and each stores a copy
+/// of the namespace declarations in scope.
 const BLOCKS_MAX: usize = 64;
 const NAMESPACE_1_1: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 
-/// A SOAP 1.2 message with its addressing headers understood.
+/// A SOAP 1.2 message with parsed addressing headers.
 ///
 /// ```
 /// use chappe_soap::{Addressing, AddressingVersion, Envelope};
@@ -28,17 +28,17 @@ const NAMESPACE_1_1: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 pub struct Envelope {
     /// The addressing properties.
     pub addressing: Addressing,
-    /// The other headers. Each carries the namespace declarations that were in scope around it.
+    /// The other headers, each with the namespace declarations in scope.
     pub headers: Vec<Element>,
-    /// The children of the body. Each carries the namespace declarations in scope around it, so
-    /// that QNames in its content can be resolved.
+    /// The children of the body, each with the namespace declarations in scope, so that QNames in
+    /// its content can be resolved.
     pub body: Vec<Element>,
-    /// Further declarations for the root, for peers that read only given prefixes.
+    /// Further declarations for the root, for peers that require certain prefixes.
     pub namespaces: Vec<(Str, Namespace)>,
 }
 
 impl Envelope {
-    /// A message without body.
+    /// Creates a message without body.
     #[must_use]
     pub fn new(addressing: Addressing) -> Self {
         Self {
@@ -47,14 +47,14 @@ impl Envelope {
         }
     }
 
-    /// With a child of the body.
+    /// Adds a child of the body.
     #[must_use]
     pub fn with_body(mut self, element: Element) -> Self {
         self.body.push(element);
         self
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, element: Element) -> Self {
         self.headers.push(element);
@@ -67,48 +67,48 @@ impl Envelope {
         self.body.first()
     }
 
-    /// The fault in the body, if the message is one.
+    /// The fault in the body, if there is one.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         self.body().and_then(Fault::from_element)
     }
 
-    /// The first header of this name.
+    /// The first header with this name.
     #[must_use]
     pub fn header(&self, name: &Name) -> Option<&Element> {
         self.headers.iter().find(|header| header.name == *name)
     }
 
-    /// A header that demands to be understood and is not in `understood`.
+    /// The first mandatory header (mustUnderstand) that is not in `understood`.
     #[must_use]
     pub fn not_understood(&self, understood: &[Name]) -> Option<&Element> {
-        let must = Name::new(NAMESPACE, "mustUnderstand");
+        let must_understand = Name::new(NAMESPACE, "mustUnderstand");
         self.headers.iter().find(|header| {
-            matches!(header.attribute(&must), Some("true" | "1"))
+            matches!(header.attribute(&must_understand), Some("true" | "1"))
                 && !understood.contains(&header.name)
         })
     }
 
-    /// Parses text XML under the default limits.
+    /// Parses XML text under the default limits.
     ///
     /// # Errors
-    /// When the bytes are no SOAP 1.2 message with an action.
+    /// [`Error`] if the bytes are not a SOAP 1.2 message with an action.
     pub fn parse(document: &[u8]) -> Result<Self, Error> {
         Self::parse_within(document, Limits::default())
     }
 
-    /// Parses text XML under given limits.
+    /// Parses XML text under these limits.
     ///
     /// # Errors
-    /// When the bytes are no SOAP 1.2 message with an action.
+    /// [`Error`] if the bytes are not a SOAP 1.2 message with an action.
     pub fn parse_within(document: &[u8], limits: Limits) -> Result<Self, Error> {
         Self::from_element(Element::parse_within(document, limits)?)
     }
 
-    /// Reads the tree of a message.
+    /// Converts the tree of a message.
     ///
     /// # Errors
-    /// When it is no SOAP 1.2 message with an action.
+    /// [`Error`] if it is not a SOAP 1.2 message with an action.
     pub fn from_element(mut root: Element) -> Result<Self, Error> {
         if root.name.is(NAMESPACE_1_1, "Envelope") {
             return Err(Error::VersionMismatch);
@@ -119,7 +119,7 @@ impl Envelope {
         check_structure(&root)?;
         let mut headers = take_children(&mut root, "Header")?.unwrap_or_default();
         let body = take_children(&mut root, "Body")?.ok_or(Error::NoBody)?;
-        let addressing = Addressing::take(&mut headers)?;
+        let addressing = Addressing::parse(&mut headers)?;
         Ok(Self {
             addressing,
             headers,
@@ -143,7 +143,7 @@ impl Envelope {
         root.with_child(header).with_child(body)
     }
 
-    /// The text document, with the XML declaration that some devices demand.
+    /// The document as text, with the XML declaration that some devices require.
     #[must_use]
     pub fn to_text(&self) -> String {
         format!(
@@ -153,8 +153,8 @@ impl Envelope {
     }
 }
 
-/// At most one Header, then one Body, nothing else (SOAP 1.2 part 1, section 5.1): a second Body
-/// would let a checker and a dispatcher look at different ones.
+/// At most one Header, then one Body, nothing else (SOAP 1.2 part 1, section 5.1). With two Bodies,
+/// validation and dispatch could use different ones.
 fn check_structure(root: &Element) -> Result<(), Error> {
     let mut expected = ["Header", "Body"].as_slice();
     for child in root.elements() {
@@ -169,26 +169,29 @@ fn check_structure(root: &Element) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes the children of the first `local` child, each with the declarations around it.
+/// Removes the children of the first `local` child, each with the declarations in scope.
 fn take_children(root: &mut Element, local: &'static str) -> Result<Option<Vec<Element>>, Error> {
     let index = root.children.iter().position(|node| match node {
         chappe_xml::Node::Element(element) => element.name.is(NAMESPACE, local),
         chappe_xml::Node::Text(_) => false,
     });
-    let holder = index.map(|index| root.children.swap_remove(index));
-    let Some(chappe_xml::Node::Element(holder)) = holder else {
+    let container = index.map(|index| root.children.swap_remove(index));
+    let Some(chappe_xml::Node::Element(container)) = container else {
         return Ok(None);
     };
-    if holder.elements().count() > BLOCKS_MAX {
+    if container.elements().count() > BLOCKS_MAX {
         return Err(Error::TooManyBlocks(BLOCKS_MAX));
     }
-    let around = inherited(&root.namespaces, &holder.namespaces);
-    let children = holder.children.into_iter().filter_map(|node| match node {
-        chappe_xml::Node::Element(mut element) => {
-            element.namespaces = inherited(&around, &element.namespaces);
-            Some(element)
-        }
-        chappe_xml::Node::Text(_) => None,
-    });
+    let in_scope = inherited(&root.namespaces, &container.namespaces);
+    let children = container
+        .children
+        .into_iter()
+        .filter_map(|node| match node {
+            chappe_xml::Node::Element(mut element) => {
+                element.namespaces = inherited(&in_scope, &element.namespaces);
+                Some(element)
+            }
+            chappe_xml::Node::Text(_) => None,
+        });
     Ok(Some(children.collect()))
 }

@@ -4,22 +4,22 @@ use chappe_xml::{Element, Name, Str};
 
 use crate::NAMESPACE;
 
-/// Characters of a fault's reason that are read. Default 1,024: it is shown to people, and kept with
-/// what is in trouble.
+/// Characters read from a fault's reason. Default 1,024: it is shown to people and stored with the
+/// failed object.
 const REASON_CHARACTERS_MAX: usize = 1_024;
 
 /// The fault codes of SOAP 1.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultCode {
-    /// The envelope is of another version.
+    /// The envelope has another SOAP version.
     VersionMismatch,
-    /// A header that must be understood was not.
+    /// A mandatory header is not understood.
     MustUnderstand,
     /// The data encoding is not supported.
     DataEncodingUnknown,
-    /// The message is wrong; sending it again does not help.
+    /// The message is invalid; a retry does not help.
     Sender,
-    /// The receiver failed; sending it again may help.
+    /// The receiver failed; a retry may help.
     Receiver,
 }
 
@@ -42,22 +42,22 @@ impl FaultCode {
     }
 }
 
-/// What went wrong, as a message says it.
+/// A SOAP fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("fault {}{}: {reason}", code.local(), subcode.as_ref().map(|name| format!(" ({name})")).unwrap_or_default())]
 pub struct Fault {
-    /// Whose fault it is.
+    /// The responsible party.
     pub code: FaultCode,
-    /// The specification's own code.
+    /// The code of the specification.
     pub subcode: Option<Name>,
-    /// For a person to read, in English.
+    /// An English explanation for people.
     pub reason: Str,
     /// Further elements.
     pub detail: Vec<Element>,
 }
 
 impl Fault {
-    /// The sender's fault.
+    /// A fault caused by the sender.
     #[must_use]
     pub fn sender(subcode: Name, reason: impl Into<Str>) -> Self {
         let subcode = Some(subcode);
@@ -69,7 +69,7 @@ impl Fault {
         }
     }
 
-    /// The receiver's fault.
+    /// A fault caused by the receiver.
     #[must_use]
     pub fn receiver(subcode: Name, reason: impl Into<Str>) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Fault {
         }
     }
 
-    /// Reads the `Fault` element of a body.
+    /// Parses the `Fault` element of a body.
     #[must_use]
     pub fn from_element(element: &Element) -> Option<Self> {
         if !element.name.is(NAMESPACE, "Fault") {
@@ -122,7 +122,7 @@ impl Fault {
         })
     }
 
-    /// As the element of a body.
+    /// Converts to the element of a body.
     #[must_use]
     pub fn to_element(&self) -> Element {
         let element = |local| Element::new(Name::new(NAMESPACE, local));

@@ -1,8 +1,7 @@
-//! SOAP 1.2 messages as values.
+//! SOAP 1.2 messages.
 //!
-//! [`Envelope`] is a message with its [`Addressing`] headers understood, in WS-Addressing 2005/08 or
-//! 2004/08; [`Fault`] is what a message can say went wrong. Values become XML events, hence text or
-//! EXI by the transport's choice.
+//! [`Envelope`] is a message with parsed [`Addressing`] headers, in WS-Addressing 2005/08 or
+//! 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or EXI.
 //!
 //! Sources: SOAP 1.2 part 1 (W3C, second edition); WS-Addressing 1.0 core and SOAP binding (W3C);
 //! WS-Addressing (W3C submission, August 2004).

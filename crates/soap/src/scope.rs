@@ -2,7 +2,7 @@
 
 use chappe_xml::{Element, Name, Namespace, Str};
 
-/// Declarations in scope: `inner` hides `outer`.
+/// Merges declarations: `inner` hides `outer`.
 pub(crate) fn inherited(
     outer: &[(Str, Namespace)],
     inner: &[(Str, Namespace)],
@@ -12,25 +12,25 @@ pub(crate) fn inherited(
     outer.chain(inner).cloned().collect()
 }
 
-/// An element with the elements around it.
+/// An element with its ancestors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scoped<'a> {
     pub(crate) element: &'a Element,
-    around: Option<&'a Scoped<'a>>,
+    parent: Option<&'a Scoped<'a>>,
 }
 
 impl<'a> Scoped<'a> {
     pub(crate) const fn root(element: &'a Element) -> Self {
         Self {
             element,
-            around: None,
+            parent: None,
         }
     }
 
     pub(crate) const fn child(&'a self, element: &'a Element) -> Self {
         Self {
             element,
-            around: Some(self),
+            parent: Some(self),
         }
     }
 
@@ -39,36 +39,36 @@ impl<'a> Scoped<'a> {
         self.element.attribute(&Name::local(local)).map(str::trim)
     }
 
-    /// The QName in an attribute without namespace.
+    /// The QName in an attribute without a namespace.
     pub(crate) fn qname(&self, local: &'static str) -> Option<Name> {
         self.resolve(self.attribute(local)?)
     }
 
-    /// The QName `text` in this scope; `None` when its prefix is not bound.
+    /// Resolves a QName; `None` if its prefix is undeclared.
     pub(crate) fn resolve(&self, text: &str) -> Option<Name> {
         let prefix = text.split_once(':').map_or("", |(prefix, _)| prefix);
         let mut scope = Some(self);
-        while let Some(at) = scope {
-            let bound = at
+        while let Some(scoped) = scope {
+            let bound = scoped
                 .element
                 .namespaces
                 .iter()
                 .any(|(known, _)| known == prefix);
-            if bound || at.around.is_none() {
-                return at.element.resolve(&[], text);
+            if bound || scoped.parent.is_none() {
+                return scoped.element.resolve(&[], text);
             }
-            scope = at.around;
+            scope = scoped.parent;
         }
         None
     }
 
-    /// A copy of the element that carries all declarations in scope.
+    /// A copy of the element with all declarations in scope.
     pub(crate) fn detached(&self) -> Element {
         let mut declarations = self.element.namespaces.clone();
-        let mut scope = self.around;
-        while let Some(at) = scope {
-            declarations = inherited(&at.element.namespaces, &declarations);
-            scope = at.around;
+        let mut scope = self.parent;
+        while let Some(scoped) = scope {
+            declarations = inherited(&scoped.element.namespaces, &declarations);
+            scope = scoped.parent;
         }
         Element {
             namespaces: declarations,

@@ -1,7 +1,7 @@
-//! Goal: a small document of a stranger costs little memory and little work, whatever it says.
+//! Goal: a small hostile document costs little memory and work.
 //!
-//! Method: documents made to grow, or to be followed without end; each is read within the bounds of
-//! the fuzz target, or refused with the limit.
+//! Method: reads documents that expand or refer to each other endlessly, within the bounds of the
+//! fuzz target; each is accepted or rejected with the limit.
 
 use chappe_soap::schema::{NotFlatReason, SchemaError, Schemas, Work};
 use chappe_soap::wsdl::{Wsdl, WsdlError};
@@ -22,17 +22,17 @@ fn xsd(body: &str) -> String {
 
 fn schemas(document: &str) -> Result<Schemas, SchemaError> {
     let mut schemas = Schemas::default();
-    let root = Element::parse(document.as_bytes()).expect("it is XML");
+    let root = Element::parse(document.as_bytes()).expect("valid XML");
     schemas.add("t.xsd", &root).map(|()| schemas)
 }
 
 fn reason(document: &str) -> Option<NotFlatReason> {
-    let schemas = schemas(document).expect("it is a schema");
+    let schemas = schemas(document).expect("a schema");
     let flat = check::BOUND.hold(document.len(), || schemas.flat(&Name::new("urn:t", "E")));
-    flat.err().map(|refused| refused.reason)
+    flat.err().map(|not_flat| not_flat.reason)
 }
 
-/// Groups of which each names the next so many times.
+/// Attribute groups that each refer to the next `references` times.
 fn nested_groups(levels: usize, references: usize) -> String {
     let mut body = String::from(
         "<s:element name='E'><s:complexType><s:attributeGroup ref='g0'/></s:complexType></s:element>",
@@ -48,11 +48,11 @@ fn nested_groups(levels: usize, references: usize) -> String {
 }
 
 #[test]
-fn attribute_groups_that_name_each_other_many_times_are_taken_once() {
+fn repeated_attribute_groups_count_once() {
     let document = nested_groups(12, 20);
-    let schemas = schemas(&document).expect("it is a schema");
-    // A visit costs at least 256 bytes: there are 13 groups, and 20 to the power of 12 ways.
-    let mut work = Work::of_bytes(40 * 256);
+    let schemas = schemas(&document).expect("a schema");
+    // A visit costs at least 256 bytes; there are 13 groups, but 20 to the power of 12 paths.
+    let mut work = Work::with_bytes(40 * 256);
     let flat = check::BOUND.hold(document.len(), || {
         schemas.flat_within(&Name::new("urn:t", "E"), &mut work)
     });
@@ -64,7 +64,7 @@ fn attribute_groups_that_name_each_other_many_times_are_taken_once() {
 }
 
 #[test]
-fn circles_end() {
+fn circular_definitions_terminate() {
     for body in [
         "<s:element name='E'><s:complexType><s:attributeGroup ref='g'/></s:complexType></s:element>
          <s:attributeGroup name='g'><s:attributeGroup ref='g'/><s:attributeGroup ref='h'/>
@@ -80,7 +80,7 @@ fn circles_end() {
 }
 
 #[test]
-fn a_long_text_is_not_copied_into_each_field() {
+fn long_text_is_not_copied_per_field() {
     let fields: String = (0..1_000)
         .map(|n| format!("<s:element name='f{n}' type='T'/>"))
         .collect();
@@ -107,7 +107,7 @@ fn a_long_text_is_not_copied_into_each_field() {
 }
 
 #[test]
-fn a_reference_to_many_documents_is_refused() {
+fn too_many_imports_are_rejected() {
     let imports: String = (0..300)
         .map(|n| format!("<s:import namespace='u{n}'/>"))
         .collect();
@@ -115,12 +115,12 @@ fn a_reference_to_many_documents_is_refused() {
 }
 
 #[test]
-fn a_long_target_namespace_is_refused() {
+fn long_target_namespace_is_rejected() {
     let long = "x".repeat(2_000);
     let document = xsd("<s:element name='E' type='s:int'/>").replace("urn:t", &long);
     let root = Element::parse(document.replace(&format!("xmlns='{long}' "), "").as_bytes());
     let mut schemas = Schemas::default();
-    let added = schemas.add("t.xsd", &root.expect("it is XML"));
+    let added = schemas.add("t.xsd", &root.expect("valid XML"));
     assert_eq!(added, Err(SchemaError::LongNamespace));
     let wsdl =
         format!("<definitions xmlns='http://schemas.xmlsoap.org/wsdl/' targetNamespace='{long}'/>");
@@ -132,31 +132,31 @@ fn a_long_target_namespace_is_refused() {
 }
 
 #[test]
-fn a_wsdl_of_many_components_is_refused() {
+fn wsdl_with_many_components_is_rejected() {
     let wsdl = |body: &str| {
         let document = format!(
             "<w:definitions xmlns:w='http://schemas.xmlsoap.org/wsdl/' targetNamespace='urn:t'>{body}</w:definitions>"
         );
         check::BOUND.hold(document.len(), || Wsdl::parse(document.as_bytes()))
     };
-    let many = |part: &str, count: usize| part.repeat(count);
+    let repeat = |part: &str, count: usize| part.repeat(count);
     let too_many = |read: Result<Wsdl, WsdlError>| matches!(read, Err(WsdlError::TooMany));
-    assert!(too_many(wsdl(&many("<w:message name='m'/>", 5_001))));
+    assert!(too_many(wsdl(&repeat("<w:message name='m'/>", 5_001))));
     let schema = "<schema xmlns='http://www.w3.org/2001/XMLSchema'/>";
     assert!(too_many(wsdl(&format!(
         "<w:types>{}</w:types>",
-        many(schema, 65)
+        repeat(schema, 65)
     ))));
-    let one = wsdl(&many("<w:message name='m'/>", 3_000)).expect("few enough");
+    let one = wsdl(&repeat("<w:message name='m'/>", 3_000)).expect("below the limit");
     let mut both = one.clone();
     assert!(matches!(both.merge(one.clone()), Err(WsdlError::TooMany)));
-    assert_eq!(both, one, "nothing is taken");
+    assert_eq!(both, one, "a failed merge changes nothing");
     let long = format!("<w:message name='{}'/>", "x".repeat(257));
     assert!(matches!(wsdl(&long), Err(WsdlError::LongName { .. })));
 }
 
 #[test]
-fn an_envelope_of_many_blocks_is_refused() {
+fn envelope_with_many_blocks_is_rejected() {
     let declarations: String = (0..128).map(|n| format!(" xmlns:p{n}='u'")).collect();
     for blocks in ["<x/>", "<p1:x/>"] {
         let message = format!(

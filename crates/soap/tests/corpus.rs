@@ -1,7 +1,7 @@
-//! Goal: what fuzzing has found stays mended, and the fuzz target's checks hold on its seeds.
+//! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: every file of `fuzz/corpus/soap` and `fuzz/corpus/wsdl` goes through the function that the fuzz
-//! target calls.
+//! Method: passes every file of `fuzz/corpus/soap` and `fuzz/corpus/wsdl` to the fuzz target's
+//! function.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -13,11 +13,11 @@ mod corpus;
 mod wsdl;
 
 #[test]
-fn the_corpus_of_descriptions_passes() {
+fn wsdl_corpus_passes() {
     corpus::replay("wsdl", 8, wsdl::check);
 }
 
 #[test]
-fn the_corpus_passes() {
+fn soap_corpus_passes() {
     corpus::replay("soap", 7, check::check);
 }

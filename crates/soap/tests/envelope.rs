@@ -1,5 +1,4 @@
-//! Goal: an envelope is read as it was written, and what is no usable message is refused for the
-//! right reason.
+//! Goal: envelopes round-trip, and invalid messages are rejected with the right error.
 //!
 //! Method: round trips in both addressing versions, and small broken envelopes.
 
@@ -33,7 +32,7 @@ fn all_addressing_properties_round_trip() {
         let sent = Envelope::new(addressing.clone())
             .with_header(Element::new(Name::new("urn:x", "Header")))
             .with_body(Element::new(Name::new("urn:x", "Do")));
-        let mut read = Envelope::parse(sent.to_text().as_bytes()).expect("what was written");
+        let mut read = Envelope::parse(sent.to_text().as_bytes()).expect("a valid envelope");
         for reference in [
             &mut read.addressing.from,
             &mut read.addressing.reply_to,
@@ -53,9 +52,9 @@ fn all_addressing_properties_round_trip() {
     }
 }
 
-/// A reference is kept with each subscription, and written into each message to its endpoint.
+/// A reference is stored with each subscription and sent with each message to its endpoint.
 #[test]
-fn references_and_reasons_are_as_long_as_is_usual() {
+fn references_and_reasons_are_limited() {
     let version = AddressingVersion::V200508;
     let read = |text: &str, count: usize| {
         let parameters = "<p/>".repeat(count);
@@ -67,15 +66,15 @@ fn references_and_reasons_are_as_long_as_is_usual() {
         EndpointReference::from_element(version, &element)
     };
     assert!(read(&"x".repeat(2_000), 20).is_ok());
-    let is_long = |read| matches!(read, Err(Error::LongReference { .. }));
-    assert!(is_long(read("x", 1_000)) && is_long(read(&"x".repeat(20_000), 0)));
+    let is_too_long = |read| matches!(read, Err(Error::LongReference { .. }));
+    assert!(is_too_long(read("x", 1_000)) && is_too_long(read(&"x".repeat(20_000), 0)));
     let fault = Fault::sender(Name::new("urn:x", "No"), "r".repeat(100_000)).to_element();
     let read = Fault::from_element(&fault).expect("a fault");
     assert_eq!(read.reason.len(), 1_024);
 }
 
 #[test]
-fn prefixes_of_the_sender_are_kept_for_content() {
+fn sender_prefixes_are_kept_for_content() {
     let read = envelope(
         "<s:Header><a:Action>urn:x</a:Action></s:Header>\
          <s:Body xmlns:p='urn:p'><a:Q xmlns:q='urn:q'>p:n</a:Q></s:Body>",
@@ -88,7 +87,7 @@ fn prefixes_of_the_sender_are_kept_for_content() {
 }
 
 #[test]
-fn broken_envelopes_are_refused_for_their_reason() {
+fn broken_envelopes_get_the_right_error() {
     let action = "<s:Header><a:Action>urn:x</a:Action></s:Header>";
     let body = "<s:Body/>";
     assert!(envelope(&format!("{action}{body}")).is_ok());
@@ -120,7 +119,7 @@ fn broken_envelopes_are_refused_for_their_reason() {
 }
 
 #[test]
-fn a_header_that_must_be_understood_is_told() {
+fn unknown_mandatory_header_is_reported() {
     let read = envelope(
         "<s:Header><a:Action>urn:x</a:Action><p:K xmlns:p='urn:p' s:mustUnderstand='1'/>\
          <p:L xmlns:p='urn:p' s:mustUnderstand='false'/></s:Header><s:Body/>",
@@ -135,10 +134,10 @@ fn a_header_that_must_be_understood_is_told() {
 }
 
 #[test]
-fn a_fault_round_trips_whatever_the_prefixes() {
+fn faults_round_trip() {
     let fault = Fault::sender(Name::new("urn:x", "Wrong"), "it is <wrong> & more");
     let sent = Envelope::new(Addressing::new(AddressingVersion::V200508, "urn:x/fault"))
         .with_body(fault.to_element());
-    let read = Envelope::parse(sent.to_text().as_bytes()).expect("what was written");
+    let read = Envelope::parse(sent.to_text().as_bytes()).expect("a valid envelope");
     assert_eq!(read.fault(), Some(fault));
 }

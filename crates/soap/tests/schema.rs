@@ -1,6 +1,5 @@
-//! Goal: flat types are read with all they mean, and every other type says why it is none.
-//! Method: documents by hand for each rule, and generated types that must survive the way out and
-//! back.
+//! Goal: flat types are read with all their meaning, and other types report why they are not flat.
+//! Method: a handwritten document per rule, and generated types that must round-trip.
 
 use std::time::Duration;
 
@@ -28,13 +27,13 @@ fn flat(body: &str) -> FlatType {
 }
 
 fn reason(body: &str) -> (NotFlatReason, String) {
-    let refused = schemas(body).flat(&Name::new("urn:t", "E")).unwrap_err();
-    (refused.reason, refused.at)
+    let not_flat = schemas(body).flat(&Name::new("urn:t", "E")).unwrap_err();
+    (not_flat.reason, not_flat.at)
 }
 
 #[test]
-fn fields_carry_type_and_meaning() {
-    let found = flat(
+fn fields_have_type_and_meaning() {
+    let flat_type = flat(
         r#"<s:element name="E" type="t:T"><s:annotation><s:documentation> A
               report. </s:documentation></s:annotation></s:element>
            <s:complexType name="Base"><s:sequence>
@@ -49,14 +48,14 @@ fn fields_carry_type_and_meaning() {
            </s:sequence></s:extension></s:complexContent></s:complexType>
            <s:simpleType name="Rate" c:unit="/min"><s:restriction base="s:int"/></s:simpleType>"#,
     );
-    assert_eq!(found.doc.as_deref(), Some("A report."));
-    let names: Vec<_> = found
+    assert_eq!(flat_type.doc.as_deref(), Some("A report."));
+    let names: Vec<_> = flat_type
         .fields
         .iter()
         .map(|field| &*field.name.local)
         .collect();
     assert_eq!(names, ["at", "pulse", "wave", "id"]);
-    let [at, pulse, wave, id] = &found.fields[..] else {
+    let [at, pulse, wave, id] = &flat_type.fields[..] else {
         panic!()
     };
     assert_eq!(at.data_type, XsdType::DateTime);
@@ -73,21 +72,21 @@ fn fields_carry_type_and_meaning() {
 }
 
 #[test]
-fn an_element_of_simple_type_is_one_field() {
-    let found = flat(r#"<s:element name="E" c:unit="Cel" type="s:float"/>"#);
-    assert_eq!(found.fields[0].place, FieldPlace::Text);
-    assert_eq!(found.fields[0].unit.as_deref(), Some("Cel"));
-    let found = flat(
+fn simple_element_is_one_field() {
+    let flat_type = flat(r#"<s:element name="E" c:unit="Cel" type="s:float"/>"#);
+    assert_eq!(flat_type.fields[0].place, FieldPlace::Text);
+    assert_eq!(flat_type.fields[0].unit.as_deref(), Some("Cel"));
+    let flat_type = flat(
         r#"<s:element name="E"><s:complexType><s:simpleContent><s:extension base="s:int">
              <s:attribute name="q" type="s:string"/>
            </s:extension></s:simpleContent></s:complexType></s:element>"#,
     );
-    let places: Vec<_> = found.fields.iter().map(|field| field.place).collect();
+    let places: Vec<_> = flat_type.fields.iter().map(|field| field.place).collect();
     assert_eq!(places, [FieldPlace::Text, FieldPlace::Attribute]);
 }
 
 #[test]
-fn what_is_not_flat_says_why_and_where() {
+fn not_flat_types_report_reason_and_position() {
     let inside = |content: &str| {
         let body = format!(
             r#"<s:element name="E"><s:complexType>{content}</s:complexType></s:element>
@@ -98,10 +97,13 @@ fn what_is_not_flat_says_why_and_where() {
         );
         reason(&body)
     };
-    let here = String::new();
+    let element_itself = String::new();
     assert_eq!(
         inside("<s:choice/>"),
-        (NotFlatReason::ContentModel("xs:choice"), here.clone())
+        (
+            NotFlatReason::ContentModel("xs:choice"),
+            element_itself.clone()
+        )
     );
     assert_eq!(
         inside(r#"<s:sequence><s:element name="x" type="t:C"/></s:sequence>"#),
@@ -124,7 +126,7 @@ fn what_is_not_flat_says_why_and_where() {
     );
     assert_eq!(
         inside("<s:sequence><s:any/></s:sequence>"),
-        (NotFlatReason::Anything, here.clone())
+        (NotFlatReason::Anything, element_itself.clone())
     );
     let (depth, _) = inside(r#"<s:complexContent><s:extension base="t:Loop"/></s:complexContent>"#);
     assert!(matches!(depth, NotFlatReason::Depth(_)));
@@ -139,13 +141,13 @@ fn what_is_not_flat_says_why_and_where() {
         .to_string();
     assert_eq!(
         text,
-        "{urn:t}E is not flat: no schema at hand declares it (no file)"
+        "{urn:t}E is not flat: no available schema declares it (no file)"
     );
 }
 
 #[test]
-fn attribute_groups_and_extension_points_do_not_hinder() {
-    let found = flat(
+fn attribute_groups_and_extension_points_are_flat() {
+    let flat_type = flat(
         r#"<s:attributeGroup name="G"><s:attribute name="v" type="s:long"/></s:attributeGroup>
            <s:element name="X"><s:complexType><s:sequence><s:any minOccurs="0"/></s:sequence>
            </s:complexType></s:element>
@@ -153,22 +155,22 @@ fn attribute_groups_and_extension_points_do_not_hinder() {
              <s:element name="a" type="s:int"/></s:sequence><s:attributeGroup ref="t:G"/>
            </s:complexType></s:element>"#,
     );
-    let names: Vec<_> = found
+    let names: Vec<_> = flat_type
         .fields
         .iter()
         .map(|field| &*field.name.local)
         .collect();
     assert_eq!(names, ["a", "v"]);
-    let (looped, _) = reason(
+    let (circular, _) = reason(
         r#"<s:attributeGroup name="G"><s:attributeGroup ref="t:G"/></s:attributeGroup>
            <s:element name="E"><s:complexType><s:attributeGroup ref="t:G"/></s:complexType>
            </s:element>"#,
     );
-    assert!(matches!(looped, NotFlatReason::Depth(_)));
+    assert!(matches!(circular, NotFlatReason::Depth(_)));
 }
 
 #[test]
-fn missing_documents_are_named() {
+fn missing_documents_are_listed() {
     let missing = schemas(
         r#"<s:import namespace="urn:a" schemaLocation="a.xsd"/><s:import namespace="urn:t"/>
            <s:include schemaLocation="more.xsd"/>"#,
@@ -216,7 +218,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn generated_schemas_are_read_back(
+    fn generated_schemas_round_trip(
         fields in proptest::collection::vec(any_field(), 0..6),
         text in proptest::option::of(any_field()),
         doc in proptest::option::of("[a-z]{1,9}"),
@@ -225,7 +227,7 @@ proptest! {
         let mut fields = fields;
         if let Some(text) = text {
             fields.retain(|field| field.place == FieldPlace::Attribute);
-            // Text with attributes has its type alone; what it means is said of the element.
+            // Text with attributes has only its type; annotations belong to the element.
             let field = FlatField {
                 data_type: text.data_type,
                 place: FieldPlace::Text,
@@ -241,7 +243,7 @@ proptest! {
         let read = schemas.flat(&name).unwrap();
         let mut flat = flat;
         if flat.fields.len() == 1 && flat.fields[0].place == FieldPlace::Text {
-            // One simple element: the documentation of the element is that of its field.
+            // A single simple element shares its documentation with its field.
             flat.fields[0].doc.clone_from(&flat.doc);
         }
         prop_assert_eq!(read, flat);

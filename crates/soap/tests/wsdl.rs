@@ -1,7 +1,7 @@
-//! Goal: WSDL 1.1 is understood whatever its prefixes and habits, written in one form, and never a
-//! cause of panic.
-//! Method: a document by hand with all four kinds of operations, descriptions written and read
-//! back, and arbitrary trees of WSDL and schema names.
+//! Goal: WSDL 1.1 is read whatever its prefixes and style, written in one form, and never causes a
+//! panic.
+//! Method: a handwritten document with all four kinds of operations, descriptions in round trips,
+//! and arbitrary trees of WSDL and schema names.
 
 use chappe_soap::schema::Schemas;
 use chappe_soap::wsdl::{
@@ -34,7 +34,7 @@ const CLOCK: &str = r#"<definitions xmlns="http://schemas.xmlsoap.org/wsdl/" xml
 </definitions>"#;
 
 #[test]
-fn a_document_is_understood() {
+fn document_is_parsed() {
     let wsdl = Wsdl::parse(CLOCK.as_bytes()).unwrap();
     assert_eq!(
         wsdl.imports,
@@ -78,7 +78,7 @@ fn a_document_is_understood() {
     assert_eq!(
         wsdl.operation_of("urn:set").unwrap().1.name,
         "Set",
-        "the SOAP action of its binding"
+        "the binding's SOAP action"
     );
     assert_eq!(wsdl.bindings[0].protocol, Protocol::Soap12);
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_document_is_understood() {
 }
 
 #[test]
-fn schemas_keep_the_prefixes_around_them() {
+fn schemas_keep_prefixes_in_scope() {
     let wsdl = Wsdl::parse(CLOCK.as_bytes()).unwrap();
     let mut schemas = Schemas::default();
     schemas.add("clock.wsdl", &wsdl.schemas[0]).unwrap();
@@ -101,29 +101,29 @@ fn schemas_keep_the_prefixes_around_them() {
 }
 
 #[test]
-fn written_documents_are_read_back() {
+fn written_documents_round_trip() {
     let mut parsed = Wsdl::parse(CLOCK.as_bytes()).unwrap();
-    let again = Wsdl::parse(parsed.to_text().as_bytes()).unwrap();
-    // All actions are written.
+    let reread = Wsdl::parse(parsed.to_text().as_bytes()).unwrap();
+    // Every action is written explicitly.
     for operation in &mut parsed.port_types[0].operations {
         let messages = operation.input.iter_mut().chain(&mut operation.output);
         for message in messages.chain(&mut operation.faults) {
             message.has_explicit_action = true;
         }
     }
-    assert_eq!(again.port_types, parsed.port_types);
-    assert_eq!(again.messages, parsed.messages);
-    assert_eq!(again.bindings, parsed.bindings);
-    assert_eq!(again.services, parsed.services);
+    assert_eq!(reread.port_types, parsed.port_types);
+    assert_eq!(reread.messages, parsed.messages);
+    assert_eq!(reread.bindings, parsed.bindings);
+    assert_eq!(reread.services, parsed.services);
 }
 
 #[test]
-fn wrong_documents_are_refused() {
+fn invalid_documents_are_rejected() {
     assert!(matches!(Wsdl::parse(b"<a/>"), Err(WsdlError::NotWsdl(_))));
     let without = br#"<definitions xmlns="http://schemas.xmlsoap.org/wsdl/"><portType name="P">
         <operation name="O"/></portType></definitions>"#;
     let text = Wsdl::parse(without).unwrap_err().to_string();
-    assert_eq!(text, "operation \"O\" lacks an input or an output");
+    assert_eq!(text, "operation \"O\" has no valid input or output");
 }
 
 fn any_kind() -> impl Strategy<Value = OperationKind> {
@@ -156,7 +156,7 @@ prop_compose! {
     }
 }
 
-/// Trees that come near to what the readers look for.
+/// Trees that resemble WSDL and schema documents.
 fn any_tree() -> impl Strategy<Value = Element> {
     let names = vec![
         "definitions",
@@ -220,7 +220,7 @@ fn any_tree() -> impl Strategy<Value = Element> {
 
 proptest! {
     #[test]
-    fn descriptions_are_read_back(operations in proptest::collection::vec(any_operation(), 0..5)) {
+    fn descriptions_round_trip(operations in proptest::collection::vec(any_operation(), 0..5)) {
         let service = Service {
             target_namespace: "http://x/clock".into(),
             name: "Clock".into(),
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn no_tree_is_a_cause_of_panic(tree in any_tree()) {
+    fn no_tree_causes_a_panic(tree in any_tree()) {
         let mut root = tree.clone();
         root.name = Name::new("http://schemas.xmlsoap.org/wsdl/", "definitions");
         let _ = Wsdl::from_element(&root);
@@ -248,8 +248,8 @@ proptest! {
     }
 }
 
-/// Operations of an SDC device's shape: a request and an event, in the forms that devices use.
-fn medical(port_type: &str, binding: &str) -> String {
+/// A WSDL like that of an SDC device, with variable operations and bindings.
+fn sdc_wsdl(port_type: &str, binding: &str) -> String {
     format!(
         r#"<w:definitions xmlns:w="http://schemas.xmlsoap.org/wsdl/" xmlns:t="urn:glue"
     xmlns:s12="http://schemas.xmlsoap.org/wsdl/soap12/"
@@ -266,21 +266,21 @@ fn action_of_state(document: &str) -> String {
     operation.input.as_ref().unwrap().action.clone()
 }
 
-/// Goal: the action of a request is that which the device knows (WS-Addressing 1.0 metadata, sections
+/// A request's action must be the one that the device expects (WS-Addressing 1.0 metadata, sections
 /// 4.4.1 and 4.4.4).
 #[test]
-fn an_action_is_explicit_or_of_the_binding_or_the_default() {
+fn action_is_explicit_then_bound_then_default() {
     const PLAIN: &str = r#"<w:operation name="GetMdState"><w:input message="t:GetMdState"/>
         <w:output message="t:GetMdStateResponse"/></w:operation>"#;
-    let bound = |extension: &str| {
+    let binding = |extension: &str| {
         format!(
             r#"<w:binding name="B" type="t:GetService"><w:operation name="GetMdState">{extension}
             <w:input/><w:output/></w:operation></w:binding>"#
         )
     };
     let explicit = |attribute: &str| PLAIN.replace("<w:input ", &format!("<w:input {attribute} "));
-    let soap12 = bound(r#"<s12:operation soapAction="urn:soap12"/>"#);
-    let soap11 = bound(r#"<s11:operation soapAction="urn:soap11"/>"#);
+    let soap12 = binding(r#"<s12:operation soapAction="urn:soap12"/>"#);
+    let soap11 = binding(r#"<s11:operation soapAction="urn:soap11"/>"#);
     let default = "urn:glue:GetService:GetMdStateRequest";
     for (port_type, binding, action) in [
         (
@@ -299,10 +299,10 @@ fn an_action_is_explicit_or_of_the_binding_or_the_default() {
         (PLAIN.to_owned(), soap11 + &soap12, "urn:soap12"),
         (
             PLAIN.to_owned(),
-            bound(r#"<s12:operation soapAction=""/>"#),
+            binding(r#"<s12:operation soapAction=""/>"#),
             default,
         ),
-        (PLAIN.to_owned(), bound("<s12:operation/>"), default),
+        (PLAIN.to_owned(), binding("<s12:operation/>"), default),
         (
             PLAIN.to_owned(),
             soap12.replace("t:GetService", "t:Other"),
@@ -310,31 +310,31 @@ fn an_action_is_explicit_or_of_the_binding_or_the_default() {
         ),
         (PLAIN.to_owned(), String::new(), default),
     ] {
-        let document = medical(&port_type, &binding);
+        let document = sdc_wsdl(&port_type, &binding);
         assert_eq!(action_of_state(&document), action, "{document}");
     }
 }
 
 #[test]
-fn a_binding_in_another_document_gives_the_action() {
+fn binding_in_other_document_sets_action() {
     let port_type = r#"<w:operation name="GetMdState"><w:input message="t:M"/></w:operation>"#;
     let binding = r#"<w:binding name="B" type="t:GetService"><w:operation name="GetMdState">
         <s12:operation soapAction="urn:state"/></w:operation></w:binding>"#;
     let document = |port_type: &str, binding: &str| {
-        Wsdl::parse(medical(port_type, binding).as_bytes()).unwrap()
+        Wsdl::parse(sdc_wsdl(port_type, binding).as_bytes()).unwrap()
     };
     let mut wsdl = document("", binding);
     wsdl.merge(document(port_type, "")).unwrap();
     assert_eq!(wsdl.operation_of("urn:state").unwrap().1.name, "GetMdState");
 }
 
-/// SOAP actions belong to requests: an event keeps the action under which it is subscribed.
+/// SOAP actions apply to requests only; an event keeps the action of its subscriptions.
 #[test]
-fn an_event_has_no_action_of_the_binding() {
+fn events_ignore_soap_actions() {
     let event = r#"<w:operation name="Report"><w:output message="t:M"/></w:operation>"#;
     let binding = r#"<w:binding name="B" type="t:GetService"><w:operation name="Report">
         <s12:operation soapAction="urn:report"/></w:operation></w:binding>"#;
-    let wsdl = Wsdl::parse(medical(event, binding).as_bytes()).unwrap();
+    let wsdl = Wsdl::parse(sdc_wsdl(event, binding).as_bytes()).unwrap();
     assert_eq!(
         wsdl.events().next().unwrap().0,
         "urn:glue:GetService:Report"

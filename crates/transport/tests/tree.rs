@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use chappe_identity::Key;
 use chappe_notification_tree::{
-    Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Outcome,
-    Plan, Tree, Window,
+    Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Keys, Membership, Outcome, Plan, Tree,
+    TreeEvent, Window,
 };
 use chappe_transport::kad::{KadOptions, bind};
 use chappe_transport::tree::{MemoryWindows, TreeOptions, WindowFiles, Windows, run_tree};
@@ -52,7 +52,7 @@ fn config() -> Config {
 
 struct Node {
     commands: mpsc::Sender<Command>,
-    events: mpsc::Receiver<Happened>,
+    events: mpsc::Receiver<TreeEvent>,
     task: JoinHandle<Tree<Keys>>,
 }
 
@@ -93,7 +93,7 @@ impl Node {
         self.commands.send(command).await.expect("the node runs");
     }
 
-    async fn next(&mut self) -> Happened {
+    async fn next(&mut self) -> TreeEvent {
         let next = tokio::time::timeout(DEADLINE, self.events.recv()).await;
         next.expect("in time").expect("the node runs")
     }
@@ -101,7 +101,7 @@ impl Node {
     /// The next event that is delivered.
     async fn delivered(&mut self) -> Vec<u8> {
         loop {
-            if let Happened::Delivered { event, .. } = self.next().await {
+            if let TreeEvent::Delivered { event, .. } = self.next().await {
                 return event.body().to_vec();
             }
         }
@@ -109,7 +109,7 @@ impl Node {
 
     async fn outcome(&mut self) -> Outcome {
         loop {
-            if let Happened::Outcome(outcome) = self.next().await {
+            if let TreeEvent::Outcome(outcome) = self.next().await {
                 return outcome;
             }
         }
@@ -132,7 +132,7 @@ impl Node {
         drop(self.commands);
         let mut left = Vec::new();
         while let Some(event) = self.events.recv().await {
-            if let Happened::Delivered { event, .. } = event {
+            if let TreeEvent::Delivered { event, .. } = event {
                 left.push(event.body().to_vec());
             }
         }
@@ -290,7 +290,7 @@ async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
     assert_eq!(sink.delivered().await, vec![2; 40]);
     let (left, machine) = sink.end().await;
     assert!(left.is_empty(), "twice: {left:?}");
-    assert_eq!(machine.counters().not_kept, refused);
+    assert_eq!(machine.counters().not_stored, refused);
     assert_eq!(machine.counters().malformed, 3);
     assert_eq!(drops.total(Hop::Event, "tree datagram unreadable"), 3);
 }

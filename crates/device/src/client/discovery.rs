@@ -193,7 +193,7 @@ async fn take(shared: &Arc<Shared>, event: Event) {
             let endpoint = endpoint.to_string();
             shared.tell(Seen::ResolveEnded { endpoint, answered });
         }
-        Event::NotAsked { reason, .. } => {
+        Event::NotSent { reason, .. } => {
             let what = "question not asked";
             shared.drops.record(Hop::Discovery, what, "", reason, None);
         }

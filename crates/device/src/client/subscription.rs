@@ -107,7 +107,7 @@ impl Subscription {
     /// Asks the device whether it still knows the subscription: it was seen to restart.
     pub async fn doubt(&self) {
         self.sink
-            .command(SinkCommand::Doubt { key: self.key })
+            .command(SinkCommand::Verify { key: self.key })
             .await;
     }
 
@@ -255,7 +255,7 @@ impl Shared {
             }
         }
         for (sink, key) in doubted {
-            sink.command(SinkCommand::Doubt { key }).await;
+            sink.command(SinkCommand::Verify { key }).await;
         }
     }
 }
@@ -556,7 +556,7 @@ impl Take<EventSink> for Taker {
                     tree.join(&sink, key, &offer, &actions, &shared.drops);
                 }
             }
-            Output::Event(SinkEvent::NotTaken { key }) => {
+            Output::Event(SinkEvent::Ignored { key }) => {
                 shared.tree_counters.duplicate();
                 if let Some(inbox) = sink.inbox(key) {
                     inbox.spread_came(None);
@@ -578,12 +578,12 @@ impl Taker {
         let (key, delivery) = match event {
             SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
             SinkEvent::Renewed { key, granted } => (key, Delivery::Renewed { granted }),
-            SinkEvent::Ended { key, why } => {
+            SinkEvent::Ended { key, reason } => {
                 let tree = sink.state().trees.get(&key).map(Arc::clone);
                 if let Some(tree) = tree {
                     tree.leave(sink, key);
                 }
-                (key, Delivery::Ended(why))
+                (key, Delivery::Ended(reason))
             }
             SinkEvent::Notification {
                 key,

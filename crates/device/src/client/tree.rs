@@ -18,7 +18,7 @@ use chappe_dpws::eventing::{
 use chappe_identity::{Contact as HttpContact, Key};
 use chappe_machine::Input;
 use chappe_notification_tree::{
-    Command, Config, Contact, Event, Happened, Keys, Membership, Tree, Window, topic_of,
+    Command, Config, Contact, Event, Keys, Membership, Tree, TreeEvent, Window, topic_of,
 };
 use chappe_transport::kad::{KadOptions, bind};
 use chappe_transport::tree::{TreeOptions, WindowFiles, Windows, run_tree};
@@ -326,7 +326,7 @@ fn window_files(folder: PathBuf) -> io::Result<WindowFiles> {
 }
 
 /// Takes what the tree says, until it or the client ends.
-async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Receiver<Happened>) {
+async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Receiver<TreeEvent>) {
     let mut codec = CompactCodec::default();
     let mut fetches = JoinSet::new();
     while let Some(event) = events.recv().await {
@@ -336,7 +336,7 @@ async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Rece
         };
         let counters = &client.tree_counters;
         match event {
-            Happened::Delivered { event, late, .. } => {
+            TreeEvent::Delivered { event, late, .. } => {
                 count(&counters.late, u64::from(late));
                 let drops = client.drops.clone();
                 // Waiting for room must not keep the client.
@@ -354,7 +354,7 @@ async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Rece
                     }
                 }
             }
-            Happened::MembershipUnknown { topic, .. } => {
+            TreeEvent::MembershipUnknown { topic, .. } => {
                 let idle = {
                     let mut topics = node.topics();
                     let known = topics.get_mut(&topic);
@@ -365,16 +365,16 @@ async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Rece
                     fetches.spawn(async move { node.fetch(&shared, topic).await });
                 }
             }
-            Happened::Missed { which, .. } => {
+            TreeEvent::Missed { which, .. } => {
                 count(&counters.missed, u64::from(which.count_ones()));
             }
-            Happened::Forged { topic, from } => {
+            TreeEvent::Forged { topic, from } => {
                 count(&counters.forged, 1);
                 let detail = format!("topic {topic:016x}, from sink {from}");
                 let what = "forged event refused";
                 client.drops.record(Hop::Event, what, "", detail, None);
             }
-            Happened::Refused(error) => {
+            TreeEvent::Refused(error) => {
                 let (what, detail) = ("tree refused a command", error.to_string());
                 client.drops.record(Hop::Event, what, "", detail, None);
             }

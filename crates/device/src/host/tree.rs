@@ -21,8 +21,8 @@ use chappe_identity::Key;
 use chappe_machine::{Input, Instant};
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{
-    Arranger, Command, Config, Contact, EventId, Happened, Keys, Membership, Outcome, SOURCE, Tree,
-    topic_of,
+    Arranger, Command, Config, Contact, EventId, Keys, Membership, Outcome, SOURCE, Tree,
+    TreeEvent, topic_of,
 };
 use chappe_transport::http::{Method, Request, Response, StatusCode};
 use chappe_transport::kad::{KadOptions, bind, next_boot};
@@ -249,7 +249,10 @@ impl Spreading {
             }
             SourceTransmit::Prove { peer, .. } => {
                 let there = false;
-                Err(SourceReceive::Proven { peer, there })
+                Err(SourceReceive::Proven {
+                    peer,
+                    is_reachable: there,
+                })
             }
             // The next change has all sinks again; until then those of before are told.
             _ => Ok(()),
@@ -334,7 +337,7 @@ impl Source {
     async fn run(
         mut self,
         mut orders: mpsc::Receiver<SourceTransmit>,
-        mut events: mpsc::Receiver<Happened>,
+        mut events: mpsc::Receiver<TreeEvent>,
         inputs: mpsc::Sender<Option<InputOf<Device>>>,
     ) {
         let clock = Clock::process();
@@ -523,14 +526,14 @@ impl Source {
         None
     }
 
-    fn happened(&mut self, now: Instant, event: Happened) -> Option<SourceReceive> {
+    fn happened(&mut self, now: Instant, event: TreeEvent) -> Option<SourceReceive> {
         match event {
-            Happened::Published(id) => {
+            TreeEvent::Published(id) => {
                 let published = self.publishing.pop_front()?;
                 self.under_way.insert(id, published);
                 None
             }
-            Happened::NotPublished { error, .. } => {
+            TreeEvent::NotPublished { error, .. } => {
                 let delivery = self.publishing.pop_front()?.delivery;
                 self.pacer.known(now, delivery, false);
                 let (what, detail) = ("event not spread", error.to_string());
@@ -538,7 +541,7 @@ impl Source {
                 self.drops.record(Hop::Event, what, "", detail, Some(hint));
                 Some(SourceReceive::NotSpread { delivery })
             }
-            Happened::Outcome(outcome) => {
+            TreeEvent::Outcome(outcome) => {
                 self.learn(&outcome);
                 // That of a heartbeat is of no event.
                 let event = self.under_way.remove(&outcome.id)?;
@@ -546,11 +549,14 @@ impl Source {
                 self.pacer.known(now, event.delivery, all);
                 Some(self.ended(&event, &outcome))
             }
-            Happened::Proven { contact, there, .. } => {
+            TreeEvent::Proven { contact, there, .. } => {
                 let peer = peer(contact);
-                Some(SourceReceive::Proven { peer, there })
+                Some(SourceReceive::Proven {
+                    peer,
+                    is_reachable: there,
+                })
             }
-            Happened::Refused(error) => {
+            TreeEvent::Refused(error) => {
                 let (what, detail) = ("tree refused a command", error.to_string());
                 self.drops.record(Hop::Event, what, "", detail, None);
                 None

@@ -1,4 +1,4 @@
-//! Why a message is dropped, and how often that happened.
+//! Reasons for dropping messages, with counters.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use chappe_machine::Instant;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $reason:ident => $label:literal,)+) => {
-        /// Why an arrived message was dropped. Each dropped message has exactly one.
+        /// Why a received message was dropped. Each dropped message has exactly one reason.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum DropReason { $($(#[$doc])+ $reason,)+ }
@@ -25,55 +25,55 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// More bytes than an envelope, or what a device says of itself, may have.
+    /// The envelope or the description exceeds its size limit.
     TooLarge => "too_large",
-    /// Not XML, or no SOAP 1.2 envelope with an action.
+    /// Not XML, or not a SOAP 1.2 envelope with an action.
     Malformed => "malformed",
-    /// A discovery message that lacks what the specification demands, or is beyond a limit.
+    /// A discovery message that violates the specification or exceeds a limit.
     Invalid => "invalid",
-    /// A SOAP message that is none of discovery.
+    /// A SOAP message other than discovery.
     NotDiscovery => "not_discovery",
-    /// A header that must be understood and is not.
+    /// A mandatory header (mustUnderstand) is not understood.
     NotUnderstood => "not_understood",
-    /// A repeat of a message that was seen.
+    /// A repeat of an earlier message.
     Duplicate => "duplicate",
-    /// One's own message, looped back.
+    /// The machine's own message, looped back.
     Own => "own",
     /// A message for the other role: a Probe at a client, a Hello at a target service.
     OtherRole => "other_role",
-    /// A question in a dialect that is not answered here.
+    /// A request in an unsupported dialect.
     OtherDialect => "other_dialect",
     /// A Probe that does not describe this target service.
     NoMatch => "no_match",
-    /// A Probe with a match rule that is not known here.
+    /// A Probe with an unknown match rule.
     UnknownMatchRule => "unknown_match_rule",
     /// A Resolve for another endpoint.
     OtherEndpoint => "other_endpoint",
-    /// The machine is not started, or is stopped.
+    /// The machine is not running.
     NotStarted => "not_started",
-    /// It came by an interface that is not configured.
+    /// The receiving interface is not configured.
     OtherInterface => "other_interface",
-    /// An answer is wanted at another address than the one it came from.
+    /// ReplyTo names another address than the sender's.
     ReplyElsewhere => "reply_elsewhere",
-    /// The answer would be too many times larger than the question.
+    /// The answer exceeds the permitted multiple of the request's size.
     Amplification => "amplification",
-    /// More messages from there than the rate allows.
+    /// The sender exceeds its rate.
     RateLimited => "rate_limited",
-    /// As many answers wait to be sent as may.
+    /// The send queue is full.
     QueueFull => "queue_full",
-    /// An answer to no question that is open.
+    /// An answer without a pending request.
     Unrelated => "unrelated",
-    /// Older than what the same sender said before (AppSequence).
+    /// Older than an earlier message of the same sender (AppSequence).
     Stale => "stale",
-    /// None of the transport addresses may be contacted.
+    /// The policy refuses every transport address.
     AddressRefused => "address_refused",
-    /// The table is full of devices that are confirmed.
+    /// All entries of the table are confirmed.
     TableFull => "table_full",
-    /// As many target services are remembered from that address as may be, all confirmed.
+    /// The sender has reached its limit of target services, all of them confirmed.
     SourceFull => "source_full",
-    /// The Hello of a discovery proxy: managed mode is not spoken.
+    /// The Hello of a discovery proxy: managed mode is not supported.
     DiscoveryProxy => "discovery_proxy",
-    /// A fault in answer to a question.
+    /// A fault in answer to a request.
     Fault => "fault",
 }
 
@@ -83,7 +83,7 @@ impl std::fmt::Display for DropReason {
     }
 }
 
-/// How many messages were dropped, by reason.
+/// Dropped messages, counted by reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropCounts {
     counts: [u64; DropReason::ALL.len()],
@@ -102,39 +102,39 @@ impl DropCounts {
         self.counts[reason as usize] += 1;
     }
 
-    /// How many for this reason.
+    /// The count for this reason.
     #[must_use]
     pub fn count(&self, reason: DropReason) -> u64 {
         self.counts[reason as usize]
     }
 
-    /// Every reason with its count.
+    /// Every reason and its count.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL
             .iter()
             .map(|reason| (*reason, self.count(*reason)))
     }
 
-    /// How many in all.
+    /// The sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// Lets one report for each reason pass in each [`REPORT_PERIOD`], and counts the rest.
+/// Admits one report per reason and [`REPORT_PERIOD`], and counts the suppressed ones.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reports {
+pub(crate) struct ReportLimiter {
     last: [Option<Instant>; DropReason::ALL.len()],
     suppressed: [u64; DropReason::ALL.len()],
 }
 
-/// Least time between two reports for the same reason, one second: a flood must not become a flood
-/// of events, and a person reads no faster.
+/// Least time between two reports for the same reason. Reason: a flood of messages must not become
+/// a flood of events.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-impl Reports {
-    /// `Some(how many were held back since the last report)` when a report may pass.
+impl ReportLimiter {
+    /// Admits a report and returns the number suppressed since the last one; `None` suppresses it.
     pub(crate) fn pass(&mut self, now: Instant, reason: DropReason) -> Option<u64> {
         let index = reason as usize;
         if self.last[index].is_some_and(|last| now.saturating_since(last) < REPORT_PERIOD) {
@@ -145,21 +145,23 @@ impl Reports {
         Some(std::mem::take(&mut self.suppressed[index]))
     }
 
-    /// When the next count that was held back may be reported.
+    /// When the next suppressed report is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let held = self.suppressed.iter().zip(self.last);
-        let held = held.filter(|(suppressed, _)| **suppressed > 0);
-        held.filter_map(|(_, last)| Some(last? + REPORT_PERIOD))
+        let suppressed_with_last = self.suppressed.iter().zip(self.last);
+        let suppressed_with_last = suppressed_with_last.filter(|(suppressed, _)| **suppressed > 0);
+        suppressed_with_last
+            .filter_map(|(_, last)| Some(last? + REPORT_PERIOD))
             .min()
     }
 
-    /// A count that was held back long enough.
+    /// The next due report, with its count.
     pub(crate) fn due(&mut self, now: Instant) -> Option<(DropReason, u64)> {
         let due = |reason: &&DropReason| {
             let index = **reason as usize;
             let last = self.last[index];
-            let over = last.is_some_and(|last| now.saturating_since(last) >= REPORT_PERIOD);
-            over && self.suppressed[index] > 0
+            let period_passed =
+                last.is_some_and(|last| now.saturating_since(last) >= REPORT_PERIOD);
+            period_passed && self.suppressed[index] > 0
         };
         let reason = *DropReason::ALL.iter().find(due)?;
         Some((reason, self.pass(now, reason)?))
@@ -171,8 +173,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_limited_for_each_reason_and_lose_no_count() {
-        let mut reports = Reports::default();
+    fn report_limit_keeps_counts() {
+        let mut reports = ReportLimiter::default();
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         assert_eq!(reports.pass(at(0), DropReason::Malformed), Some(0));
         assert_eq!(reports.pass(at(0), DropReason::Stale), Some(0));

@@ -1,4 +1,4 @@
-//! What both machines do first with a datagram, and their books.
+//! Decoding and counting of received datagrams, common to both machines.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use chappe_soap::Envelope;
 use chappe_soap::udp::{Arrival, RECEIVED_ENVELOPE_BYTES_MAX, Seen};
 use chappe_xml::Limits;
 
-use super::drops::Reports;
+use super::drops::ReportLimiter;
 use super::message::Message;
 use super::{DropCounts, DropReason, Inbound};
 
-/// Why a message goes no further, in words for a person.
+/// Why a message was dropped: the reason and its details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) reason: DropReason,
@@ -26,11 +26,11 @@ impl Dropped {
     }
 }
 
-/// Reads a datagram.
+/// Decodes a datagram.
 pub(crate) fn read(datagram: &Inbound) -> Result<Message, Dropped> {
     let size = datagram.bytes.len();
     if size > RECEIVED_ENVELOPE_BYTES_MAX {
-        let detail = format!("{size} bytes, at most {RECEIVED_ENVELOPE_BYTES_MAX}");
+        let detail = format!("{size} bytes (limit {RECEIVED_ENVELOPE_BYTES_MAX})");
         return Err(Dropped::new(DropReason::TooLarge, detail));
     }
     let envelope = Envelope::parse_within(&datagram.bytes, Limits::datagram())
@@ -39,32 +39,32 @@ pub(crate) fn read(datagram: &Inbound) -> Result<Message, Dropped> {
         .map_err(|error| Dropped::new(error.drop_reason(), error.to_string()))
 }
 
-/// The count of arrived messages, and what became of them.
+/// Deduplicates received messages and counts their outcomes.
 #[derive(Debug, Clone)]
-pub(crate) struct Books {
+pub(crate) struct IntakeState {
     pub(crate) seen: Seen,
     pub(crate) drops: DropCounts,
-    reports: Reports,
-    /// The last message of each reason that was not reported yet.
-    held: BTreeMap<DropReason, (String, SocketAddr)>,
+    reports: ReportLimiter,
+    /// The last unreported message of each reason.
+    unreported: BTreeMap<DropReason, (String, SocketAddr)>,
     received: u64,
     used: u64,
 }
 
-impl Books {
+impl IntakeState {
     pub(crate) fn new(seen_capacity: usize, seed: u64) -> Self {
         Self {
             seen: Seen::new(seen_capacity, seed),
             drops: DropCounts::default(),
-            reports: Reports::default(),
-            held: BTreeMap::new(),
+            reports: ReportLimiter::default(),
+            unreported: BTreeMap::new(),
             received: 0,
             used: 0,
         }
     }
 
-    /// Drops a message that was seen before.
-    pub(crate) fn first_time(&mut self, message: &Message) -> Result<(), Dropped> {
+    /// Rejects duplicates and the machine's own messages.
+    pub(crate) fn check_duplicate(&mut self, message: &Message) -> Result<(), Dropped> {
         let id = &message.message_id;
         match self.seen.arrived(id) {
             Arrival::New => Ok(()),
@@ -73,8 +73,8 @@ impl Books {
         }
     }
 
-    /// Enters what became of a message; gives what to report, if it is time to.
-    pub(crate) fn enter(
+    /// Counts a message's outcome; returns a report if the rate permits one.
+    pub(crate) fn record(
         &mut self,
         now: Instant,
         from: SocketAddr,
@@ -87,23 +87,24 @@ impl Books {
         };
         self.drops.add(dropped.reason);
         let Some(suppressed) = self.reports.pass(now, dropped.reason) else {
-            self.held.insert(dropped.reason, (dropped.detail, from));
+            self.unreported
+                .insert(dropped.reason, (dropped.detail, from));
             return None;
         };
-        self.held.remove(&dropped.reason);
+        self.unreported.remove(&dropped.reason);
         Some((dropped, from, suppressed))
     }
 
-    /// When what was held back is to be reported.
+    /// When the next suppressed report is due.
     pub(crate) fn next_report(&self) -> Option<Instant> {
         self.reports.next()
     }
 
-    /// What was held back long enough, told by the last message of its kind: so that every drop is
-    /// reported within [`REPORT_PERIOD`](super::drops::REPORT_PERIOD) although none follows it.
-    pub(crate) fn held_back(&mut self, now: Instant) -> Option<(Dropped, SocketAddr, u64)> {
+    /// A due report about suppressed messages, with the details of the last one. Every drop is thus
+    /// reported within [`REPORT_PERIOD`](super::drops::REPORT_PERIOD), even if none follows it.
+    pub(crate) fn due_report(&mut self, now: Instant) -> Option<(Dropped, SocketAddr, u64)> {
         let (reason, count) = self.reports.due(now)?;
-        let (detail, from) = self.held.remove(&reason)?;
+        let (detail, from) = self.unreported.remove(&reason)?;
         Some((Dropped { reason, detail }, from, count - 1))
     }
 
@@ -116,11 +117,14 @@ impl Books {
         let (received, used, dropped) = (self.received, self.used, self.drops.total());
         if received != used + dropped {
             return Err(format!(
-                "{received} received, {used} used, {dropped} dropped"
+                "{received} received, but {used} used and {dropped} dropped"
             ));
         }
         if self.seen.len() > self.seen.capacity() {
-            return Err(format!("{} identifiers remembered", self.seen.len()));
+            return Err(format!(
+                "{} identifiers stored, above the capacity",
+                self.seen.len()
+            ));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! The messages of WS-Discovery as values, to and from envelopes.
+//! WS-Discovery messages and their envelopes.
 //!
-//! Reading does not care for prefixes; writing uses those of [`Dialect::prefixes`] and of the
-//! caller, declared once on the envelope.
+//! Reading accepts any prefix; writing uses those of [`Dialect::prefixes`] and the caller's,
+//! declared on the envelope.
 
 use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope};
 use chappe_xml::{Element, Name, Namespace, Str};
@@ -10,7 +10,7 @@ use super::{DropReason, Target};
 use crate::Dialect;
 
 /// Entries in one list of types, scopes or addresses, or matches in one answer. Reason: four times
-/// what the largest device seen has.
+/// as many as on the largest device seen.
 pub const LIST_MAX: usize = 128;
 
 /// Bytes of one URI (DPWS 1.1, MAX_URI_SIZE).
@@ -19,41 +19,41 @@ pub const URI_BYTES_MAX: usize = 2_048;
 /// A discovery message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// How it is spoken.
+    /// The dialect.
     pub dialect: Dialect,
-    /// Its identifier.
+    /// The message identifier.
     pub message_id: Str,
-    /// The identifier of the question that it answers.
+    /// The identifier of the request that it answers.
     pub relates_to: Option<Str>,
     /// The destination as the message names it.
     pub to: Option<Str>,
-    /// Where the answer is wanted; absent means where the message came from.
+    /// Where the answer goes; absent means to the sender.
     pub reply_to: Option<Str>,
-    /// Its place among the messages of its sender.
+    /// Its position in the sender's sequence.
     pub sequence: Option<AppSequence>,
-    /// What it says.
+    /// The kind of message and its body.
     pub content: Content,
 }
 
-/// What a discovery message says.
+/// The body of a discovery message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A target service is here.
+    /// A target service joins the network.
     Hello(Target),
-    /// A target service leaves. Of the target, only the endpoint is sure to be given.
+    /// A target service leaves. Only its endpoint is mandatory.
     Bye(Target),
-    /// Who is like this?
+    /// Searches for target services.
     Probe(Probe),
-    /// These are.
+    /// The target services that match a Probe.
     ProbeMatches(Vec<Target>),
-    /// Where is this endpoint?
+    /// Asks for the transport addresses of an endpoint.
     Resolve(EndpointReference),
-    /// It is here; absent when it is not known.
+    /// The endpoint's description; absent when it is unknown.
     ResolveMatches(Option<Target>),
 }
 
 impl Content {
-    /// The last part of the action.
+    /// The last segment of the action.
     #[must_use]
     pub const fn action(&self) -> &'static str {
         match self {
@@ -67,48 +67,48 @@ impl Content {
     }
 }
 
-/// What a Probe asks for.
+/// The criteria of a Probe.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Probe {
-    /// All of these must be implemented; none matches every target service.
+    /// Types that the target service must all implement; empty matches every one.
     pub types: Vec<Name>,
-    /// Each must match one scope of the target service; none matches every one.
+    /// Scopes that must each match a scope of the target service; empty matches every one.
     pub scopes: Vec<Str>,
     /// The URI of the match rule; absent means the dialect's default.
     pub match_by: Option<Str>,
 }
 
-/// A message's place among those of its sender (WS-Discovery 1.1, section 7).
+/// A message's position in its sender's sequence (WS-Discovery 1.1, section 7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppSequence {
-    /// Rises with each start of the sender.
+    /// Increases with each start of the sender.
     pub instance_id: u32,
-    /// Tells sequences of one instance apart; absent is not empty.
+    /// Distinguishes sequences of one instance; absent differs from empty.
     pub sequence_id: Option<Str>,
-    /// Rises with each message of the sequence.
+    /// Increases with each message of the sequence.
     pub message_number: u32,
 }
 
-/// Why an envelope is no usable discovery message.
+/// Why an envelope is not a usable discovery message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The action is none of discovery.
-    #[error("action {0} is none of discovery")]
+    /// The action does not belong to discovery.
+    #[error("action {0} is not a discovery action")]
     NotDiscovery(String),
-    /// A fault, in answer to a question.
+    /// A fault in answer to a request.
     #[error("{0}")]
     Fault(String),
-    /// A header must be understood that is not.
-    #[error("header {0} must be understood and is not")]
+    /// A mandatory header is not understood.
+    #[error("header {0} has mustUnderstand but is not understood")]
     NotUnderstood(Name),
-    /// Something that the specification demands is missing or wrong.
+    /// A part is missing or invalid.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl MessageError {
-    /// The reason for which a machine drops such a message.
+    /// The reason under which a machine counts such a message.
     #[must_use]
     pub const fn drop_reason(&self) -> DropReason {
         match self {
@@ -120,15 +120,15 @@ impl MessageError {
     }
 }
 
-fn invalid(what: impl Into<String>) -> MessageError {
-    MessageError::Invalid(what.into())
+fn invalid(reason: impl Into<String>) -> MessageError {
+    MessageError::Invalid(reason.into())
 }
 
 impl Message {
     /// Reads an envelope.
     ///
     /// # Errors
-    /// Why it is no usable discovery message.
+    /// [`MessageError`] if it is not a usable discovery message.
     pub fn from_envelope(envelope: &Envelope) -> Result<Self, MessageError> {
         let addressing = &envelope.addressing;
         if let Some(fault) = envelope.fault() {
@@ -145,7 +145,7 @@ impl Message {
         let body = envelope
             .body()
             .filter(|body| body.name.is(dialect.discovery(), action))
-            .ok_or_else(|| invalid(format!("the body holds no {action}")))?;
+            .ok_or_else(|| invalid(format!("body has no {action} element")))?;
         let content = Reader { dialect }.content(action, body)?;
         let message_id = addressing.message_id.clone();
         let sequence = envelope.header(&sequence_name);
@@ -153,7 +153,7 @@ impl Message {
             dialect,
             message_id: message_id
                 .filter(|id| !id.is_empty() && id.len() <= URI_BYTES_MAX)
-                .ok_or_else(|| invalid("no usable MessageID"))?,
+                .ok_or_else(|| invalid("MessageID is missing, empty or too long"))?,
             relates_to: addressing.relates_to.clone(),
             to: addressing.to.clone(),
             reply_to: addressing
@@ -170,7 +170,7 @@ impl Message {
     pub fn to_envelope(&self, prefixes: &[(Str, Str)]) -> Envelope {
         let mut writer = Writer {
             dialect: self.dialect,
-            given: prefixes,
+            caller_prefixes: prefixes,
             used: Vec::new(),
         };
         let action = self.content.action();
@@ -202,7 +202,7 @@ impl AppSequence {
             element
                 .attribute(&Name::local(local))
                 .and_then(|text| text.trim().parse().ok())
-                .ok_or_else(|| invalid(format!("AppSequence without {local}")))
+                .ok_or_else(|| invalid(format!("AppSequence has no valid {local}")))
         };
         let sequence_id = element.attribute(&Name::local("SequenceId"));
         Ok(Self {
@@ -241,7 +241,7 @@ impl Reader {
             "ProbeMatches" => {
                 let matches = children("ProbeMatch");
                 if matches.len() > LIST_MAX {
-                    return Err(invalid(format!("more than {LIST_MAX} matches")));
+                    return Err(invalid(format!("more than {LIST_MAX} ProbeMatch elements")));
                 }
                 let targets = matches.into_iter().map(|found| self.target(&[body], found));
                 Content::ProbeMatches(targets.collect::<Result<_, _>>()?)
@@ -250,7 +250,7 @@ impl Reader {
             "ResolveMatches" => match children("ResolveMatch")[..] {
                 [] => Content::ResolveMatches(None),
                 [found] => Content::ResolveMatches(Some(self.target(&[body], found)?)),
-                _ => return Err(invalid("more than one ResolveMatch")),
+                _ => return Err(invalid("more than one ResolveMatch element")),
             },
             other => {
                 return Err(MessageError::NotDiscovery(
@@ -264,17 +264,17 @@ impl Reader {
         element.child(&self.dialect.discovery_name(local))
     }
 
-    fn target(&self, around: &[&Element], element: &Element) -> Result<Target, MessageError> {
+    fn target(&self, ancestors: &[&Element], element: &Element) -> Result<Target, MessageError> {
         let version = self.child(element, "MetadataVersion");
         let version = version.map(|version| version.text().trim().parse());
         Ok(Target {
             endpoint: endpoint(element)?,
-            types: self.types(around, element)?,
+            types: self.types(ancestors, element)?,
             scopes: self.uris(element, "Scopes")?,
             xaddrs: self.uris(element, "XAddrs")?,
             metadata_version: version
                 .transpose()
-                .map_err(|_| invalid("MetadataVersion is no unsignedInt"))?
+                .map_err(|_| invalid("MetadataVersion is not an unsigned integer"))?
                 .unwrap_or_default(),
         })
     }
@@ -290,21 +290,23 @@ impl Reader {
         })
     }
 
-    /// QNames, resolved with the prefixes in scope where they stand.
-    fn types(&self, around: &[&Element], element: &Element) -> Result<Vec<Name>, MessageError> {
+    /// QNames, resolved with the prefixes in scope.
+    fn types(&self, ancestors: &[&Element], element: &Element) -> Result<Vec<Name>, MessageError> {
         let Some(types) = self.child(element, "Types") else {
             return Ok(Vec::new());
         };
-        let mut ancestors = around.to_vec();
+        let mut ancestors = ancestors.to_vec();
         ancestors.push(element);
         let text = types.text();
         let mut names = Vec::new();
         for qname in text.split_whitespace() {
             if names.len() == LIST_MAX {
-                return Err(invalid(format!("more than {LIST_MAX} Types")));
+                return Err(invalid(format!("more than {LIST_MAX} types")));
             }
             let name = types.resolve(&ancestors, qname);
-            names.push(name.ok_or_else(|| invalid(format!("type {qname:.64} has no namespace")))?);
+            names.push(
+                name.ok_or_else(|| invalid(format!("type {qname:.64} has an undeclared prefix")))?,
+            );
         }
         Ok(names)
     }
@@ -317,7 +319,9 @@ impl Reader {
         let mut uris: Vec<Str> = Vec::new();
         for uri in text.split_whitespace() {
             if uris.len() == LIST_MAX || uri.len() > URI_BYTES_MAX {
-                return Err(invalid(format!("{local} is too long")));
+                return Err(invalid(format!(
+                    "{local} exceeds {LIST_MAX} URIs of {URI_BYTES_MAX} bytes"
+                )));
             }
             uris.push(uri.to_owned().into());
         }
@@ -325,24 +329,26 @@ impl Reader {
     }
 }
 
-/// The endpoint reference; some devices mix the versions of WS-Addressing, so either is read.
+/// The endpoint reference, in either version of WS-Addressing, since some devices mix them.
 fn endpoint(element: &Element) -> Result<EndpointReference, MessageError> {
     let found = [AddressingVersion::V200508, AddressingVersion::V200408]
         .into_iter()
         .find_map(|version| Some((version, element.child(&version.name("EndpointReference"))?)));
-    let (version, reference) = found.ok_or_else(|| invalid("no EndpointReference"))?;
+    let (version, reference) = found.ok_or_else(|| invalid("EndpointReference is missing"))?;
     let reference = EndpointReference::from_element(version, reference)
         .map_err(|error| invalid(error.to_string()))?;
     if reference.address.is_empty() || reference.address.len() > URI_BYTES_MAX {
-        return Err(invalid("no usable address in the EndpointReference"));
+        return Err(invalid(
+            "EndpointReference has an empty or too long address",
+        ));
     }
     Ok(reference)
 }
 
 struct Writer<'p> {
     dialect: Dialect,
-    given: &'p [(Str, Str)],
-    /// Declarations that the QNames in content need, in order of use.
+    caller_prefixes: &'p [(Str, Str)],
+    /// Namespace declarations for QNames in content, in order of use.
     used: Vec<(Str, Namespace)>,
 }
 
@@ -440,22 +446,22 @@ impl Writer<'_> {
             return Str::Borrowed(prefix);
         }
         let reserved = ["", "soap", "wsa", "xml", "xmlns"];
-        let taken = |prefix: &str| {
+        let is_taken = |prefix: &str| {
             reserved.contains(&prefix)
                 || fixed.iter().any(|(other, _)| *other == prefix)
                 || self.used.iter().any(|(other, _)| other == prefix)
         };
-        let given = self
-            .given
+        let caller_prefixes = self
+            .caller_prefixes
             .iter()
-            .find(|(prefix, bound)| bound == namespace && !taken(prefix));
-        if let Some((prefix, _)) = given {
+            .find(|(prefix, bound)| bound == namespace && !is_taken(prefix));
+        if let Some((prefix, _)) = caller_prefixes {
             return prefix.clone();
         }
         let mut number = self.used.len();
         loop {
             let prefix = format!("t{number}");
-            if !taken(&prefix) {
+            if !is_taken(&prefix) {
                 return prefix.into();
             }
             number += 1;

@@ -1,15 +1,15 @@
 //! WS-Discovery in ad hoc mode, as machines.
 //!
-//! [`TargetService`] announces one device and answers questions about it; [`Client`] asks and
-//! keeps what it heard. Both take [`Inbound`] datagrams and give [`Outbound`] ones; sockets are the
-//! transport's.
+//! [`TargetService`] announces one device and answers requests for it; [`Client`] sends requests
+//! and keeps a table of target services. Both process [`Inbound`] datagrams into [`Outbound`] ones;
+//! the transport owns the sockets.
 //!
-//! Every arrived message is either used or dropped for exactly one [`DropReason`], which is counted
-//! and, at a limited rate, reported. Discovery messages are not authenticated, so they are hints: a
-//! Bye or a changed Hello never removes or moves a device that is known.
+//! Every received message is either used or dropped for exactly one [`DropReason`], which is
+//! counted and, at a limited rate, reported. Discovery messages are not authenticated, so they are
+//! hints: a Bye or a changed Hello never removes or moves a known device.
 //!
 //! Sources: WS-Discovery 1.1 (OASIS, 1 July 2009) and WS-Discovery (April 2005); DPWS 1.1.
-//! Deliberately absent: managed mode (discovery proxies are noticed, not used), compact signatures.
+//! Not implemented: managed mode (discovery proxies are reported, not used), compact signatures.
 
 pub mod client;
 mod drops;
@@ -32,18 +32,18 @@ pub use message::{AppSequence, Content, Message, MessageError, Probe};
 pub use scopes::MatchRule;
 pub use target_service::TargetService;
 
-/// What discovery messages say of a target service.
+/// The description of a target service in discovery messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Target {
-    /// The stable endpoint, as a rule `urn:uuid:…`.
+    /// The stable endpoint, usually `urn:uuid:…`.
     pub endpoint: EndpointReference,
-    /// What it implements; empty when the message says nothing of it.
+    /// The types that it implements; empty if the message lists none.
     pub types: Vec<Name>,
-    /// Where it belongs (URIs).
+    /// The scopes that it belongs to (URIs).
     pub scopes: Vec<Str>,
     /// Transport addresses (URIs); may be absent, except in ResolveMatches.
     pub xaddrs: Vec<Str>,
-    /// Rises when the metadata change.
+    /// Increases when the metadata change.
     pub metadata_version: u32,
 }
 
@@ -52,12 +52,12 @@ pub struct Target {
 pub struct Interface {
     /// The operating system's index.
     pub index: u32,
-    /// The addresses of the interface. Each family that occurs has its multicast group joined.
+    /// The addresses of the interface. Each address family joins its multicast group.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Interface {
-    /// One address for each family that the interface has.
+    /// The first address of each family.
     pub(crate) fn families(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let first = |v4: bool| self.addresses.iter().find(move |a| a.is_ipv4() == v4);
         first(true).into_iter().chain(first(false)).copied()

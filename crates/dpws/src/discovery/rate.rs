@@ -1,8 +1,8 @@
-//! Token buckets for source addresses inside those of their subnets.
+//! Token buckets for source addresses, inside those of their subnets.
 //!
-//! An address has a bucket of its own, so that one host that floods does not spend what its
-//! neighbours need; the subnet's bucket bounds what goes to addresses that are forged. A host that
-//! forges its neighbours' addresses can still spend all of it: datagrams prove no address.
+//! Each address has its own bucket, so that a flooding host does not spend its neighbours' tokens.
+//! The subnet's bucket limits forged addresses. A host that forges its neighbours' addresses can
+//! still spend the whole subnet's tokens, since datagrams prove no address.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use chappe_machine::{Instant, TokenBucket, TokenRate};
 
-/// How many addresses of a subnet may spend their whole rate at once. Reason: one that floods
+/// Addresses of one subnet that may spend their whole rate together. Reason: a flooding address
 /// leaves three quarters to the others.
-const ADDRESSES_AT_ONCE: u32 = 4;
-/// Subnets with a bucket of their own. Reason: a /24 for each of four busy sites.
+const FULL_RATE_ADDRESSES: u32 = 4;
+/// Subnets with their own bucket. Reason: a /24 for each of four busy sites.
 const SUBNETS_MAX: usize = 1_024;
-/// Addresses with a bucket of their own; those beyond have their subnet's alone.
+/// Addresses with their own bucket; further ones use their subnet's alone.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// How often full buckets are looked for when there is no room, at most.
+/// Least time between two searches for full buckets while the map is full.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// What shares a bucket: the /24 or /64 of an address.
+/// The key of a shared bucket: the /24 or /64 of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Subnet(u128);
 
 impl Subnet {
-    /// All addresses together.
+    /// One key for all addresses.
     const ALL: Self = Self(0);
 
     fn of(address: IpAddr) -> Self {
@@ -43,51 +43,50 @@ impl Subnet {
 #[derive(Debug, Clone)]
 struct Layer<K> {
     rate: TokenRate,
-    most: usize,
+    capacity: usize,
     buckets: HashMap<K, TokenBucket>,
-    swept: Option<Instant>,
+    last_sweep: Option<Instant>,
 }
 
 impl<K: Copy + Eq + Hash> Layer<K> {
-    fn new(burst: u32, per_s: u32, most: usize) -> Self {
+    fn new(burst: u32, per_s: u32, capacity: usize) -> Self {
         Self {
             rate: TokenRate {
                 per_s: per_s.into(),
                 burst: burst.into(),
             },
-            most,
+            capacity,
             buckets: HashMap::new(),
-            swept: None,
+            last_sweep: None,
         }
     }
 
-    /// The bucket after one message more; `None` when it has no token.
-    fn after(&self, now: Instant, key: K) -> Option<TokenBucket> {
+    /// The bucket after one more message; `None` if it has no token.
+    fn try_take(&self, now: Instant, key: K) -> Option<TokenBucket> {
         let bucket = self.buckets.get(&key).copied();
         let mut bucket = bucket.unwrap_or_else(|| TokenBucket::full(now, self.rate));
         bucket.take(now, 1, self.rate).ok().map(|()| bucket)
     }
 
-    /// Whether there is room for the key's bucket; forgets those that have filled up again, when
-    /// there are too many.
+    /// Whether the map has room for the key's bucket; removes full buckets if necessary.
     fn has_room(&mut self, now: Instant, key: K) -> bool {
-        if self.buckets.len() < self.most || self.buckets.contains_key(&key) {
+        if self.buckets.len() < self.capacity || self.buckets.contains_key(&key) {
             return true;
         }
-        let recently = self
-            .swept
+        let swept_recently = self
+            .last_sweep
             .is_some_and(|at| now.saturating_since(at) < SWEEP_PERIOD);
-        if recently {
+        if swept_recently {
             return false;
         }
-        self.swept = Some(now);
+        self.last_sweep = Some(now);
         let rate = self.rate;
         self.buckets.retain(|_, bucket| !bucket.is_full(now, rate));
-        self.buckets.len() < self.most
+        self.buckets.len() < self.capacity
     }
 }
 
-/// The buckets of addresses, and those that addresses share.
+/// The buckets of addresses and of their subnets.
 #[derive(Debug, Clone)]
 pub(crate) struct Buckets {
     own: Layer<IpAddr>,
@@ -96,19 +95,19 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// An address has this rate, and a subnet that of four addresses.
-    pub(crate) fn of_subnets(burst: u32, per_s: u32) -> Self {
-        let [of_all, all_per_s] = [burst, per_s].map(|n| n.saturating_mul(ADDRESSES_AT_ONCE));
+    /// Each address has this rate, and a subnet four times as much.
+    pub(crate) fn per_subnet(burst: u32, per_s: u32) -> Self {
+        let [all_burst, all_per_s] = [burst, per_s].map(|n| n.saturating_mul(FULL_RATE_ADDRESSES));
         Self {
             own: Layer::new(burst, per_s, ADDRESSES_MAX),
-            shared: Layer::new(of_all, all_per_s, SUBNETS_MAX),
+            shared: Layer::new(all_burst, all_per_s, SUBNETS_MAX),
             by_subnet: true,
         }
     }
 
-    /// All addresses together have this rate, and one of them a quarter of it.
-    pub(crate) fn of_all(burst: u32, per_s: u32) -> Self {
-        let [own, own_per_s] = [burst, per_s].map(|n| n.div_ceil(ADDRESSES_AT_ONCE));
+    /// All addresses share this rate, and each has a quarter of it.
+    pub(crate) fn shared_by_all(burst: u32, per_s: u32) -> Self {
+        let [own, own_per_s] = [burst, per_s].map(|n| n.div_ceil(FULL_RATE_ADDRESSES));
         Self {
             own: Layer::new(own, own_per_s, ADDRESSES_MAX),
             shared: Layer::new(burst, per_s, 1),
@@ -116,7 +115,7 @@ impl Buckets {
         }
     }
 
-    /// Takes a token for `source`; says whether there was one.
+    /// Takes a token for `source`. False if there is none.
     pub(crate) fn take(&mut self, now: Instant, source: IpAddr) -> bool {
         let source = source.to_canonical();
         let subnet = match self.by_subnet {
@@ -127,13 +126,13 @@ impl Buckets {
             return false;
         }
         let has_own = self.own.has_room(now, source);
-        let own = self.own.after(now, source);
-        // An address that has spent its own tokens takes none of its neighbours'.
+        let own = self.own.try_take(now, source);
+        // An address without its own tokens must not spend its neighbours'.
         let own = match own {
             None if has_own => return false,
             own => own.filter(|_| has_own),
         };
-        let Some(shared) = self.shared.after(now, subnet) else {
+        let Some(shared) = self.shared.try_take(now, subnet) else {
             return false;
         };
         self.shared.buckets.insert(subnet, shared);
@@ -145,9 +144,11 @@ impl Buckets {
 
     pub(crate) fn check(&self) -> Result<(), String> {
         let (own, shared) = (self.own.buckets.len(), self.shared.buckets.len());
-        match own <= self.own.most && shared <= self.shared.most {
+        match own <= self.own.capacity && shared <= self.shared.capacity {
             true => Ok(()),
-            false => Err(format!("{own} buckets of addresses, {shared} of subnets")),
+            false => Err(format!(
+                "too many buckets: {own} of addresses, {shared} of subnets"
+            )),
         }
     }
 }
@@ -161,17 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_its_tokens_and_a_subnet_those_of_four() {
-        let mut buckets = Buckets::of_subnets(2, 1);
+    fn subnet_has_tokens_of_four_addresses() {
+        let mut buckets = Buckets::per_subnet(2, 1);
         let ip = |number: u8| IpAddr::from([192, 0, 2, number]);
         let mut spend = |ms, source| {
-            let taken = (0..100).filter(|_| buckets.take(at(ms), source));
-            taken.count()
+            let granted = (0..100).filter(|_| buckets.take(at(ms), source));
+            granted.count()
         };
         for number in 1..=4 {
             assert_eq!(spend(0, ip(number)), 2);
         }
-        assert_eq!(spend(0, ip(5)), 0, "four have spent the subnet's");
+        assert_eq!(
+            spend(0, ip(5)),
+            0,
+            "four addresses spent the subnet's tokens"
+        );
         assert_eq!(spend(0, IpAddr::from([192, 0, 3, 1])), 2, "another subnet");
         assert_eq!(spend(999, ip(1)), 0);
         assert_eq!(spend(1_000, ip(1)), 1);
@@ -179,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn one_address_spends_a_quarter_of_what_all_share() {
-        let mut buckets = Buckets::of_all(8, 4);
+    fn one_address_spends_quarter_of_shared_rate() {
+        let mut buckets = Buckets::shared_by_all(8, 4);
         let mut spend = |source: &str| {
             let source = source.parse().unwrap();
-            let taken = (0..100).filter(|_| buckets.take(at(0), source));
-            taken.count()
+            let granted = (0..100).filter(|_| buckets.take(at(0), source));
+            granted.count()
         };
         assert_eq!(spend("192.0.2.1"), 2);
         for source in ["198.51.100.1", "2001:db8::1", "2001:db8::2"] {
@@ -194,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_do_not_grow_the_tables() {
-        let mut buckets = Buckets::of_subnets(2, 1);
+    fn many_addresses_keep_maps_bounded() {
+        let mut buckets = Buckets::per_subnet(2, 1);
         for n in 0..10_000_u32 {
             let now = at(u64::from(n) / 10);
             buckets.take(now, IpAddr::from((n << 8).to_be_bytes()));
@@ -203,6 +208,6 @@ mod tests {
             assert_eq!(buckets.check(), Ok(()));
         }
         let room = buckets.take(at(100_000), IpAddr::from([203, 0, 113, 1]));
-        assert!(room, "room is made again");
+        assert!(room, "full buckets are removed");
     }
 }

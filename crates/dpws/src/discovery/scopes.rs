@@ -1,4 +1,4 @@
-//! How scopes are matched (WS-Discovery 1.1, section 5.1).
+//! Matching of scopes (WS-Discovery 1.1, section 5.1).
 
 use std::borrow::Cow;
 
@@ -6,24 +6,24 @@ use chappe_xml::Str;
 
 use crate::Dialect;
 
-/// A rule by which the scopes of a Probe are compared with those of a target service.
+/// A rule that compares the scopes of a Probe with those of a target service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchRule {
-    /// The default: same scheme and authority, and a prefix of the path by segments. It is called
-    /// `rfc3986` in the 2009 dialect and `rfc2396` in the 2005 one.
+    /// The default: same scheme and authority, and a prefix of the path's segments. Named `rfc3986`
+    /// in the 2009 dialect and `rfc2396` in the 2005 one.
     Rfc3986,
-    /// The same 128 bits.
+    /// Equal 128 bits.
     Uuid,
-    /// Same host and port, and a prefix of the sequence of relative distinguished names.
+    /// Same host and port, and a prefix of the relative distinguished names.
     Ldap,
-    /// The same string.
+    /// Equal strings.
     Strcmp0,
     /// Only targets without scopes (2009 dialect).
     None,
 }
 
 impl MatchRule {
-    /// Every rule with its name, in the order in which a fault lists them.
+    /// Every rule with its name, in the order of the fault's list.
     const NAMES: [(Self, &'static str); 5] = [
         (Self::Rfc3986, "rfc3986"),
         (Self::Uuid, "uuid"),
@@ -51,40 +51,42 @@ impl MatchRule {
         format!("{}/{name}", dialect.discovery())
     }
 
-    /// The rule of a URI, if it is one of the dialect.
+    /// The rule with this URI, if the dialect has it.
     #[must_use]
-    pub fn of_uri(dialect: Dialect, uri: &str) -> Option<Self> {
+    pub fn from_uri(dialect: Dialect, uri: &str) -> Option<Self> {
         Self::all(dialect).find(|rule| rule.uri(dialect) == uri)
     }
 
-    /// Whether the scope `asked` matches the scope `held`.
+    /// Whether the requested scope matches a scope of the target.
     #[must_use]
-    pub fn matches(self, asked: &str, held: &str) -> bool {
+    pub fn matches(self, requested: &str, offered: &str) -> bool {
         match self {
-            Self::Rfc3986 => by_path(asked, held),
-            Self::Uuid => matches!((uuid(asked), uuid(held)), (Some(a), Some(b)) if a == b),
-            Self::Ldap => by_distinguished_name(asked, held),
-            Self::Strcmp0 => asked == held,
+            Self::Rfc3986 => matches_by_path(requested, offered),
+            Self::Uuid => matches!((uuid(requested), uuid(offered)), (Some(a), Some(b)) if a == b),
+            Self::Ldap => matches_by_distinguished_name(requested, offered),
+            Self::Strcmp0 => requested == offered,
             Self::None => false,
         }
     }
 
-    /// Whether every scope that is asked for matches one that is held.
+    /// Whether every requested scope matches a scope of the target.
     ///
-    /// No scope asked for matches everything, except by [`MatchRule::None`], which matches only
-    /// who holds none.
+    /// No requested scope matches everything, except by [`MatchRule::None`], which matches only
+    /// targets without scopes.
     #[must_use]
-    pub fn matches_all(self, asked: &[Str], held: &[Str]) -> bool {
+    pub fn matches_all(self, requested: &[Str], offered: &[Str]) -> bool {
         if self == Self::None {
-            return asked.is_empty() && held.is_empty();
+            return requested.is_empty() && offered.is_empty();
         }
-        asked
-            .iter()
-            .all(|asked| held.iter().any(|held| self.matches(asked, held)))
+        requested.iter().all(|requested| {
+            offered
+                .iter()
+                .any(|offered| self.matches(requested, offered))
+        })
     }
 }
 
-/// The parts of a URI that the rules look at; query and fragment are left out.
+/// The parts of a URI that the rules compare, without query and fragment.
 struct Uri<'a> {
     scheme: &'a str,
     authority: Option<&'a str>,
@@ -94,11 +96,11 @@ struct Uri<'a> {
 fn uri(text: &str) -> Option<Uri<'_>> {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = text.split_once(':')?;
-    let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+    let has_valid_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-    if !named {
+    if !has_valid_scheme {
         return None;
     }
     let (authority, path) = match rest.strip_prefix("//") {
@@ -115,8 +117,8 @@ fn uri(text: &str) -> Option<Uri<'_>> {
     })
 }
 
-/// The bytes that a part of a URI stands for.
-fn unescaped(part: &str) -> Cow<'_, [u8]> {
+/// The percent-decoded bytes of a URI's part.
+fn percent_decoded(part: &str) -> Cow<'_, [u8]> {
     if !part.contains('%') {
         return Cow::Borrowed(part.as_bytes());
     }
@@ -145,29 +147,29 @@ fn unescaped(part: &str) -> Cow<'_, [u8]> {
 
 fn same_authority(a: Option<&str>, b: Option<&str>) -> bool {
     let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
-    unescaped(a).eq_ignore_ascii_case(&unescaped(b))
+    percent_decoded(a).eq_ignore_ascii_case(&percent_decoded(b))
 }
 
-/// The path's segments; a slash at the end adds none.
+/// The path's segments; a trailing slash adds none.
 fn segments(path: &str) -> Vec<Cow<'_, [u8]>> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    path.split('/').map(unescaped).collect()
+    path.split('/').map(percent_decoded).collect()
 }
 
-fn by_path(asked: &str, held: &str) -> bool {
-    let (Some(asked), Some(held)) = (uri(asked), uri(held)) else {
+fn matches_by_path(requested: &str, offered: &str) -> bool {
+    let (Some(requested), Some(offered)) = (uri(requested), uri(offered)) else {
         return false;
     };
-    let (prefix, path) = (segments(asked.path), segments(held.path));
-    let dotted = |segments: &[Cow<'_, [u8]>]| {
+    let (prefix, path) = (segments(requested.path), segments(offered.path));
+    let has_dot_segment = |segments: &[Cow<'_, [u8]>]| {
         segments
             .iter()
             .any(|segment| matches!(&**segment, b"." | b".."))
     };
-    asked.scheme.eq_ignore_ascii_case(held.scheme)
-        && same_authority(asked.authority, held.authority)
-        && !dotted(&prefix)
-        && !dotted(&path)
+    requested.scheme.eq_ignore_ascii_case(offered.scheme)
+        && same_authority(requested.authority, offered.authority)
+        && !has_dot_segment(&prefix)
+        && !has_dot_segment(&path)
         && path.starts_with(&prefix)
 }
 
@@ -183,7 +185,7 @@ fn uuid(text: &str) -> Option<u128> {
     } else if !scheme.eq_ignore_ascii_case("uuid") {
         return None;
     }
-    // Only the form with hyphens: the parser would take others.
+    // Only the hyphenated form: the parser accepts others.
     let hyphens = rest.len() == 36 && !rest.contains(['{', ':']);
     let parsed = hyphens.then(|| uuid::Uuid::try_parse(rest).ok()).flatten();
     parsed.map(|uuid| uuid.as_u128())
@@ -191,15 +193,15 @@ fn uuid(text: &str) -> Option<u128> {
 
 /// The relative distinguished names of an LDAP URL, the most significant first.
 ///
-/// The string form (RFC 2253) has them the other way round.
+/// The string form (RFC 2253) has the reverse order.
 fn distinguished_name(path: &str) -> Option<Vec<(String, Vec<u8>)>> {
-    let dn = String::from_utf8(unescaped(path.strip_prefix('/')?).into_owned()).ok()?;
+    let dn = String::from_utf8(percent_decoded(path.strip_prefix('/')?).into_owned()).ok()?;
     let mut names = Vec::new();
     let mut start = 0;
     let mut escaped = false;
     let mut quoted = false;
-    let ends = dn.char_indices().chain([(dn.len(), ',')]);
-    for (at, c) in ends {
+    let separators = dn.char_indices().chain([(dn.len(), ',')]);
+    for (at, c) in separators {
         let splits = !escaped && !quoted && matches!(c, ',' | ';') || at == dn.len();
         if splits {
             let part = dn.get(start..at).unwrap_or_default();
@@ -218,21 +220,21 @@ fn distinguished_name(path: &str) -> Option<Vec<(String, Vec<u8>)>> {
     Some(names)
 }
 
-fn by_distinguished_name(asked: &str, held: &str) -> bool {
-    let (Some(asked), Some(held)) = (uri(asked), uri(held)) else {
+fn matches_by_distinguished_name(requested: &str, offered: &str) -> bool {
+    let (Some(requested), Some(offered)) = (uri(requested), uri(offered)) else {
         return false;
     };
     let ldap = |uri: &Uri<'_>| uri.scheme.eq_ignore_ascii_case("ldap");
     let names = (
-        distinguished_name(asked.path),
-        distinguished_name(held.path),
+        distinguished_name(requested.path),
+        distinguished_name(offered.path),
     );
     let (Some(prefix), Some(whole)) = names else {
         return false;
     };
-    ldap(&asked)
-        && ldap(&held)
-        && same_authority(asked.authority, held.authority)
+    ldap(&requested)
+        && ldap(&offered)
+        && same_authority(requested.authority, offered.authority)
         && whole.starts_with(&prefix)
 }
 
@@ -241,9 +243,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_rule_compares_segments() {
+    fn default_rule_compares_segments() {
         let rule = MatchRule::Rfc3986;
-        for (asked, held) in [
+        for (requested, offered) in [
             ("http://example.com/abc", "http://example.com/abc/def"),
             ("http://example.com/abc", "http://example.com/abc"),
             ("http://example.com/abc/", "http://example.com/abc/def"),
@@ -265,9 +267,9 @@ mod tests {
                 "sdc.ctxt.loc:/sdc.ctxt.loc.detail/a?fac=b",
             ),
         ] {
-            assert!(rule.matches(asked, held), "{asked} {held}");
+            assert!(rule.matches(requested, offered), "{requested} {offered}");
         }
-        for (asked, held) in [
+        for (requested, offered) in [
             ("http://example.com/a", "http://example.com/abc"),
             ("http://example.com/abc/def", "http://example.com/abc"),
             ("http://example.com/ABC", "http://example.com/abc"),
@@ -282,12 +284,12 @@ mod tests {
             ("", ""),
             ("urn:a", "urn:a:b"),
         ] {
-            assert!(!rule.matches(asked, held), "{asked} {held}");
+            assert!(!rule.matches(requested, offered), "{requested} {offered}");
         }
     }
 
     #[test]
-    fn uuids_are_compared_as_bits() {
+    fn uuid_rule_compares_bits() {
         let rule = MatchRule::Uuid;
         let lower = "uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8";
         assert!(rule.matches(lower, "UUID:6BA7B810-9DAD-11D1-80B4-00C04FD430C8"));
@@ -298,54 +300,58 @@ mod tests {
     }
 
     #[test]
-    fn distinguished_names_are_compared_from_the_root() {
+    fn ldap_rule_compares_names_from_root() {
         let rule = MatchRule::Ldap;
-        let held = "ldap:///ou=engineering,o=examplecom,c=us";
-        assert!(rule.matches(held, held));
-        assert!(rule.matches("ldap:///o=examplecom,c=us", held));
-        assert!(rule.matches("LDAP:///O=examplecom, C=us", held));
-        assert!(rule.matches("ldap:///", held));
+        let offered = "ldap:///ou=engineering,o=examplecom,c=us";
+        assert!(rule.matches(offered, offered));
+        assert!(rule.matches("ldap:///o=examplecom,c=us", offered));
+        assert!(rule.matches("LDAP:///O=examplecom, C=us", offered));
+        assert!(rule.matches("ldap:///", offered));
         assert!(rule.matches("ldap://h:389/c=us", "ldap://H:389/o=a%5C,b,c=us"));
-        assert!(!rule.matches("ldap:///ou=engineering", held));
-        assert!(!rule.matches("ldap:///ou=engineering,o=examplecom", held));
-        assert!(!rule.matches("ldap://other/c=us", held));
+        assert!(!rule.matches("ldap:///ou=engineering", offered));
+        assert!(!rule.matches("ldap:///ou=engineering,o=examplecom", offered));
+        assert!(!rule.matches("ldap://other/c=us", offered));
         assert!(!rule.matches("http:///c=us", "http:///c=us"));
         assert!(!rule.matches("ldap:///b,c=us", "ldap:///o=a%5C,b,c=us"));
     }
 
     #[test]
-    fn strings_are_compared_exactly() {
+    fn strcmp0_rule_compares_exact_strings() {
         assert!(MatchRule::Strcmp0.matches("Any text", "Any text"));
         assert!(!MatchRule::Strcmp0.matches("Any text", "any text"));
     }
 
     #[test]
-    fn all_that_is_asked_must_be_held_and_none_means_none() {
+    fn all_requested_scopes_must_match() {
         let list =
             |uris: &[&'static str]| uris.iter().map(|uri| Str::from(*uri)).collect::<Vec<_>>();
-        let held = list(&["http://a/1/2", "http://b"]);
+        let offered = list(&["http://a/1/2", "http://b"]);
         let rule = MatchRule::Rfc3986;
         assert!(rule.matches_all(&[], &[]));
-        assert!(rule.matches_all(&[], &held));
-        assert!(rule.matches_all(&list(&["http://b", "http://a/1"]), &held));
-        assert!(!rule.matches_all(&list(&["http://b", "http://c"]), &held));
+        assert!(rule.matches_all(&[], &offered));
+        assert!(rule.matches_all(&list(&["http://b", "http://a/1"]), &offered));
+        assert!(!rule.matches_all(&list(&["http://b", "http://c"]), &offered));
         assert!(!rule.matches_all(&list(&["http://b"]), &[]));
         assert!(MatchRule::None.matches_all(&[], &[]));
-        assert!(!MatchRule::None.matches_all(&[], &held));
+        assert!(!MatchRule::None.matches_all(&[], &offered));
     }
 
     #[test]
-    fn rules_have_the_uris_of_their_dialect() {
+    fn rule_uris_belong_to_dialect() {
         let new = "http://docs.oasis-open.org/ws-dd/ns/discovery/2009/01/";
         let old = "http://schemas.xmlsoap.org/ws/2005/04/discovery/";
-        let of =
-            |dialect, base: &str, name: &str| MatchRule::of_uri(dialect, &format!("{base}{name}"));
+        let parse = |dialect, base: &str, name: &str| {
+            MatchRule::from_uri(dialect, &format!("{base}{name}"))
+        };
         for name in ["rfc3986", "uuid", "ldap", "strcmp0", "none"] {
-            assert!(of(Dialect::V2009, new, name).is_some(), "{name}");
-            assert!(of(Dialect::V2009, old, name).is_none(), "{name}");
+            assert!(parse(Dialect::V2009, new, name).is_some(), "{name}");
+            assert!(parse(Dialect::V2009, old, name).is_none(), "{name}");
         }
-        assert_eq!(of(Dialect::V2005, old, "rfc2396"), Some(MatchRule::Rfc3986));
-        assert_eq!(of(Dialect::V2005, old, "none"), None);
-        assert_eq!(of(Dialect::V2009, new, "rfc2396"), None);
+        assert_eq!(
+            parse(Dialect::V2005, old, "rfc2396"),
+            Some(MatchRule::Rfc3986)
+        );
+        assert_eq!(parse(Dialect::V2005, old, "none"), None);
+        assert_eq!(parse(Dialect::V2009, new, "rfc2396"), None);
     }
 }

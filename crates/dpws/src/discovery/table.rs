@@ -1,4 +1,4 @@
-//! What a client remembers of target services, within bounds.
+//! The client's bounded table of target services.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,22 +10,23 @@ use super::Target;
 use super::message::AppSequence;
 use crate::Dialect;
 
-/// Sequences followed for one target service: it may be heard by several addresses, each with a
-/// sequence that a stranger cannot push forward.
+/// Sequences stored for one target service. It may send from several addresses, and each has its
+/// own sequence, so that a forged address cannot advance another's.
 const SEQUENCES_MAX: usize = 4;
 
-/// What is known of a target service.
+/// The table's entry for a target service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// What it says of itself.
+    /// Its description.
     pub target: Target,
-    /// How it speaks.
+    /// The dialect of its messages.
     pub dialect: Dialect,
-    /// Who said so.
+    /// The sender of the description.
     pub from: SocketAddr,
-    /// By which interface.
+    /// The receiving interface.
     pub interface: u32,
-    /// Whether the application has reached it; then it gives way only when its host has most entries.
+    /// Whether the application has reached it. A confirmed entry is evicted only while its host has
+    /// the most entries.
     pub confirmed: bool,
     sequences: Vec<(IpAddr, AppSequence)>,
 }
@@ -42,47 +43,52 @@ impl Known {
         }
     }
 
-    /// Follows a sequence; says whether the message is no older than those before it.
+    /// Records a sequence number. False if the message is older than an earlier one.
     ///
-    /// Equal numbers are not ordered: some devices number all their messages 1, and repeats are
-    /// known by their identifier.
+    /// Equal numbers are not ordered: some devices give all messages the number 1, and duplicates
+    /// are detected by their identifier.
     ///
-    /// With `fresh`, which a message is that answers an open question, an older instance is taken
-    /// for a restart with a wrong clock instead of an old message.
-    pub(super) fn follow(&mut self, from: IpAddr, sequence: &AppSequence, fresh: bool) -> bool {
-        let place = self.sequences.iter().position(|(source, known)| {
+    /// With `answers_request`, an older instance counts as a restart with a wrong clock instead of
+    /// an old message.
+    pub(super) fn follow(
+        &mut self,
+        from: IpAddr,
+        sequence: &AppSequence,
+        answers_request: bool,
+    ) -> bool {
+        let index = self.sequences.iter().position(|(source, known)| {
             *source == from && known.sequence_id == sequence.sequence_id
         });
-        let Some(place) = place else {
+        let Some(index) = index else {
             if self.sequences.len() == SEQUENCES_MAX {
                 self.sequences.remove(0);
             }
             self.sequences.push((from, sequence.clone()));
             return true;
         };
-        let known = &mut self.sequences[place].1;
-        let newer = match sequence.instance_id.cmp(&known.instance_id) {
+        let known = &mut self.sequences[index].1;
+        let is_current = match sequence.instance_id.cmp(&known.instance_id) {
             std::cmp::Ordering::Equal => sequence.message_number >= known.message_number,
             std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Less => fresh,
+            std::cmp::Ordering::Less => answers_request,
         };
-        if newer {
+        if is_current {
             known.clone_from(sequence);
         }
-        newer
+        is_current
     }
 }
 
-/// Why a target service cannot be remembered.
+/// Why the table rejects a target service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// All have an equal right to their places.
+    /// All entries are confirmed and no host has more than its share.
     Table,
-    /// Its host has as many as a host may have.
+    /// The host has reached its limit.
     Host,
 }
 
-/// The bounded table: hosts share it, and the host with the most entries gives way first.
+/// The bounded table. Hosts share it, and the host with the most entries loses one first.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     entries: HashMap<Str, Known>,
@@ -90,8 +96,8 @@ pub(super) struct Table {
     evicted: u64,
 }
 
-/// Bytes that a description occupies, roughly, with the table's own.
-pub(super) fn size(target: &Target) -> usize {
+/// Approximate memory of a description and its table entry, in bytes.
+pub(super) fn approximate_size(target: &Target) -> usize {
     let lists = [&target.scopes, &target.xaddrs];
     let uris: usize = lists.into_iter().flatten().map(|uri| uri.len() + 24).sum();
     let types = target.types.iter();
@@ -114,16 +120,16 @@ impl Table {
         self.entries.get(endpoint)
     }
 
-    /// For following a sequence, which moves nothing in the table.
+    /// Records a sequence number without moving the entry.
     pub(super) fn follow(
         &mut self,
         endpoint: &str,
         from: IpAddr,
         sequence: &AppSequence,
-        fresh: bool,
+        answers_request: bool,
     ) -> bool {
         let known = self.entries.get_mut(endpoint);
-        known.is_none_or(|known| known.follow(from, sequence, fresh))
+        known.is_none_or(|known| known.follow(from, sequence, answers_request))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Known> {
@@ -138,18 +144,18 @@ impl Table {
         self.evicted
     }
 
-    /// Adds or replaces an entry, evicting others at need.
+    /// Adds or replaces an entry; evicts another if necessary.
     pub(super) fn insert(&mut self, mut known: Known) -> Result<(), Full> {
         let endpoint = known.target.endpoint.address.clone();
-        let before = self.remove(&endpoint);
-        if let Some(before) = &before {
-            known.sequences.clone_from(&before.sequences);
-            known.confirmed |= before.confirmed;
+        let previous = self.remove(&endpoint);
+        if let Some(previous) = &previous {
+            known.sequences.clone_from(&previous.sequences);
+            known.confirmed |= previous.confirmed;
         }
         if let Err(full) = self.make_room(&known) {
-            // What is refused must not cost what was known: it fitted before.
-            if let Some(before) = before {
-                self.put(endpoint, before);
+            // A rejected update keeps the old entry, which still fits.
+            if let Some(previous) = previous {
+                self.put(endpoint, previous);
             }
             return Err(full);
         }
@@ -157,7 +163,7 @@ impl Table {
         Ok(())
     }
 
-    /// Evicts the entry that gives way to `known`, if one must.
+    /// Evicts an entry for `known` if necessary.
     fn make_room(&mut self, known: &Known) -> Result<(), Full> {
         match self.shares.room(Host::of(known.from.ip())) {
             Room::Free => {}
@@ -193,7 +199,7 @@ impl Table {
     pub(super) fn check(&self) -> Result<(), String> {
         let (len, listed) = (self.len(), self.shares.len());
         if len != listed {
-            return Err(format!("{len} target services, {listed} listed"));
+            return Err(format!("{len} target services, but {listed} shares"));
         }
         self.shares.check()
     }
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greediest_source_gives_way() {
+    fn fullest_source_is_evicted_first() {
         let quota = Quota {
             total: 4,
             of_host: 4,
@@ -224,7 +230,7 @@ mod tests {
             assert_eq!(table.insert(known(name, "192.0.2.1:1")), Ok(()));
             assert_eq!(table.check(), Ok(()));
         }
-        assert!(table.get("a").is_none(), "beyond the source's share");
+        assert!(table.get("a").is_none(), "above the source's share");
         for name in ["b", "c", "d"] {
             table.confirm(&name.into());
         }
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_costs_nothing_that_was_known() {
+    fn rejected_update_keeps_old_entry() {
         let quota = Quota {
             total: 4,
             of_host: 2,
@@ -265,13 +271,15 @@ mod tests {
             table.confirm(&name.into());
         }
         assert_eq!(table.insert(known("c", "192.0.2.1:1")), Err(Full::Host));
-        let kept = table.get("c").expect("it was known");
-        assert!(kept.confirmed && kept.from == "192.0.2.2:1".parse().expect("an address"));
+        let unchanged = table.get("c").expect("the old entry remains");
+        assert!(
+            unchanged.confirmed && unchanged.from == "192.0.2.2:1".parse().expect("an address")
+        );
         assert_eq!(table.check(), Ok(()));
     }
 
     #[test]
-    fn sequences_are_followed_for_each_source() {
+    fn sequences_are_checked_per_source() {
         let mut known = known("a", "192.0.2.1:1");
         let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().expect(ip));
         let sequence = |instance_id, message_number| AppSequence {
@@ -280,15 +288,24 @@ mod tests {
             message_number,
         };
         assert!(known.follow(one, &sequence(5, 7), false));
-        assert!(known.follow(one, &sequence(5, 7), false), "not ordered");
+        assert!(
+            known.follow(one, &sequence(5, 7), false),
+            "equal numbers are not ordered"
+        );
         assert!(!known.follow(one, &sequence(5, 6), true));
         assert!(
             known.follow(two, &sequence(u32::MAX, u32::MAX), false),
-            "a stranger"
+            "another address"
         );
-        assert!(known.follow(one, &sequence(5, 8), false), "pins nothing");
+        assert!(
+            known.follow(one, &sequence(5, 8), false),
+            "sequences are independent"
+        );
         assert!(known.follow(one, &sequence(6, 1), false), "a restart");
-        assert!(!known.follow(one, &sequence(5, 9), false), "from before it");
+        assert!(
+            !known.follow(one, &sequence(5, 9), false),
+            "the old instance"
+        );
         assert!(
             known.follow(one, &sequence(5, 9), true),
             "a restart with a wrong clock"

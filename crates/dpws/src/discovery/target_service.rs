@@ -1,4 +1,4 @@
-//! A device's side of discovery.
+//! The device's side of discovery.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -11,51 +11,52 @@ use chappe_soap::{Addressing, EndpointReference, Envelope, Fault};
 use chappe_xml::{Element, Name, Str};
 
 use super::Target;
-use super::intake::{self, Books, Dropped};
+use super::intake::{self, Dropped, IntakeState};
 use super::message::{AppSequence, Content, Message, Probe};
 use super::rate::Buckets;
 use super::{DropCounts, DropReason, Inbound, Interface, MatchRule, Outbound, Retransmission};
 use crate::Dialect;
 
-/// How many bytes may leave for one byte that came, repeats included, before the asker's address
-/// is proven.
+/// Bytes sent per byte received, retransmissions included. Reason: the client's address is
+/// unproven, and an answer must not amplify a flood.
 pub const AMPLIFICATION_MAX: usize = 3;
 
 const DIALECT: Dialect = Dialect::V2009;
 
-/// What a target service is, and its limits.
+/// The description of a target service, and its limits.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The stable address of the endpoint, `urn:uuid:…`.
     pub endpoint: Str,
-    /// What it implements; a DPWS device names [`Dialect::device_type`](crate::Dialect) here.
+    /// The types that it implements; a DPWS device lists [`Dialect::device_type`](crate::Dialect)
+    /// here.
     pub types: Vec<Name>,
-    /// Where it belongs (URIs).
+    /// The scopes that it belongs to (URIs).
     pub scopes: Vec<Str>,
     /// The version of its metadata.
     pub metadata_version: u32,
-    /// Rises with every start of the device (seconds since 1970 do, if the clock does).
+    /// Increases with every start of the device, for example seconds since 1970.
     pub instance_id: u32,
-    /// The interfaces it is announced on, each with the transport addresses that fit it.
+    /// The interfaces of announcements, each with its transport addresses.
     pub interfaces: Vec<(Interface, Vec<Str>)>,
     /// Longest random delay before a Hello and before the answer to a multicast Probe. Default
     /// 2,500 ms (DPWS 1.1, APP_MAX_DELAY); WS-Discovery 1.1 itself has 500 ms. Zero is allowed.
     pub app_max_delay: Duration,
-    /// How messages to the group are repeated.
+    /// Retransmission of multicast messages.
     pub multicast: Retransmission,
-    /// How answers are repeated.
+    /// Retransmission of answers.
     pub unicast: Retransmission,
-    /// Answers to one address: how many at once; four times as many to its subnet (/24 or /64).
-    /// Default 200: as many clients of one host may start at once.
+    /// Burst of answers to one address; four times as many to its subnet (/24 or /64). Default 200:
+    /// as many clients of one host may start together.
     pub answers_burst: u32,
-    /// Answers to one address in a second, in the long run; four times as many to its subnet.
-    /// Default 20: a client that asks once a minute leaves room for 1,200 of its host.
+    /// Long-run rate of answers to one address; four times as many to its subnet. Default 20:
+    /// enough for 1,200 clients of one host that search once a minute.
     pub answers_per_s: u32,
-    /// Message identifiers remembered to know repeats. Default 1,024: peers remember about 200.
+    /// Message identifiers stored to detect duplicates. Default 1,024: peers store about 200.
     pub seen_capacity: usize,
-    /// Answers that may wait. Default 1,024.
+    /// Answers waiting to be sent. Default 1,024.
     pub queue_capacity: usize,
-    /// Makes the random choices.
+    /// Seeds the random choices.
     pub seed: u64,
 }
 
@@ -82,58 +83,58 @@ impl Config {
     }
 }
 
-/// What the application asks.
+/// A command of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Say Hello on every interface and answer from now on.
+    /// Send Hello on every interface and start answering.
     Start,
-    /// Say Bye on every interface and answer no more.
+    /// Send Bye on every interface and stop answering.
     Stop,
-    /// Describe the device anew, with a Hello when it is started.
+    /// Replace the description; sends Hello if the service is running.
     Update {
-        /// What it implements.
+        /// The types that it implements.
         types: Vec<Name>,
-        /// Where it belongs.
+        /// The scopes that it belongs to.
         scopes: Vec<Str>,
-        /// The version of its metadata, risen.
+        /// The increased version of its metadata.
         metadata_version: u32,
     },
-    /// The interfaces have changed; Hello on each that is new or whose addresses changed.
+    /// Replace the interfaces; sends Hello on each new or changed one.
     SetInterfaces(Vec<(Interface, Vec<Str>)>),
 }
 
-/// What the application is told.
+/// An event for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A Probe or Resolve is answered.
+    /// A Probe or Resolve was answered.
     Answered {
-        /// Who asked.
+        /// The client.
         to: SocketAddr,
         /// `Probe`, `Resolve` or `Probe with an unknown rule`.
-        question: &'static str,
+        request: &'static str,
     },
-    /// A message was dropped. At most one such event a second for each reason.
+    /// A message was dropped. At most one event a second for each reason.
     Dropped {
-        /// Why.
+        /// The reason.
         reason: DropReason,
-        /// Who sent it.
+        /// The sender.
         from: SocketAddr,
-        /// What was wrong with it.
+        /// The defect.
         detail: String,
-        /// Messages dropped for the same reason since the last such event.
+        /// Messages dropped for this reason since the last event.
         suppressed: u64,
     },
-    /// A message of its own is larger than a datagram may be, or too many wait, so it was not sent.
+    /// A message was not sent: it exceeds a datagram or the queue is full.
     NotSent {
-        /// Which, and why.
+        /// The message and the reason.
         reason: String,
     },
-    /// The last copy of Bye is out.
+    /// The last copy of Bye was sent.
     Stopped,
 }
 
-/// The machine that announces one device and answers questions about it, in the 2009 dialect.
+/// The machine that announces one device and answers requests for it, in the 2009 dialect.
 ///
 /// ```
 /// use chappe_dpws::discovery::{Interface, TargetService, target_service::{Command, Config}};
@@ -152,12 +153,12 @@ pub struct TargetService {
     config: Config,
     state: State,
     random: fastrand::Rng,
-    books: Books,
-    answers: Buckets,
+    intake: IntakeState,
+    answer_rate: Buckets,
     message_number: u32,
-    /// Messages that are made when their time comes, so that their numbers rise as they are sent.
-    planned: BTreeMap<(Instant, u64), Planned>,
-    plans: u64,
+    /// Messages encoded when they are due, so that their numbers increase in the order of sending.
+    pending: BTreeMap<(Instant, u64), PendingMessage>,
+    last_pending: u64,
     outbox: Outbox,
     outputs: VecDeque<Output<Outbound, Event>>,
 }
@@ -170,13 +171,13 @@ enum State {
 }
 
 #[derive(Debug, Clone)]
-struct Planned {
+struct PendingMessage {
     to: SocketAddr,
     interface: u32,
     kind: Kind,
     retransmission: Retransmission,
-    /// Without scopes, which may be left out, when the whole would be too large.
-    short: bool,
+    /// Omits the optional scopes if the full message is too large.
+    without_scopes: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -190,17 +191,17 @@ enum Kind {
 }
 
 impl TargetService {
-    /// A target service that waits for [`Command::Start`].
+    /// A stopped target service; [`Command::Start`] starts it.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut random = fastrand::Rng::with_seed(config.seed);
         Self {
             state: State::Idle,
-            books: Books::new(config.seen_capacity, random.u64(..)),
-            answers: Buckets::of_subnets(config.answers_burst, config.answers_per_s),
+            intake: IntakeState::new(config.seen_capacity, random.u64(..)),
+            answer_rate: Buckets::per_subnet(config.answers_burst, config.answers_per_s),
             message_number: 0,
-            planned: BTreeMap::new(),
-            plans: 0,
+            pending: BTreeMap::new(),
+            last_pending: 0,
             outbox: Outbox::new(config.queue_capacity),
             outputs: VecDeque::new(),
             random,
@@ -208,22 +209,22 @@ impl TargetService {
         }
     }
 
-    /// How it was made, with what commands have changed since.
+    /// The configuration, including changes by commands.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What was dropped so far.
+    /// Messages dropped so far, by reason.
     #[must_use]
     pub fn drops(&self) -> &DropCounts {
-        &self.books.drops
+        &self.intake.drops
     }
 
-    /// How many messages arrived so far.
+    /// Messages received so far.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.books.received()
+        self.intake.received()
     }
 
     fn command(&mut self, now: Instant, command: Command) {
@@ -232,8 +233,8 @@ impl TargetService {
                 if self.state != State::Started {
                     self.state = State::Started;
                     self.outbox.clear();
-                    self.planned.clear();
-                    self.hello(now, |_| true);
+                    self.pending.clear();
+                    self.announce_presence(now, |_| true);
                 }
             }
             Command::Stop => self.stop(now),
@@ -245,40 +246,45 @@ impl TargetService {
                 self.config.types = types;
                 self.config.scopes = scopes;
                 self.config.metadata_version = metadata_version;
-                self.hello(now, |_| true);
+                self.announce_presence(now, |_| true);
             }
             Command::SetInterfaces(interfaces) => {
-                let before = std::mem::replace(&mut self.config.interfaces, interfaces);
-                let gone = |index: &u32| {
+                let previous = std::mem::replace(&mut self.config.interfaces, interfaces);
+                let is_removed = |index: &u32| {
                     !self
                         .config
                         .interfaces
                         .iter()
                         .any(|(i, _)| i.index == *index)
                 };
-                self.planned.retain(|_, planned| !gone(&planned.interface));
-                self.hello(now, |interface| !before.contains(interface));
+                self.pending
+                    .retain(|_, pending| !is_removed(&pending.interface));
+                self.announce_presence(now, |interface| !previous.contains(interface));
             }
         }
     }
 
-    /// Plans a Hello on each interface that `wanted` takes, after the random delay.
-    fn hello(&mut self, now: Instant, wanted: impl Fn(&(Interface, Vec<Str>)) -> bool) {
+    /// Plans a Hello on each selected interface, after the random delay.
+    fn announce_presence(
+        &mut self,
+        now: Instant,
+        is_selected: impl Fn(&(Interface, Vec<Str>)) -> bool,
+    ) {
         if self.state != State::Started {
             return;
         }
-        // What was to be said before is out of date.
-        let outdated = |planned: &Planned| matches!(planned.kind, Kind::Hello);
-        self.planned.retain(|_, planned| {
+        // Pending Hellos are out of date.
+        let is_hello = |pending: &PendingMessage| matches!(pending.kind, Kind::Hello);
+        self.pending.retain(|_, pending| {
             let interfaces = &self.config.interfaces;
-            let same = interfaces
+            let interface = interfaces
                 .iter()
-                .find(|(i, _)| i.index == planned.interface);
-            !(outdated(planned) && same.is_some_and(&wanted))
+                .find(|(i, _)| i.index == pending.interface);
+            !(is_hello(pending) && interface.is_some_and(&is_selected))
         });
-        for (index, group) in self.groups(wanted) {
+        for (index, group) in self.groups(is_selected) {
             let delay = random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay);
-            self.announce(now + delay, index, group, Kind::Hello);
+            self.announce_on(now + delay, index, group, Kind::Hello);
         }
     }
 
@@ -287,16 +293,23 @@ impl TargetService {
             return;
         }
         self.state = State::Stopping;
-        self.planned.clear();
+        self.pending.clear();
         self.outbox.clear();
         for (index, group) in self.groups(|_| true) {
-            self.announce(now, index, group, Kind::Bye);
+            self.announce_on(now, index, group, Kind::Bye);
         }
     }
 
-    /// The groups of the interfaces that `wanted` takes.
-    fn groups(&self, wanted: impl Fn(&(Interface, Vec<Str>)) -> bool) -> Vec<(u32, SocketAddr)> {
-        let interfaces = self.config.interfaces.iter().filter(|entry| wanted(entry));
+    /// The groups of the selected interfaces.
+    fn groups(
+        &self,
+        is_selected: impl Fn(&(Interface, Vec<Str>)) -> bool,
+    ) -> Vec<(u32, SocketAddr)> {
+        let interfaces = self
+            .config
+            .interfaces
+            .iter()
+            .filter(|entry| is_selected(entry));
         let groups = interfaces.flat_map(|(interface, _)| {
             let index = interface.index;
             interface
@@ -306,27 +319,27 @@ impl TargetService {
         groups.collect()
     }
 
-    fn announce(&mut self, at: Instant, interface: u32, to: SocketAddr, kind: Kind) {
-        let mut planned = Planned {
+    fn announce_on(&mut self, at: Instant, interface: u32, to: SocketAddr, kind: Kind) {
+        let mut pending = PendingMessage {
             to,
             interface,
             kind,
             retransmission: self.config.multicast,
-            short: false,
+            without_scopes: false,
         };
-        for short in [false, true] {
-            planned.short = short;
-            if self.measure(&planned) <= SENT_ENVELOPE_BYTES_MAX {
-                return self.plan(at, planned);
+        for without_scopes in [false, true] {
+            pending.without_scopes = without_scopes;
+            if self.largest_size(&pending) <= SENT_ENVELOPE_BYTES_MAX {
+                return self.schedule(at, pending);
             }
         }
-        let reason = format!("the announcement is larger than {SENT_ENVELOPE_BYTES_MAX} bytes");
+        let reason = format!("announcement exceeds {SENT_ENVELOPE_BYTES_MAX} bytes");
         self.event(Event::NotSent { reason });
     }
 
-    fn plan(&mut self, at: Instant, planned: Planned) {
-        self.plans += 1;
-        self.planned.insert((at, self.plans), planned);
+    fn schedule(&mut self, at: Instant, pending: PendingMessage) {
+        self.last_pending += 1;
+        self.pending.insert((at, self.last_pending), pending);
     }
 
     fn report(&mut self, report: Option<(Dropped, SocketAddr, u64)>) {
@@ -346,41 +359,45 @@ impl TargetService {
 
     fn receive(&mut self, now: Instant, datagram: &Inbound) -> Result<(), Dropped> {
         if self.state != State::Started {
-            return Err(Dropped::new(DropReason::NotStarted, "not started"));
+            return Err(Dropped::new(
+                DropReason::NotStarted,
+                "target service is not running",
+            ));
         }
         let message = intake::read(datagram)?;
-        self.books.first_time(&message)?;
+        self.intake.check_duplicate(&message)?;
         let from = datagram.from;
-        let served = |(interface, _): &(Interface, Vec<Str>)| interface.index == datagram.interface;
-        if !self.config.interfaces.iter().any(served) {
-            let detail = format!("interface {}", datagram.interface);
+        let is_configured =
+            |(interface, _): &(Interface, Vec<Str>)| interface.index == datagram.interface;
+        if !self.config.interfaces.iter().any(is_configured) {
+            let detail = format!("interface {} is not configured", datagram.interface);
             return Err(Dropped::new(DropReason::OtherInterface, detail));
         }
-        let (question, kind) = self.answer(&message, datagram.multicast)?;
-        if !self.answers.take(now, from.ip()) {
+        let (request, kind) = self.answer(&message, datagram.multicast)?;
+        if !self.answer_rate.take(now, from.ip()) {
             let detail = format!(
-                "{} answers a second to an address",
+                "more than {} answers per second to this address",
                 self.config.answers_per_s
             );
             return Err(Dropped::new(DropReason::RateLimited, detail));
         }
-        if self.planned.len() + self.outbox.len() >= self.config.queue_capacity {
-            let detail = format!("{} answers wait", self.config.queue_capacity);
+        if self.pending.len() + self.outbox.len() >= self.config.queue_capacity {
+            let detail = format!("{} answers are queued", self.config.queue_capacity);
             return Err(Dropped::new(DropReason::QueueFull, detail));
         }
-        // The standard's delay keeps the answers of many targets to one Probe apart.
-        let delayed = datagram.multicast && matches!(kind, Kind::ProbeMatch { .. });
-        let planned = self.fitted(kind, datagram)?;
-        let delay = match delayed {
+        // The standard's delay spreads the answers of many targets to one Probe.
+        let must_delay = datagram.multicast && matches!(kind, Kind::ProbeMatch { .. });
+        let pending = self.limit_amplification(kind, datagram)?;
+        let delay = match must_delay {
             true => random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay),
             false => Duration::ZERO,
         };
-        self.plan(now + delay, planned);
-        self.event(Event::Answered { to: from, question });
+        self.schedule(now + delay, pending);
+        self.event(Event::Answered { to: from, request });
         Ok(())
     }
 
-    /// What is answered to a message.
+    /// The answer to a message.
     fn answer(&self, message: &Message, multicast: bool) -> Result<(&'static str, Kind), Dropped> {
         let drop = |reason, detail: &str| Err(Dropped::new(reason, detail));
         if !matches!(message.content, Content::Probe(_) | Content::Resolve(_)) {
@@ -408,7 +425,7 @@ impl TargetService {
             ),
             Content::Probe(probe) => match (self.matches(probe), multicast) {
                 (Some(true), _) => Ok(("Probe", Kind::ProbeMatch { relates_to, to })),
-                (Some(false), true) => drop(DropReason::NoMatch, "its types or scopes are others"),
+                (Some(false), true) => drop(DropReason::NoMatch, "types or scopes do not match"),
                 (Some(false), false) => Ok(("Probe", Kind::NoMatch { relates_to, to })),
                 (None, true) => drop(
                     DropReason::UnknownMatchRule,
@@ -423,56 +440,60 @@ impl TargetService {
         }
     }
 
-    /// Whether this target is what a Probe asks for; `None` when its rule is not known.
+    /// Whether this target matches a Probe; `None` if its match rule is unknown.
     fn matches(&self, probe: &Probe) -> Option<bool> {
         let rule = match &probe.match_by {
-            Some(uri) => MatchRule::of_uri(DIALECT, uri)?,
+            Some(uri) => MatchRule::from_uri(DIALECT, uri)?,
             None => MatchRule::Rfc3986,
         };
         let types = &self.config.types;
-        let all_types = probe.types.iter().all(|wanted| types.contains(wanted));
+        let all_types = probe.types.iter().all(|required| types.contains(required));
         Some(all_types && rule.matches_all(&probe.scopes, &self.config.scopes))
     }
 
-    /// The answer, short enough and with so few copies that it amplifies nothing.
-    fn fitted(&self, kind: Kind, question: &Inbound) -> Result<Planned, Dropped> {
-        let allowed = question.bytes.len().saturating_mul(AMPLIFICATION_MAX);
-        let mut planned = Planned {
-            to: question.from,
-            interface: question.interface,
+    /// Shortens the answer and limits its copies to bound the amplification.
+    fn limit_amplification(
+        &self,
+        kind: Kind,
+        datagram: &Inbound,
+    ) -> Result<PendingMessage, Dropped> {
+        let allowed = datagram.bytes.len().saturating_mul(AMPLIFICATION_MAX);
+        let mut pending = PendingMessage {
+            to: datagram.from,
+            interface: datagram.interface,
             kind,
             retransmission: self.config.unicast,
-            short: false,
+            without_scopes: false,
         };
         let mut size = 0;
-        for short in [false, true] {
-            planned.short = short;
-            size = self.measure(&planned);
+        for without_scopes in [false, true] {
+            pending.without_scopes = without_scopes;
+            size = self.largest_size(&pending);
             if size <= allowed.min(SENT_ENVELOPE_BYTES_MAX) {
                 let copies = u32::try_from(allowed / size.max(1)).unwrap_or(u32::MAX);
-                let repeat = &mut planned.retransmission.repeat;
+                let repeat = &mut pending.retransmission.repeat;
                 *repeat = (*repeat).min(copies.saturating_sub(1));
-                return Ok(planned);
+                return Ok(pending);
             }
         }
-        let detail = format!("{size} bytes in answer to {}", question.bytes.len());
+        let detail = format!("answer has {size} bytes, request {}", datagram.bytes.len());
         Err(Dropped::new(DropReason::Amplification, detail))
     }
 
-    /// The most bytes that a planned message can have.
-    fn measure(&self, planned: &Planned) -> usize {
+    /// The largest possible size of a planned message.
+    fn largest_size(&self, pending: &PendingMessage) -> usize {
         let id = "urn:uuid:00000000-0000-4000-8000-000000000000";
-        self.envelope(planned, id.into(), u32::MAX).to_text().len()
+        self.envelope(pending, id.into(), u32::MAX).to_text().len()
     }
 
-    fn envelope(&self, planned: &Planned, message_id: Str, message_number: u32) -> Envelope {
-        let target = || self.target(planned);
+    fn envelope(&self, pending: &PendingMessage, message_id: Str, message_number: u32) -> Envelope {
+        let target = || self.target(pending);
         let endpoint = || Target {
             endpoint: EndpointReference::new(self.config.endpoint.clone()),
             ..Target::default()
         };
         let multicast = Str::Borrowed(DIALECT.multicast_to());
-        let (content, relates_to, to) = match &planned.kind {
+        let (content, relates_to, to) = match &pending.kind {
             Kind::Hello => (Content::Hello(target()), None, multicast),
             Kind::Bye => (Content::Bye(endpoint()), None, multicast),
             Kind::ProbeMatch { relates_to, to } => (
@@ -491,7 +512,7 @@ impl TargetService {
                 to.clone(),
             ),
             Kind::UnknownRule { relates_to, to } => {
-                return unknown_rule(message_id, relates_to.clone(), to.clone());
+                return unknown_rule_fault(message_id, relates_to.clone(), to.clone());
             }
         };
         let message = Message {
@@ -510,16 +531,16 @@ impl TargetService {
         message.to_envelope(&[])
     }
 
-    /// The description that fits where it goes.
-    fn target(&self, planned: &Planned) -> Target {
+    /// The description with the transport addresses for the destination.
+    fn target(&self, pending: &PendingMessage) -> Target {
         let interfaces = &self.config.interfaces;
         let found = interfaces
             .iter()
-            .find(|(interface, _)| interface.index == planned.interface);
+            .find(|(interface, _)| interface.index == pending.interface);
         let xaddrs = found
             .map(|(_, xaddrs)| xaddrs.as_slice())
             .unwrap_or_default();
-        let scopes = match planned.short {
+        let scopes = match pending.without_scopes {
             true => Vec::new(),
             false => self.config.scopes.clone(),
         };
@@ -527,28 +548,28 @@ impl TargetService {
             endpoint: EndpointReference::new(self.config.endpoint.clone()),
             types: self.config.types.clone(),
             scopes,
-            xaddrs: of_family(xaddrs, planned.to.ip()),
+            xaddrs: same_family(xaddrs, pending.to.ip()),
             metadata_version: self.config.metadata_version,
         }
     }
 
-    /// Makes and sends what is due.
+    /// Encodes and sends due messages.
     fn send_due(&mut self, now: Instant) {
-        while let Some(entry) = self.planned.first_entry() {
+        while let Some(entry) = self.pending.first_entry() {
             if entry.key().0 > now {
                 break;
             }
-            let planned = entry.remove();
+            let pending = entry.remove();
             self.message_number = self.message_number.wrapping_add(1);
             let id = random_urn(&mut self.random);
-            self.books.seen.sent(&id);
-            let envelope = self.envelope(&planned, id.into(), self.message_number);
+            self.intake.seen.sent(&id);
+            let envelope = self.envelope(&pending, id.into(), self.message_number);
             let datagram = Outbound {
-                to: planned.to,
-                interface: planned.interface,
+                to: pending.to,
+                interface: pending.interface,
                 bytes: envelope.to_text().into_bytes(),
             };
-            let retransmission = planned.retransmission;
+            let retransmission = pending.retransmission;
             let pushed = self
                 .outbox
                 .push(now, datagram, &retransmission, &mut self.random);
@@ -560,35 +581,35 @@ impl TargetService {
         while let Some(datagram) = self.outbox.pop(now) {
             self.outputs.push_back(Output::Transmit(datagram));
         }
-        if self.state == State::Stopping && self.outbox.is_empty() && self.planned.is_empty() {
+        if self.state == State::Stopping && self.outbox.is_empty() && self.pending.is_empty() {
             self.state = State::Idle;
             self.event(Event::Stopped);
         }
     }
 }
 
-/// The transport addresses of the asker's family, or all when there is none of it.
-fn of_family(xaddrs: &[Str], asker: IpAddr) -> Vec<Str> {
+/// The transport addresses of the client's family, or all if there are none.
+fn same_family(xaddrs: &[Str], client: IpAddr) -> Vec<Str> {
     let is_v6 = |uri: &str| {
         uri.split_once("://")
             .is_some_and(|(_, rest)| rest.starts_with('['))
     };
-    let wanted = asker.to_canonical().is_ipv6();
-    let fitting: Vec<_> = xaddrs
+    let client_is_v6 = client.to_canonical().is_ipv6();
+    let matching: Vec<_> = xaddrs
         .iter()
-        .filter(|uri| is_v6(uri) == wanted)
+        .filter(|uri| is_v6(uri) == client_is_v6)
         .cloned()
         .collect();
-    match fitting.is_empty() {
+    match matching.is_empty() {
         true => xaddrs.to_vec(),
-        false => fitting,
+        false => matching,
     }
 }
 
-/// The fault that a unicast Probe with an unknown rule gets (WS-Discovery 1.1, section 5.1).
-fn unknown_rule(message_id: Str, relates_to: Str, to: Str) -> Envelope {
+/// The fault for a unicast Probe with an unknown rule (WS-Discovery 1.1, section 5.1).
+fn unknown_rule_fault(message_id: Str, relates_to: Str, to: Str) -> Envelope {
     let name = DIALECT.discovery_name("MatchingRuleNotSupported");
-    let mut fault = Fault::sender(name, "the matching rule specified is not supported");
+    let mut fault = Fault::sender(name, "the match rule is not supported");
     let rules: Vec<_> = MatchRule::all(DIALECT)
         .map(|rule| rule.uri(DIALECT))
         .collect();
@@ -613,14 +634,14 @@ impl Machine for TargetService {
         match input {
             Input::Receive(datagram) => {
                 let result = self.receive(now, &datagram);
-                let report = self.books.enter(now, datagram.from, result);
+                let report = self.intake.record(now, datagram.from, result);
                 self.report(report);
             }
             Input::Command(command) => self.command(now, command),
             Input::Timeout => {}
         }
-        while let Some(held) = self.books.held_back(now) {
-            self.report(Some(held));
+        while let Some(report) = self.intake.due_report(now) {
+            self.report(Some(report));
         }
         self.send_due(now);
     }
@@ -630,24 +651,24 @@ impl Machine for TargetService {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let planned = self.planned.keys().next().map(|(at, _)| *at);
-        planned
+        let pending = self.pending.keys().next().map(|(at, _)| *at);
+        pending
             .into_iter()
             .chain(self.outbox.next())
-            .chain(self.books.next_report())
+            .chain(self.intake.next_report())
             .min()
     }
 }
 
 impl Invariant for TargetService {
     fn check(&self) -> Result<(), String> {
-        self.books.check()?;
-        self.answers.check()?;
+        self.intake.check()?;
+        self.answer_rate.check()?;
         if self.outbox.len() > self.outbox.capacity() {
-            return Err(format!("{} messages wait", self.outbox.len()));
+            return Err(format!("{} messages queued", self.outbox.len()));
         }
-        if self.state == State::Idle && !(self.planned.is_empty() && self.outbox.is_empty()) {
-            return Err("a stopped target service still speaks".into());
+        if self.state == State::Idle && !(self.pending.is_empty() && self.outbox.is_empty()) {
+            return Err("a stopped target service has messages to send".into());
         }
         Ok(())
     }

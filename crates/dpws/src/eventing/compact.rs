@@ -1,9 +1,9 @@
-//! The compact message: the ten elements of the optimized WS-Eventing, in EXI, without an envelope.
+//! The compact message: ten elements of the optimized WS-Eventing, in EXI, without an envelope.
 //!
-//! Source: "An Optimized WS-Eventing for Large-Scale Networks"; the schema is `ev1` of `chappe-exi`,
-//! which both sides have. In a notification tree the event's datagram says the rest of the ten: who
-//! is to be told (`IP-List`, `Sink-IP`) is in its signed list and range, and answers (`RelatesTo`) are
-//! the tree's own; so that all sinks get the same bytes, which the source signs once.
+//! Source: "An Optimized WS-Eventing for Large-Scale Networks". The schema is `ev1` of
+//! `chappe-exi`, known to both sides. In a notification tree, the event's datagram replaces some
+//! elements: its signed list and range name the sinks (`IP-List`, `Sink-IP`), and the tree has its
+//! own answers (`RelatesTo`). All sinks therefore get the same bytes, signed once by the source.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,50 +14,50 @@ use chappe_xml::{Element, Name, Str};
 
 /// The namespace of the ten elements.
 const NAMESPACE: &str = "urn:chappe:events:1";
-/// Addresses of one list.
+/// Addresses in one list.
 ///
-/// Reason: more do not fit a datagram.
+/// Reason: a datagram has no room for more.
 const LIST_MAX: usize = 256;
-/// Bytes of a subscription's identifier.
+/// Bytes of a subscription identifier.
 const SUBSCRIPTION_BYTES_MAX: usize = 64;
 
-/// The ten elements; only the action is always there.
+/// The ten elements; only the action is mandatory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compact {
-    /// What happened.
+    /// The kind of event.
     pub action: Str,
-    /// Names the event for all sinks: the UUID of the message identifier.
+    /// The UUID of the message identifier, which identifies the event for all sinks.
     pub event_id: Option<[u8; 16]>,
-    /// Where answers go.
+    /// The destination of answers.
     pub reply_to: Option<SocketAddr>,
     /// The message's number.
     pub message_number: Option<u32>,
-    /// The number of the message that this answers.
+    /// The number of the message that this one answers.
     pub relates_to: Option<u32>,
-    /// The sink that it is for.
+    /// The destination sink.
     pub sink: Option<SocketAddr>,
-    /// Where the subscription is managed.
+    /// The subscription manager's address.
     pub subscription: Option<SocketAddr>,
-    /// Which subscription.
+    /// The subscription's identifier.
     pub subscription_id: Option<Vec<u8>>,
-    /// The sinks that the receiver is to tell.
+    /// The sinks that the receiver notifies.
     pub list: Vec<SocketAddr>,
-    /// What the event source said.
+    /// The event's data.
     pub data: Option<Element>,
 }
 
-/// Bytes that are no compact message.
+/// A compact message cannot be decoded or encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompactError {
-    /// They are no EXI of this schema, or beyond the limits of a datagram.
-    #[error("no compact message: {0}")]
+    /// Not EXI of this schema, or beyond the limits of a datagram.
+    #[error("invalid compact message: {0}")]
     Exi(String),
-    /// An element that is missing, or holds what it cannot.
-    #[error("no compact message: {0} is missing or not readable")]
+    /// A missing element, or an invalid value.
+    #[error("invalid compact message: {0} is missing or invalid")]
     Element(&'static str),
 }
 
-/// Writes and reads compact messages; keeps its grammars and buffers from one to the next.
+/// Encodes and decodes compact messages; reuses its grammars and buffers.
 pub struct CompactCodec {
     encoder: Encoder,
     decoder: Decoder,
@@ -77,7 +77,7 @@ impl Default for CompactCodec {
             schema_id: SchemaId::Named(MessageSchema::Events.schema_id().to_owned()),
             ..Options::default()
         };
-        // Content may name things by prefix (xsi:type).
+        // Content may refer to prefixes (xsi:type).
         options.preserve.prefixes = true;
         Self {
             encoder: Encoder::new(Arc::clone(&schema)).with_limits(Limits::datagram()),
@@ -88,10 +88,10 @@ impl Default for CompactCodec {
 }
 
 impl CompactCodec {
-    /// The message as EXI: about 30 bytes, the action and the data.
+    /// Encodes a message as EXI: about 30 bytes plus the action and the data.
     ///
     /// # Errors
-    /// When the data is deeper or larger than a datagram's.
+    /// [`CompactError`] if the data exceed the depth or size of a datagram.
     ///
     /// ```
     /// use chappe_dpws::eventing::{Compact, CompactCodec};
@@ -114,10 +114,10 @@ impl CompactCodec {
         Ok(bytes.to_vec())
     }
 
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// When the bytes are none.
+    /// [`CompactError`] if the bytes are not a compact message.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Compact, CompactError> {
         let exi = |error: &dyn fmt::Display| CompactError::Exi(error.to_string());
         let reading = self
@@ -172,31 +172,31 @@ impl Compact {
             let child = root.child(&name(local));
             child.map(|child| child.text().trim().to_owned())
         };
-        let bad = CompactError::Element;
+        let invalid = CompactError::Element;
         let number = |local: &'static str| {
             let text = text(local);
-            text.map(|text| text.parse::<u32>().map_err(|_| bad(local)))
+            text.map(|text| text.parse::<u32>().map_err(|_| invalid(local)))
                 .transpose()
         };
         let address = |local: &'static str| {
             let text = text(local);
-            text.map(|text| socket_address(&text).ok_or(bad(local)))
+            text.map(|text| socket_address(&text).ok_or(invalid(local)))
                 .transpose()
         };
         let action = text("Action").filter(|action| !action.is_empty());
         let event_id = text("EventID").map(|text| {
             let id = unhex(&text, 16).and_then(|id| <[u8; 16]>::try_from(id).ok());
-            id.ok_or(bad("EventID"))
+            id.ok_or(invalid("EventID"))
         });
         let subscription_id = text("Subscription-ID")
-            .map(|text| unhex(&text, SUBSCRIPTION_BYTES_MAX).ok_or(bad("Subscription-ID")));
+            .map(|text| unhex(&text, SUBSCRIPTION_BYTES_MAX).ok_or(invalid("Subscription-ID")));
         let list = text("IP-List").unwrap_or_default();
         let list = list.split_whitespace().take(LIST_MAX + 1);
         let list: Option<Vec<_>> = list.map(socket_address).collect();
         let list = list.filter(|list| list.len() <= LIST_MAX);
         let data = root.child(&name("EventData"));
         Ok(Self {
-            action: action.ok_or(bad("Action"))?.into(),
+            action: action.ok_or(invalid("Action"))?.into(),
             event_id: event_id.transpose()?,
             reply_to: address("ReplyTo")?,
             message_number: number("MsgNr")?,
@@ -204,13 +204,13 @@ impl Compact {
             sink: address("Sink-IP")?,
             subscription: address("Subscription-IP")?,
             subscription_id: subscription_id.transpose()?,
-            list: list.ok_or(bad("IP-List"))?,
+            list: list.ok_or(invalid("IP-List"))?,
             data: data.and_then(|data| data.elements().next().cloned()),
         })
     }
 }
 
-/// The octets of an IP address and of a port behind them, most significant first.
+/// The octets of an IP address followed by the port, most significant first.
 fn octets(address: SocketAddr) -> Vec<u8> {
     let mut octets = match address.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -231,20 +231,20 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_be_bytes(*port)))
 }
 
-/// Bytes as xs:hexBinary writes them.
+/// Bytes as xs:hexBinary.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02X}");
         text
     })
 }
 
-/// At most so many bytes from hexadecimal digits of either case.
-pub(super) fn unhex(text: &str, most: usize) -> Option<Vec<u8>> {
+/// Decodes hexadecimal digits of either case, up to `max_bytes` bytes.
+pub(super) fn unhex(text: &str, max_bytes: usize) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || digits.len() / 2 > most {
+    if !digits.len().is_multiple_of(2) || digits.len() / 2 > max_bytes {
         return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -7,32 +7,32 @@ use super::message::{DELIVERY_MODE_PUSH, filter_dialect};
 use crate::Dialect;
 use crate::dialect::EVENTING;
 
-/// A refusal by an event source or subscription manager.
+/// An error of an event source or subscription manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventingFault {
-    /// Another delivery mode than push.
-    #[error("the requested delivery mode is not supported, only push is")]
+    /// A delivery mode other than push.
+    #[error("the requested delivery mode is not supported; use push")]
     DeliveryModeRequestedUnavailable,
-    /// Another filter dialect than that of actions.
-    #[error("the requested filter dialect is not supported")]
+    /// A filter dialect other than that of actions.
+    #[error("the requested filter dialect is not supported; use a list of actions")]
     FilteringRequestedUnavailable,
-    /// No notification can match the filter.
-    #[error("no notifications can match the supplied filter")]
+    /// The filter matches none of the source's events.
+    #[error("the filter matches no notification of this event source")]
     FilterActionNotSupported,
-    /// Expiration in the past, of no length, or unreadable.
-    #[error("the requested expiration time is invalid")]
+    /// An expiration time in the past, of zero length or not readable.
+    #[error("the requested expiration time is invalid or in the past")]
     InvalidExpirationTime,
-    /// Expiration by date where only durations are understood.
-    #[error("only expiration durations are supported")]
+    /// An expiration by date at a source that supports durations only.
+    #[error("expiration by date is not supported; use a duration")]
     UnsupportedExpirationType,
     /// The source cannot serve this subscriber now.
-    #[error("the event source cannot process the subscription: {0}")]
+    #[error("the event source cannot accept the subscription: {0}")]
     EventSourceUnableToProcess(Str),
     /// The subscription is unknown or cannot be renewed.
-    #[error("the subscription could not be renewed: {0}")]
+    #[error("the subscription cannot be renewed: {0}")]
     UnableToRenew(Str),
-    /// The message lacks something or names an unknown subscription.
+    /// The message is incomplete or names an unknown subscription.
     #[error("the message is invalid: {0}")]
     InvalidMessage(Str),
 }
@@ -51,7 +51,7 @@ impl EventingFault {
         }
     }
 
-    /// As a fault in the dialect that goes with `version`.
+    /// The fault in the dialect of `version`.
     #[must_use]
     pub fn to_fault(&self, version: AddressingVersion) -> Fault {
         let dialect = crate::exchange::dialect_of(version);
@@ -78,7 +78,7 @@ impl EventingFault {
         fault
     }
 
-    /// Reads a fault; `None` when it is none of these.
+    /// Parses a fault; `None` for other faults.
     #[must_use]
     pub fn from_fault(fault: &Fault) -> Option<Self> {
         let subcode = fault.subcode.as_ref()?;
@@ -92,7 +92,7 @@ impl EventingFault {
         }
         Some(match &*subcode.local {
             "DeliveryModeRequestedUnavailable" => Self::DeliveryModeRequestedUnavailable,
-            // The first name is that of the specification's text, the second that of its table.
+            // The specification has the first name in its text and the second in its table.
             "FilteringRequestedUnavailable" | "FilteringNotSupported" => {
                 Self::FilteringRequestedUnavailable
             }

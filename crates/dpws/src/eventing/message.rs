@@ -1,7 +1,7 @@
-//! The messages of WS-Eventing as values.
+//! WS-Eventing messages.
 //!
-//! Each is read from and written to the child of the body; the version of WS-Addressing is that of
-//! the message's headers.
+//! Each converts from and to the child of the body. The version of WS-Addressing is that of the
+//! headers.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use super::{EventingFault, TreeOffer, TreeSink};
 use crate::Dialect;
 use crate::dialect::EVENTING;
 
-/// The delivery mode that the profile uses.
+/// The only delivery mode of the profile.
 pub const DELIVERY_MODE_PUSH: &str =
     "http://schemas.xmlsoap.org/ws/2004/08/eventing/DeliveryModes/Push";
 
-/// The actions of the messages.
+/// Action URIs.
 pub mod action {
     /// Subscribe.
     pub const SUBSCRIBE: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing/Subscribe";
-    /// Its answer.
+    /// The answer to Subscribe.
     pub const SUBSCRIBE_RESPONSE: &str =
         "http://schemas.xmlsoap.org/ws/2004/08/eventing/SubscribeResponse";
     /// Renew.
     pub const RENEW: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing/Renew";
-    /// Its answer.
+    /// The answer to Renew.
     pub const RENEW_RESPONSE: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing/RenewResponse";
     /// GetStatus.
     pub const GET_STATUS: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing/GetStatus";
-    /// Its answer.
+    /// The answer to GetStatus.
     pub const GET_STATUS_RESPONSE: &str =
         "http://schemas.xmlsoap.org/ws/2004/08/eventing/GetStatusResponse";
     /// Unsubscribe.
     pub const UNSUBSCRIBE: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing/Unsubscribe";
-    /// Its answer.
+    /// The answer to Unsubscribe.
     pub const UNSUBSCRIBE_RESPONSE: &str =
         "http://schemas.xmlsoap.org/ws/2004/08/eventing/UnsubscribeResponse";
     /// SubscriptionEnd.
@@ -51,26 +51,27 @@ fn element(local: &'static str) -> Element {
     Element::new(name(local))
 }
 
-/// The filter dialect of actions in this dialect of the profile.
+/// The URI of the filter by actions in this dialect of the profile.
 #[must_use]
 pub fn filter_dialect(dialect: Dialect) -> Str {
     format!("{}/Action", dialect.dpws()).into()
 }
 
-/// When a subscription ends by itself.
+/// When a subscription ends without renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiration {
-    /// After this long.
+    /// After this duration.
     After(Duration),
-    /// At this time, nanoseconds since 1970.
+    /// At this time in nanoseconds since 1970.
     At(i64),
 }
 
 impl Expiration {
-    /// Reads the text of an `Expires` element.
+    /// Parses the text of an `Expires` element.
     ///
     /// # Errors
-    /// When it is neither an `xs:dateTime` nor an `xs:duration` of some length.
+    /// [`EventingFault::InvalidExpirationTime`] if it is neither an `xs:dateTime` nor a positive
+    /// `xs:duration`.
     pub fn parse(text: &str) -> Result<Self, EventingFault> {
         let invalid = || EventingFault::InvalidExpirationTime;
         if text.trim().starts_with(['P', '-']) {
@@ -78,7 +79,7 @@ impl Expiration {
             let nanoseconds = u64::try_from(nanoseconds).map_err(|_| invalid())?;
             return match nanoseconds {
                 0 => Err(invalid()),
-                some => Ok(Self::After(Duration::from_nanos(some))),
+                nonzero => Ok(Self::After(Duration::from_nanos(nonzero))),
             };
         }
         parse_date_time(text).map(Self::At).map_err(|_| invalid())
@@ -105,17 +106,17 @@ impl Expiration {
     }
 }
 
-/// Which notifications are wanted.
+/// Selects notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// The dialect (a URI); absent means XPath, which nobody here understands.
+    /// The dialect (a URI); absent means XPath, which is not supported.
     pub dialect: Option<Str>,
-    /// The words of the text: of the dialect of actions the actions.
+    /// The words of the text: with the filter by actions, the actions.
     pub actions: Vec<Str>,
 }
 
 impl Filter {
-    /// By actions, in this dialect of the profile.
+    /// A filter by actions, in this dialect of the profile.
     #[must_use]
     pub fn actions(dialect: Dialect, actions: Vec<Str>) -> Self {
         Self {
@@ -124,46 +125,49 @@ impl Filter {
         }
     }
 
-    /// Whether the dialect is that of actions, of either dialect of the profile.
+    /// Whether this is the filter by actions, in either dialect of the profile.
     #[must_use]
     pub fn is_by_actions(&self) -> bool {
-        let own = |dialect| self.dialect.as_ref() == Some(&filter_dialect(dialect));
-        Dialect::ALL.into_iter().any(own)
+        let is_action_filter = |dialect| self.dialect.as_ref() == Some(&filter_dialect(dialect));
+        Dialect::ALL.into_iter().any(is_action_filter)
     }
 
-    /// Whether an action is wanted: the URIs are equal, character by character.
+    /// Whether the filter lists this action. URIs are compared character by character.
     #[must_use]
     pub fn matches(&self, action: &str) -> bool {
-        self.actions.iter().any(|wanted| wanted == action)
+        self.actions.iter().any(|listed| listed == action)
     }
 }
 
-/// Asks for notifications.
+/// Requests notifications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscribe {
-    /// Where the end of the subscription is told.
+    /// The destination of SubscriptionEnd.
     pub end_to: Option<EndpointReference>,
     /// The delivery mode; absent means push.
     pub mode: Option<Str>,
-    /// Where notifications go.
+    /// The destination of notifications.
     pub notify_to: Option<EndpointReference>,
-    /// The wanted lease.
+    /// The requested lease.
     pub expires: Option<Expiration>,
-    /// Which notifications; absent means all.
+    /// The requested notifications; absent means all.
     pub filter: Option<Filter>,
-    /// The sink understands notification trees; `Err` says what is wrong with what it says of itself.
+    /// The sink's address for notification trees, if it supports them. `Err` is the defect of an
+    /// invalid one.
     pub tree: Result<Option<TreeSink>, &'static str>,
 }
 
 impl Subscribe {
-    /// Reads the element.
+    /// Parses the element.
     ///
     /// # Errors
-    /// The fault to answer with.
+    /// The fault to send as the answer.
     pub fn from_element(version: AddressingVersion, root: &Element) -> Result<Self, EventingFault> {
         expect(root, "Subscribe")?;
         let Some(delivery) = root.child(&name("Delivery")) else {
-            return Err(EventingFault::InvalidMessage("it has no Delivery".into()));
+            return Err(EventingFault::InvalidMessage(
+                "Subscribe has no Delivery".into(),
+            ));
         };
         let attribute = |element: &Element, local| {
             let value = element.attribute(&Name::local(local));
@@ -174,7 +178,7 @@ impl Subscribe {
             actions: filter
                 .text()
                 .split_whitespace()
-                .map(|word| Str::Owned(word.to_owned()))
+                .map(|action| Str::Owned(action.to_owned()))
                 .collect(),
         });
         Ok(Self {
@@ -187,7 +191,7 @@ impl Subscribe {
         })
     }
 
-    /// As an element.
+    /// Converts to an element.
     #[must_use]
     pub fn to_element(&self, version: AddressingVersion) -> Element {
         let reference = |local, to: &Option<EndpointReference>| {
@@ -221,8 +225,8 @@ fn expect(element: &Element, local: &'static str) -> Result<(), EventingFault> {
     if element.name.is(EVENTING, local) {
         return Ok(());
     }
-    let what = format!("the body holds {}, not {local}", element.name);
-    Err(EventingFault::InvalidMessage(what.into()))
+    let text = format!("body has {} instead of {local}", element.name);
+    Err(EventingFault::InvalidMessage(text.into()))
 }
 
 fn endpoint(
@@ -247,31 +251,32 @@ fn endpoint(
 /// Grants a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscribeResponse {
-    /// Where Renew, GetStatus and Unsubscribe go.
+    /// The destination of Renew, GetStatus and Unsubscribe.
     pub manager: EndpointReference,
     /// The granted lease.
     pub expires: Expiration,
-    /// The source spreads events on a tree and has understood that the sink can be on it.
+    /// The source's notification tree, if it accepts the sink there.
     pub tree: Option<TreeOffer>,
 }
 
 impl SubscribeResponse {
-    /// Reads the element.
+    /// Parses the element.
     ///
     /// # Errors
-    /// When it is another, or incomplete.
+    /// [`EventingFault::InvalidMessage`] if it is incomplete or another element.
     pub fn from_element(version: AddressingVersion, root: &Element) -> Result<Self, EventingFault> {
         expect(root, "SubscribeResponse")?;
-        let missing = |what: &'static str| EventingFault::InvalidMessage(what.into());
+        let missing = |text: &'static str| EventingFault::InvalidMessage(text.into());
         Ok(Self {
             manager: endpoint(version, root, "SubscriptionManager")?
-                .ok_or_else(|| missing("it has no SubscriptionManager"))?,
-            expires: Expiration::read(root)?.ok_or_else(|| missing("it has no Expires"))?,
+                .ok_or_else(|| missing("SubscribeResponse has no SubscriptionManager"))?,
+            expires: Expiration::read(root)?
+                .ok_or_else(|| missing("SubscribeResponse has no Expires"))?,
             tree: TreeOffer::read(root),
         })
     }
 
-    /// As an element.
+    /// Converts to an element.
     #[must_use]
     pub fn to_element(&self, version: AddressingVersion) -> Element {
         root("SubscribeResponse")
@@ -284,16 +289,16 @@ impl SubscribeResponse {
     }
 }
 
-/// The messages about a subscription that hold at most an expiration.
+/// The messages about a subscription whose only content is an expiration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lease {
-    /// Asks for a longer lease.
+    /// Requests a longer lease.
     Renew,
-    /// Grants it.
+    /// Grants a longer lease.
     RenewResponse,
-    /// Asks for the rest of the lease.
+    /// Requests the remaining lease.
     GetStatus,
-    /// Tells it.
+    /// Reports the remaining lease.
     GetStatusResponse,
     /// Ends the subscription.
     Unsubscribe,
@@ -310,16 +315,16 @@ impl Lease {
         }
     }
 
-    /// Reads the expiration in such an element.
+    /// Parses the expiration in the message's element.
     ///
     /// # Errors
-    /// When it is another element, or the expiration is unreadable.
+    /// The fault if it is another element, or the expiration is invalid.
     pub fn from_element(self, root: &Element) -> Result<Option<Expiration>, EventingFault> {
         expect(root, self.local())?;
         Expiration::read(root)
     }
 
-    /// As an element.
+    /// Converts to an element.
     #[must_use]
     pub fn to_element(self, expires: Option<Expiration>) -> Element {
         root(self.local()).with_children(expires.map(Expiration::write))
@@ -333,9 +338,9 @@ pub enum EndStatus {
     DeliveryFailure,
     /// The source stops.
     SourceShuttingDown,
-    /// Any other reason of the source's.
+    /// Another reason of the source.
     SourceCancelling,
-    /// A status of another specification.
+    /// A status defined elsewhere.
     Other(Str),
 }
 
@@ -346,7 +351,7 @@ impl EndStatus {
         (Self::SourceCancelling, "SourceCancelling"),
     ];
 
-    /// The URI; the older form without namespace is read as well.
+    /// Parses the URI; accepts the older form without namespace.
     #[must_use]
     pub fn from_uri(uri: &str) -> Self {
         let local = uri
@@ -375,22 +380,22 @@ impl EndStatus {
     }
 }
 
-/// Tells the end of a subscription.
+/// Announces the end of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionEnd {
     /// The manager of the subscription that ended.
     pub manager: Option<EndpointReference>,
-    /// Why.
+    /// The reason.
     pub status: EndStatus,
-    /// For a person to read.
+    /// An explanation for people.
     pub reason: Option<Str>,
 }
 
 impl SubscriptionEnd {
-    /// Reads the element.
+    /// Parses the element.
     ///
     /// # Errors
-    /// When it is another, or has no status.
+    /// [`EventingFault::InvalidMessage`] if it has no status or is another element.
     pub fn from_element(version: AddressingVersion, root: &Element) -> Result<Self, EventingFault> {
         expect(root, "SubscriptionEnd")?;
         let text = |local| {
@@ -399,7 +404,7 @@ impl SubscriptionEnd {
             text.filter(|text| !text.is_empty())
         };
         let status = text("Status");
-        let missing = || EventingFault::InvalidMessage("it has no Status".into());
+        let missing = || EventingFault::InvalidMessage("SubscriptionEnd has no Status".into());
         Ok(Self {
             manager: endpoint(version, root, "SubscriptionManager")
                 .ok()
@@ -409,7 +414,7 @@ impl SubscriptionEnd {
         })
     }
 
-    /// As an element.
+    /// Converts to an element.
     #[must_use]
     pub fn to_element(&self, version: AddressingVersion) -> Element {
         let manager = self.manager.as_ref();

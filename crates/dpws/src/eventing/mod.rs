@@ -1,11 +1,11 @@
-//! WS-Eventing as the profile uses it: push delivery, filtered by actions.
+//! WS-Eventing in the profile: push delivery, filtered by actions.
 //!
 //! [`EventSource`] is the device's side with the subscription manager, [`EventSink`] the client's;
-//! both are machines. [`message`] has the messages as values, [`EventingFault`] the refusals.
+//! both are machines. [`message`] has the messages, [`EventingFault`] the faults.
 //!
 //! Sources: WS-Eventing (W3C submission, 15 March 2006, namespace of 2004/08); DPWS 1.1, section 5.
-//! Deliberately absent: other delivery modes than push, other filters than actions, the W3C
-//! recommendation of 2011 that no device uses.
+//! Not implemented: delivery modes other than push, filters other than actions, the W3C
+//! recommendation of 2011, which no device uses.
 
 mod compact;
 mod config;
@@ -33,11 +33,12 @@ pub use source::{
 
 pub use tree::{TreeConfig, TreeOffer, TreePeer, TreeSink};
 
-/// Says whether an address that a message names may be contacted: the address, and who named it.
+/// Decides whether an address in a message may be contacted. The arguments are the address and the
+/// message's sender.
 ///
-/// `Err` is the reason for a person to read.
+/// `Err` is the reason, for people.
 pub type AddressCheck = Arc<dyn Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync>;
 
-/// Names a request that waits for its reply; chosen by the driver, unique among open requests.
+/// Identifies a request that waits for its reply; chosen by the driver, unique among open requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);

@@ -10,14 +10,15 @@
 //! </wse:Subscribe>
 //! ```
 //!
-//! `t:Criticality`, 0 to 255, may be missing, which is 0; how a source orders its list is its own affair.
-//! Both messages are open for elements of other namespaces at their end (WS-Eventing, section 3.1), and
-//! whoever does not know this one ignores it: a source then answers without it and sends standard
-//! notifications. The source's own has `t:Members` besides: where its signed lists of sinks are.
+//! `t:Criticality`, 0 to 255, defaults to 0; a source may order its members as it likes. Both
+//! messages allow elements of other namespaces at their end (WS-Eventing, section 3.1), and
+//! implementations without this extension ignore it: such a source answers without it and sends
+//! standard notifications. The source's element also has `t:Members`: the URI of its signed lists
+//! of sinks.
 //!
-//! A sink is listed once it has answered a question at its address by its key; until then, and whenever
-//! an event does not reach it by the tree, it gets standard notifications, with the same message
-//! identifier, so that it takes none twice.
+//! A sink becomes a member once it has proven its key at its address. Until then, and for every
+//! event that misses it, it gets standard notifications with the same message identifier, so that
+//! it detects duplicates.
 
 use std::net::SocketAddr;
 
@@ -27,57 +28,57 @@ use super::compact::{hex, unhex};
 
 /// The namespace of the extension.
 const NAMESPACE: &str = "urn:chappe:notification-tree:1";
-/// Characters of an address of lists.
+/// Bytes of the URI of signed lists.
 const MEMBERS_MAX: usize = 2_048;
 
-/// Who takes compact messages, and where.
+/// The key and address of a tree participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreePeer {
     /// Its public key (Ed25519).
     pub key: [u8; 32],
-    /// Where it takes datagrams.
+    /// Its address for datagrams.
     pub address: SocketAddr,
 }
 
-/// A sink, as it says of itself.
+/// A sink's description of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeSink {
-    /// Who it is.
+    /// Its key and address.
     pub peer: TreePeer,
-    /// How critical it is: larger is more. A source may notify the most critical sinks first, and need
-    /// not believe what they say.
+    /// Higher values are more critical. A source may notify the most critical sinks first, but need
+    /// not trust the value.
     pub criticality: u8,
 }
 
-/// What a source says of its tree.
+/// A source's description of its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeOffer {
     /// The source.
     pub source: TreePeer,
-    /// Where its signed lists are (a URI, to which `/` and the topic are added).
+    /// The URI of its signed lists, to which `/` and the topic are added.
     pub members: Str,
 }
 
-/// How a source spreads events, when it does.
+/// Configuration of a source's notification trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeConfig {
     /// The source's public key.
     pub key: [u8; 32],
-    /// The UDP port at which it takes answers, at the address that a request came to.
+    /// The UDP port for answers, at the address of the subscriber's request.
     pub port: u16,
-    /// Whether that is on IPv4: sinks of the other family get standard notifications.
+    /// Whether the tree uses IPv4. Sinks of the other family get standard notifications.
     pub v4: bool,
-    /// The path of its lists, which nobody can guess.
+    /// The unguessable path of its lists.
     pub members_path: Str,
-    /// Events under way on trees; further ones go to all as standard notifications. Default 1,024.
+    /// Events in flight on trees; further ones are sent to all as standard notifications. Default
+    /// 1,024.
     pub spreads_max: usize,
-    /// Events in a row that a sink did not get by the tree, after which it gets standard notifications
-    /// alone. Default 3.
+    /// Consecutive missed events after which a sink gets only standard notifications. Default 3.
     pub misses_max: u8,
 }
 
 impl TreeConfig {
-    /// With the defaults.
+    /// Creates a configuration with the defaults.
     #[must_use]
     pub fn new(key: [u8; 32], port: u16, v4: bool, members_path: Str) -> Self {
         Self {
@@ -90,7 +91,7 @@ impl TreeConfig {
         }
     }
 
-    /// What is offered to who reaches the source under `base`.
+    /// The tree for a subscriber that reaches the source at `base`.
     pub(super) fn offer(&self, base: &str) -> Option<TreeOffer> {
         let authority = base.strip_prefix("http://")?;
         let local: SocketAddr = authority.parse().ok()?;
@@ -109,12 +110,12 @@ fn name(local: &'static str) -> Name {
 }
 
 impl TreePeer {
-    /// As an address of the policy.
+    /// The URI for the address check.
     pub(super) fn uri(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The extension in a message; `Err` says what is wrong with the one that is there.
+    /// Parses the extension; `Err` is its defect.
     pub(super) fn read(parent: &Element) -> Result<Option<Self>, &'static str> {
         let Some(tree) = parent.child(&name("Tree")) else {
             return Ok(None);
@@ -125,8 +126,8 @@ impl TreePeer {
         let address = text("Address").and_then(|text| text.trim().parse::<SocketAddr>().ok());
         let address = address.filter(|it| it.port() != 0);
         Ok(Some(Self {
-            key: key.ok_or("its key is none")?,
-            address: address.ok_or("its address is none")?,
+            key: key.ok_or("the tree key is missing or invalid")?,
+            address: address.ok_or("the tree address is missing or invalid")?,
         }))
     }
 
@@ -140,7 +141,7 @@ impl TreePeer {
 }
 
 impl TreeSink {
-    /// The extension in a message; `Err` says what is wrong with the one that is there.
+    /// Parses the extension; `Err` is its defect.
     pub(super) fn read(parent: &Element) -> Result<Option<Self>, &'static str> {
         let Some(peer) = TreePeer::read(parent)? else {
             return Ok(None);
@@ -150,15 +151,15 @@ impl TreeSink {
         let criticality = match criticality.map(|child| child.text().trim().parse()) {
             None => 0,
             Some(Ok(criticality)) => criticality,
-            Some(Err(_)) => return Err("its criticality is not between 0 and 255"),
+            Some(Err(_)) => return Err("the criticality is not an integer from 0 to 255"),
         };
         Ok(Some(Self { peer, criticality }))
     }
 
     pub(super) fn write(&self) -> Element {
-        let says = (self.criticality > 0)
+        let criticality = (self.criticality > 0)
             .then(|| Element::new(name("Criticality")).with_text(self.criticality.to_string()));
-        self.peer.write().with_children(says)
+        self.peer.write().with_children(criticality)
     }
 }
 

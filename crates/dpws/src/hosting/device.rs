@@ -1,4 +1,4 @@
-//! The machine.
+//! The machine of a device.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::exchange::{self, Reply};
 use crate::ids::Ids;
 use crate::metadata::{Host, Hosted, Metadata, Relationship, WsdlSection};
 
-/// A device with hosted services. The module documentation says what it answers.
+/// A device with hosted services. See the module documentation for its messages.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,16 +58,16 @@ pub struct Device {
     pub(super) config: DeviceConfig,
     pub(super) events: EventSource,
     pub(super) ids: Ids,
-    pub(super) invocations: BTreeMap<Token, Waiting>,
+    pub(super) invocations: BTreeMap<Token, PendingInvocation>,
     pub(super) timers: Timers<Token>,
     outputs: VecDeque<Output<DeviceTransmit, DeviceEvent>>,
-    refused: BTreeMap<HostRefusal, u64>,
+    refusals: BTreeMap<HostRefusal, u64>,
     pub(super) now: Instant,
 }
 
-/// An operation that waits for the application.
+/// An operation that waits for the application's answer.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingInvocation {
     pub(super) peer: SocketAddr,
     /// The request without its body.
     pub(super) request: Envelope,
@@ -76,8 +76,8 @@ pub(super) struct Waiting {
 }
 
 impl Device {
-    /// A device. `check` judges the addresses that subscribers name; `secret` is random and told to
-    /// nobody.
+    /// Creates a device. `check` decides about addresses given by subscribers; `secret` is random
+    /// and confidential.
     #[must_use]
     pub fn new(config: DeviceConfig, check: AddressCheck, secret: [u8; 16]) -> Self {
         let offer = |service: &HostedService| Offer {
@@ -86,7 +86,7 @@ impl Device {
         };
         let mut eventing = config.eventing.clone();
         eventing.offers = config.services.iter().map(offer).collect();
-        // Two generators from one secret: the second one's is an output of the first.
+        // Two generators from one secret: an output of the first seeds the second.
         let mut ids = Ids::new(secret);
         let events = EventSource::new(eventing, check, ids.next().to_le_bytes());
         Self {
@@ -96,7 +96,7 @@ impl Device {
             invocations: BTreeMap::new(),
             timers: Timers::default(),
             outputs: VecDeque::new(),
-            refused: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             now: Instant::ZERO,
         }
     }
@@ -107,13 +107,13 @@ impl Device {
         &self.events
     }
 
-    /// How many requests were refused for this reason.
+    /// Requests rejected for this reason.
     #[must_use]
     pub fn refused(&self, reason: HostRefusal) -> u64 {
-        self.refused.get(&reason).copied().unwrap_or_default()
+        self.refusals.get(&reason).copied().unwrap_or_default()
     }
 
-    /// What the device says of itself to who reaches it under `base`, in this dialect.
+    /// The device's metadata in this dialect, for clients that reach it at `base`.
     #[must_use]
     pub fn metadata(&self, dialect: Dialect, base: &str) -> Metadata {
         let hosted = self
@@ -132,7 +132,7 @@ impl Device {
         }
     }
 
-    /// What a service says of itself.
+    /// A service's metadata.
     pub(super) fn service_metadata(
         &self,
         dialect: Dialect,
@@ -153,12 +153,12 @@ impl Device {
     }
 
     fn host(&self, dialect: Dialect) -> Host {
-        let own = dialect.device_type();
+        let device_type = dialect.device_type();
         let others = self.config.types.iter().map(|name| dialect.translate(name));
-        let others = others.filter(|name| *name != own);
+        let others = others.filter(|name| *name != device_type);
         Host {
             endpoint: self.config.endpoint.clone(),
-            types: std::iter::once(own.clone()).chain(others).collect(),
+            types: std::iter::once(device_type.clone()).chain(others).collect(),
         }
     }
 
@@ -172,7 +172,7 @@ impl Device {
     }
 
     pub(super) fn refuse(&mut self, peer: SocketAddr, reason: HostRefusal, detail: String) {
-        *self.refused.entry(reason).or_default() += 1;
+        *self.refusals.entry(reason).or_default() += 1;
         self.event(DeviceEvent::Refused {
             peer,
             reason,
@@ -180,7 +180,7 @@ impl Device {
         });
     }
 
-    /// Gives the event source an input and takes its outputs for the device's.
+    /// Passes an input to the event source and forwards its outputs.
     pub(super) fn eventing(&mut self, input: Input<SourceReceive, SourceCommand>) {
         self.events.handle_input(self.now, input);
         while let Some(output) = self.events.poll_output() {
@@ -213,41 +213,41 @@ impl Device {
         }
     }
 
-    /// The application has answered.
+    /// Sends the application's answer.
     fn answer(&mut self, token: Token, result: Result<Option<Element>, Fault>) {
-        let Some(waiting) = self.invocations.remove(&token) else {
-            *self.refused.entry(HostRefusal::Answer).or_default() += 1;
+        let Some(pending) = self.invocations.remove(&token) else {
+            *self.refusals.entry(HostRefusal::Answer).or_default() += 1;
             return;
         };
         self.timers.cancel(&token);
         let urn = self.ids.urn();
         let envelope = match result {
             Ok(body) => {
-                let mut envelope = exchange::reply(&waiting.request, waiting.action, urn);
+                let mut envelope = exchange::reply(&pending.request, pending.action, urn);
                 envelope.body.extend(body);
                 envelope
             }
-            Err(fault) => exchange::fault(&waiting.request, &fault, urn),
+            Err(fault) => exchange::fault(&pending.request, &fault, urn),
         };
         self.reply(token, Reply::message(envelope));
     }
 
     fn timeout(&mut self) {
         while let Some(token) = self.timers.pop(self.now) {
-            let Some(waiting) = self.invocations.remove(&token) else {
+            let Some(pending) = self.invocations.remove(&token) else {
                 continue;
             };
-            let version = waiting.request.addressing.version;
+            let version = pending.request.addressing.version;
             let name = version.name("EndpointUnavailable");
-            let fault = Fault::receiver(name, "the application did not answer in time");
+            let fault = Fault::receiver(name, "the application timed out");
             let urn = self.ids.urn();
             self.reply(
                 token,
-                Reply::message(exchange::fault(&waiting.request, &fault, urn)),
+                Reply::message(exchange::fault(&pending.request, &fault, urn)),
             );
             self.event(DeviceEvent::Overdue { token });
-            let detail = waiting.request.addressing.action.into_owned();
-            self.refuse(waiting.peer, HostRefusal::Overdue, detail);
+            let detail = pending.request.addressing.action.into_owned();
+            self.refuse(pending.peer, HostRefusal::Overdue, detail);
         }
         if self.events.deadline().is_some_and(|at| at <= self.now) {
             self.eventing(Input::Timeout);
@@ -273,7 +273,7 @@ impl Machine for Device {
     fn handle_input(&mut self, now: Instant, input: Input<DeviceReceive, DeviceCommand>) {
         self.now = now;
         match input {
-            Input::Receive(DeviceReceive::Http(request)) => self.http(*request),
+            Input::Receive(DeviceReceive::Http(request)) => self.on_http(*request),
             Input::Receive(DeviceReceive::Delivered { delivery }) => {
                 self.eventing(Input::Receive(SourceReceive::Delivered { delivery }));
             }
@@ -300,10 +300,10 @@ impl Machine for Device {
 
 impl Invariant for Device {
     fn check(&self) -> Result<(), String> {
-        let waiting = self.invocations.len();
-        if waiting > self.config.invocations_max || waiting != self.timers.len() {
+        let pending = self.invocations.len();
+        if pending > self.config.invocations_max || pending != self.timers.len() {
             return Err(format!(
-                "{waiting} invocations, {} timers",
+                "{pending} invocations, but {} timers",
                 self.timers.len()
             ));
         }

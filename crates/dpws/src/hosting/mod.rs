@@ -1,12 +1,12 @@
-//! A device as it answers: metadata, WSDL, subscriptions and operations, over HTTP.
+//! A device's answers over HTTP: metadata, WSDL, subscriptions and operations.
 //!
-//! [`Device`] is a machine: a request with its path comes in, the reply goes out with status code
-//! and content; operations of the application are events that it answers with a command. It holds
-//! the device's [`EventSource`](crate::eventing::EventSource).
+//! [`Device`] is a machine: its input is a request with its path, its output a reply with status
+//! code and content. The application's operations are events that it answers with a command. The
+//! device contains its [`EventSource`](crate::eventing::EventSource).
 //!
 //! Sources: DPWS 1.1, sections 2 (messaging) and 4 (description); WS-Addressing 1.0 SOAP binding,
-//! sections 5 and 6; SOAP 1.2 part 2, section 7 (HTTP). Deliberately absent: answers on another
-//! connection than the request's, attachments, the application's own media types.
+//! Not implemented: answers on another connection than the request's, attachments, media types of
+//! the application.
 
 mod device;
 mod requests;
@@ -28,28 +28,28 @@ use crate::metadata::{ThisDevice, ThisModel};
 
 pub use device::Device;
 
-/// How a [`Device`] is and behaves.
+/// Configuration of a [`Device`].
 #[derive(Debug, Clone)]
 pub struct DeviceConfig {
     /// The stable endpoint, `urn:uuid:…`.
     pub endpoint: EndpointReference,
-    /// The path of the device itself, with its first slash. Default `/device`.
+    /// The path of the device, with its leading slash. Default `/device`.
     pub path: Str,
     /// Its types; `dpws:Device` is added in the dialect of each message.
     pub types: Vec<Name>,
     /// Its model.
     pub this_model: ThisModel,
-    /// Itself.
+    /// The device's names and versions.
     pub this_device: ThisDevice,
     /// Its services.
     pub services: Vec<HostedService>,
-    /// How its event source behaves; what it offers is taken from the services.
+    /// Configuration of its event source; the offers come from the services.
     pub eventing: SourceConfig,
-    /// Headers that the application understands when they demand it.
+    /// Mandatory headers that the application understands.
     pub understood: Vec<Name>,
-    /// Operations that wait for the application. Default 256: one for each HTTP connection.
+    /// Operations waiting for the application. Default 256: one for each HTTP connection.
     pub invocations_max: usize,
-    /// After this an operation without answer is answered with a fault. Default 30 s.
+    /// Time limit of the application, after which the client gets a fault. Default 30 s.
     pub invocation_timeout: Duration,
 }
 
@@ -75,18 +75,18 @@ impl DeviceConfig {
 /// A service of the device.
 #[derive(Debug, Clone)]
 pub struct HostedService {
-    /// Unique in the device (a URI).
+    /// Its identifier, unique in the device (a URI).
     pub service_id: Str,
-    /// Its path, with its first slash.
+    /// Its path, with its leading slash.
     pub path: Str,
-    /// What it can be asked and what events it sends.
+    /// Its operations and events.
     pub wsdl: Wsdl,
-    /// The document that is served.
+    /// The served document.
     document: Arc<str>,
 }
 
 impl HostedService {
-    /// A service described by its WSDL.
+    /// Creates a service from its WSDL.
     #[must_use]
     pub fn new(service_id: impl Into<Str>, path: impl Into<Str>, wsdl: Wsdl) -> Self {
         let document = wsdl.to_text().into();
@@ -120,116 +120,116 @@ impl HostedService {
     }
 }
 
-/// A request as HTTP brings it.
+/// An HTTP request.
 #[derive(Debug, Clone)]
 pub struct HttpRequest {
-    /// Names the open connection.
+    /// The open connection.
     pub token: Token,
-    /// Who asks.
+    /// The client.
     pub peer: SocketAddr,
-    /// Scheme, host and port under which the request came in, without last slash; endpoints are
-    /// told under the same.
+    /// Scheme, host and port of the request, without trailing slash; endpoints in the answer use
+    /// the same.
     pub base: Str,
-    /// The path with its first slash, and the query.
+    /// The path with its leading slash, and the query.
     pub target: Str,
-    /// What is asked.
+    /// The method and body.
     pub method: Method,
 }
 
-/// What HTTP asks.
+/// The method of a request.
 #[derive(Debug, Clone)]
 pub enum Method {
     /// A document.
     Get,
-    /// A message, or why the body is none.
+    /// A message, or the error of an invalid body.
     Post(Result<Box<Envelope>, chappe_soap::Error>),
     /// Anything else.
     Other,
 }
 
-/// What arrives at the device.
+/// An input of the device.
 #[derive(Debug, Clone)]
 pub enum DeviceReceive {
     /// A request; each gets one [`DeviceTransmit::Reply`].
     Http(Box<HttpRequest>),
-    /// A notification was taken (HTTP status 200 or 202).
+    /// A notification was accepted (HTTP status 200 or 202).
     Delivered {
-        /// Which.
+        /// The delivery's number.
         delivery: u64,
     },
-    /// A notification was not taken.
+    /// A notification was not accepted.
     Failed {
-        /// Which.
+        /// The delivery's number.
         delivery: u64,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// What became of something on a notification tree, for the event source.
+    /// A result from a notification tree, for the event source.
     Tree(SourceReceive),
 }
 
-/// What the application asks of the device.
+/// A command of the application.
 #[derive(Debug, Clone)]
 pub enum DeviceCommand {
-    /// Answers an operation.
+    /// Answer an operation.
     Reply {
-        /// Which, from [`DeviceEvent::Invoked`].
+        /// The token of [`DeviceEvent::Invoked`].
         token: Token,
-        /// The child of the body, or what went wrong.
+        /// The child of the body, or a fault.
         result: Result<Option<Element>, Fault>,
     },
-    /// For the event source.
+    /// A command for the event source.
     Eventing(SourceCommand),
-    /// What the device says of itself has changed.
+    /// Replace the device's description.
     Describe(Box<ThisDevice>),
 }
 
-/// What goes out of the device.
+/// An output of the device.
 #[derive(Debug, Clone)]
 pub enum DeviceTransmit {
     /// The answer to a request.
     Reply {
-        /// Whose.
+        /// The open connection.
         token: Token,
-        /// What to say.
+        /// The reply.
         reply: Reply,
     },
     /// A message to a sink.
     Notify(Box<Notification>),
-    /// What the event source has to do with notification trees: it is none of answers and notifications.
+    /// An output of the event source for notification trees.
     Tree(SourceTransmit),
 }
 
-/// What the application is told.
+/// An event for the application.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum DeviceEvent {
-    /// An operation is asked for.
+    /// A client called an operation.
     Invoked(Box<Invocation>),
-    /// The asker will not see an answer any more: the application took too long.
+    /// The application exceeded its time limit; the client got a fault.
     Overdue {
-        /// Which.
+        /// The operation's token.
         token: Token,
     },
-    /// Of the event source.
+    /// An event of the event source.
     Eventing(SourceEvent),
-    /// A request was refused.
+    /// A request was rejected.
     Refused {
-        /// Who asked.
+        /// The client.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: HostRefusal,
-        /// More about it.
+        /// The details.
         detail: String,
     },
 }
 
-/// An operation that the application is asked for.
+/// A call of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Invocation {
-    /// To be given back with the answer; of a one-way operation nobody waits.
+    /// The token for the answer; one-way operations need none.
     pub token: Token,
-    /// Who asks.
+    /// The client.
     pub peer: SocketAddr,
     /// The service.
     pub service_id: Str,
@@ -241,32 +241,32 @@ pub struct Invocation {
     pub action: Str,
     /// The child of the body.
     pub body: Option<Element>,
-    /// The headers that are not addressing.
+    /// The headers other than addressing.
     pub headers: Vec<Element>,
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum HostRefusal {
-    /// Nothing is at this path.
+    /// The path does not exist.
     Path,
     /// Neither GET of a document nor POST of a message.
     Method,
-    /// The body is no message.
+    /// The body is not a message.
     Unreadable,
-    /// A header that must be understood is not.
+    /// A mandatory header is not understood.
     NotUnderstood,
-    /// Addressing headers that are missing or cannot be served.
+    /// An addressing header is missing or not supported.
     Addressing,
     /// The message is for another endpoint.
     Destination,
-    /// No such action at this path.
+    /// The path does not support the action.
     Action,
-    /// As many operations wait for the application as permitted.
+    /// The limit of waiting operations is reached.
     Busy,
-    /// The application did not answer in time.
+    /// The application exceeded its time limit.
     Overdue,
-    /// The application answered what nobody asked, or too late.
+    /// The application's answer is late or has an unknown token.
     Answer,
 }

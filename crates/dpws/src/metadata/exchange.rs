@@ -1,4 +1,4 @@
-//! The messages that carry metadata: WS-Transfer Get and MEX GetMetadata.
+//! Metadata requests and answers: WS-Transfer Get and MEX GetMetadata.
 
 use chappe_soap::{AddressingVersion, EndpointReference, Envelope};
 use chappe_xml::{Element, Name, Str};
@@ -7,7 +7,7 @@ use super::{GET_ACTION, GET_METADATA_ACTION, GET_RESPONSE_ACTION, Metadata};
 use crate::dialect::METADATA_EXCHANGE;
 use crate::exchange::{dialect_of, reply, request};
 
-/// Asks the device `to` for its metadata.
+/// Creates a request for the metadata of device `to`.
 #[must_use]
 pub fn transfer_get(
     version: AddressingVersion,
@@ -17,18 +17,18 @@ pub fn transfer_get(
     request(version, to, GET_ACTION, message_id)
 }
 
-/// Answers a Get, in the dialect of the question.
+/// Creates the answer to a Get, in the request's dialect.
 #[must_use]
 pub fn transfer_get_response(
-    asked: &Envelope,
+    requested: &Envelope,
     metadata: &Metadata,
     message_id: impl Into<Str>,
 ) -> Envelope {
-    let body = metadata.to_element(dialect_of(asked.addressing.version));
-    reply(asked, GET_RESPONSE_ACTION, message_id).with_body(body)
+    let body = metadata.to_element(dialect_of(requested.addressing.version));
+    reply(requested, GET_RESPONSE_ACTION, message_id).with_body(body)
 }
 
-/// What a GetMetadata asks for; all when it says nothing.
+/// The selection of a GetMetadata request; empty selects everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GetMetadata {
     /// Only sections of this dialect (a URI).
@@ -38,7 +38,7 @@ pub struct GetMetadata {
 }
 
 impl GetMetadata {
-    /// Reads the element; `None` when it is another.
+    /// Parses the element; `None` for another element.
     #[must_use]
     pub fn from_element(element: &Element) -> Option<Self> {
         if !element.name.is(METADATA_EXCHANGE, "GetMetadata") {
@@ -55,7 +55,7 @@ impl GetMetadata {
         })
     }
 
-    /// As an element.
+    /// Converts to an element.
     #[must_use]
     pub fn to_element(&self) -> Element {
         let mex = |local| Element::new(Name::new(METADATA_EXCHANGE, local));
@@ -68,41 +68,41 @@ impl GetMetadata {
             .with_children(text("Identifier", &self.identifier))
     }
 
-    /// The sections of `metadata` that are asked for.
+    /// The selected sections of `metadata`.
     #[must_use]
     pub fn select(&self, metadata: &Metadata) -> Metadata {
         let mut selected = metadata.clone();
-        if let Some(asked) = self.dialect.as_deref() {
-            let asked = asked.trim_end_matches('/');
-            let is = |local: &str| {
+        if let Some(requested) = self.dialect.as_deref() {
+            let requested = requested.trim_end_matches('/');
+            let selects = |local: &str| {
                 crate::Dialect::ALL
                     .iter()
-                    .any(|dialect| asked == format!("{}/{local}", dialect.dpws()))
+                    .any(|dialect| requested == format!("{}/{local}", dialect.dpws()))
             };
-            selected.this_model = selected.this_model.filter(|_| is("ThisModel"));
-            selected.this_device = selected.this_device.filter(|_| is("ThisDevice"));
-            selected.relationship = selected.relationship.filter(|_| is("Relationship"));
-            selected.wsdl.retain(|_| super::read::is_wsdl(asked));
+            selected.this_model = selected.this_model.filter(|_| selects("ThisModel"));
+            selected.this_device = selected.this_device.filter(|_| selects("ThisDevice"));
+            selected.relationship = selected.relationship.filter(|_| selects("Relationship"));
+            selected.wsdl.retain(|_| super::read::is_wsdl(requested));
             selected
                 .other
-                .retain(|section| section.dialect.trim_end_matches('/') == asked);
+                .retain(|section| section.dialect.trim_end_matches('/') == requested);
         }
-        if let Some(asked) = &self.identifier {
+        if let Some(requested) = &self.identifier {
             selected
                 .other
-                .retain(|section| section.identifier.as_ref() == Some(asked));
+                .retain(|section| section.identifier.as_ref() == Some(requested));
         }
         selected
     }
 }
 
-/// Asks the service `to` for its metadata, among them where its WSDL is.
+/// Creates a request for the metadata of service `to`, which include the location of its WSDL.
 #[must_use]
 pub fn get_metadata(
     version: AddressingVersion,
     to: &EndpointReference,
-    asked: &GetMetadata,
+    requested: &GetMetadata,
     message_id: impl Into<Str>,
 ) -> Envelope {
-    request(version, to, GET_METADATA_ACTION, message_id).with_body(asked.to_element())
+    request(version, to, GET_METADATA_ACTION, message_id).with_body(requested.to_element())
 }

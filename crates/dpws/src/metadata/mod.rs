@@ -1,8 +1,8 @@
-//! What a device says of itself: model, device, host and hosted services, WSDL.
+//! Device descriptions: model, device, host and hosted services, WSDL.
 //!
-//! [`Metadata`] is read and written in both dialects; [`transfer_get`] and [`GetMetadata`] ask for
-//! it. Reading is tolerant: what a device does wrong is a [`Deviation`], not an error, so that the
-//! device is usable and the deviation can be shown.
+//! [`Metadata`] converts from and to XML in both dialects; [`transfer_get`] and [`GetMetadata`]
+//! request it. Reading is tolerant: a device's violation of the profile is reported as
+//! [`Deviation`] instead of an error, so that the device remains usable.
 //!
 //! Sources: DPWS 1.1 (OASIS, 1 July 2009), sections 4.1 to 4.4 and appendix B; WS-MetadataExchange
 //! (September 2004) as the profile uses it; WS-Transfer (September 2004), Get.
@@ -20,29 +20,29 @@ use crate::profile::{MAX_FIELD_SIZE, MAX_URI_SIZE};
 
 pub use exchange::{GetMetadata, get_metadata, transfer_get, transfer_get_response};
 
-/// The dialect of WSDL in metadata sections; also read without the last slash, as some write it.
+/// The dialect of WSDL in metadata sections; also accepted without the trailing slash.
 pub const WSDL_DIALECT: &str = "http://schemas.xmlsoap.org/wsdl/";
 /// The action of a WS-Transfer Get.
 pub const GET_ACTION: &str = "http://schemas.xmlsoap.org/ws/2004/09/transfer/Get";
-/// The action of its answer.
+/// The action of the answer to Get.
 pub const GET_RESPONSE_ACTION: &str = "http://schemas.xmlsoap.org/ws/2004/09/transfer/GetResponse";
 /// The action of a GetMetadata request.
 pub const GET_METADATA_ACTION: &str =
     "http://schemas.xmlsoap.org/ws/2004/09/mex/GetMetadata/Request";
-/// The action of its answer.
+/// The action of the answer to GetMetadata.
 pub const GET_METADATA_RESPONSE_ACTION: &str =
     "http://schemas.xmlsoap.org/ws/2004/09/mex/GetMetadata/Response";
 
-/// All that a device or a hosted service says of itself.
+/// The metadata of a device or hosted service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata {
-    /// What all devices of the model have in common.
+    /// Properties of the model.
     pub this_model: Option<ThisModel>,
-    /// What this device has alone.
+    /// Properties of the individual device.
     pub this_device: Option<ThisDevice>,
     /// The device and its services.
     pub relationship: Option<Relationship>,
-    /// Where the WSDL is, or itself.
+    /// The WSDL documents or their locations.
     pub wsdl: Vec<WsdlSection>,
     /// Sections of other dialects.
     pub other: Vec<OtherSection>,
@@ -53,7 +53,7 @@ pub struct Metadata {
 pub struct LocalizedString {
     /// The text.
     pub text: String,
-    /// The language (`xml:lang`, RFC 4646), if said.
+    /// The language (`xml:lang`, RFC 4646), if given.
     pub language: Option<String>,
 }
 
@@ -66,44 +66,44 @@ impl From<&str> for LocalizedString {
     }
 }
 
-/// The text for a reader of `language`: that language, else without language, else the first.
+/// Selects the text in `language`, else the text without language, else the first.
 #[must_use]
 pub fn localized<'a>(texts: &'a [LocalizedString], language: &str) -> Option<&'a str> {
-    let speaks = |text: &&LocalizedString| {
-        let own = text.language.as_deref().unwrap_or_default();
-        let primary = own.split('-').next().unwrap_or_default();
-        !own.is_empty() && primary.eq_ignore_ascii_case(language)
+    let has_language = |text: &&LocalizedString| {
+        let tag = text.language.as_deref().unwrap_or_default();
+        let primary = tag.split('-').next().unwrap_or_default();
+        !tag.is_empty() && primary.eq_ignore_ascii_case(language)
     };
-    let found = texts.iter().find(speaks);
-    let found = found.or_else(|| texts.iter().find(|text| text.language.is_none()));
-    found
+    let deviations = texts.iter().find(has_language);
+    let deviations = deviations.or_else(|| texts.iter().find(|text| text.language.is_none()));
+    deviations
         .or_else(|| texts.first())
         .map(|text| text.text.as_str())
 }
 
-/// What all devices of a model have in common (DPWS 1.1, section 4.1).
+/// Properties common to all devices of a model (DPWS 1.1, section 4.1).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThisModel {
-    /// Who makes it; at least one.
+    /// The manufacturer; at least one entry.
     pub manufacturer: Vec<LocalizedString>,
-    /// Its web site.
+    /// The manufacturer's web site.
     pub manufacturer_url: Option<String>,
-    /// What it is called; at least one.
+    /// The model's name; at least one entry.
     pub model_name: Vec<LocalizedString>,
     /// The model's number.
     pub model_number: Option<String>,
     /// A page about the model.
     pub model_url: Option<String>,
-    /// A page for people, of the device.
+    /// The device's page for people.
     pub presentation_url: Option<String>,
     /// Elements of other namespaces.
     pub extensions: Vec<Element>,
 }
 
-/// What a device has alone (DPWS 1.1, section 4.2).
+/// Properties of an individual device (DPWS 1.1, section 4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThisDevice {
-    /// What its users call it; at least one.
+    /// The device's name for its users; at least one entry.
     pub friendly_name: Vec<LocalizedString>,
     /// The version of its software.
     pub firmware_version: Option<String>,
@@ -125,31 +125,31 @@ pub struct Relationship {
 /// The device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Host {
-    /// The stable endpoint, as a rule `urn:uuid:…`.
+    /// The stable endpoint, usually `urn:uuid:…`.
     pub endpoint: EndpointReference,
-    /// What it implements.
+    /// The types that it implements.
     pub types: Vec<Name>,
 }
 
 /// A service of the device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hosted {
-    /// Where it is reached; one for each way.
+    /// The addresses of the service, one for each transport.
     pub endpoints: Vec<EndpointReference>,
     /// Its port types.
     pub types: Vec<Name>,
-    /// Unique in the device (a URI).
+    /// The identifier, unique in the device (a URI).
     pub service_id: String,
 }
 
 /// WSDL in metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WsdlSection {
-    /// To be fetched by HTTP GET.
+    /// A location for HTTP GET.
     Location(String),
-    /// To be asked of an endpoint by GetMetadata or Get.
+    /// An endpoint for GetMetadata or Get.
     Reference(EndpointReference),
-    /// Here.
+    /// The document.
     Inline(Element),
 }
 
@@ -158,24 +158,24 @@ pub enum WsdlSection {
 pub struct OtherSection {
     /// The dialect (a URI).
     pub dialect: String,
-    /// Which of several, a URI.
+    /// The identifier (a URI), to distinguish several sections.
     pub identifier: Option<String>,
-    /// The content, if it is an element here.
+    /// The content, if it is an inline element.
     pub content: Option<Element>,
 }
 
-/// What a device does other than the profile says, and what was made of it.
+/// A device's violation of the profile, and how the reader treats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deviation {
-    /// A field has as many characters as, or more than, [`MAX_FIELD_SIZE`].
+    /// A field reaches or exceeds [`MAX_FIELD_SIZE`] characters.
     FieldTooLong {
         /// The element.
         field: &'static str,
         /// Its length in characters.
         length: usize,
     },
-    /// A URI has as many octets as, or more than, [`MAX_URI_SIZE`].
+    /// A URI reaches or exceeds [`MAX_URI_SIZE`] octets.
     UriTooLong {
         /// The element.
         field: &'static str,
@@ -184,15 +184,15 @@ pub enum Deviation {
     },
     /// A required element is missing or empty.
     Missing(&'static str),
-    /// An element that may stand once stands more often; the first counts.
+    /// An element is repeated that must occur once; the first counts.
     Repeated(&'static str),
-    /// A type whose prefix is not bound; it is left out.
+    /// The prefix of a type is undeclared; the type is ignored.
     UnboundType(String),
-    /// More elements than are kept; the others are left out.
+    /// Too many elements; the rest is ignored.
     TooMany(&'static str),
-    /// An element lacks what makes it readable; it is left out.
+    /// An element is invalid and ignored.
     Unreadable(String),
-    /// The sections speak the namespaces of both dialects.
+    /// The sections use the namespaces of both dialects.
     MixedDialects,
 }
 
@@ -202,99 +202,113 @@ impl fmt::Display for Deviation {
             Self::FieldTooLong { field, length } => {
                 write!(
                     f,
-                    "{field} has {length} characters, not fewer than {MAX_FIELD_SIZE}"
+                    "{field} has {length} characters; the limit is {}",
+                    MAX_FIELD_SIZE - 1
                 )
             }
             Self::UriTooLong { field, length } => {
                 write!(
                     f,
-                    "{field} has {length} octets, not fewer than {MAX_URI_SIZE}"
+                    "{field} has {length} octets; the limit is {}",
+                    MAX_URI_SIZE - 1
                 )
             }
             Self::Missing(field) => write!(f, "{field} is missing"),
-            Self::Repeated(field) => write!(f, "{field} stands more than once"),
-            Self::UnboundType(text) => write!(f, "the prefix of type {text:?} is not bound"),
-            Self::TooMany(field) => write!(f, "too many {field}"),
-            Self::Unreadable(what) => write!(f, "{what} is not readable"),
-            Self::MixedDialects => f.write_str("names of both DPWS dialects are mixed"),
+            Self::Repeated(field) => write!(f, "{field} occurs more than once"),
+            Self::UnboundType(text) => write!(f, "the prefix of type {text:?} is undeclared"),
+            Self::TooMany(field) => write!(f, "too many {field} elements"),
+            Self::Unreadable(element) => write!(f, "{element} is invalid"),
+            Self::MixedDialects => f.write_str("the sections mix both DPWS dialects"),
         }
     }
 }
 
 impl Metadata {
-    /// Whatever of the content breaks the profile; for a device's own metadata and a read one's.
+    /// Violations of the profile in these metadata.
     #[must_use]
     pub fn deviations(&self) -> Vec<Deviation> {
-        let mut found = Vec::new();
+        let mut deviations = Vec::new();
         if let Some(model) = &self.this_model {
-            texts(&mut found, "Manufacturer", &model.manufacturer);
-            texts(&mut found, "ModelName", &model.model_name);
-            field(&mut found, "ModelNumber", model.model_number.as_deref());
+            texts(&mut deviations, "Manufacturer", &model.manufacturer);
+            texts(&mut deviations, "ModelName", &model.model_name);
+            field(
+                &mut deviations,
+                "ModelNumber",
+                model.model_number.as_deref(),
+            );
             uri(
-                &mut found,
+                &mut deviations,
                 "ManufacturerUrl",
                 model.manufacturer_url.as_deref(),
             );
-            uri(&mut found, "ModelUrl", model.model_url.as_deref());
+            uri(&mut deviations, "ModelUrl", model.model_url.as_deref());
             uri(
-                &mut found,
+                &mut deviations,
                 "PresentationUrl",
                 model.presentation_url.as_deref(),
             );
         }
         if let Some(device) = &self.this_device {
-            texts(&mut found, "FriendlyName", &device.friendly_name);
+            texts(&mut deviations, "FriendlyName", &device.friendly_name);
             field(
-                &mut found,
+                &mut deviations,
                 "FirmwareVersion",
                 device.firmware_version.as_deref(),
             );
-            field(&mut found, "SerialNumber", device.serial_number.as_deref());
+            field(
+                &mut deviations,
+                "SerialNumber",
+                device.serial_number.as_deref(),
+            );
         }
         if let Some(relationship) = &self.relationship {
             match &relationship.host {
-                Some(host) => uri(&mut found, "Host", Some(&host.endpoint.address)),
-                None => found.push(Deviation::Missing("Host")),
+                Some(host) => uri(&mut deviations, "Host", Some(&host.endpoint.address)),
+                None => deviations.push(Deviation::Missing("Host")),
             }
             for hosted in &relationship.hosted {
                 if hosted.endpoints.is_empty() {
-                    found.push(Deviation::Missing("EndpointReference"));
+                    deviations.push(Deviation::Missing("EndpointReference"));
                 }
                 if hosted.types.is_empty() {
-                    found.push(Deviation::Missing("Types"));
+                    deviations.push(Deviation::Missing("Types"));
                 }
                 if hosted.service_id.is_empty() {
-                    found.push(Deviation::Missing("ServiceId"));
+                    deviations.push(Deviation::Missing("ServiceId"));
                 }
-                uri(&mut found, "ServiceId", Some(&hosted.service_id));
+                uri(&mut deviations, "ServiceId", Some(&hosted.service_id));
                 for endpoint in &hosted.endpoints {
-                    uri(&mut found, "EndpointReference", Some(&endpoint.address));
+                    uri(
+                        &mut deviations,
+                        "EndpointReference",
+                        Some(&endpoint.address),
+                    );
                 }
             }
         }
-        found
+        deviations
     }
 }
 
-fn texts(found: &mut Vec<Deviation>, name: &'static str, texts: &[LocalizedString]) {
+fn texts(deviations: &mut Vec<Deviation>, name: &'static str, texts: &[LocalizedString]) {
     if texts.iter().all(|text| text.text.is_empty()) {
-        found.push(Deviation::Missing(name));
+        deviations.push(Deviation::Missing(name));
     }
     for text in texts {
-        field(found, name, Some(&text.text));
+        field(deviations, name, Some(&text.text));
     }
 }
 
-fn field(found: &mut Vec<Deviation>, field: &'static str, text: Option<&str>) {
+fn field(deviations: &mut Vec<Deviation>, field: &'static str, text: Option<&str>) {
     let length = text.map_or(0, |text| text.chars().count());
     if length >= MAX_FIELD_SIZE {
-        found.push(Deviation::FieldTooLong { field, length });
+        deviations.push(Deviation::FieldTooLong { field, length });
     }
 }
 
-fn uri(found: &mut Vec<Deviation>, field: &'static str, text: Option<&str>) {
+fn uri(deviations: &mut Vec<Deviation>, field: &'static str, text: Option<&str>) {
     let length = text.map_or(0, str::len);
     if length >= MAX_URI_SIZE {
-        found.push(Deviation::UriTooLong { field, length });
+        deviations.push(Deviation::UriTooLong { field, length });
     }
 }

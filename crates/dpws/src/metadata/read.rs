@@ -1,4 +1,4 @@
-//! Reading metadata, of either dialect.
+//! Reading of metadata in both dialects.
 
 use chappe_soap::{AddressingVersion, EndpointReference};
 use chappe_xml::{Element, Name};
@@ -10,21 +10,23 @@ use super::{
 use crate::Dialect;
 use crate::dialect::METADATA_EXCHANGE;
 
-/// Characters that are kept of any text. Default 4,096: 16 times what the profile permits.
-const TEXT_KEPT_MAX: usize = 4_096;
-/// Elements of one kind that are kept: hosted services, languages, types, sections. Default 256.
-const ELEMENTS_KEPT_MAX: usize = 256;
+/// Characters read from any text. Default 4,096: 16 times the profile's limit.
+const TEXT_CHARS_MAX: usize = 4_096;
+/// Elements read of one kind: hosted services, languages, types, sections. Default 256.
+const ELEMENTS_MAX: usize = 256;
 
-/// What is read, and what was noticed on the way.
+/// Collects deviations while reading.
 struct Reader {
     dialect: Dialect,
     deviations: Vec<Deviation>,
 }
 
 impl Metadata {
-    /// Reads a `mex:Metadata` element with the declarations in scope (as a body's child has them).
+    /// Parses a `mex:Metadata` element that carries the namespace declarations in scope, like a
+    /// body's child.
     ///
-    /// `None` when it is another element. The dialect is that of the first section that has one.
+    /// `None` for another element. The first section with a dialect determines the result's
+    /// dialect.
     #[must_use]
     pub fn from_element(element: &Element) -> Option<(Self, Dialect, Vec<Deviation>)> {
         if !element.name.is(METADATA_EXCHANGE, "Metadata") {
@@ -45,7 +47,7 @@ impl Metadata {
         }
         let mut metadata = Self::default();
         for (index, section) in element.elements().enumerate() {
-            if index == ELEMENTS_KEPT_MAX {
+            if index == ELEMENTS_MAX {
                 reader
                     .deviations
                     .push(Deviation::TooMany("MetadataSection"));
@@ -66,10 +68,10 @@ fn section_dialect(section: &Element) -> Option<&str> {
 }
 
 fn clip(text: &str) -> String {
-    text.trim().chars().take(TEXT_KEPT_MAX).collect()
+    text.trim().chars().take(TEXT_CHARS_MAX).collect()
 }
 
-/// An endpoint reference in whichever version it is written.
+/// An endpoint reference in either version of WS-Addressing.
 fn endpoint(element: &Element) -> Option<EndpointReference> {
     let versions = [AddressingVersion::V200508, AddressingVersion::V200408];
     let mut found = versions
@@ -80,12 +82,12 @@ fn endpoint(element: &Element) -> Option<EndpointReference> {
 
 fn endpoints(element: &Element) -> impl Iterator<Item = EndpointReference> + '_ {
     let versions = [AddressingVersion::V200508, AddressingVersion::V200408];
-    let named = move |child: &&Element| {
+    let is_reference = move |child: &&Element| {
         versions
             .iter()
             .any(|version| child.name == version.name("EndpointReference"))
     };
-    element.elements().filter(named).filter_map(endpoint)
+    element.elements().filter(is_reference).filter_map(endpoint)
 }
 
 impl Reader {
@@ -95,18 +97,22 @@ impl Reader {
             return;
         };
         let content = section.elements().next();
-        let of_profile = uri
+        let profile_section = uri
             .rsplit_once('/')
             .filter(|(namespace, _)| Dialect::of_namespace(namespace).is_some());
-        let own = |content: &&Element| Dialect::of_namespace(&content.name.namespace).is_some();
-        match (of_profile.map(|(_, local)| local), content.filter(own)) {
+        let in_profile =
+            |content: &&Element| Dialect::of_namespace(&content.name.namespace).is_some();
+        match (
+            profile_section.map(|(_, local)| local),
+            content.filter(in_profile),
+        ) {
             (Some("ThisModel"), Some(content)) if content.name.local == "ThisModel" => {
                 let read = self.this_model(content);
-                self.once(&mut metadata.this_model, "ThisModel", read);
+                self.set_once(&mut metadata.this_model, "ThisModel", read);
             }
             (Some("ThisDevice"), Some(content)) if content.name.local == "ThisDevice" => {
                 let read = self.this_device(content);
-                self.once(&mut metadata.this_device, "ThisDevice", read);
+                self.set_once(&mut metadata.this_device, "ThisDevice", read);
             }
             (Some("Relationship"), Some(content)) if content.name.local == "Relationship" => {
                 self.relationship(metadata, &[root, section, content]);
@@ -128,37 +134,37 @@ impl Reader {
         let uri = element
             .attribute(&Name::local("Dialect"))
             .unwrap_or_default();
-        let what = format!("{} {}", element.name.local, clip(uri));
+        let element = format!("{} {}", element.name.local, clip(uri));
         self.deviations
-            .push(Deviation::Unreadable(what.trim().to_owned()));
+            .push(Deviation::Unreadable(element.trim().to_owned()));
     }
 
-    fn once<T>(&mut self, slot: &mut Option<T>, name: &'static str, value: T) {
+    fn set_once<T>(&mut self, slot: &mut Option<T>, name: &'static str, value: T) {
         match slot {
             Some(_) => self.deviations.push(Deviation::Repeated(name)),
             None => *slot = Some(value),
         }
     }
 
-    /// The children of this local name in the namespace of the profile.
+    /// The children with this local name in a namespace of the profile.
     fn texts(&mut self, parent: &Element, local: &'static str) -> Vec<LocalizedString> {
         let language = Name::new("http://www.w3.org/XML/1998/namespace", "lang");
-        let mut read: Vec<_> = own_children(parent, local)
-            .take(ELEMENTS_KEPT_MAX + 1)
+        let mut read: Vec<_> = profile_children(parent, local)
+            .take(ELEMENTS_MAX + 1)
             .map(|text| LocalizedString {
                 text: clip(&text.text()),
                 language: text.attribute(&language).map(clip),
             })
             .collect();
-        if read.len() > ELEMENTS_KEPT_MAX {
-            read.truncate(ELEMENTS_KEPT_MAX);
+        if read.len() > ELEMENTS_MAX {
+            read.truncate(ELEMENTS_MAX);
             self.deviations.push(Deviation::TooMany(local));
         }
         read
     }
 
     fn text(&mut self, parent: &Element, local: &'static str) -> Option<String> {
-        let mut texts = own_children(parent, local).map(|text| clip(&text.text()));
+        let mut texts = profile_children(parent, local).map(|text| clip(&text.text()));
         let first = texts.next();
         if texts.next().is_some() {
             self.deviations.push(Deviation::Repeated(local));
@@ -187,7 +193,7 @@ impl Reader {
         }
     }
 
-    /// `path` ends with the Relationship.
+    /// `path` ends with the Relationship element.
     fn relationship(&mut self, metadata: &mut Metadata, path: &[&Element; 3]) {
         let [_, _, element] = path;
         let kind = element
@@ -206,19 +212,19 @@ impl Reader {
             return;
         }
         let mut read = metadata.relationship.take().unwrap_or_default();
-        for child in own_children(element, "Host") {
+        for child in profile_children(element, "Host") {
             let types = self.types(path, child);
             match endpoints(child).next() {
-                Some(endpoint) => self.once(&mut read.host, "Host", Host { endpoint, types }),
+                Some(endpoint) => self.set_once(&mut read.host, "Host", Host { endpoint, types }),
                 None => self.unreadable(child),
             }
         }
-        for child in own_children(element, "Hosted") {
-            if read.hosted.len() == ELEMENTS_KEPT_MAX {
+        for child in profile_children(element, "Hosted") {
+            if read.hosted.len() == ELEMENTS_MAX {
                 self.deviations.push(Deviation::TooMany("Hosted"));
                 break;
             }
-            let id = own_children(child, "ServiceId").next();
+            let id = profile_children(child, "ServiceId").next();
             let service_id = id.map(|id| clip(&id.text())).unwrap_or_default();
             let endpoints = self.endpoints(child, &service_id);
             read.hosted.push(Hosted {
@@ -230,34 +236,34 @@ impl Reader {
         metadata.relationship = Some(read);
     }
 
-    /// The endpoints of a service that can be read.
+    /// The valid endpoints of a service.
     fn endpoints(&mut self, hosted: &Element, service_id: &str) -> Vec<EndpointReference> {
-        let is_one = |child: &&Element| child.name.local == "EndpointReference";
-        let read: Vec<_> = endpoints(hosted).take(ELEMENTS_KEPT_MAX).collect();
-        if read.len() < hosted.elements().filter(is_one).count() {
-            let what = format!("EndpointReference of {service_id}");
-            self.deviations.push(Deviation::Unreadable(what));
+        let is_reference = |child: &&Element| child.name.local == "EndpointReference";
+        let read: Vec<_> = endpoints(hosted).take(ELEMENTS_MAX).collect();
+        if read.len() < hosted.elements().filter(is_reference).count() {
+            let element = format!("EndpointReference of {service_id}");
+            self.deviations.push(Deviation::Unreadable(element));
         }
         read
     }
 
     fn types(&mut self, path: &[&Element; 3], parent: &Element) -> Vec<Name> {
         let [root, section, relationship] = path;
-        let around = [*root, *section, *relationship, parent];
+        let ancestors = [*root, *section, *relationship, parent];
         let mut types = Vec::new();
-        for element in own_children(parent, "Types") {
+        for element in profile_children(parent, "Types") {
             for text in element.text().split_whitespace() {
-                if types.len() == ELEMENTS_KEPT_MAX {
+                if types.len() == ELEMENTS_MAX {
                     self.deviations.push(Deviation::TooMany("Types"));
                     return types;
                 }
-                match element.resolve(&around, text) {
+                match element.resolve(&ancestors, text) {
                     Some(name) => types.push(name),
                     None => self.deviations.push(Deviation::UnboundType(clip(text))),
                 }
             }
         }
-        // A type of the profile itself is meant in the dialect of the message.
+        // Types of the profile are translated to the message's dialect.
         types
             .iter()
             .map(|name| self.dialect.translate(name))
@@ -265,7 +271,7 @@ impl Reader {
     }
 }
 
-fn own_children<'a>(
+fn profile_children<'a>(
     parent: &'a Element,
     local: &'static str,
 ) -> impl Iterator<Item = &'a Element> + 'a {
@@ -276,11 +282,11 @@ fn own_children<'a>(
 
 fn extensions(element: &Element) -> Vec<Element> {
     let foreign = |child: &&Element| Dialect::of_namespace(&child.name.namespace).is_none();
-    let foreign = element.elements().filter(foreign).take(ELEMENTS_KEPT_MAX);
+    let foreign = element.elements().filter(foreign).take(ELEMENTS_MAX);
     foreign.cloned().collect()
 }
 
-/// Whether a dialect is that of WSDL, with or without its last slash.
+/// Whether this is the dialect of WSDL, with or without trailing slash.
 pub(super) fn is_wsdl(uri: &str) -> bool {
     uri == WSDL_DIALECT || WSDL_DIALECT.strip_suffix('/') == Some(uri)
 }

@@ -1,4 +1,4 @@
-//! Writing metadata.
+//! Writing of metadata.
 
 use chappe_xml::{Element, Name, Str};
 
@@ -153,7 +153,7 @@ fn hosted(dialect: Dialect, hosted: &Hosted) -> Element {
         .with_child(id)
 }
 
-/// A list of QNames, each prefix declared on the element itself.
+/// A list of QNames with all prefixes declared on the element.
 fn types(dialect: Dialect, names: &[Name]) -> Element {
     let mut element = Element::new(dialect.dpws_name("Types"));
     let mut text = String::new();

@@ -1,7 +1,7 @@
-//! A small seeded network for discovery machines: hosts on a multicast segment, with loss,
+//! A small seeded network for discovery machines: hosts on one multicast segment with loss,
 //! duplication and reordering.
 
-// Each test file uses what it needs of this.
+// Each test file uses a part of this module.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use chappe_machine::{Harness, Input, Instant, Output};
 use chappe_soap::udp::DISCOVERY_PORT;
 
 pub(crate) struct Faults {
-    /// Chances in a hundred.
+    /// Percentages.
     pub(crate) loss: u32,
     pub(crate) duplication: u32,
     pub(crate) latency_max: Duration,
@@ -36,7 +36,7 @@ enum Machine {
 
 struct Host {
     machine: Machine,
-    /// Own address; the shared discovery port is heard as well.
+    /// The host's own address; the host also receives on the shared discovery port.
     address: SocketAddr,
     interface: u32,
 }
@@ -44,28 +44,28 @@ struct Host {
 pub(crate) struct Network {
     pub(crate) seed: u64,
     pub(crate) now: Instant,
-    /// Whether target services hear only clients and clients only target services: in large
-    /// networks, what they would drop from their like costs most of the time.
-    pub(crate) apart: bool,
+    /// Whether multicasts skip hosts of the sender's role: in large networks, dropping them takes
+    /// most of the time.
+    pub(crate) separate_roles: bool,
     faults: Faults,
     random: fastrand::Rng,
     hosts: Vec<Host>,
-    flying: BTreeMap<(Instant, u64), (usize, Inbound)>,
-    flown: u64,
+    in_flight: BTreeMap<(Instant, u64), (usize, Inbound)>,
+    packets_sent: u64,
     pub(crate) client_events: Vec<(usize, client::Event)>,
     pub(crate) target_events: Vec<(usize, target_service::Event)>,
     pub(crate) sent: Vec<(Instant, usize, Outbound)>,
 }
 
-/// Allows only the sender's own host.
-pub(crate) fn own_host(xaddr: &str, source: SocketAddr) -> Result<(), String> {
+/// Permits only the sender's own host.
+pub(crate) fn sender_host_only(xaddr: &str, source: SocketAddr) -> Result<(), String> {
     let host = match source.ip() {
         IpAddr::V4(v4) => format!("://{v4}:"),
         IpAddr::V6(v6) => format!("://[{v6}]:"),
     };
     match xaddr.contains(&host) {
         true => Ok(()),
-        false => Err(format!("{xaddr} is not of {source}")),
+        false => Err(format!("{xaddr} is not on {source}")),
     }
 }
 
@@ -85,31 +85,31 @@ impl Network {
         Self {
             seed,
             now: Instant::ZERO,
-            apart: false,
+            separate_roles: false,
             faults,
             random: fastrand::Rng::with_seed(seed ^ 0x5eed),
             hosts: Vec::new(),
-            flying: BTreeMap::new(),
-            flown: 0,
+            in_flight: BTreeMap::new(),
+            packets_sent: 0,
             client_events: Vec::new(),
             target_events: Vec::new(),
             sent: Vec::new(),
         }
     }
 
-    /// A target service at `address`, with the rest of its configuration made by `with`.
+    /// Adds a target service at `address`; `configure` adjusts its configuration.
     pub(crate) fn target(
         &mut self,
         address: SocketAddr,
         endpoint: &str,
-        with: impl FnOnce(&mut target_service::Config),
+        configure: impl FnOnce(&mut target_service::Config),
     ) -> usize {
         let seed = self.random.u64(..);
         let mut config = target_service::Config::new(endpoint.to_owned(), 1, seed);
         let xaddr = format!("http://{}:5357/{endpoint}", address.ip()).into();
         config.interfaces = vec![(interface(1, address.ip()), vec![xaddr])];
         config.types = vec![chappe_dpws::Dialect::V2009.device_type()];
-        with(&mut config);
+        configure(&mut config);
         let machine = Harness::new(TargetService::new(config), self.seed);
         self.add(Machine::Target(Box::new(machine)), address)
     }
@@ -117,12 +117,12 @@ impl Network {
     pub(crate) fn client(
         &mut self,
         address: SocketAddr,
-        with: impl FnOnce(&mut client::Config),
+        configure: impl FnOnce(&mut client::Config),
     ) -> usize {
         let seed = self.random.u64(..);
         let mut config = client::Config::new(vec![interface(1, address.ip())], seed);
-        with(&mut config);
-        let machine = Harness::new(Client::new(config, own_host), self.seed);
+        configure(&mut config);
+        let machine = Harness::new(Client::new(config, sender_host_only), self.seed);
         self.add(Machine::Client(Box::new(machine)), address)
     }
 
@@ -149,7 +149,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn ask(&mut self, host: usize, command: client::Command) {
+    pub(crate) fn command_client(&mut self, host: usize, command: client::Command) {
         let Machine::Client(harness) = &mut self.hosts[host].machine else {
             panic!("host {host} is a target service");
         };
@@ -159,7 +159,7 @@ impl Network {
         self.client_outputs(host, outputs);
     }
 
-    pub(crate) fn tell(&mut self, host: usize, command: target_service::Command) {
+    pub(crate) fn command_target(&mut self, host: usize, command: target_service::Command) {
         let Machine::Target(harness) = &mut self.hosts[host].machine else {
             panic!("host {host} is a client");
         };
@@ -169,7 +169,7 @@ impl Network {
         self.target_outputs(host, outputs);
     }
 
-    /// Puts a datagram of a stranger before a host, at once.
+    /// Delivers a datagram to a host immediately.
     pub(crate) fn inject(&mut self, host: usize, from: SocketAddr, multicast: bool, bytes: &[u8]) {
         let datagram = Inbound {
             from,
@@ -223,8 +223,8 @@ impl Network {
             .filter(|index| {
                 let host = &self.hosts[*index];
                 let same_role = self.is_target(sender) == self.is_target(*index);
-                // Multicast loops back to its sender.
-                multicast && !(self.apart && same_role)
+                // Multicast loops back to the sender.
+                multicast && !(self.separate_roles && same_role)
                     || datagram.to == host.address
                     || datagram.to == SocketAddr::new(host.address.ip(), DISCOVERY_PORT)
             })
@@ -244,9 +244,10 @@ impl Network {
                     multicast,
                     bytes: datagram.bytes.clone(),
                 };
-                self.flown += 1;
+                self.packets_sent += 1;
                 let at = self.now + Duration::from_nanos(nanos);
-                self.flying.insert((at, self.flown), (receiver, inbound));
+                self.in_flight
+                    .insert((at, self.packets_sent), (receiver, inbound));
             }
         }
     }
@@ -262,7 +263,7 @@ impl Network {
         }
     }
 
-    /// Lets all machines reach `at` together.
+    /// Advances all machines to `at`.
     fn step_to(&mut self, at: Instant) {
         let pause = at - self.now;
         self.now = at;
@@ -284,13 +285,13 @@ impl Network {
         let end = self.now + duration;
         loop {
             let deadlines = (0..self.hosts.len()).filter_map(|host| self.deadline(host));
-            let landing = self.flying.keys().next().map(|(at, _)| *at);
-            let next = deadlines.chain(landing).min().filter(|at| *at <= end);
+            let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
+            let next = deadlines.chain(arrival).min().filter(|at| *at <= end);
             let Some(next) = next else {
                 return self.step_to(end);
             };
             self.step_to(next.max(self.now));
-            while let Some(entry) = self.flying.first_entry() {
+            while let Some(entry) = self.in_flight.first_entry() {
                 if entry.key().0 > self.now {
                     break;
                 }

@@ -17,8 +17,8 @@ use chappe_identity::Key;
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::schedule::{Cost, completion};
 use chappe_notification_tree::{
-    CAP, Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Happened, Keys, Membership, Message,
-    Outcome, Plan, Tree, Window,
+    CAP, Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Keys, Membership, Message, Outcome,
+    Plan, Tree, TreeEvent, Window,
 };
 
 use crate::{Bound, Error, Report, Settings};
@@ -240,10 +240,10 @@ impl Network {
                     self.links
                         .push(Reverse((at, number, node, transmit.address, datagram)));
                 }
-                Output::Event(Happened::Delivered { .. }) => {
+                Output::Event(TreeEvent::Delivered { .. }) => {
                     self.arrivals.push(now.saturating_since(self.published));
                 }
-                Output::Event(Happened::Outcome(outcome)) => self.outcome = Some(outcome),
+                Output::Event(TreeEvent::Outcome(outcome)) => self.outcome = Some(outcome),
                 Output::Event(_) => {}
             }
         }

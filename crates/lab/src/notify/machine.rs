@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
-    Choice, Command, Config, Contact, Guard, Happened, Membership, Plan, Tree, Window,
+    Choice, Command, Config, Contact, Guard, Membership, Plan, Tree, TreeEvent, Window,
 };
 
 use crate::Error;
@@ -109,7 +109,7 @@ impl<G: Guard> Machines<G> {
                     self.nodes[node].seal(&transmit, &mut datagram);
                     self.way.push_back((to, datagram));
                 }
-                Output::Event(Happened::Delivered { .. }) => self.delivered += 1,
+                Output::Event(TreeEvent::Delivered { .. }) => self.delivered += 1,
                 Output::Event(_) => {}
             }
         }

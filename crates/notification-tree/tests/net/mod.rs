@@ -7,7 +7,7 @@ use std::time::Duration;
 use chappe_identity::Key;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_notification_tree::{
-    Command, Config, Contact, Guard, Happened, Keys, Membership, Outcome, Tree, Window,
+    Command, Config, Contact, Guard, Keys, Membership, Outcome, Tree, TreeEvent, Window,
 };
 
 /// The topic of all tests.
@@ -24,7 +24,7 @@ pub struct Net<G> {
     pub contacts: Vec<Contact>,
     pub now: Instant,
     pub delivered: Vec<Vec<Vec<u8>>>,
-    pub events: Vec<(usize, Happened)>,
+    pub events: Vec<(usize, TreeEvent)>,
     pub outcomes: Vec<Outcome>,
     pub tamper: Tamper,
     /// Whether a node can store what it has seen.
@@ -146,13 +146,13 @@ impl<G: Guard> Net<G> {
                         self.inject(node, to, datagram);
                     }
                 }
-                Output::Event(Happened::Delivered { event, .. }) => {
+                Output::Event(TreeEvent::Delivered { event, .. }) => {
                     self.delivered[node].push(event.body().to_vec());
                 }
-                Output::Event(Happened::Outcome(outcome)) => self.outcomes.push(outcome),
+                Output::Event(TreeEvent::Outcome(outcome)) => self.outcomes.push(outcome),
                 Output::Event(event) => {
-                    if matches!(event, Happened::Remember { .. }) && !(self.keeps)(node) {
-                        self.nodes[node].not_kept();
+                    if matches!(event, TreeEvent::Remember { .. }) && !(self.keeps)(node) {
+                        self.nodes[node].reject_window();
                     } else {
                         self.events.push((node, event));
                     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chappe_machine::Output;
 use chappe_notification_tree::{
-    Body, Coverage, Event, EventId, Happened, Message, Piece, Pull, Response, Spread, Transmit,
+    Body, Coverage, Event, EventId, Message, Piece, Pull, Response, Spread, Transmit, TreeEvent,
 };
 
 /// A way to lie.
@@ -158,7 +158,7 @@ impl Lie {
     }
 
     /// Changes what an otherwise honest machine says.
-    pub(super) fn twist(self, output: Output<Transmit, Happened>) -> Output<Transmit, Happened> {
+    pub(super) fn twist(self, output: Output<Transmit, TreeEvent>) -> Output<Transmit, TreeEvent> {
         let Output::Transmit(mut transmit) = output else {
             return output;
         };

@@ -10,8 +10,8 @@ use chappe_flow::pacer::Events;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{
-    Arranger, Body, Command, Config, Contact, Counters, EventId, Happened, Membership, Message,
-    Outcome, SOURCE, Transmit, Tree, Window,
+    Arranger, Body, Command, Config, Contact, Counters, EventId, Membership, Message, Outcome,
+    SOURCE, Transmit, Tree, TreeEvent, Window,
 };
 
 use super::guard::{SimGuard, key, node};
@@ -682,7 +682,7 @@ impl<'a> World<'a> {
     fn check(&mut self, node: u32, at: u64, tree: &Tree<SimGuard>) {
         let unchecked = &mut self.nodes[node as usize].unchecked;
         *unchecked += 1;
-        if *unchecked * CHECKED_A_STEP < tree.keeps() {
+        if *unchecked * CHECKED_A_STEP < tree.kept_items() {
             return;
         }
         *unchecked = 0;
@@ -751,9 +751,9 @@ impl<'a> World<'a> {
         self.push(at, Happening::Arrive(to, Box::new(transmit.message)));
     }
 
-    fn heard(&mut self, node: u32, at: u64, event: Happened) {
+    fn heard(&mut self, node: u32, at: u64, event: TreeEvent) {
         match event {
-            Happened::Published(id) => {
+            TreeEvent::Published(id) => {
                 let source = (node - self.settings.sinks) as usize;
                 let truth = Truth {
                     happened: self.offers[source].happened,
@@ -763,7 +763,7 @@ impl<'a> World<'a> {
                 };
                 self.truths.insert(id, truth);
             }
-            Happened::Delivered { event, .. } => {
+            TreeEvent::Delivered { event, .. } => {
                 self.report.counters.delivered += 1;
                 let body = event.body().iter().all(|byte| *byte == 0xE5);
                 let Some(truth) = self.truths.get_mut(&event.id()).filter(|_| body) else {
@@ -780,7 +780,7 @@ impl<'a> World<'a> {
                 // An event at the very beginning would look like none.
                 *delivered = at.max(1);
             }
-            Happened::Outcome(mut outcome) => {
+            TreeEvent::Outcome(mut outcome) => {
                 self.learn(node, at, &mut outcome);
                 if !self.truths.contains_key(&outcome.id) {
                     // A heartbeat's is nobody else's business.
@@ -805,7 +805,7 @@ impl<'a> World<'a> {
                     truth.outcome = Some(Box::new(outcome));
                 }
             }
-            Happened::Refused(error) | Happened::NotPublished { error, .. } => {
+            TreeEvent::Refused(error) | TreeEvent::NotPublished { error, .. } => {
                 self.violation(format!("node {node}: {error}"))
             }
             _ => {}
@@ -913,7 +913,7 @@ impl<'a> World<'a> {
             sum.late += of.late;
             sum.old += of.old;
             sum.duplicates += of.duplicates;
-            sum.not_kept += of.not_kept;
+            sum.not_stored += of.not_stored;
         }
         sum.delivered = delivered;
         self.report.counters = sum;

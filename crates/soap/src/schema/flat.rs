@@ -1,49 +1,49 @@
-//! Flat types, and why a type is none.
+//! Flat types, and the reasons why a type is not flat.
 
 use std::time::Duration;
 
 use chappe_xml::Name;
 
-/// A global element whose content is fields.
+/// A global element whose content is a list of fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlatType {
     /// The element.
     pub name: Name,
     /// The fields: elements in document order, then attributes; or text, then attributes.
     pub fields: Vec<FlatField>,
-    /// For a person to read.
+    /// Documentation for people.
     pub doc: Option<String>,
 }
 
 /// One field of a flat type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlatField {
-    /// The element or attribute; of [`FieldPlace::Text`] the element that holds the text.
+    /// The element or attribute; for [`FieldPlace::Text`] the element that contains the text.
     pub name: Name,
-    /// Where the value stands.
+    /// The position of the value.
     pub place: FieldPlace,
     /// The built-in type that the field's type restricts.
     pub data_type: XsdType,
-    /// The value is a whitespace separated list of that type.
+    /// Whether the value is a whitespace-separated list of that type.
     pub list: bool,
-    /// The element or attribute may be missing.
+    /// Whether the element or attribute is optional.
     pub optional: bool,
-    /// The element may stand several times.
+    /// Whether the element can be repeated.
     pub repeated: bool,
-    /// The permitted values; empty when all of the type are.
+    /// The permitted values; empty permits all values of the type.
     pub enumeration: Vec<String>,
-    /// For a person to read.
+    /// Documentation for people.
     pub doc: Option<String>,
-    /// What the field means: URIs of `sawsdl:modelReference`.
+    /// The meaning of the field: URIs of `sawsdl:modelReference`.
     pub model_reference: Vec<String>,
     /// The unit, a UCUM code.
     pub unit: Option<String>,
-    /// Of a list: its values are samples of a waveform, evenly spaced by this.
+    /// The sample period, if the value is a list of waveform samples.
     pub sample_period: Option<Duration>,
 }
 
 impl FlatField {
-    /// A required element of this type.
+    /// Creates a required element of this type.
     #[must_use]
     pub fn new(name: Name, data_type: XsdType) -> Self {
         Self {
@@ -61,21 +61,21 @@ impl FlatField {
         }
     }
 
-    /// With a unit, a UCUM code.
+    /// Sets the unit, a UCUM code.
     #[must_use]
     pub fn with_unit(mut self, unit: impl Into<String>) -> Self {
         self.unit = Some(unit.into());
         self
     }
 
-    /// With one more URI of what the field means.
+    /// Adds a URI for the meaning of the field.
     #[must_use]
     pub fn with_model_reference(mut self, uri: impl Into<String>) -> Self {
         self.model_reference.push(uri.into());
         self
     }
 
-    /// As a list of samples, evenly spaced by `period`.
+    /// Makes the field a list of samples with this period.
     #[must_use]
     pub fn with_sample_period(mut self, period: Duration) -> Self {
         self.list = true;
@@ -84,14 +84,14 @@ impl FlatField {
     }
 }
 
-/// Where the value of a field stands.
+/// The position of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldPlace {
     /// In a child element.
     Element,
     /// In an attribute.
     Attribute,
-    /// In the element itself.
+    /// In the text of the element itself.
     Text,
 }
 
@@ -141,7 +141,7 @@ pub enum XsdType {
     UnsignedShort,
 }
 
-/// What kind of value a built-in type holds.
+/// The kind of value of a built-in type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueFamily {
     /// True or false.
@@ -154,14 +154,14 @@ pub enum ValueFamily {
     Text,
     /// Bytes.
     Bytes,
-    /// A length of time, see [`parse_duration`](super::parse_duration).
+    /// A duration, see [`parse_duration`](super::parse_duration).
     Duration,
     /// A point in time, see [`parse_date_time`](super::parse_date_time).
     DateTime,
 }
 
 impl XsdType {
-    /// All, with their local names and families.
+    /// All types with their local names and families.
     const ALL: [(Self, &'static str, ValueFamily); 39] = {
         use ValueFamily as F;
         [
@@ -214,7 +214,7 @@ impl XsdType {
         found.map(|(data_type, _, _)| *data_type)
     }
 
-    /// All of them.
+    /// All types.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::ALL.iter().map(|(data_type, _, _)| *data_type)
     }
@@ -232,30 +232,31 @@ impl XsdType {
         self.entry().0
     }
 
-    /// What kind of value it holds.
+    /// The kind of value.
     #[must_use]
     pub fn family(self) -> ValueFamily {
         self.entry().1
     }
 }
 
-/// An element whose content is not fields, and why.
+/// An element is not flat.
 ///
-/// Such an event needs path rules; the reason tells their author where to look.
+/// Its events need path rules; the reason tells their author where to look.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{element} is not flat: {reason}{} ({file})", place(at))]
+#[error("{element} is not flat: {reason}{} ({file})", position(at))]
 pub struct NotFlat {
-    /// The global element that was asked for.
+    /// The requested global element.
     pub element: Name,
-    /// The schema document in which the reason stands.
+    /// The schema document that contains the obstacle.
     pub file: String,
-    /// The element inside, from the global one on, separated by `/`; empty for itself.
+    /// The path of the obstacle below the global element, separated by `/`; empty for the element
+    /// itself.
     pub at: String,
-    /// Why.
+    /// The obstacle.
     pub reason: NotFlatReason,
 }
 
-fn place(at: &str) -> String {
+fn position(at: &str) -> String {
     if at.is_empty() {
         return String::new();
     }
@@ -266,43 +267,43 @@ fn place(at: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotFlatReason {
-    /// No schema at hand declares the element.
-    #[error("no schema at hand declares it")]
+    /// No available schema declares the element.
+    #[error("no available schema declares it")]
     UnknownElement,
-    /// No schema at hand defines a type that is used.
-    #[error("no schema at hand defines type {0}")]
+    /// No available schema defines a type.
+    #[error("no available schema defines type {0}")]
     UnknownType(Name),
-    /// A type is named with a prefix that is not bound.
-    #[error("the prefix of type {0} is not bound")]
+    /// The prefix of a type is undeclared.
+    #[error("the prefix of type {0} is undeclared")]
     UnboundPrefix(String),
-    /// A child element has children or attributes of its own.
-    #[error("a child element has structure of its own")]
+    /// A child element has its own children or attributes.
+    #[error("a child element has children or attributes")]
     Nested,
     /// A choice, a group or a nested sequence.
     #[error("the content model uses {0}")]
     ContentModel(&'static str),
-    /// Text between elements.
+    /// Text is mixed with elements.
     #[error("text and elements are mixed")]
     Mixed,
-    /// The content may be anything.
-    #[error("the content may be anything")]
+    /// The content is a wildcard.
+    #[error("any content is allowed")]
     Anything,
     /// The simple type is a union.
-    #[error("a simple type is a union")]
+    #[error("its simple type is a union")]
     Union,
-    /// A complex type is derived in another way than by extension.
-    #[error("a complex type is derived by restriction")]
+    /// A complex type is derived other than by extension.
+    #[error("its complex type is derived by restriction")]
     Restriction,
-    /// The element or type is abstract, so that others stand in its place.
+    /// The element or type is abstract, a placeholder for others.
     #[error("it is abstract")]
     Abstract,
-    /// Definitions that go round in a circle or are nested beyond the limit.
-    #[error("its types are derived through more than {0} steps")]
+    /// Definitions are circular or nested too deeply.
+    #[error("its types are circular or derived in more than {0} steps")]
     Depth(usize),
-    /// The schemas of the device take more work than the limit.
-    #[error("the schemas of the device are too large, or name each other too often")]
+    /// The schemas of the device exceed the budget of work.
+    #[error("the device's schemas are too large or refer to each other too often")]
     Work,
-    /// More fields than the limit.
+    /// Too many fields.
     #[error("it has more than {0} fields")]
     Width(usize),
 }

@@ -1,4 +1,4 @@
-//! From declarations to flat types.
+//! Conversion of declarations to flat types.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::{
     parse_duration,
 };
 
-/// Types derived from each other. Default 16: SDC's deepest chain has 6.
+/// Steps of type derivation. Default 16: SDC's deepest chain has 6.
 const DERIVATION_MAX: usize = 16;
-/// Fields of a flat type. Default 1,024: as many columns a query can name.
+/// Fields of a flat type. Default 1,024: the limit of columns in a query.
 const FIELDS_MAX: usize = 1_024;
 
-/// A refusal while its place is still being built.
+/// A reason whose path is still being built.
 struct Refusal {
     file: String,
     at: String,
@@ -41,7 +41,7 @@ impl Refusal {
     }
 }
 
-/// A simple type, followed to the built-in one.
+/// A simple type, resolved to a built-in one.
 #[derive(Clone, Default)]
 struct Resolved {
     data_type: Option<XsdType>,
@@ -54,15 +54,15 @@ impl Schemas {
     /// The fields of the global element `name`.
     ///
     /// # Errors
-    /// Why its content is not fields, and where.
+    /// [`NotFlat`] with the reason and its position.
     pub fn flat(&self, name: &Name) -> Result<FlatType, Box<NotFlat>> {
         self.flat_within(name, &mut Work::default())
     }
 
-    /// The fields of the global element `name`, with the work that is left for its device.
+    /// The fields of the global element `name`, within the remaining budget of the device.
     ///
     /// # Errors
-    /// Why its content is not fields, and where.
+    /// [`NotFlat`] with the reason and its position.
     pub fn flat_within(&self, name: &Name, work: &mut Work) -> Result<FlatType, Box<NotFlat>> {
         let mut flattening = Flattening {
             schemas: self,
@@ -79,26 +79,26 @@ impl Schemas {
                 at: refusal.at,
                 reason: refusal.reason,
             };
-            // A refusal holds names of the schema too.
+            // The message contains names from the schema, which count as well.
             work.spend(not_flat.to_string().len());
             Box::new(not_flat)
         })
     }
 }
 
-/// A global element that becomes fields.
+/// The conversion of one global element.
 struct Flattening<'a> {
     schemas: &'a Schemas,
     work: &'a mut Work,
     owner: &'a Name,
     fields: Vec<FlatField>,
-    /// Attribute groups, and whether each was taken whole: a type has the attributes of a group once,
-    /// and a group that is met while it is being taken holds itself.
+    /// Attribute groups, and whether their attributes are complete. Each group counts once; an
+    /// incomplete one that is met again contains itself.
     groups: HashMap<&'a Name, bool>,
 }
 
 impl<'a> Flattening<'a> {
-    /// Pays for a visit that copies so many bytes.
+    /// Charges a visit that copies this many bytes.
     fn spend(&mut self, document: &Document, bytes: usize) -> Result<(), Refusal> {
         match self.work.spend(bytes) {
             true => Ok(()),
@@ -121,12 +121,12 @@ impl<'a> Flattening<'a> {
                 self.fields.push(field);
             }
         }
-        let place = |field: &FlatField| match field.place {
+        let position = |field: &FlatField| match field.place {
             FieldPlace::Attribute => 1,
             FieldPlace::Element | FieldPlace::Text => 0,
         };
         let mut fields = std::mem::take(&mut self.fields);
-        fields.sort_by_key(place);
+        fields.sort_by_key(position);
         self.spend(document, element.notes.bytes())?;
         Ok(FlatType {
             name: name.clone(),
@@ -135,7 +135,7 @@ impl<'a> Flattening<'a> {
         })
     }
 
-    /// The complex type of some content, if it has one.
+    /// The complex type of a content, if it has one.
     fn complex(
         &mut self,
         document: &'a Document,
@@ -177,7 +177,8 @@ impl<'a> Flattening<'a> {
         match complex {
             _ if depth == DERIVATION_MAX => return refuse(NotFlatReason::Depth(depth)),
             Complex {
-                restricted: true, ..
+                is_restricted: true,
+                ..
             } => return refuse(NotFlatReason::Restriction),
             Complex {
                 is_abstract: true, ..
@@ -186,10 +187,10 @@ impl<'a> Flattening<'a> {
             }
             Complex { mixed: true, .. } => return refuse(NotFlatReason::Mixed),
             Complex {
-                unusual: Some(what),
+                not_flat_construct: Some(construct),
                 ..
             } => {
-                return refuse(NotFlatReason::ContentModel(what));
+                return refuse(NotFlatReason::ContentModel(construct));
             }
             Complex { wildcard: true, .. } => return refuse(NotFlatReason::Anything),
             _ => {}
@@ -200,7 +201,8 @@ impl<'a> Flattening<'a> {
                 None if complex.simple_content => {
                     let resolved = self.simple(document, base, 0)?;
                     let (name, notes) = (self.owner, Notes::default());
-                    let field = self.made(document, resolved, name, FieldPlace::Text, &notes)?;
+                    let field =
+                        self.make_field(document, resolved, name, FieldPlace::Text, &notes)?;
                     self.fields.push(field);
                 }
                 None => return refuse(NotFlatReason::Mixed),
@@ -242,8 +244,7 @@ impl<'a> Flattening<'a> {
         Ok(())
     }
 
-    /// Whether an element may be missing and has no content of its own but wildcards: there
-    /// vendors put what the schema does not know.
+    /// Whether an element is optional and contains only wildcards: an extension point for vendors.
     fn is_extension_point(&mut self, document: &'a Document, element: &'a Declaration) -> bool {
         let target = match &element.content {
             Content::Reference(name) => self.schemas.element(name),
@@ -255,8 +256,8 @@ impl<'a> Flattening<'a> {
         };
         element.optional
             && complex.base.is_none()
-            && complex.unusual.is_none()
-            && !complex.restricted
+            && complex.not_flat_construct.is_none()
+            && !complex.is_restricted
             && complex.elements.is_empty()
             && complex.attributes.is_empty()
             && complex.groups.is_empty()
@@ -266,7 +267,7 @@ impl<'a> Flattening<'a> {
         &mut self,
         document: &'a Document,
         element: &'a Declaration,
-        place: FieldPlace,
+        position: FieldPlace,
     ) -> Result<FlatField, Refusal> {
         let (home, target) = match &element.content {
             Content::Reference(name) => self
@@ -283,9 +284,9 @@ impl<'a> Flattening<'a> {
         }
         let resolved = self.simple(home, &target.content, 0)?;
         self.spend(home, element.notes.bytes() + target.notes.bytes())?;
-        let notes = element.notes.clone().or(&target.notes);
-        let mut field = self.made(home, resolved, &target.name, place, &notes)?;
-        if place == FieldPlace::Element {
+        let notes = element.notes.clone().with_fallback(&target.notes);
+        let mut field = self.make_field(home, resolved, &target.name, position, &notes)?;
+        if position == FieldPlace::Element {
             field.optional = element.optional;
             field.repeated = element.repeated;
         }
@@ -303,30 +304,30 @@ impl<'a> Flattening<'a> {
         };
         let resolved = match target {
             Some(target) => self.simple(document, &target.content, 0)?,
-            // Attributes of other specifications, such as xml:lang, hold text.
-            None => Resolved::of(XsdType::AnySimpleType),
+            // Attributes from other specifications, such as xml:lang, are text.
+            None => Resolved::new(XsdType::AnySimpleType),
         };
-        let (name, place) = (&attribute.name, FieldPlace::Attribute);
-        let mut field = self.made(document, resolved, name, place, &attribute.notes)?;
+        let (name, position) = (&attribute.name, FieldPlace::Attribute);
+        let mut field = self.make_field(document, resolved, name, position, &attribute.notes)?;
         field.optional = !attribute.required;
         Ok(field)
     }
 
-    /// The field of a simple type.
-    fn made(
+    /// Creates a field of a simple type.
+    fn make_field(
         &mut self,
         document: &Document,
         resolved: Resolved,
         name: &Name,
-        place: FieldPlace,
+        position: FieldPlace,
         declared: &Notes,
     ) -> Result<FlatField, Refusal> {
         let bytes = size_of::<FlatField>() + name.local.len();
         self.spend(document, bytes + declared.bytes() + resolved.notes.bytes())?;
-        Ok(resolved.field(name.clone(), place, declared))
+        Ok(resolved.field(name.clone(), position, declared))
     }
 
-    /// Follows a simple type to the built-in one.
+    /// Resolves a simple type to a built-in one.
     fn simple(
         &mut self,
         document: &'a Document,
@@ -341,7 +342,7 @@ impl<'a> Flattening<'a> {
         let (document, definition) = match content {
             Content::Named(name) if name.namespace == NAMESPACE => {
                 return match (XsdType::from_local(&name.local), &*name.local) {
-                    (Some(data_type), _) => Ok(Resolved::of(data_type)),
+                    (Some(data_type), _) => Ok(Resolved::new(data_type)),
                     (None, "NMTOKENS") => Ok(Resolved::list(XsdType::NmToken)),
                     (None, "IDREFS") => Ok(Resolved::list(XsdType::IdRef)),
                     (None, _) => refuse(NotFlatReason::UnknownType(name.clone())),
@@ -366,14 +367,14 @@ impl<'a> Flattening<'a> {
                     resolved.enumeration.clone_from(values);
                 }
                 self.spend(document, notes.bytes() + resolved.notes.bytes())?;
-                resolved.notes = notes.clone().or(&resolved.notes);
+                resolved.notes = notes.clone().with_fallback(&resolved.notes);
                 Ok(resolved)
             }
             Definition::Simple(Simple::List(item), notes) => {
                 let mut resolved = self.simple(document, item, depth + 1)?;
                 resolved.list = true;
                 self.spend(document, notes.bytes() + resolved.notes.bytes())?;
-                resolved.notes = notes.clone().or(&resolved.notes);
+                resolved.notes = notes.clone().with_fallback(&resolved.notes);
                 Ok(resolved)
             }
         }
@@ -381,7 +382,7 @@ impl<'a> Flattening<'a> {
 }
 
 impl Resolved {
-    fn of(data_type: XsdType) -> Self {
+    fn new(data_type: XsdType) -> Self {
         Self {
             data_type: Some(data_type),
             ..Self::default()
@@ -391,19 +392,19 @@ impl Resolved {
     fn list(data_type: XsdType) -> Self {
         Self {
             list: true,
-            ..Self::of(data_type)
+            ..Self::new(data_type)
         }
     }
 
-    /// The field; what its declaration says goes before what its type says.
-    fn field(self, name: Name, place: FieldPlace, declared: &Notes) -> FlatField {
-        let notes = declared.clone().or(&self.notes);
+    /// Creates the field. Notes on the declaration take precedence over those on the type.
+    fn field(self, name: Name, position: FieldPlace, declared: &Notes) -> FlatField {
+        let notes = declared.clone().with_fallback(&self.notes);
         let data_type = self.data_type.unwrap_or(XsdType::AnySimpleType);
         let period = notes.sample_period.as_deref().filter(|_| self.list);
         let period = period.and_then(|text| parse_duration(text).ok());
         let period = period.and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
         FlatField {
-            place,
+            place: position,
             list: self.list,
             enumeration: self.enumeration,
             doc: notes.doc,
@@ -418,7 +419,7 @@ impl Resolved {
 }
 
 impl Notes {
-    /// Bytes of a copy.
+    /// Bytes of a copy of the notes.
     fn bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let references = self.model_reference.iter();
@@ -426,8 +427,8 @@ impl Notes {
         text(&self.doc) + text(&self.unit) + text(&self.sample_period) + references.sum::<usize>()
     }
 
-    /// What `self` does not say, `other` does.
-    fn or(self, other: &Self) -> Self {
+    /// Fills absent notes from `other`.
+    fn with_fallback(self, other: &Self) -> Self {
         let model_reference = match self.model_reference.is_empty() {
             true => other.model_reference.clone(),
             false => self.model_reference,

@@ -1,4 +1,4 @@
-//! From flat types to a schema document.
+//! Conversion of flat types to a schema document.
 
 use chappe_xml::{Element, Name};
 
@@ -12,10 +12,10 @@ fn with(element: Element, name: &'static str, value: impl Into<String>) -> Eleme
     element.with_attribute(Name::local(name), value.into())
 }
 
-/// The schema that declares these elements, of one namespace, with qualified children.
+/// The schema that declares these elements, in one namespace, with qualified children.
 ///
-/// What [`Schemas::flat`](super::Schemas::flat) reads from it are the same types, where these have
-/// all elements in `target_namespace`, attributes in none, and text only without other elements.
+/// [`Schemas::flat`](super::Schemas::flat) returns the same types if they have all elements in
+/// `target_namespace`, attributes in no namespace, and text only without child elements.
 #[must_use]
 pub fn to_schema(target_namespace: &str, types: &[FlatType]) -> Element {
     let root = xs("schema")
@@ -29,12 +29,12 @@ pub fn to_schema(target_namespace: &str, types: &[FlatType]) -> Element {
 
 fn global(flat: &FlatType) -> Element {
     let element = with(xs("element"), "name", flat.name.local.clone());
-    let of_place = |place| flat.fields.iter().filter(move |field| field.place == place);
-    let attributes = || of_place(FieldPlace::Attribute).map(attribute);
-    let complex = match of_place(FieldPlace::Text).next() {
+    let fields_at = |place| flat.fields.iter().filter(move |field| field.place == place);
+    let attributes = || fields_at(FieldPlace::Attribute).map(attribute);
+    let complex = match fields_at(FieldPlace::Text).next() {
         Some(text) if attributes().next().is_none() => {
-            let element = annotations(element, text);
-            return simple_content(documented(element, flat.doc.as_ref()), text);
+            let element = with_annotations(element, text);
+            return simple_content(with_documentation(element, flat.doc.as_ref()), text);
         }
         Some(text) => {
             let extension = with(xs("extension"), "base", qualified(text));
@@ -42,13 +42,13 @@ fn global(flat: &FlatType) -> Element {
             xs("complexType").with_child(xs("simpleContent").with_child(extension))
         }
         None => {
-            let sequence = xs("sequence").with_children(of_place(FieldPlace::Element).map(child));
+            let sequence = xs("sequence").with_children(fields_at(FieldPlace::Element).map(child));
             xs("complexType")
                 .with_child(sequence)
                 .with_children(attributes())
         }
     };
-    documented(element, flat.doc.as_ref()).with_child(complex)
+    with_documentation(element, flat.doc.as_ref()).with_child(complex)
 }
 
 fn child(field: &FlatField) -> Element {
@@ -59,7 +59,7 @@ fn child(field: &FlatField) -> Element {
     if field.repeated {
         element = with(element, "maxOccurs", "unbounded");
     }
-    let element = documented(annotations(element, field), field.doc.as_ref());
+    let element = with_documentation(with_annotations(element, field), field.doc.as_ref());
     simple_content(element, field)
 }
 
@@ -68,14 +68,14 @@ fn attribute(field: &FlatField) -> Element {
     if !field.optional {
         element = with(element, "use", "required");
     }
-    let element = documented(annotations(element, field), field.doc.as_ref());
+    let element = with_documentation(with_annotations(element, field), field.doc.as_ref());
     simple_content(element, field)
 }
 
-/// Gives `element` the simple type of `field`: by name, or inline where it is a list or restricted.
+/// Sets the simple type of `field`: by name, or inline for a list or an enumeration.
 fn simple_content(element: Element, field: &FlatField) -> Element {
     if !field.list && field.enumeration.is_empty() {
-        // Attributes come before children in the tree's order of making, so the type is put first.
+        // The type is an attribute, so the order among children does not matter.
         return with(element, "type", qualified(field));
     }
     let restriction = || {
@@ -96,13 +96,13 @@ fn qualified(field: &FlatField) -> String {
     format!("xs:{}", field.data_type.local())
 }
 
-fn documented(element: Element, doc: Option<&String>) -> Element {
+fn with_documentation(element: Element, doc: Option<&String>) -> Element {
     let Some(doc) = doc else { return element };
     let documentation = xs("documentation").with_text(doc.clone());
     element.with_child(xs("annotation").with_child(documentation))
 }
 
-fn annotations(mut element: Element, field: &FlatField) -> Element {
+fn with_annotations(mut element: Element, field: &FlatField) -> Element {
     if !field.model_reference.is_empty() {
         let name = Name::new(SAWSDL, "modelReference");
         element = element.with_attribute(name, field.model_reference.join(" "));

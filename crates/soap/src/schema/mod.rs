@@ -1,13 +1,13 @@
-//! The flat subset of XML Schema 1.0: what of a message can be fields of a table.
+//! The flat subset of XML Schema 1.0: message types that map to the columns of a table.
 //!
-//! A type is flat when its content is a sequence of elements of simple type, attributes of simple
-//! type, or text; optional elements that hold only wildcards are left out. [`Schemas::flat`] says
-//! so of a global element, or why it is [`NotFlat`]. Meaning comes along: documentation, SAWSDL
-//! model references, units and sample periods.
+//! A flat type is a sequence of elements of simple type, attributes of simple type, or text;
+//! optional elements with only wildcards are ignored. [`Schemas::flat`] returns a global element's
+//! fields, or why it is [`NotFlat`]. Fields carry their meaning: documentation, SAWSDL model
+//! references, units and sample periods.
 //!
 //! Source: XML Schema parts 1 and 2 (W3C, second edition); SAWSDL (W3C, 2007) for
-//! `sawsdl:modelReference`. It does not validate: facets other than enumerations, identity
-//! constraints, substitution groups and redefinitions are not looked at.
+//! `sawsdl:modelReference`. It does not validate, and ignores facets other than enumerations,
+//! identity constraints, substitution groups and redefinitions.
 
 mod flat;
 mod flatten;
@@ -24,25 +24,25 @@ pub use work::Work;
 
 /// The namespace of XML Schema.
 pub const NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema";
-/// The namespace of SAWSDL, whose `modelReference` says what a field means.
+/// The namespace of SAWSDL, whose `modelReference` defines the meaning of a field.
 pub const SAWSDL: &str = "http://www.w3.org/ns/sawsdl";
 /// The namespace of the annotations `unit` (a UCUM code) and `samplePeriod` (an `xs:duration`).
 pub const ANNOTATIONS: &str = "https://chappe.example/ns";
 
-/// Text that is not in the lexical space of the wanted type.
+/// The text is not a valid value of an XML Schema type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not an {wanted}")]
+#[error("{text:?} is not a valid {expected}")]
 pub struct LexicalError {
     /// The XML Schema type.
-    pub wanted: &'static str,
-    /// The offending text, shortened.
+    pub expected: &'static str,
+    /// The text, truncated.
     pub text: String,
 }
 
 impl LexicalError {
-    pub(crate) fn new(wanted: &'static str, text: &str) -> Self {
+    pub(crate) fn new(expected: &'static str, text: &str) -> Self {
         Self {
-            wanted,
+            expected,
             text: text.chars().take(64).collect(),
         }
     }

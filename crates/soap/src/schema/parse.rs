@@ -1,4 +1,4 @@
-//! Schema documents, read once into declarations with resolved names.
+//! Parsing of schema documents into declarations with resolved names.
 
 use std::cmp::Ordering;
 
@@ -7,39 +7,39 @@ use chappe_xml::{Element, Name, Namespace};
 use super::{ANNOTATIONS, NAMESPACE, SAWSDL};
 use crate::scope::Scoped;
 
-/// Schema documents in one set. Default 256: the set of an SDC provider has 8.
+/// Schema documents in one set. Default 256: an SDC provider has 8.
 const DOCUMENTS_MAX: usize = 256;
-/// Bytes of a target namespace, which is in all names of the document. Default 1,024, as the XML
-/// reader has it.
+/// Bytes of a target namespace, which is part of all names of the document. Default 1,024, as in
+/// the XML reader.
 const NAMESPACE_BYTES_MAX: usize = 1_024;
-/// Declarations and definitions nested in each other. The XML reader's limit is the outer one.
+/// Nesting of declarations and definitions, below the XML reader's own limit.
 const NESTING_MAX: usize = 32;
 
-/// A schema document that cannot be used at all.
+/// A schema document cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The root element is another.
-    #[error("{0} is no XML Schema")]
+    /// The root element is not a schema.
+    #[error("{0} is not an XML Schema")]
     NotSchema(Name),
-    /// The set is full, or wants more.
-    #[error("more than {DOCUMENTS_MAX} schema documents, or imports and includes")]
+    /// The set has too many documents or references.
+    #[error("more than {DOCUMENTS_MAX} schema documents, imports and includes")]
     TooMany,
-    /// The target namespace is longer than the limit.
-    #[error("the target namespace has more than {NAMESPACE_BYTES_MAX} bytes")]
+    /// The target namespace exceeds the limit.
+    #[error("the target namespace exceeds {NAMESPACE_BYTES_MAX} bytes")]
     LongNamespace,
 }
 
-/// A schema document that another one wants.
+/// A reference to another schema document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaReference {
-    /// The namespace of an import; of an include that of the including document.
+    /// The namespace of an import; for an include, that of the including document.
     pub namespace: String,
-    /// Where the document is, as the reference says it; often relative, often missing.
+    /// The document's location; often relative, often absent.
     pub location: Option<String>,
 }
 
-/// Schema documents that belong together.
+/// A set of schema documents.
 ///
 /// ```
 /// use chappe_soap::schema::Schemas;
@@ -65,13 +65,13 @@ pub struct Schemas {
 pub(super) struct Document {
     pub(super) file: String,
     target_namespace: Namespace,
-    // Each in the order of names, so that a name is found without trying all.
+    // Each list is sorted by name for binary search.
     elements: Vec<Declaration>,
     attributes: Vec<Attribute>,
-    /// Attribute groups, as types without elements.
+    /// Attribute groups, represented as types without elements.
     groups: Vec<(String, Complex)>,
     types: Vec<(String, Definition)>,
-    /// Whether it is an include, and what.
+    /// Whether the reference is an include, and the reference.
     references: Vec<(bool, SchemaReference)>,
 }
 
@@ -93,14 +93,14 @@ pub(super) struct Attribute {
     pub(super) notes: Notes,
 }
 
-/// What an element or attribute holds.
+/// The content of an element or attribute.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
     Named(Name),
     Inline(Box<Definition>),
     /// `ref` to a global declaration.
     Reference(Name),
-    /// A QName whose prefix is not bound.
+    /// A QName with an undeclared prefix.
     Unbound(String),
     Anything,
 }
@@ -125,18 +125,18 @@ pub(super) struct Complex {
     pub(super) simple_content: bool,
     pub(super) mixed: bool,
     pub(super) is_abstract: bool,
-    pub(super) restricted: bool,
-    /// A part of the content model that is never flat.
-    pub(super) unusual: Option<&'static str>,
-    /// The content has a wildcard that must be filled.
+    pub(super) is_restricted: bool,
+    /// A construct of the content model that is never flat.
+    pub(super) not_flat_construct: Option<&'static str>,
+    /// Whether the content has a required wildcard.
     pub(super) wildcard: bool,
     pub(super) elements: Vec<Declaration>,
     pub(super) attributes: Vec<Attribute>,
-    /// Attribute groups whose attributes belong to it.
+    /// Attribute groups of the type.
     pub(super) groups: Vec<Name>,
 }
 
-/// What people and ontologies say of a declaration.
+/// Annotations of a declaration.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notes {
     pub(super) doc: Option<String>,
@@ -145,24 +145,24 @@ pub(super) struct Notes {
     pub(super) sample_period: Option<String>,
 }
 
-/// What a document says once for all its declarations.
+/// The document's defaults for its declarations.
 struct Defaults<'a> {
     target_namespace: &'a Namespace,
     qualified_elements: bool,
     qualified_attributes: bool,
 }
 
-fn is(element: &Element, local: &str) -> bool {
+fn is_xsd(element: &Element, local: &str) -> bool {
     element.name.is(NAMESPACE, local)
 }
 
 impl Schemas {
-    /// Adds a document; `file` is what reports call it.
+    /// Adds a document; `file` is its name in error messages.
     ///
     /// # Errors
-    /// When it is no schema, or the set is full.
+    /// [`SchemaError`] if it is not a schema, or the set is full.
     pub fn add(&mut self, file: &str, root: &Element) -> Result<(), SchemaError> {
-        if !is(root, "schema") {
+        if !is_xsd(root, "schema") {
             return Err(SchemaError::NotSchema(root.name.clone()));
         }
         if self.documents.len() == DOCUMENTS_MAX {
@@ -189,7 +189,7 @@ impl Schemas {
             references: Vec::new(),
         };
         for child in root.elements() {
-            document.take(&scope.child(child), &defaults);
+            document.add(&scope.child(child), &defaults);
         }
         let references = self.documents.iter().map(|known| known.references.len());
         if references.sum::<usize>() + document.references.len() > DOCUMENTS_MAX {
@@ -200,8 +200,8 @@ impl Schemas {
         Ok(())
     }
 
-    /// The documents that those of the set import or include and that are not in it: imports by
-    /// namespace, includes by the end of the file name.
+    /// Referenced documents that are not in the set. Imports are compared by namespace, includes by
+    /// the end of the file name.
     #[must_use]
     pub fn missing(&self) -> Vec<SchemaReference> {
         let mut missing: Vec<SchemaReference> = Vec::new();
@@ -211,11 +211,11 @@ impl Schemas {
             .flat_map(|document| &document.references);
         for (include, reference) in references {
             let location = reference.location.as_deref().unwrap_or_default();
-            let there = self.documents.iter().any(|document| match include {
+            let is_present = self.documents.iter().any(|document| match include {
                 true => document.file.ends_with(location),
                 false => document.target_namespace == *reference.namespace,
             });
-            if !there && !missing.contains(reference) {
+            if !is_present && !missing.contains(reference) {
                 missing.push(reference.clone());
             }
         }
@@ -244,26 +244,26 @@ impl Schemas {
     }
 
     pub(super) fn group(&self, name: &Name) -> Option<(&Document, &Complex)> {
-        self.of_namespace(name).find_map(|document| {
+        self.in_namespace(name).find_map(|document| {
             let found = find(&document.groups, |(local, _)| (**local).cmp(&*name.local));
             found.map(|(_, group)| (document, group))
         })
     }
 
     pub(super) fn definition(&self, name: &Name) -> Option<(&Document, &Definition)> {
-        self.of_namespace(name).find_map(|document| {
+        self.in_namespace(name).find_map(|document| {
             let found = find(&document.types, |(local, _)| (**local).cmp(&*name.local));
             found.map(|(_, definition)| (document, definition))
         })
     }
 
-    fn of_namespace(&self, name: &Name) -> impl Iterator<Item = &Document> {
+    fn in_namespace(&self, name: &Name) -> impl Iterator<Item = &Document> {
         let documents = self.documents.iter();
         documents.filter(|document| document.target_namespace == name.namespace)
     }
 }
 
-/// The first of several equal entries in a sorted list.
+/// The first matching entry of a sorted list.
 fn find<T>(sorted: &[T], compare: impl Fn(&T) -> Ordering) -> Option<&T> {
     let index = sorted.partition_point(|entry| compare(entry).is_lt());
     sorted.get(index).filter(|entry| compare(entry).is_eq())
@@ -279,7 +279,7 @@ impl Document {
         self.types.sort_by(|one, other| one.0.cmp(&other.0));
     }
 
-    fn take(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>) {
+    fn add(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>) {
         let name = scope.attribute("name").map(str::to_owned);
         match (&*scope.element.name.local, name) {
             _ if scope.element.name.namespace != NAMESPACE => {}
@@ -315,9 +315,9 @@ fn notes(element: &Element) -> Notes {
     };
     let documentation = element
         .elements()
-        .filter(|child| is(child, "annotation"))
+        .filter(|child| is_xsd(child, "annotation"))
         .flat_map(Element::elements)
-        .find(|child| is(child, "documentation"));
+        .find(|child| is_xsd(child, "documentation"));
     let doc = documentation.map(|text| {
         let words: Vec<_> = text.text().split_whitespace().map(str::to_owned).collect();
         words.join(" ")
@@ -331,14 +331,14 @@ fn notes(element: &Element) -> Notes {
     }
 }
 
-/// The type that an attribute names.
-fn named(scope: &Scoped<'_>, attribute: &'static str) -> Option<Content> {
+/// The type named by an attribute.
+fn type_reference(scope: &Scoped<'_>, attribute: &'static str) -> Option<Content> {
     let text = scope.attribute(attribute)?;
     let unbound = || Content::Unbound(text.chars().take(64).collect());
     Some(scope.resolve(text).map_or_else(unbound, Content::Named))
 }
 
-/// An `xs:element`; none when it has neither name nor reference.
+/// Parses an `xs:element`; `None` if it has neither name nor reference.
 fn declaration(
     scope: &Scoped<'_>,
     defaults: &Defaults<'_>,
@@ -374,7 +374,7 @@ fn declaration(
 }
 
 fn element_content(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Content {
-    if let Some(content) = named(scope, "type") {
+    if let Some(content) = type_reference(scope, "type") {
         return content;
     }
     if nesting == NESTING_MAX {
@@ -382,17 +382,17 @@ fn element_content(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) 
     }
     for child in scope.element.elements() {
         let inner = scope.child(child);
-        if is(child, "simpleType") {
+        if is_xsd(child, "simpleType") {
             return Content::Inline(Box::new(simple(&inner, nesting + 1)));
         }
-        if is(child, "complexType") {
+        if is_xsd(child, "complexType") {
             return Content::Inline(Box::new(complex(&inner, defaults, nesting + 1)));
         }
     }
     Content::Anything
 }
 
-/// An `xs:attribute`; none when it is prohibited or has neither name nor reference.
+/// Parses an `xs:attribute`; `None` if it is prohibited or has neither name nor reference.
 fn attribute(scope: &Scoped<'_>, defaults: &Defaults<'_>, global: bool) -> Option<Attribute> {
     if scope.attribute("use") == Some("prohibited") {
         return None;
@@ -410,7 +410,7 @@ fn attribute(scope: &Scoped<'_>, defaults: &Defaults<'_>, global: bool) -> Optio
             };
             let name = Name::inside(namespace, scope.attribute("name")?);
             let content = match element_content(scope, defaults, 0) {
-                // An attribute without type holds any simple one.
+                // An attribute without type has any simple type.
                 Content::Anything => Content::Named(Name::new(NAMESPACE, "anySimpleType")),
                 other => other,
             };
@@ -431,7 +431,7 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
         let child = scope
             .element
             .elements()
-            .find(|child| is(child, "simpleType"));
+            .find(|child| is_xsd(child, "simpleType"));
         match child {
             Some(child) if nesting < NESTING_MAX => {
                 Content::Inline(Box::new(simple(&scope.child(child), nesting + 1)))
@@ -441,18 +441,20 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
     };
     for child in scope.element.elements() {
         let inner = scope.child(child);
-        if is(child, "restriction") {
-            let base = named(&inner, "base").unwrap_or_else(|| inline(&inner));
-            let values = child.elements().filter(|facet| is(facet, "enumeration"));
+        if is_xsd(child, "restriction") {
+            let base = type_reference(&inner, "base").unwrap_or_else(|| inline(&inner));
+            let values = child
+                .elements()
+                .filter(|facet| is_xsd(facet, "enumeration"));
             let values = values.filter_map(|facet| facet.attribute(&Name::local("value")));
             let values = values.map(str::to_owned).collect();
             return Definition::Simple(Simple::Restriction(base, values), notes);
         }
-        if is(child, "list") {
-            let item = named(&inner, "itemType").unwrap_or_else(|| inline(&inner));
+        if is_xsd(child, "list") {
+            let item = type_reference(&inner, "itemType").unwrap_or_else(|| inline(&inner));
             return Definition::Simple(Simple::List(item), notes);
         }
-        if is(child, "union") {
+        if is_xsd(child, "union") {
             return Definition::Simple(Simple::Union, notes);
         }
     }
@@ -460,7 +462,7 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
 }
 
 fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Definition {
-    let mut found = Complex {
+    let mut complex = Complex {
         mixed: scope.attribute("mixed") == Some("true"),
         is_abstract: scope.attribute("abstract") == Some("true"),
         ..Complex::default()
@@ -468,28 +470,28 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
     let content = scope
         .element
         .elements()
-        .find(|child| is(child, "simpleContent") || is(child, "complexContent"));
+        .find(|child| is_xsd(child, "simpleContent") || is_xsd(child, "complexContent"));
     let Some(content) = content else {
-        found.content(scope, defaults, nesting);
-        return Definition::Complex(Box::new(found));
+        complex.content(scope, defaults, nesting);
+        return Definition::Complex(Box::new(complex));
     };
     let outer = scope.child(content);
-    found.simple_content = is(content, "simpleContent");
-    found.mixed |= outer.attribute("mixed") == Some("true");
+    complex.simple_content = is_xsd(content, "simpleContent");
+    complex.mixed |= outer.attribute("mixed") == Some("true");
     for child in content.elements() {
         let inner = outer.child(child);
-        if is(child, "extension") {
-            found.base = Some(named(&inner, "base").unwrap_or(Content::Anything));
-            found.content(&inner, defaults, nesting);
-        } else if is(child, "restriction") {
-            found.restricted = true;
+        if is_xsd(child, "extension") {
+            complex.base = Some(type_reference(&inner, "base").unwrap_or(Content::Anything));
+            complex.content(&inner, defaults, nesting);
+        } else if is_xsd(child, "restriction") {
+            complex.is_restricted = true;
         }
     }
-    Definition::Complex(Box::new(found))
+    Definition::Complex(Box::new(complex))
 }
 
 impl Complex {
-    /// Takes the particles and attributes under `scope`.
+    /// Adds the particles and attributes below `scope`.
     fn content(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) {
         for child in scope.element.elements() {
             let inner = scope.child(child);
@@ -498,12 +500,12 @@ impl Complex {
                 "sequence" | "all" => {
                     let max = inner.attribute("maxOccurs");
                     if max.is_some_and(|max| max != "1") {
-                        self.unusual = Some("a repeated sequence");
+                        self.not_flat_construct = Some("a repeated sequence");
                     }
                     self.particles(&inner, defaults, nesting);
                 }
-                "choice" => self.unusual = Some("xs:choice"),
-                "group" => self.unusual = Some("xs:group"),
+                "choice" => self.not_flat_construct = Some("xs:choice"),
+                "group" => self.not_flat_construct = Some("xs:group"),
                 "attribute" => self.attributes.extend(attribute(&inner, defaults, false)),
                 "attributeGroup" => self.groups.extend(inner.qname("ref")),
                 _ => {}
@@ -521,9 +523,9 @@ impl Complex {
                         .extend(declaration(&inner, defaults, false, nesting));
                 }
                 "any" => self.wildcard |= inner.attribute("minOccurs") != Some("0"),
-                "sequence" => self.unusual = Some("a nested sequence"),
-                "choice" => self.unusual = Some("xs:choice"),
-                "group" => self.unusual = Some("xs:group"),
+                "sequence" => self.not_flat_construct = Some("a nested sequence"),
+                "choice" => self.not_flat_construct = Some("xs:choice"),
+                "group" => self.not_flat_construct = Some("xs:group"),
                 _ => {}
             }
         }

@@ -1,13 +1,13 @@
 //! `xs:duration` and `xs:dateTime` as nanoseconds (XML Schema part 2, sections 3.2.6 and 3.2.7).
 //!
-//! A year counts 365 days and a month 30: both are of variable length, and a bound is wanted, not a
-//! calendar. A time without zone is taken as UTC. Years before 1678 and after 2261 do not fit.
+//! A year counts 365 days and a month 30 days, since both vary and only a bound is needed. A time
+//! without zone is UTC. Years before 1678 and after 2261 are out of range.
 
 use super::LexicalError;
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Characters of the longest form that is read; a longer one is refused before it is looked at.
+/// Longest accepted text in characters.
 const LEXICAL_MAX: usize = 64;
 
 /// The nanoseconds of an `xs:duration`.
@@ -20,25 +20,25 @@ const LEXICAL_MAX: usize = 64;
 /// ```
 ///
 /// # Errors
-/// When the text is no duration, or one of more than 292 years.
+/// [`LexicalError`] if the text is not a duration, or exceeds 292 years.
 pub fn parse_duration(text: &str) -> Result<i64, LexicalError> {
-    let refused = || LexicalError::new("xs:duration", text);
+    let invalid = || LexicalError::new("xs:duration", text);
     let trimmed = text.trim();
     if trimmed.len() > LEXICAL_MAX {
-        return Err(refused());
+        return Err(invalid());
     }
     let (sign, rest) = match trimmed.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, trimmed),
     };
-    let rest = rest.strip_prefix('P').ok_or_else(refused)?;
+    let rest = rest.strip_prefix('P').ok_or_else(invalid)?;
     let (date, time) = match rest.split_once('T') {
         Some((date, time)) if !time.is_empty() => (date, time),
-        Some(_) => return Err(refused()),
+        Some(_) => return Err(invalid()),
         None => (rest, ""),
     };
     if date.is_empty() && time.is_empty() {
-        return Err(refused());
+        return Err(invalid());
     }
     let date = sum(
         date,
@@ -53,10 +53,10 @@ pub fn parse_duration(text: &str) -> Result<i64, LexicalError> {
     let total = date
         .zip(time)
         .and_then(|(date, time)| date.checked_add(time));
-    total.map(|total| sign * total).ok_or_else(refused)
+    total.map(|total| sign * total).ok_or_else(invalid)
 }
 
-/// Sums numbers with designators, each at most once and in this order.
+/// Sums numbers with designators, which occur at most once and in this order.
 fn sum(mut text: &str, units: &[(char, i64)], fraction: bool) -> Option<i64> {
     let mut units = units.iter();
     let mut total = 0_i64;
@@ -79,7 +79,7 @@ fn sum(mut text: &str, units: &[(char, i64)], fraction: bool) -> Option<i64> {
     Some(total)
 }
 
-/// Digits after the point; those beyond nanoseconds are cut off.
+/// Parses the digits after the decimal point, truncated to nanoseconds.
 fn nanoseconds(digits: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -145,14 +145,14 @@ fn fraction(nanoseconds: u64) -> String {
 /// ```
 ///
 /// # Errors
-/// When the text is no date with time, or one that does not fit.
+/// [`LexicalError`] if the text is not a date with time, or is out of range.
 pub fn parse_date_time(text: &str) -> Result<i64, LexicalError> {
-    let refused = || LexicalError::new("xs:dateTime", text);
+    let invalid = || LexicalError::new("xs:dateTime", text);
     let trimmed = text.trim();
     if trimmed.len() > LEXICAL_MAX || !trimmed.is_ascii() {
-        return Err(refused());
+        return Err(invalid());
     }
-    date_time(trimmed).ok_or_else(refused)
+    date_time(trimmed).ok_or_else(invalid)
 }
 
 fn date_time(text: &str) -> Option<i64> {
@@ -164,36 +164,40 @@ fn date_time(text: &str) -> Option<i64> {
     if parts.next().is_some() || year.len() != 4 {
         return None;
     }
-    let (year, month, day) = (digits(year)?, two(month)?, two(day)?);
+    let (year, month, day) = (digits(year)?, two_digits(month)?, two_digits(day)?);
     let mut parts = clock.split(':');
-    let (hour, minute, second) = (two(parts.next()?)?, two(parts.next()?)?, parts.next()?);
+    let (hour, minute, second) = (
+        two_digits(parts.next()?)?,
+        two_digits(parts.next()?)?,
+        parts.next()?,
+    );
     let (second, part) = match second.split_once('.') {
         Some((second, part)) => (second, nanoseconds(part)?),
         None => (second, 0),
     };
-    let second = two(second)?;
-    let midnight = hour == 24 && minute == 0 && second == 0 && part == 0;
-    let valid = (1..=12).contains(&month)
+    let second = two_digits(second)?;
+    let is_end_of_day = hour == 24 && minute == 0 && second == 0 && part == 0;
+    let is_valid = (1..=12).contains(&month)
         && (1..=days_in_month(year, month)).contains(&day)
-        && (hour < 24 || midnight)
+        && (hour < 24 || is_end_of_day)
         && minute < 60
         && second < 60;
-    if parts.next().is_some() || !valid {
+    if parts.next().is_some() || !is_valid {
         return None;
     }
     let offset = zone_minutes(zone)?;
     let seconds = days_from_epoch(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second
         - offset * 60;
-    // The first second of the range begins before the range does.
+    // In 128 bits, because the first second starts before the 64-bit range.
     i64::try_from(i128::from(seconds) * i128::from(SECOND) + i128::from(part)).ok()
 }
 
 fn digits(text: &str) -> Option<i64> {
-    let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    all.then(|| text.parse().ok()).flatten()
+    let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then(|| text.parse().ok()).flatten()
 }
 
-fn two(text: &str) -> Option<i64> {
+fn two_digits(text: &str) -> Option<i64> {
     (text.len() == 2).then(|| digits(text)).flatten()
 }
 
@@ -203,15 +207,15 @@ fn zone_minutes(zone: &str) -> Option<i64> {
     }
     let sign = if zone.starts_with('-') { -1 } else { 1 };
     let (hours, minutes) = zone[1..].split_once(':')?;
-    let (hours, minutes) = (two(hours)?, two(minutes)?);
+    let (hours, minutes) = (two_digits(hours)?, two_digits(minutes)?);
     (hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes))
 }
 
 fn days_in_month(year: i64, month: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
         4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
+        2 if is_leap_year => 29,
         2 => 28,
         _ => 31,
     }
@@ -239,7 +243,7 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 pub fn format_date_time(nanoseconds: i64) -> String {
     let day = nanoseconds.div_euclid(DAY);
     let in_day = nanoseconds.rem_euclid(DAY);
-    // The inverse of `days_from_epoch`: first the year by estimate, then month and day within it.
+    // The inverse of `days_from_epoch`: estimates the year, then finds month and day.
     let mut year = 1969 + day.div_euclid(366).min(day.div_euclid(365));
     while days_from_epoch(year + 1, 1, 1) <= day {
         year += 1;
@@ -261,18 +265,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_outside_the_lexical_space_are_refused() {
+    fn invalid_durations_are_rejected() {
         for text in [
             "", "P", "PT", "P1H", "PT1D", "1D", "P-1D", "PT1.S", "P1M1Y", "P1.5D", "PT.5S",
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
-        assert!(parse_duration("P400Y").is_err(), "does not fit 64 bits");
+        assert!(parse_duration("P400Y").is_err(), "exceeds 64 bits");
         assert_eq!(parse_duration(" P1Y1M "), Ok(395 * DAY));
     }
 
     #[test]
-    fn dates_outside_the_calendar_are_refused() {
+    fn invalid_dates_are_rejected() {
         for text in [
             "2026-13-01T00:00:00Z",
             "2026-00-01T00:00:00Z",
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_range_of_dates_survives() {
+    fn extreme_dates_round_trip() {
         for nanoseconds in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
             assert_eq!(
                 parse_date_time(&format_date_time(nanoseconds)),
@@ -304,17 +308,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn durations_survive(nanoseconds in -i64::MAX..i64::MAX) {
+        fn durations_round_trip(nanoseconds in -i64::MAX..i64::MAX) {
             prop_assert_eq!(parse_duration(&format_duration(nanoseconds)), Ok(nanoseconds));
         }
 
         #[test]
-        fn dates_survive(nanoseconds in any::<i64>()) {
+        fn dates_round_trip(nanoseconds in any::<i64>()) {
             prop_assert_eq!(parse_date_time(&format_date_time(nanoseconds)), Ok(nanoseconds));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+PYMDTHSZ0-9:.é]{0,24}") {
+        fn any_text_is_parsed_or_rejected(text in "[-+PYMDTHSZ0-9:.é]{0,24}") {
             let _ = parse_duration(&text);
             let _ = parse_date_time(&text);
         }

@@ -1,15 +1,14 @@
-//! What flattening may cost.
+//! The budget of flattening.
 
-/// Bytes that the flat types of one device may take. Default 16 MiB: the events of the largest
-/// device seen take 300 kB.
+/// Bytes of the flat types of one device. Default 16 MiB: the largest device seen needs 300 kB.
 const BYTES_MAX: usize = 16 << 20;
-/// Cost of a declaration that is only visited.
+/// The cost of visiting a declaration.
 const VISIT_BYTES: usize = 256;
 
-/// The work that is left for the schemas of one device, in bytes copied from them.
+/// The remaining budget for the schemas of one device, in bytes copied from them.
 ///
-/// A few short declarations can name each other so that following them all would never end, or so that
-/// one long text stands in each field.
+/// It bounds a few short declarations that refer to each other endlessly, or that copy one long
+/// text into every field.
 #[derive(Debug)]
 pub struct Work {
     left: usize,
@@ -22,20 +21,20 @@ impl Default for Work {
 }
 
 impl Work {
-    /// A smaller budget.
+    /// Creates a smaller budget.
     #[must_use]
-    pub const fn of_bytes(left: usize) -> Self {
+    pub const fn with_bytes(left: usize) -> Self {
         Self { left }
     }
 
-    /// Whether all of it is used.
+    /// Whether the budget is used up.
     #[must_use]
     pub const fn is_used_up(&self) -> bool {
         self.left == 0
     }
 
-    /// Pays for a visit that copies so many bytes; false when too little is left, and then there is
-    /// nothing left for what follows either.
+    /// Charges a visit that copies this many bytes. False if the budget is exceeded; then it is
+    /// used up.
     pub fn spend(&mut self, bytes: usize) -> bool {
         let left = self.left.checked_sub(bytes.saturating_add(VISIT_BYTES));
         self.left = left.unwrap_or_default();

@@ -1,11 +1,11 @@
-//! SOAP-over-UDP 1.1: the parts that machines on datagrams share.
+//! SOAP-over-UDP 1.1: common parts of the machines that use datagrams.
 //!
-//! [`Inbound`] and [`Outbound`] are the datagrams; [`Outbox`] sends each message and its repeats on
-//! time; [`Seen`] tells a message from its repeats, and one's own from a stranger's.
+//! [`Inbound`] and [`Outbound`] are the datagrams; [`Outbox`] sends messages and their
+//! retransmissions; [`Seen`] detects duplicates and looped-back messages.
 //!
 //! Source: SOAP-over-UDP 1.1 (OASIS, 1 July 2009): section 3 (message size), section 4
 //! (retransmission) and appendix A (an algorithm for it); DPWS 1.1 appendix B gives the values.
-//! Deliberately absent: the `soap.udp` address scheme, and signatures.
+//! Not implemented: the `soap.udp` address scheme, and signatures.
 
 mod outbox;
 mod seen;
@@ -20,7 +20,7 @@ pub use seen::{Arrival, Seen};
 pub const SENT_ENVELOPE_BYTES_MAX: usize = 4_096;
 
 /// Largest envelope read from UDP, in bytes (DPWS 1.1, MAX_ENVELOPE_SIZE): senders of other
-/// profiles exceed the 4,096 bytes that this one allows itself.
+/// profiles exceed the 4,096 bytes of this one.
 pub const RECEIVED_ENVELOPE_BYTES_MAX: usize = 32_767;
 
 /// The port of WS-Discovery.
@@ -32,12 +32,12 @@ pub const DISCOVERY_GROUP_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
 /// The multicast group of WS-Discovery on IPv6, of link-local scope.
 pub const DISCOVERY_GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xc);
 
-/// A datagram that arrived.
+/// A received datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inbound {
-    /// Who sent it; answers go there.
+    /// The sender and destination of answers.
     pub from: SocketAddr,
-    /// Index of the interface it came by, as the operating system counts them.
+    /// The operating system's index of the receiving interface.
     pub interface: u32,
     /// Whether it was sent to a multicast group.
     pub multicast: bool,
@@ -45,21 +45,21 @@ pub struct Inbound {
     pub bytes: Vec<u8>,
 }
 
-/// A datagram to be sent.
+/// A datagram to send.
 ///
-/// It leaves by a socket on which unicast answers reach this machine and no other: a port of its
-/// own, not the shared [`DISCOVERY_PORT`].
+/// The sending socket must have its own port instead of the shared [`DISCOVERY_PORT`], so that
+/// unicast answers reach only this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outbound {
-    /// Where it goes: a host, or a multicast group (then `interface` says on which network).
+    /// The destination: a host, or a multicast group on the network of `interface`.
     pub to: SocketAddr,
-    /// Index of the interface it leaves by.
+    /// Index of the sending interface.
     pub interface: u32,
     /// The payload.
     pub bytes: Vec<u8>,
 }
 
-/// How often and how far apart a message is sent again (SOAP-over-UDP 1.1, appendix A).
+/// The retransmission of a message (SOAP-over-UDP 1.1, appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retransmission {
     /// Extra copies after the first. Default 1 (DPWS 1.1: MULTICAST_UDP_REPEAT, UNICAST_UDP_REPEAT).
@@ -84,7 +84,7 @@ impl Default for Retransmission {
 }
 
 impl Retransmission {
-    /// The default with another count of extra copies.
+    /// The default with this number of extra copies.
     #[must_use]
     pub fn with_repeat(repeat: u32) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Retransmission {
         }
     }
 
-    /// The first gap, chosen by `random`.
+    /// A random first gap.
     #[must_use]
     pub fn first_gap(&self, random: &mut fastrand::Rng) -> Duration {
         random_between(random, self.min_delay, self.max_delay).min(self.upper_delay)
@@ -106,7 +106,7 @@ impl Retransmission {
     }
 }
 
-/// A duration from `low` to `high`, both included; `low` when the range is empty.
+/// A random duration from `low` to `high`, both included; `low` for an empty range.
 #[must_use]
 pub fn random_between(random: &mut fastrand::Rng, low: Duration, high: Duration) -> Duration {
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -122,7 +122,7 @@ pub fn random_urn(random: &mut fastrand::Rng) -> String {
     uuid.urn().to_string()
 }
 
-/// The discovery group of an address's family, with its port; IPv6 carries the interface as scope.
+/// The discovery group and port of an address family; for IPv6 with the interface as scope.
 #[must_use]
 pub fn discovery_group(family_of: IpAddr, interface: u32) -> SocketAddr {
     match family_of {

@@ -1,4 +1,4 @@
-//! Messages and their repeats, each at its time.
+//! Scheduling of messages and their retransmissions.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use chappe_machine::Instant;
 
 use super::{Outbound, Retransmission};
 
-/// Holds every message until its last copy is out.
+/// Stores messages until their last copy is sent.
 ///
-/// Copies are the same bytes, so a receiver sees the same message identifier. The bound is
-/// [`Outbox::capacity`] messages; what does not fit is refused and counted.
+/// Copies have the same bytes and hence the same message identifier. [`Outbox::capacity`] limits
+/// the number of messages; excess messages are rejected and counted.
 ///
 /// ```
 /// use chappe_machine::Instant;
@@ -27,7 +27,7 @@ use super::{Outbound, Retransmission};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Outbox {
-    waiting: BTreeMap<(Instant, u64), Copies>,
+    queue: BTreeMap<(Instant, u64), Copies>,
     pushed: u64,
     capacity: usize,
     refused: u64,
@@ -42,27 +42,27 @@ struct Copies {
     retransmission: Retransmission,
 }
 
-/// The outbox holds as many messages as it may.
+/// The outbox is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} messages wait to be sent already")]
+#[error("the send queue is full ({0} messages)")]
 pub struct Full(pub usize);
 
 impl Outbox {
-    /// An outbox for `capacity` messages.
+    /// Creates an outbox for `capacity` messages.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
-            waiting: BTreeMap::new(),
+            queue: BTreeMap::new(),
             pushed: 0,
             capacity,
             refused: 0,
         }
     }
 
-    /// Takes a message whose first copy is due at `first`.
+    /// Adds a message whose first copy is due at `first`.
     ///
     /// # Errors
-    /// When the outbox is full.
+    /// [`Full`] if the outbox is full.
     pub fn push(
         &mut self,
         first: Instant,
@@ -70,7 +70,7 @@ impl Outbox {
         retransmission: &Retransmission,
         random: &mut fastrand::Rng,
     ) -> Result<(), Full> {
-        if self.waiting.len() >= self.capacity {
+        if self.queue.len() >= self.capacity {
             self.refused += 1;
             return Err(Full(self.capacity));
         }
@@ -86,15 +86,15 @@ impl Outbox {
 
     fn insert(&mut self, at: Instant, copies: Copies) {
         self.pushed += 1;
-        self.waiting.insert((at, self.pushed), copies);
+        self.queue.insert((at, self.pushed), copies);
     }
 
-    /// One copy that is due at `now`.
+    /// A copy that is due at `now`.
     pub fn pop(&mut self, now: Instant) -> Option<Outbound> {
         if self.next()? > now {
             return None;
         }
-        let (_, mut copies) = self.waiting.pop_first()?;
+        let (_, mut copies) = self.queue.pop_first()?;
         if copies.remaining == 0 {
             return Some(copies.datagram);
         }
@@ -109,33 +109,33 @@ impl Outbox {
     /// When the next copy is due.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
-        self.waiting.keys().next().map(|(at, _)| *at)
+        self.queue.keys().next().map(|(at, _)| *at)
     }
 
-    /// Forgets everything that waits.
+    /// Removes all messages.
     pub fn clear(&mut self) {
-        self.waiting.clear();
+        self.queue.clear();
     }
 
-    /// How many messages have copies to come.
+    /// Messages with unsent copies.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.queue.len()
     }
 
-    /// Whether every copy is out.
+    /// Whether every copy is sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
-    /// How many messages fit.
+    /// The limit of messages.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many messages were refused so far.
+    /// Messages rejected so far.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_equal_and_gaps_double_up_to_the_cap() {
+    fn copies_are_equal_and_gaps_double() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut outbox = Outbox::new(4);
@@ -170,7 +170,11 @@ mod tests {
                 assert_eq!(outbox.pop(at), Some(datagram("a")), "seed {seed}");
                 times.push(at);
             }
-            assert_eq!(times.len(), 5, "seed {seed}: one and four repeats");
+            assert_eq!(
+                times.len(),
+                5,
+                "seed {seed}: one copy and four retransmissions"
+            );
             let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
             let first = gaps[0];
             assert!(first >= Duration::from_millis(50) && first <= Duration::from_millis(250));
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_outbox_refuses_and_counts() {
+    fn full_outbox_rejects_and_counts() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut outbox = Outbox::new(1);
         let once = Retransmission::with_repeat(0);

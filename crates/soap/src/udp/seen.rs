@@ -1,23 +1,23 @@
-//! Which messages were seen before.
+//! Detection of duplicate messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// What a message identifier says of the message that carries it.
+/// The classification of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// Not seen before; it is remembered from now on.
+    /// A new message; its identifier is stored.
     New,
-    /// A repeat of a message that arrived before.
+    /// A duplicate of an earlier message.
     Duplicate,
-    /// One's own message, looped back by multicast.
+    /// The machine's own message, looped back by multicast.
     Own,
 }
 
-/// A bounded set of message identifiers: the oldest is forgotten when a new one needs its place.
+/// A bounded set of message identifiers that removes the oldest first.
 ///
-/// Only a seeded fingerprint of 128 bits is kept, so that long identifiers cost no memory and
-/// colliding ones cannot be prepared.
+/// It stores a seeded 128-bit fingerprint of each, so that long identifiers take no more memory and
+/// collisions cannot be prepared.
 ///
 /// ```
 /// use chappe_soap::udp::{Arrival, Seen};
@@ -36,7 +36,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A set of at most `capacity` identifiers (at least one); `seed` is kept from strangers.
+    /// Creates a set of at most `capacity` identifiers (at least one). `seed` must be secret.
     #[must_use]
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Seen {
         half(0) << 64 | half(u64::MAX)
     }
 
-    fn remember(&mut self, fingerprint: u128, own: bool) {
+    fn insert(&mut self, fingerprint: u128, own: bool) {
         if self.own.insert(fingerprint, own).is_some() {
             return;
         }
@@ -69,37 +69,37 @@ impl Seen {
         }
     }
 
-    /// Remembers a message of one's own.
+    /// Records a sent message.
     pub fn sent(&mut self, id: &str) {
-        self.remember(self.fingerprint(id), true);
+        self.insert(self.fingerprint(id), true);
     }
 
-    /// Tells what a message is that arrived, and remembers it.
+    /// Classifies and records a received message.
     pub fn arrived(&mut self, id: &str) -> Arrival {
         let fingerprint = self.fingerprint(id);
         match self.own.get(&fingerprint) {
             Some(true) => Arrival::Own,
             Some(false) => Arrival::Duplicate,
             None => {
-                self.remember(fingerprint, false);
+                self.insert(fingerprint, false);
                 Arrival::New
             }
         }
     }
 
-    /// How many identifiers are remembered.
+    /// The number of stored identifiers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether none is remembered.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// How many identifiers fit.
+    /// The limit of identifiers.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_forgotten_and_the_bound_holds() {
+    fn oldest_identifier_is_removed_first() {
         let mut seen = Seen::new(3, 0);
         for id in ["a", "b", "c", "d"] {
             assert_eq!(seen.arrived(id), Arrival::New, "{id}");
             assert!(seen.len() <= seen.capacity());
         }
         assert_eq!(seen.arrived("b"), Arrival::Duplicate);
-        assert_eq!(seen.arrived("a"), Arrival::New, "forgotten");
+        assert_eq!(seen.arrived("a"), Arrival::New, "the oldest was removed");
         assert_eq!(seen.len(), 3);
     }
 }

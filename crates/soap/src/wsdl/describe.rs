@@ -1,4 +1,4 @@
-//! The short description that a device gives of a service.
+//! A short description of a device's service.
 
 use chappe_xml::{Element, Name};
 
@@ -7,7 +7,7 @@ use super::{
     ServicePorts, Wsdl, default_action,
 };
 
-/// A service with one port type, described in as few words as it takes.
+/// A service with one port type, in minimal form.
 ///
 /// ```
 /// use chappe_soap::wsdl::{Service, ServiceOperation, Wsdl};
@@ -28,13 +28,13 @@ use super::{
 pub struct Service {
     /// The namespace of the port type.
     pub target_namespace: String,
-    /// The local name of the port type, from which the other names are made.
+    /// The local name of the port type, which is the base of other names.
     pub name: String,
-    /// What it can be asked, and its events.
+    /// Its operations and events.
     pub operations: Vec<ServiceOperation>,
     /// The schemas that declare the elements, see [`schema::to_schema`](crate::schema::to_schema).
     pub schemas: Vec<Element>,
-    /// Where it is reached, if that is fixed.
+    /// Its address, if fixed.
     pub address: Option<String>,
 }
 
@@ -45,13 +45,13 @@ pub struct ServiceOperation {
     pub name: String,
     /// Its kind.
     pub kind: OperationKind,
-    /// What the service receives.
+    /// The element that the service receives.
     pub input: Option<Name>,
-    /// What the service sends.
+    /// The element that the service sends.
     pub output: Option<Name>,
-    /// The action of the input, where not the default one.
+    /// The action of the input, unless it is the default.
     pub input_action: Option<String>,
-    /// The action of the output, where not the default one.
+    /// The action of the output, unless it is the default.
     pub output_action: Option<String>,
 }
 
@@ -67,19 +67,19 @@ impl ServiceOperation {
         }
     }
 
-    /// An event with this element.
+    /// Creates an event with this element.
     #[must_use]
     pub fn event(name: &str, element: Name) -> Self {
         Self::new(name, OperationKind::Notification, None, Some(element))
     }
 
-    /// A message without answer.
+    /// Creates an operation without answer.
     #[must_use]
     pub fn one_way(name: &str, element: Name) -> Self {
         Self::new(name, OperationKind::OneWay, Some(element), None)
     }
 
-    /// A question with an answer.
+    /// Creates an operation with request and response.
     #[must_use]
     pub fn request(name: &str, input: Name, output: Name) -> Self {
         Self::new(
@@ -92,17 +92,17 @@ impl ServiceOperation {
 }
 
 impl Service {
-    /// The name of the port type, which is a type of the hosted service.
+    /// The port type's name, which is a type of the hosted service.
     #[must_use]
     pub fn port_type(&self) -> Name {
-        self.own(self.name.clone())
+        self.name_in_target(self.name.clone())
     }
 
-    fn own(&self, local: String) -> Name {
+    fn name_in_target(&self, local: String) -> Name {
         Name::owned(self.target_namespace.clone(), local)
     }
 
-    /// The action of an operation's input; `None` when it has none.
+    /// The action of an operation's input; `None` without input.
     #[must_use]
     pub fn input_action(&self, operation: &ServiceOperation) -> Option<String> {
         operation.input.as_ref()?;
@@ -115,7 +115,7 @@ impl Service {
         Some(operation.input_action.clone().unwrap_or_else(default))
     }
 
-    /// The action of an operation's output; `None` when it has none.
+    /// The action of an operation's output; `None` without output.
     #[must_use]
     pub fn output_action(&self, operation: &ServiceOperation) -> Option<String> {
         operation.output.as_ref()?;
@@ -131,28 +131,28 @@ impl Service {
     /// The actions of its events.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
-        let sends = |operation: &&ServiceOperation| {
+        let is_event = |operation: &&ServiceOperation| {
             matches!(
                 operation.kind,
                 OperationKind::Notification | OperationKind::SolicitResponse
             )
         };
-        let events = self.operations.iter().filter(sends);
+        let events = self.operations.iter().filter(is_event);
         events
             .filter_map(|operation| self.output_action(operation))
             .collect()
     }
 
-    /// The document: one message for each element, one port type, one binding for SOAP 1.2 over
-    /// HTTP and, when there is an address, one service.
+    /// The WSDL document: one message per element, one port type, one binding for SOAP 1.2 over
+    /// HTTP and, with an address, one service.
     #[must_use]
     pub fn to_wsdl(&self) -> Wsdl {
         let mut messages = Vec::new();
         let mut operations = Vec::new();
-        for described in &self.operations {
+        for service_operation in &self.operations {
             let mut message = |element: &Option<Name>, action: Option<String>, suffix: &str| {
                 let (element, action) = element.clone().zip(action)?;
-                let name = self.own(format!("{}{suffix}", described.name));
+                let name = self.name_in_target(format!("{}{suffix}", service_operation.name));
                 messages.push(Message {
                     name: name.clone(),
                     parts: vec![Part {
@@ -169,15 +169,23 @@ impl Service {
                 })
             };
             operations.push(Operation {
-                name: described.name.clone(),
-                kind: described.kind,
-                input: message(&described.input, self.input_action(described), "In"),
-                output: message(&described.output, self.output_action(described), "Out"),
+                name: service_operation.name.clone(),
+                kind: service_operation.kind,
+                input: message(
+                    &service_operation.input,
+                    self.input_action(service_operation),
+                    "In",
+                ),
+                output: message(
+                    &service_operation.output,
+                    self.output_action(service_operation),
+                    "Out",
+                ),
                 faults: Vec::new(),
                 documentation: None,
             });
         }
-        let binding = self.own(format!("{}Binding", self.name));
+        let binding = self.name_in_target(format!("{}Binding", self.name));
         let port = |address: &String| ServicePorts {
             name: format!("{}Service", self.name),
             ports: vec![Port {
@@ -186,7 +194,7 @@ impl Service {
                 address: Some(address.clone()),
             }],
         };
-        let bound = operations.iter().map(|operation| {
+        let bound_operations = operations.iter().map(|operation| {
             let first = operation.input.as_ref().or(operation.output.as_ref());
             let action = first.map(|message| message.action.clone());
             (operation.name.clone(), action.unwrap_or_default())
@@ -201,7 +209,7 @@ impl Service {
                 name: binding.clone(),
                 port_type: self.port_type(),
                 protocol: Protocol::Soap12,
-                operations: bound.collect(),
+                operations: bound_operations.collect(),
             }],
             services: self.address.iter().map(port).collect(),
             port_types: vec![PortType {

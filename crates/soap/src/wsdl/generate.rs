@@ -1,4 +1,4 @@
-//! Writing WSDL documents, in one form.
+//! Writing of WSDL documents.
 
 use chappe_xml::{Element, Name};
 
@@ -15,7 +15,7 @@ fn with(element: Element, name: &'static str, value: impl Into<String>) -> Eleme
     element.with_attribute(Name::local(name), value.into())
 }
 
-/// An attribute whose value is a QName; the prefix is declared beside it.
+/// Adds an attribute with a QName and declares its prefix.
 fn with_qname(
     element: Element,
     attribute: &'static str,
@@ -30,7 +30,7 @@ fn with_qname(
 }
 
 impl Wsdl {
-    /// The tree of the document. Only SOAP bindings are written.
+    /// The tree of the document, with SOAP bindings only.
     #[must_use]
     pub fn to_element(&self) -> Element {
         let mut root = wsdl("definitions")
@@ -78,7 +78,7 @@ impl Wsdl {
         )
     }
 
-    /// The text document.
+    /// The document as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let root = self.to_element().to_text();
@@ -86,7 +86,7 @@ impl Wsdl {
     }
 
     fn binding_element(&self, binding: &Binding) -> Option<Element> {
-        let namespace = soap(binding.protocol)?;
+        let namespace = soap_namespace(binding.protocol)?;
         let extension = |local| Element::new(Name::new(namespace, local));
         let element = with(wsdl("binding"), "name", binding.name.local.clone());
         let element = with_qname(element, "type", "tns", &binding.port_type);
@@ -94,7 +94,7 @@ impl Wsdl {
         let element = element.with_child(with(style, "transport", HTTP_TRANSPORT));
         let port_types = self.port_types.iter();
         let mut port_types = port_types.filter(|known| known.name == binding.port_type);
-        let bound = port_types.next();
+        let bound_port_type = port_types.next();
         let operations = binding.operations.iter().map(|(name, action)| {
             let operation = extension("operation");
             let operation = with(
@@ -103,24 +103,24 @@ impl Wsdl {
                 "document",
             );
             let element = with(wsdl("operation"), "name", name.clone()).with_child(operation);
-            let found = bound.and_then(|port_type| {
+            let found = bound_port_type.and_then(|port_type| {
                 port_type
                     .operations
                     .iter()
                     .find(|operation| operation.name == *name)
             });
             let body = |local| wsdl(local).with_child(with(extension("body"), "use", "literal"));
-            let of = |local: &'static str, message: Option<&OperationMessage>| {
+            let message_body = |local: &'static str, message: Option<&OperationMessage>| {
                 message.map(|message| match &message.name {
                     Some(name) => with(body(local), "name", name.clone()),
                     None => body(local),
                 })
             };
-            let input = of(
+            let input = message_body(
                 "input",
                 found.and_then(|operation| operation.input.as_ref()),
             );
-            let output = of(
+            let output = message_body(
                 "output",
                 found.and_then(|operation| operation.output.as_ref()),
             );
@@ -138,7 +138,7 @@ impl Wsdl {
                 .iter()
                 .find(|known| known.name == port.binding);
             let namespace = binding
-                .and_then(|binding| soap(binding.protocol))
+                .and_then(|binding| soap_namespace(binding.protocol))
                 .unwrap_or(SOAP12);
             let address = Element::new(Name::new(namespace, "address"));
             let address = port
@@ -151,7 +151,7 @@ impl Wsdl {
     }
 }
 
-fn soap(protocol: Protocol) -> Option<&'static str> {
+fn soap_namespace(protocol: Protocol) -> Option<&'static str> {
     match protocol {
         Protocol::Soap12 => Some(SOAP12),
         Protocol::Soap11 => Some(SOAP11),

@@ -1,12 +1,12 @@
-//! WSDL 1.1 as devices use it: what a service can be asked and what events it sends.
+//! WSDL 1.1 for devices: operations and events of services.
 //!
-//! [`Wsdl`] is read from any document of that language and written in one form; [`Service`] is the
-//! short description that a device gives of itself, made into a [`Wsdl`] by [`Service::to_wsdl`].
+//! [`Wsdl`] reads any WSDL document and writes one form; [`Service`] is a short description that
+//! [`Service::to_wsdl`] converts into a [`Wsdl`].
 //!
 //! Sources: WSDL 1.1 (W3C note, 2001); WSDL 1.1 binding for SOAP 1.2 (W3C submission, 2006);
 //! WS-Addressing 1.0 metadata, section 4.4 (actions); WS-Eventing (W3C submission, 2006), section
-//! on WSDL (`wse:EventSource`). RPC style, encodings, MIME and HTTP bindings are not modelled, and
-//! policies are not read.
+//! on WSDL (`wse:EventSource`). RPC style, encodings, MIME and HTTP bindings are not modelled;
+//! policies are ignored.
 
 mod describe;
 mod generate;
@@ -25,7 +25,7 @@ pub const NAMESPACE: &str = "http://schemas.xmlsoap.org/wsdl/";
 pub const SOAP12: &str = "http://schemas.xmlsoap.org/wsdl/soap12/";
 /// The namespace of the SOAP 1.1 binding.
 pub const SOAP11: &str = "http://schemas.xmlsoap.org/wsdl/soap/";
-/// The namespace of the attribute `Action` that is written; older ones are read as well.
+/// The namespace of the attribute `Action` in written documents; older namespaces are also read.
 pub const ADDRESSING_METADATA: &str = "http://www.w3.org/2007/05/addressing/metadata";
 /// The namespace of WS-Eventing, whose attribute `EventSource` marks port types with events.
 pub const EVENTING: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing";
@@ -39,35 +39,35 @@ pub struct Wsdl {
     pub name: Option<String>,
     /// The namespace of its messages, port types, bindings and services.
     pub target_namespace: Namespace,
-    /// Other documents it needs; whoever reads it fetches them.
+    /// Referenced documents, which the caller fetches.
     pub imports: Vec<Import>,
-    /// The schemas in it, each with the declarations that were in scope around it.
+    /// The embedded schemas, each with the declarations in scope.
     pub schemas: Vec<Element>,
-    /// What can be sent.
+    /// The messages.
     pub messages: Vec<Message>,
-    /// Operations, grouped.
+    /// The groups of operations.
     pub port_types: Vec<PortType>,
-    /// How port types go on the wire.
+    /// The bindings of port types to protocols.
     pub bindings: Vec<Binding>,
-    /// Where bindings are reached.
+    /// The addresses of bindings.
     pub services: Vec<ServicePorts>,
 }
 
-/// Another document.
+/// A reference to another document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     /// Its target namespace.
     pub namespace: String,
-    /// Where it is, often relative to the importing document.
+    /// Its location, often relative to the importing document.
     pub location: Option<String>,
 }
 
-/// What can be sent.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its name.
     pub name: Name,
-    /// Its parts; of document style the first is the child of the body.
+    /// Its parts; in document style the first is the child of the body.
     pub parts: Vec<Part>,
 }
 
@@ -76,9 +76,9 @@ pub struct Message {
 pub struct Part {
     /// Its name.
     pub name: String,
-    /// The element, of document style.
+    /// The element, in document style.
     pub element: Option<Name>,
-    /// The type, of RPC style.
+    /// The type, in RPC style.
     pub type_name: Option<Name>,
 }
 
@@ -87,7 +87,7 @@ pub struct Part {
 pub struct PortType {
     /// Its name.
     pub name: Name,
-    /// `wse:EventSource`: one can subscribe to its notifications.
+    /// `wse:EventSource`: the port type has notifications to subscribe to.
     pub event_source: bool,
     /// Its operations.
     pub operations: Vec<Operation>,
@@ -98,55 +98,54 @@ pub struct PortType {
 pub struct Operation {
     /// Its name, unique in the port type.
     pub name: String,
-    /// Who sends first, and whether an answer follows.
+    /// The first sender, and whether there is an answer.
     pub kind: OperationKind,
-    /// What the service receives.
+    /// The message that the service receives.
     pub input: Option<OperationMessage>,
-    /// What the service sends.
+    /// The message that the service sends.
     pub output: Option<OperationMessage>,
-    /// How it may fail.
+    /// Its faults.
     pub faults: Vec<OperationMessage>,
-    /// For a person to read.
+    /// Documentation for people.
     pub documentation: Option<String>,
 }
 
 /// The four kinds of operations (WSDL 1.1, section 2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationKind {
-    /// The service receives.
+    /// The service receives a message.
     OneWay,
-    /// The service receives and answers.
+    /// The service receives a request and answers.
     RequestResponse,
-    /// The service sends: an event.
+    /// The service sends an event.
     Notification,
-    /// The service sends and receives an answer: an event with answer.
+    /// The service sends an event and receives an answer.
     SolicitResponse,
 }
 
 /// A message in an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationMessage {
-    /// Its name in the operation, if given.
+    /// Its name in the operation, if present.
     pub name: Option<String>,
     /// The message.
     pub message: Name,
-    /// The action: as given with the message, else of an input that of its binding, else by the
-    /// default pattern.
+    /// The action: explicit, else for an input that of its binding, else the default pattern.
     pub action: String,
-    /// Whether the action is given with the message.
+    /// Whether the message has an explicit action.
     pub has_explicit_action: bool,
 }
 
-/// How a port type goes on the wire.
+/// A binding of a port type to a protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     /// Its name.
     pub name: Name,
-    /// What it binds.
+    /// The bound port type.
     pub port_type: Name,
-    /// Which protocol it is for.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Operations with their SOAP actions (empty when not given).
+    /// Operations with their SOAP actions (empty if absent).
     pub operations: Vec<(String, String)>,
 }
 
@@ -155,13 +154,13 @@ pub struct Binding {
 pub enum Protocol {
     /// SOAP 1.2.
     Soap12,
-    /// SOAP 1.1, which is not spoken here.
+    /// SOAP 1.1, which is not supported.
     Soap11,
-    /// Any other.
+    /// Any other protocol.
     Other,
 }
 
-/// Where bindings are reached.
+/// A service and the addresses of its bindings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServicePorts {
     /// The name of the service.
@@ -170,19 +169,19 @@ pub struct ServicePorts {
     pub ports: Vec<Port>,
 }
 
-/// Where one binding is reached.
+/// The address of one binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     /// Its name.
     pub name: String,
-    /// What is reached.
+    /// The binding.
     pub binding: Name,
-    /// The address, if given.
+    /// The address, if present.
     pub address: Option<String>,
 }
 
 impl Wsdl {
-    /// The element that a message has in the body, of document style.
+    /// The element of a message in the body, in document style.
     #[must_use]
     pub fn element(&self, message: &OperationMessage) -> Option<&Name> {
         let found = self
@@ -203,9 +202,9 @@ impl Wsdl {
         })
     }
 
-    /// The events: operations with the actions and elements of their first messages.
+    /// The events: operations with the action and element of their first message.
     pub fn event_operations(&self) -> impl Iterator<Item = (&Operation, &str, Option<&Name>)> {
-        // Of messages of the same name the first counts.
+        // The first of several messages with the same name counts.
         let messages = self.messages.iter().rev();
         let elements: HashMap<_, _> = messages
             .map(|message| (&message.name, message.parts.first()))
@@ -222,7 +221,7 @@ impl Wsdl {
             })
     }
 
-    /// The events: actions with the elements that their messages carry.
+    /// The events: actions with the elements of their messages.
     pub fn events(&self) -> impl Iterator<Item = (&str, Option<&Name>)> {
         let events = self.event_operations();
         events.map(|(_, action, element)| (action, element))
@@ -242,11 +241,11 @@ impl Wsdl {
         })
     }
 
-    /// Takes port types, messages, bindings, services, schemas and imports of a document that this
-    /// one imports.
+    /// Adds the components of an imported document.
     ///
     /// # Errors
-    /// When both together have more components than one document may have; then nothing is taken.
+    /// [`WsdlError::TooMany`] if both together exceed the limit of components; then nothing is
+    /// added.
     pub fn merge(&mut self, other: Self) -> Result<(), WsdlError> {
         if self.components() + other.components() > parse::COMPONENTS_MAX {
             return Err(WsdlError::TooMany);
@@ -257,7 +256,7 @@ impl Wsdl {
         self.port_types.extend(other.port_types);
         self.bindings.extend(other.bindings);
         self.services.extend(other.services);
-        self.take_soap_actions();
+        self.apply_soap_actions();
         Ok(())
     }
 
@@ -278,10 +277,10 @@ impl Wsdl {
         inner + outer.iter().sum::<usize>()
     }
 
-    /// Gives requests without an action of their own the `soapAction` of their binding, if it is not
-    /// empty (WS-Addressing 1.0 metadata, section 4.4.1). A binding may stand in another document
-    /// than its port type, hence this follows each merge. SOAP 1.2 goes before other protocols.
-    fn take_soap_actions(&mut self) {
+    /// Sets the action of requests without an explicit one to the nonempty `soapAction` of their
+    /// binding (WS-Addressing 1.0 metadata, section 4.4.1). The binding may be in another document,
+    /// hence this follows each merge. SOAP 1.2 takes precedence.
+    fn apply_soap_actions(&mut self) {
         let mut bindings: Vec<&Binding> = self.bindings.iter().collect();
         bindings.sort_by_key(|binding| binding.protocol != Protocol::Soap12);
         let mut actions: HashMap<(&Name, &str), &str> = HashMap::new();
@@ -295,13 +294,13 @@ impl Wsdl {
         }
         for port_type in &mut self.port_types {
             for operation in &mut port_type.operations {
-                let asks = matches!(
+                let is_request = matches!(
                     operation.kind,
                     OperationKind::OneWay | OperationKind::RequestResponse
                 );
                 let found = actions.get(&(&port_type.name, operation.name.as_str()));
                 if let (Some(input), Some(action)) = (&mut operation.input, found)
-                    && asks
+                    && is_request
                     && !input.has_explicit_action
                 {
                     input.action.clear();
@@ -312,9 +311,9 @@ impl Wsdl {
     }
 }
 
-/// The action of a message that gives none (WS-Addressing 1.0 metadata, section 4.4.4).
+/// The default action of a message (WS-Addressing 1.0 metadata, section 4.4.4).
 ///
-/// `message` is the message's name in the operation, or the default one of WSDL 1.1, section 2.4.5.
+/// `message` is the message's name in the operation, or its default in WSDL 1.1, section 2.4.5.
 ///
 /// ```
 /// use chappe_soap::wsdl::default_action;
@@ -328,8 +327,8 @@ pub fn default_action(target_namespace: &str, port_type: &str, message: &str) ->
     } else {
         '/'
     };
-    let start = target_namespace
+    let prefix = target_namespace
         .strip_suffix(delimiter)
         .unwrap_or(target_namespace);
-    format!("{start}{delimiter}{port_type}{delimiter}{message}")
+    format!("{prefix}{delimiter}{port_type}{delimiter}{message}")
 }

@@ -1,4 +1,4 @@
-//! Reading WSDL documents.
+//! Parsing of WSDL documents.
 
 use chappe_xml::{Element, Name, Namespace};
 
@@ -9,59 +9,59 @@ use super::{
 };
 use crate::scope::Scoped;
 
-/// The namespaces in which an attribute `Action` says the action, the newest first.
+/// The namespaces of the attribute `Action`, the newest first.
 const ACTIONS: [&str; 4] = [
     ADDRESSING_METADATA,
     "http://www.w3.org/2006/05/addressing/wsdl",
     "http://www.w3.org/2005/08/addressing",
     "http://schemas.xmlsoap.org/ws/2004/08/addressing",
 ];
-/// Components of a document with those that it imports. Default 5,000: an SDC provider has about 200, and
-/// a device of 1,000 events, each a message with its part and an operation of port type and binding, 4,000.
+/// Components of a document, including imported ones. Default 5,000: an SDC provider has about 200,
+/// and a device with 1,000 events has 4,000 (message, part, operation and bound operation of each).
 pub(super) const COMPONENTS_MAX: usize = 5_000;
-/// Schemas in a document, each of which gets a copy of the declarations around it. Default 64: an SDC
+/// Schemas in a document, each with a copy of the declarations in scope. Default 64: an SDC
 /// provider has 8.
 const SCHEMAS_MAX: usize = 64;
-/// Bytes of a target namespace, which is in all names and in many actions. Default 1,024, as the XML
-/// reader has it.
+/// Bytes of a target namespace, which is part of all names and many actions. Default 1,024, as in
+/// the XML reader.
 const NAMESPACE_BYTES_MAX: usize = 1_024;
 /// Bytes of the name of a component, which is part of many actions. Default 256.
 const NAME_BYTES_MAX: usize = 256;
 
-/// A document that is no usable WSDL.
+/// A WSDL document is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WsdlError {
-    /// Not XML, or beyond a limit.
+    /// Not XML, or above a limit.
     #[error(transparent)]
     Xml(#[from] chappe_xml::Error),
-    /// The root element is another.
-    #[error("{0} is no WSDL 1.1 document")]
+    /// The root element is not WSDL.
+    #[error("{0} is not a WSDL 1.1 document")]
     NotWsdl(Name),
-    /// A component lacks something.
-    #[error("{component} {name:?} lacks {what}")]
+    /// A component is incomplete.
+    #[error("{component} {name:?} has no valid {what}")]
     Incomplete {
         /// The component's element.
         component: String,
         /// Its name, if any.
         name: String,
-        /// What is missing, or names what is not declared.
+        /// The missing or undeclared part.
         what: &'static str,
     },
-    /// More components than the limit.
+    /// Too many components.
     #[error("the document has more than {COMPONENTS_MAX} components, or {SCHEMAS_MAX} schemas")]
     TooMany,
-    /// A target namespace or a name of a component beyond the limit.
-    #[error("a name has {bytes} bytes, the limit is {bound}")]
+    /// A target namespace or component name exceeds the limit.
+    #[error("a name has {bytes} bytes (limit {limit})")]
     LongName {
         /// Its length.
         bytes: usize,
-        /// The most it may have.
-        bound: usize,
+        /// The limit.
+        limit: usize,
     },
 }
 
-fn is(element: &Element, local: &str) -> bool {
+fn is_wsdl(element: &Element, local: &str) -> bool {
     element.name.is(NAMESPACE, local)
 }
 
@@ -75,15 +75,15 @@ fn incomplete(scope: &Scoped<'_>, what: &'static str) -> WsdlError {
 
 fn name(scope: &Scoped<'_>) -> Result<String, WsdlError> {
     let name = scope.attribute("name").filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| incomplete(scope, "a name"))?;
-    short(name, NAME_BYTES_MAX).map(str::to_owned)
+    let name = name.ok_or_else(|| incomplete(scope, "name"))?;
+    check_length(name, NAME_BYTES_MAX).map(str::to_owned)
 }
 
-fn short(name: &str, bound: usize) -> Result<&str, WsdlError> {
+fn check_length(name: &str, limit: usize) -> Result<&str, WsdlError> {
     let bytes = name.len();
-    match bytes <= bound {
+    match bytes <= limit {
         true => Ok(name),
-        false => Err(WsdlError::LongName { bytes, bound }),
+        false => Err(WsdlError::LongName { bytes, limit }),
     }
 }
 
@@ -94,20 +94,20 @@ fn qname(scope: &Scoped<'_>, attribute: &'static str) -> Result<Name, WsdlError>
 }
 
 impl Wsdl {
-    /// Parses a text document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// When it is malformed, beyond a limit, or no WSDL 1.1.
+    /// [`WsdlError`] if it is malformed, above a limit or not WSDL 1.1.
     pub fn parse(document: &[u8]) -> Result<Self, WsdlError> {
         Self::from_element(&Element::parse(document)?)
     }
 
-    /// Reads the tree of a document.
+    /// Converts the tree of a document.
     ///
     /// # Errors
-    /// When it is no WSDL 1.1, or a component lacks what it needs.
+    /// [`WsdlError`] if it is not WSDL 1.1, or a component is incomplete.
     pub fn from_element(root: &Element) -> Result<Self, WsdlError> {
-        if !is(root, "definitions") {
+        if !is_wsdl(root, "definitions") {
             return Err(WsdlError::NotWsdl(root.name.clone()));
         }
         let components = root.elements().flat_map(Element::elements).count();
@@ -116,7 +116,7 @@ impl Wsdl {
         }
         let scope = Scoped::root(root);
         let target_namespace = scope.attribute("targetNamespace").unwrap_or_default();
-        let target_namespace = short(target_namespace, NAMESPACE_BYTES_MAX)?;
+        let target_namespace = check_length(target_namespace, NAMESPACE_BYTES_MAX)?;
         let mut wsdl = Self {
             name: scope.attribute("name").map(str::to_owned),
             target_namespace: Namespace::from(target_namespace.to_owned()),
@@ -146,16 +146,19 @@ impl Wsdl {
                 _ => {}
             }
         }
-        wsdl.take_soap_actions();
+        wsdl.apply_soap_actions();
         Ok(wsdl)
     }
 
-    fn own(&self, local: String) -> Name {
+    fn name_in_target(&self, local: String) -> Name {
         Name::inside(&self.target_namespace, local)
     }
 
     fn message(&self, scope: &Scoped<'_>) -> Result<Message, WsdlError> {
-        let parts = scope.element.elements().filter(|child| is(child, "part"));
+        let parts = scope
+            .element
+            .elements()
+            .filter(|child| is_wsdl(child, "part"));
         let parts = parts.map(|part| {
             let inner = scope.child(part);
             Ok(Part {
@@ -165,7 +168,7 @@ impl Wsdl {
             })
         });
         Ok(Message {
-            name: self.own(name(scope)?),
+            name: self.name_in_target(name(scope)?),
             parts: parts.collect::<Result<_, WsdlError>>()?,
         })
     }
@@ -176,39 +179,41 @@ impl Wsdl {
         let operations = scope
             .element
             .elements()
-            .filter(|child| is(child, "operation"));
+            .filter(|child| is_wsdl(child, "operation"));
         let operations = operations.map(|child| self.operation(&local, &scope.child(child)));
         Ok(PortType {
             operations: operations.collect::<Result<_, _>>()?,
             event_source: matches!(event_source.map(str::trim), Some("true" | "1")),
-            name: self.own(local),
+            name: self.name_in_target(local),
         })
     }
 
     fn operation(&self, port_type: &str, scope: &Scoped<'_>) -> Result<Operation, WsdlError> {
         let operation = name(scope)?;
         let children = || scope.element.elements();
-        let first = children().find(|child| is(child, "input") || is(child, "output"));
-        let has = |local| children().any(|child| is(child, local));
+        let first = children().find(|child| is_wsdl(child, "input") || is_wsdl(child, "output"));
+        let has = |local| children().any(|child| is_wsdl(child, local));
         let kind = match (has("input"), has("output")) {
             (true, false) => OperationKind::OneWay,
             (false, true) => OperationKind::Notification,
-            (true, true) if first.is_some_and(|child| is(child, "input")) => {
+            (true, true) if first.is_some_and(|child| is_wsdl(child, "input")) => {
                 OperationKind::RequestResponse
             }
             (true, true) => OperationKind::SolicitResponse,
-            (false, false) => return Err(incomplete(scope, "an input or an output")),
+            (false, false) => return Err(incomplete(scope, "input or output")),
         };
         let message = |child: &Element| {
             let inner = scope.child(child);
-            let given = ACTIONS
+            let explicit_action = ACTIONS
                 .iter()
                 .find_map(|namespace| child.attribute(&Name::new(namespace, "Action")))
                 .map(str::trim)
                 .filter(|action| !action.is_empty());
             let name = inner.attribute("name");
-            let name = name.map(|name| short(name, NAME_BYTES_MAX)).transpose()?;
-            let action = given.map_or_else(
+            let name = name
+                .map(|name| check_length(name, NAME_BYTES_MAX))
+                .transpose()?;
+            let action = explicit_action.map_or_else(
                 || {
                     let last = default_name(&operation, kind, child, name);
                     default_action(&self.target_namespace, port_type, &last)
@@ -219,22 +224,22 @@ impl Wsdl {
                 message: qname(&inner, "message")?,
                 name: name.map(str::to_owned),
                 action,
-                has_explicit_action: given.is_some(),
+                has_explicit_action: explicit_action.is_some(),
             })
         };
-        let one = |local| {
+        let optional_message = |local| {
             children()
-                .find(|child| is(child, local))
+                .find(|child| is_wsdl(child, local))
                 .map(message)
                 .transpose()
         };
-        let documentation = children().find(|child| is(child, "documentation"));
+        let documentation = children().find(|child| is_wsdl(child, "documentation"));
         Ok(Operation {
             kind,
-            input: one("input")?,
-            output: one("output")?,
+            input: optional_message("input")?,
+            output: optional_message("output")?,
             faults: children()
-                .filter(|child| is(child, "fault"))
+                .filter(|child| is_wsdl(child, "fault"))
                 .map(message)
                 .collect::<Result<_, _>>()?,
             documentation: documentation.map(|text| text.text().trim().to_owned()),
@@ -252,12 +257,12 @@ impl Wsdl {
             .element
             .elements()
             .find(|child| child.name.local == "binding");
-        // Some devices leave the binding's own extension out and say SOAP only of operations.
+        // Some devices omit the binding's extension and declare SOAP only in operations.
         let operations = || {
             scope
                 .element
                 .elements()
-                .filter(|child| is(child, "operation"))
+                .filter(|child| is_wsdl(child, "operation"))
         };
         let protocol = extension
             .and_then(protocol)
@@ -272,7 +277,7 @@ impl Wsdl {
             Ok((name(&inner)?, action.to_owned()))
         });
         Ok(Binding {
-            name: self.own(name(scope)?),
+            name: self.name_in_target(name(scope)?),
             port_type: qname(scope, "type")?,
             protocol: protocol.unwrap_or(Protocol::Other),
             operations: operations.collect::<Result<_, WsdlError>>()?,
@@ -280,14 +285,14 @@ impl Wsdl {
     }
 }
 
-/// The last part of the default action.
+/// The last segment of the default action.
 fn default_name(
     operation: &str,
     kind: OperationKind,
     element: &Element,
     name: Option<&str>,
 ) -> String {
-    if is(element, "fault") {
+    if is_wsdl(element, "fault") {
         return format!("{operation}/Fault/{}", name.unwrap_or_default());
     }
     if let Some(name) = name {
@@ -295,8 +300,12 @@ fn default_name(
     }
     match kind {
         OperationKind::OneWay | OperationKind::Notification => operation.to_owned(),
-        OperationKind::RequestResponse if is(element, "input") => format!("{operation}Request"),
-        OperationKind::SolicitResponse if is(element, "output") => format!("{operation}Solicit"),
+        OperationKind::RequestResponse if is_wsdl(element, "input") => {
+            format!("{operation}Request")
+        }
+        OperationKind::SolicitResponse if is_wsdl(element, "output") => {
+            format!("{operation}Solicit")
+        }
         OperationKind::RequestResponse | OperationKind::SolicitResponse => {
             format!("{operation}Response")
         }
@@ -304,7 +313,10 @@ fn default_name(
 }
 
 fn service(scope: &Scoped<'_>) -> Result<ServicePorts, WsdlError> {
-    let ports = scope.element.elements().filter(|child| is(child, "port"));
+    let ports = scope
+        .element
+        .elements()
+        .filter(|child| is_wsdl(child, "port"));
     let ports = ports.map(|child| {
         let inner = scope.child(child);
         let address = child.elements().find(|known| known.name.local == "address");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output};
 use chappe_notification_tree::{
-    Command, Counters, DATAGRAM_BYTES_MAX, Guard, Happened, Message, Transmit, Tree,
+    Command, Counters, DATAGRAM_BYTES_MAX, Guard, Message, Transmit, Tree, TreeEvent,
 };
 use socket2::SockRef;
 use tokio::net::UdpSocket;
@@ -49,7 +49,7 @@ pub async fn run_tree<G: Guard, W: Windows>(
     machine: Tree<G>,
     socket: UdpSocket,
     mut commands: mpsc::Receiver<Command>,
-    events: mpsc::Sender<Happened>,
+    events: mpsc::Sender<TreeEvent>,
     (mut windows, options): (W, TreeOptions),
     drops: Drops,
 ) -> Tree<G> {
@@ -145,7 +145,7 @@ struct Node<G> {
     machine: Tree<G>,
     socket: UdpSocket,
     drops: Drops,
-    pending: VecDeque<Happened>,
+    pending: VecDeque<TreeEvent>,
     /// The datagram that is being sent.
     datagram: Vec<u8>,
     /// Topics of which this node is the source, and when each was quiet for long enough.
@@ -229,10 +229,10 @@ impl<G: Guard> Node<G> {
         while let Some(output) = self.machine.poll_output() {
             match output {
                 Output::Transmit(transmit) => self.transmit(&transmit),
-                Output::Event(Happened::Remember { topic, window }) => {
+                Output::Event(TreeEvent::Remember { topic, window }) => {
                     if let Err(error) = windows.keep(topic, &window) {
                         // After a restart it would come again: so it has not come yet.
-                        self.machine.not_kept();
+                        self.machine.reject_window();
                         self.note("a window is not kept", &error);
                     }
                 }

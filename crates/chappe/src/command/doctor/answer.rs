@@ -53,13 +53,13 @@ pub(crate) fn run(names: &[String], json: bool) -> Outcome {
         let told = async {
             while let Some(event) = events.recv().await {
                 match event {
-                    Event::Answered { to, question } if json => {
+                    Event::Answered { to, request } if json => {
                         output::json(
-                            &json!({ "event": "answered", "to": to, "question": question }),
+                            &json!({ "event": "answered", "to": to, "question": request }),
                         );
                     }
-                    Event::Answered { to, question } => {
-                        output::line(format_args!("answered a {question} of {to}"));
+                    Event::Answered { to, request } => {
+                        output::line(format_args!("answered a {request} of {to}"));
                     }
                     Event::Stopped => break,
                     _ => {}

@@ -1,4 +1,4 @@
-//! What a client is told and tells: configuration, commands, events.
+//! The client's configuration, commands and events.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,71 +9,71 @@ use chappe_xml::{Name, Str};
 use super::super::{DropReason, Interface, Retransmission, Target};
 use crate::Dialect;
 
-/// Says which transport addresses of a stranger may be contacted.
+/// Decides which transport addresses given by an unauthenticated sender may be contacted.
 ///
-/// Any `Fn(&str, SocketAddr) -> Result<(), String>` is one.
+/// Implemented by every `Fn(&str, SocketAddr) -> Result<(), String>`.
 pub trait XaddrPolicy: Send + Sync {
-    /// Judges the transport address `xaddr` that a message from `source` gives.
+    /// Checks the transport address `xaddr` given in a message from `source`.
     ///
     /// # Errors
-    /// Why it must not be contacted.
-    fn judge(&self, xaddr: &str, source: SocketAddr) -> Result<(), String>;
+    /// The reason why the address must not be contacted.
+    fn check(&self, xaddr: &str, source: SocketAddr) -> Result<(), String>;
 }
 
 impl<F> XaddrPolicy for F
 where
     F: Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync,
 {
-    fn judge(&self, xaddr: &str, source: SocketAddr) -> Result<(), String> {
+    fn check(&self, xaddr: &str, source: SocketAddr) -> Result<(), String> {
         self(xaddr, source)
     }
 }
 
-/// How a client asks, and its limits.
+/// Configuration and limits of a client.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The interfaces it asks on.
+    /// Interfaces that requests are sent on.
     pub interfaces: Vec<Interface>,
-    /// The dialects it asks in. Default both.
+    /// Dialects that requests are sent in. Default both.
     pub dialects: Vec<Dialect>,
-    /// Prefixes for the namespaces of types, for devices that read literal prefixes.
+    /// Namespace prefixes for types, for devices that match literal prefixes.
     pub prefixes: Vec<(Str, Str)>,
-    /// How messages to the group are repeated.
+    /// Retransmission of multicast messages.
     pub multicast: Retransmission,
-    /// How messages to one host are repeated.
+    /// Retransmission of unicast messages.
     pub unicast: Retransmission,
-    /// How long a Resolve of its own waits for its answer. Default 10 s (MATCH_TIMEOUT).
+    /// Time limit for a Resolve that the client sends automatically. Default 10 s (MATCH_TIMEOUT).
     pub resolve_timeout: Duration,
-    /// Target services remembered. Default 4,096.
+    /// Target services in the table. Default 4,096.
     pub table_capacity: usize,
-    /// Bytes of what one target service says of itself, with the namespace of each type. Default
-    /// 8,192: an envelope of the largest size that DPWS sends by UDP (4,096 bytes) fits.
+    /// Bytes in one target service's description, with the namespace of each type. Default 8,192:
+    /// room for an envelope of the largest size that DPWS sends by UDP (4,096 bytes).
     pub description_bytes: usize,
-    /// Target services remembered from one source address (or /64 of IPv6), confirmed ones
-    /// included. Default 2,048: half the table. In a full table the source with the most gives way.
+    /// Target services in the table from one source address (or /64 of IPv6), confirmed ones
+    /// included. Default 2,048: half the table. A full table evicts from the source with the most
+    /// entries.
     pub source_max: usize,
-    /// Unconfirmed target services remembered from one source address. Default 1,024: a gateway may
-    /// announce as many devices at once.
+    /// Unconfirmed target services in the table from one source address. Default 1,024: a gateway
+    /// may announce as many devices in one burst.
     pub source_share: usize,
-    /// Probes and Resolves that may be open. Default 1,024.
-    pub questions_capacity: usize,
-    /// Messages taken from one address at once; four times as many from its subnet (/24 or /64).
-    /// Default 4,000.
+    /// Pending Probes and Resolves. Default 1,024.
+    pub requests_capacity: usize,
+    /// Burst of messages accepted from one address; four times as many from its subnet (/24 or
+    /// /64). Default 4,000.
     pub messages_burst: u32,
-    /// Messages taken from one address in a second, in the long run; four times as many from its
-    /// subnet. Default 1,000.
+    /// Long-run rate of messages accepted from one address; four times as many from its subnet.
+    /// Default 1,000.
     pub messages_per_s: u32,
-    /// Resolves asked of its own accord, because a message has no address or contradicts what is
-    /// known: how many at once, a quarter of them because of one address. Default 512.
+    /// Burst of automatic Resolves, which follow messages without an address or in conflict with
+    /// the table; a quarter of them for one address. Default 512.
     pub resolves_burst: u32,
-    /// Such Resolves in a second, in the long run, a quarter of them because of one address.
-    /// Default 50.
+    /// Long-run rate of automatic Resolves, a quarter of them for one address. Default 50.
     pub resolves_per_s: u32,
-    /// Message identifiers remembered to know repeats. Default 8,192.
+    /// Message identifiers stored to detect duplicates. Default 8,192.
     pub seen_capacity: usize,
-    /// Messages that may wait to be sent. Default 1,024.
+    /// Messages waiting to be sent. Default 1,024.
     pub queue_capacity: usize,
-    /// Makes the random choices.
+    /// Seeds the random choices.
     pub seed: u64,
 }
 
@@ -92,7 +92,7 @@ impl Config {
             description_bytes: 8_192,
             source_max: 2_048,
             source_share: 1_024,
-            questions_capacity: 1_024,
+            requests_capacity: 1_024,
             messages_burst: 4_000,
             messages_per_s: 1_000,
             resolves_burst: 512,
@@ -105,7 +105,7 @@ impl Config {
 }
 
 impl Config {
-    /// How many target services are remembered.
+    /// Limits of the table.
     pub(super) fn quota(&self) -> Quota {
         Quota {
             total: self.table_capacity,
@@ -115,64 +115,65 @@ impl Config {
     }
 }
 
-/// What the application asks.
+/// A command of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Ask everyone on every interface, in every dialect of the configuration.
+    /// Probe on every interface, in every dialect of the configuration.
     Probe {
-        /// Comes back in the events.
+        /// Returned in the events.
         id: u64,
-        /// All of these must be implemented; none asks for everything. Names of DPWS are asked for
-        /// in the dialect of each message.
+        /// Types that a match must implement; empty matches everything. Names of DPWS are
+        /// translated into the dialect of each message.
         types: Vec<Name>,
         /// Each must match one of the target's scopes, by the default rule.
         scopes: Vec<Str>,
-        /// How long answers are taken.
+        /// How long answers are accepted.
         timeout: Duration,
     },
-    /// Ask one host by unicast.
+    /// Probe one host by unicast.
     DirectedProbe {
-        /// Comes back in the events.
+        /// Returned in the events.
         id: u64,
-        /// Where to ask.
+        /// The host's address.
         to: SocketAddr,
         /// As in [`Command::Probe`].
         types: Vec<Name>,
         /// As in [`Command::Probe`].
         scopes: Vec<Str>,
-        /// How long answers are taken.
+        /// How long answers are accepted.
         timeout: Duration,
     },
-    /// Ask everyone for the transport addresses of an endpoint.
+    /// Resolve the transport addresses of an endpoint by multicast.
     Resolve {
         /// The address of the endpoint.
         endpoint: Str,
     },
-    /// The endpoint was reached where the table says: it is evicted only when its source has the most.
+    /// The application reached the endpoint at its address in the table. A confirmed entry is
+    /// evicted only while its source has the most entries.
     Confirm {
         /// The address of the endpoint.
         endpoint: Str,
     },
-    /// The endpoint is known, by better means than discovery, to be as described here.
+    /// The application knows the endpoint's description from a better source than discovery.
     Accept {
-        /// What replaces the table's entry; it counts as confirmed.
+        /// Replaces the table's entry and counts as confirmed.
         target: Target,
-        /// Where it speaks from.
+        /// The endpoint's source address.
         from: SocketAddr,
     },
-    /// Forget the endpoint.
+    /// Remove the endpoint from the table.
     Forget {
         /// The address of the endpoint.
         endpoint: Str,
     },
-    /// The interfaces have changed.
+    /// Replace the interfaces.
     SetInterfaces(Vec<Interface>),
 }
 
-/// By which message something became known.
+/// The kind of message that brought a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// An unasked announcement.
+    /// An unsolicited announcement.
     Hello,
     /// The answer to a Probe.
     Probe,
@@ -180,108 +181,107 @@ pub enum Via {
     Resolve,
 }
 
-/// What the application is told.
+/// An event for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A target service that was not known, with addresses that may be contacted.
+    /// A new target service with permitted transport addresses.
     Found {
-        /// What it says of itself.
+        /// Its description.
         target: Target,
-        /// How it speaks.
+        /// The dialect of the message.
         dialect: Dialect,
-        /// By which message it was found.
+        /// The kind of message.
         via: Via,
-        /// Who said so.
+        /// The sender.
         from: SocketAddr,
-        /// By which interface.
+        /// The receiving interface.
         interface: u32,
     },
-    /// A known target service described itself otherwise, in answer to a question.
+    /// A known target service gave another description in an answer.
     Changed {
-        /// What it says of itself now.
+        /// The new description.
         target: Target,
-        /// How it speaks.
+        /// The dialect of the message.
         dialect: Dialect,
-        /// By which message.
+        /// The kind of message.
         via: Via,
-        /// Who said so.
+        /// The sender.
         from: SocketAddr,
     },
-    /// A known target service says Hello. When that differs from what is known, it is asked to
-    /// confirm; nothing is changed until an answer, or [`Command::Accept`].
+    /// A known target service sent Hello. If it differs from the table, the client verifies it by a
+    /// Resolve; the table changes only by an answer or [`Command::Accept`].
     Hello {
-        /// What the message says.
+        /// The description in the message.
         target: Target,
-        /// Whether it differs from what is known.
+        /// Whether it differs from the table.
         differs: bool,
-        /// Who said so.
+        /// The sender.
         from: SocketAddr,
     },
-    /// Somebody says that a known target service leaves. It stays in the table and is asked; the
-    /// application decides.
+    /// A Bye for a known target service. The client verifies it by a Resolve and keeps the entry;
+    /// the application decides.
     ByeHint {
         /// The address of the endpoint.
         endpoint: Str,
-        /// Who said so.
+        /// The sender.
         from: SocketAddr,
-        /// Whether that is the address it was known from.
+        /// Whether the sender has the address in the table.
         same_source: bool,
     },
-    /// A host other than the known one claims to be a confirmed target service.
+    /// Another host than the one in the table claims to be a confirmed target service.
     MoveHint {
-        /// What the message says.
+        /// The description in the message.
         target: Target,
-        /// Who said so.
+        /// The sender.
         from: SocketAddr,
     },
-    /// A target service matches a Probe; once for each Probe.
+    /// A target service matches a Probe. Emitted once per Probe.
     Match {
-        /// Of the command.
+        /// The command's identifier.
         id: u64,
         /// The address of the endpoint.
         endpoint: Str,
     },
-    /// The time of a Probe is over.
+    /// A Probe timed out.
     ProbeEnded {
-        /// Of the command.
+        /// The command's identifier.
         id: u64,
-        /// How many target services matched.
+        /// Matching target services.
         count: usize,
     },
-    /// The time of a Resolve is over, or it is answered.
+    /// A Resolve was answered or timed out.
     ResolveEnded {
         /// The address of the endpoint.
         endpoint: Str,
-        /// Whether an answer came.
+        /// Whether it was answered.
         answered: bool,
     },
-    /// One of several transport addresses must not be contacted and was left out. At most one such
-    /// event a second.
+    /// A transport address was removed because the policy refuses it. At most one event a second.
     AddressRefused {
         /// The address of the endpoint.
         endpoint: Str,
         /// The transport address.
         xaddr: Str,
-        /// Why.
+        /// The policy's reason.
         reason: String,
     },
-    /// A question was not asked: too many are open, or it is too long.
-    NotAsked {
-        /// Of the command, when it was a Probe that was not opened at all.
+    /// A request was not sent: too many are pending, the queue is full or the message is too long.
+    NotSent {
+        /// The command's identifier, if a whole Probe was rejected.
         id: Option<u64>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A message was dropped. At most one such event a second for each reason.
+    /// A message was dropped. At most one event a second for each reason.
     Dropped {
-        /// Why.
+        /// The reason.
         reason: DropReason,
-        /// Who sent it.
+        /// The sender.
         from: SocketAddr,
-        /// What was wrong with it.
+        /// The defect.
         detail: String,
-        /// Messages dropped for the same reason since the last such event.
+        /// Messages dropped for this reason since the last event.
         suppressed: u64,
     },
 }

@@ -1,10 +1,10 @@
-//! The searching side of discovery.
+//! The client of discovery: searches for target services.
 //!
 //! Source: WS-Discovery 1.1, sections 4 to 6, and its version of April 2005. Deliberately absent:
-//! managed mode; trust in what is heard.
+//! Not implemented: managed mode. Received descriptions are not trusted.
 
 mod api;
-mod hearing;
+mod receive;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -16,8 +16,8 @@ use chappe_soap::EndpointReference;
 use chappe_soap::udp::{Outbox, SENT_ENVELOPE_BYTES_MAX, discovery_group, random_urn};
 use chappe_xml::{Name, Str};
 
-use super::drops::Reports;
-use super::intake::{Books, Dropped};
+use super::drops::ReportLimiter;
+use super::intake::{Dropped, IntakeState};
 use super::message::{Content, Message, Probe};
 use super::rate::Buckets;
 use super::table::Table;
@@ -27,7 +27,7 @@ use crate::Dialect;
 pub use super::table::Known;
 pub use api::{Command, Config, Event, Via, XaddrPolicy};
 
-/// The machine that searches, in both dialects.
+/// The machine that searches for target services, in both dialects.
 ///
 /// ```
 /// use chappe_dpws::discovery::{Client, Interface, client::{Command, Config}};
@@ -51,21 +51,21 @@ pub struct Client {
     config: Config,
     policy: Box<dyn XaddrPolicy>,
     random: fastrand::Rng,
-    books: Books,
-    refusals: Reports,
-    messages: Buckets,
-    resolves: Buckets,
+    intake: IntakeState,
+    refusal_reports: ReportLimiter,
+    message_rate: Buckets,
+    resolve_rate: Buckets,
     table: Table,
-    questions: BTreeMap<u64, Question>,
+    requests: BTreeMap<u64, Request>,
     by_message: HashMap<Str, u64>,
-    ends: Timers<u64>,
-    asked: u64,
+    timers: Timers<u64>,
+    last_request: u64,
     outbox: Outbox,
     outputs: VecDeque<Output<Outbound, Event>>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct Request {
     subject: Subject,
     message_ids: Vec<Str>,
 }
@@ -74,12 +74,12 @@ struct Question {
 enum Subject {
     Probe {
         id: u64,
-        /// Who matched so far; at most as many as the table holds.
+        /// Endpoints that matched; at most as many as the table holds.
         matched: BTreeSet<Str>,
     },
     Resolve {
         endpoint: Str,
-        /// What was said of the endpoint when its addresses were missing.
+        /// The description that lacked transport addresses.
         partial: Option<Target>,
     },
 }
@@ -88,7 +88,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("known", &self.table.len())
-            .field("questions", &self.questions.len())
+            .field("requests", &self.requests.len())
             .finish_non_exhaustive()
     }
 }
@@ -100,15 +100,15 @@ impl Client {
         let mut random = fastrand::Rng::with_seed(config.seed);
         Self {
             policy: Box::new(policy),
-            books: Books::new(config.seen_capacity, random.u64(..)),
-            refusals: Reports::default(),
-            messages: Buckets::of_subnets(config.messages_burst, config.messages_per_s),
-            resolves: Buckets::of_all(config.resolves_burst, config.resolves_per_s),
+            intake: IntakeState::new(config.seen_capacity, random.u64(..)),
+            refusal_reports: ReportLimiter::default(),
+            message_rate: Buckets::per_subnet(config.messages_burst, config.messages_per_s),
+            resolve_rate: Buckets::shared_by_all(config.resolves_burst, config.resolves_per_s),
             table: Table::new(config.quota()),
-            questions: BTreeMap::new(),
+            requests: BTreeMap::new(),
             by_message: HashMap::new(),
-            ends: Timers::default(),
-            asked: 0,
+            timers: Timers::default(),
+            last_request: 0,
             outbox: Outbox::new(config.queue_capacity),
             outputs: VecDeque::new(),
             random,
@@ -116,37 +116,37 @@ impl Client {
         }
     }
 
-    /// How it was made, with what commands have changed since.
+    /// The configuration, including changes by commands.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What was dropped so far.
+    /// Messages dropped so far, by reason.
     #[must_use]
     pub fn drops(&self) -> &DropCounts {
-        &self.books.drops
+        &self.intake.drops
     }
 
-    /// How many messages arrived so far.
+    /// Messages received so far.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.books.received()
+        self.intake.received()
     }
 
-    /// How many target services were forgotten to make room.
+    /// Target services evicted from the table so far.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.table.evicted()
     }
 
-    /// What is known of an endpoint.
+    /// The table's entry for an endpoint.
     #[must_use]
     pub fn known(&self, endpoint: &str) -> Option<&Known> {
         self.table.get(endpoint)
     }
 
-    /// All that is known, in no order.
+    /// All entries, in no particular order.
     pub fn all_known(&self) -> impl Iterator<Item = &Known> {
         self.table.values()
     }
@@ -215,15 +215,16 @@ impl Client {
         let mut known = Known::new(target, dialect, from, interface);
         known.confirmed = true;
         if self.table.insert(known).is_err() {
-            let reason = "the table is full of confirmed target services".to_owned();
-            self.event(Event::NotAsked { id: None, reason });
+            let reason = "all entries of the table are confirmed".to_owned();
+            self.event(Event::NotSent { id: None, reason });
         }
     }
 
-    /// The groups of one interface, or of all.
+    /// The multicast groups of one interface, or of all.
     fn groups(&self, only: Option<u32>) -> Vec<(u32, SocketAddr)> {
-        let wanted = |interface: &&Interface| only.is_none_or(|index| interface.index == index);
-        let interfaces = self.config.interfaces.iter().filter(wanted);
+        let is_selected =
+            |interface: &&Interface| only.is_none_or(|index| interface.index == index);
+        let interfaces = self.config.interfaces.iter().filter(is_selected);
         let groups = interfaces.flat_map(|interface| {
             let index = interface.index;
             interface
@@ -245,9 +246,9 @@ impl Client {
             id,
             matched: BTreeSet::new(),
         };
-        let Some(question) = self.open(now, subject, timeout) else {
-            let reason = format!("{} questions are open", self.config.questions_capacity);
-            self.event(Event::NotAsked {
+        let Some(request) = self.open(now, subject, timeout) else {
+            let reason = format!("{} requests are pending", self.config.requests_capacity);
+            self.event(Event::NotSent {
                 id: Some(id),
                 reason,
             });
@@ -267,12 +268,12 @@ impl Client {
                     scopes: scopes.to_vec(),
                     match_by: None,
                 };
-                self.ask(now, question, dialect, &Content::Probe(probe), to);
+                self.ask(now, request, dialect, &Content::Probe(probe), to);
             }
         }
     }
 
-    /// Asks for an endpoint, unless it is asked for already.
+    /// Resolves an endpoint, unless a Resolve for it is pending.
     fn resolve(
         &mut self,
         now: Instant,
@@ -282,8 +283,8 @@ impl Client {
         to: &[(u32, SocketAddr)],
         unicast: Option<(u32, SocketAddr)>,
     ) {
-        let open = self.questions.values().any(|question| {
-            matches!(&question.subject, Subject::Resolve { endpoint: open, .. } if *open == endpoint)
+        let open = self.requests.values().any(|request| {
+            matches!(&request.subject, Subject::Resolve { endpoint: open, .. } if *open == endpoint)
         });
         if open {
             return;
@@ -292,9 +293,9 @@ impl Client {
             endpoint: endpoint.clone(),
             partial,
         };
-        let Some(question) = self.open(now, subject, self.config.resolve_timeout) else {
-            let reason = format!("{} questions are open", self.config.questions_capacity);
-            self.event(Event::NotAsked { id: None, reason });
+        let Some(request) = self.open(now, subject, self.config.resolve_timeout) else {
+            let reason = format!("{} requests are pending", self.config.requests_capacity);
+            self.event(Event::NotSent { id: None, reason });
             self.event(Event::ResolveEnded {
                 endpoint,
                 answered: false,
@@ -304,31 +305,31 @@ impl Client {
         let content = Content::Resolve(EndpointReference::new(endpoint));
         let dialects = dialect.map_or_else(|| self.config.dialects.clone(), |one| vec![one]);
         for dialect in dialects {
-            self.ask(now, question, dialect, &content, to);
-            self.ask(now, question, dialect, &content, unicast.as_slice());
+            self.ask(now, request, dialect, &content, to);
+            self.ask(now, request, dialect, &content, unicast.as_slice());
         }
     }
 
-    /// Opens a question until `timeout` has passed.
+    /// Registers a request until `timeout` has passed.
     fn open(&mut self, now: Instant, subject: Subject, timeout: Duration) -> Option<u64> {
-        if self.questions.len() >= self.config.questions_capacity {
+        if self.requests.len() >= self.config.requests_capacity {
             return None;
         }
-        self.asked += 1;
-        let question = Question {
+        self.last_request += 1;
+        let request = Request {
             subject,
             message_ids: Vec::new(),
         };
-        self.questions.insert(self.asked, question);
-        self.ends.set(self.asked, now + timeout);
-        Some(self.asked)
+        self.requests.insert(self.last_request, request);
+        self.timers.set(self.last_request, now + timeout);
+        Some(self.last_request)
     }
 
-    /// Sends a question's message to each destination, each with an identifier of its own.
+    /// Sends a request's message to each destination, each with its own identifier.
     fn ask(
         &mut self,
         now: Instant,
-        question: u64,
+        request: u64,
         dialect: Dialect,
         content: &Content,
         to: &[(u32, SocketAddr)],
@@ -349,8 +350,11 @@ impl Client {
                 .to_text()
                 .into_bytes();
             if bytes.len() > SENT_ENVELOPE_BYTES_MAX {
-                let reason = format!("{} bytes, at most {SENT_ENVELOPE_BYTES_MAX}", bytes.len());
-                self.event(Event::NotAsked { id: None, reason });
+                let reason = format!(
+                    "message has {} bytes (limit {SENT_ENVELOPE_BYTES_MAX})",
+                    bytes.len()
+                );
+                self.event(Event::NotSent { id: None, reason });
                 return;
             }
             let retransmission = match to.ip().is_multicast() {
@@ -367,23 +371,23 @@ impl Client {
                 .push(now, datagram, &retransmission, &mut self.random);
             if let Err(full) = pushed {
                 let reason = full.to_string();
-                self.event(Event::NotAsked { id: None, reason });
+                self.event(Event::NotSent { id: None, reason });
                 return;
             }
-            self.books.seen.sent(&message_id);
-            self.by_message.insert(message_id.clone(), question);
-            if let Some(question) = self.questions.get_mut(&question) {
-                question.message_ids.push(message_id);
+            self.intake.seen.sent(&message_id);
+            self.by_message.insert(message_id.clone(), request);
+            if let Some(request) = self.requests.get_mut(&request) {
+                request.message_ids.push(message_id);
             }
         }
     }
 
-    /// Ends a question and tells how it went.
-    fn close(&mut self, question: u64, answered: bool) {
-        let Some(question) = self.forget(question) else {
+    /// Ends a request and reports its outcome.
+    fn close(&mut self, request: u64, answered: bool) {
+        let Some(request) = self.forget(request) else {
             return;
         };
-        match question.subject {
+        match request.subject {
             Subject::Probe { id, matched } => {
                 let count = matched.len();
                 self.event(Event::ProbeEnded { id, count });
@@ -394,13 +398,13 @@ impl Client {
         }
     }
 
-    fn forget(&mut self, question: u64) -> Option<Question> {
-        self.ends.cancel(&question);
-        let question = self.questions.remove(&question)?;
-        for id in &question.message_ids {
+    fn forget(&mut self, request: u64) -> Option<Request> {
+        self.timers.cancel(&request);
+        let request = self.requests.remove(&request)?;
+        for id in &request.message_ids {
             self.by_message.remove(id);
         }
-        Some(question)
+        Some(request)
     }
 
     fn send_due(&mut self, now: Instant) {
@@ -420,17 +424,17 @@ impl Machine for Client {
         match input {
             Input::Receive(datagram) => {
                 let result = self.receive(now, &datagram);
-                let report = self.books.enter(now, datagram.from, result);
+                let report = self.intake.record(now, datagram.from, result);
                 self.report(report);
             }
             Input::Command(command) => self.command(now, command),
             Input::Timeout => {}
         }
-        while let Some(held) = self.books.held_back(now) {
-            self.report(Some(held));
+        while let Some(report) = self.intake.due_report(now) {
+            self.report(Some(report));
         }
-        while let Some(question) = self.ends.pop(now) {
-            self.close(question, false);
+        while let Some(request) = self.timers.pop(now) {
+            self.close(request, false);
         }
         self.send_due(now);
     }
@@ -440,36 +444,37 @@ impl Machine for Client {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let ends = self.ends.next().into_iter();
-        ends.chain(self.outbox.next())
-            .chain(self.books.next_report())
+        let timers = self.timers.next().into_iter();
+        timers
+            .chain(self.outbox.next())
+            .chain(self.intake.next_report())
             .min()
     }
 }
 
 impl Invariant for Client {
     fn check(&self) -> Result<(), String> {
-        self.books.check()?;
+        self.intake.check()?;
         self.table.check()?;
-        self.messages.check()?;
-        self.resolves.check()?;
-        let (questions, ends) = (self.questions.len(), self.ends.len());
-        if questions > self.config.questions_capacity || questions != ends {
-            return Err(format!("{questions} questions, {ends} ends"));
+        self.message_rate.check()?;
+        self.resolve_rate.check()?;
+        let (requests, timers) = (self.requests.len(), self.timers.len());
+        if requests > self.config.requests_capacity || requests != timers {
+            return Err(format!("{requests} requests, {timers} timers"));
         }
         let ids: usize = self
-            .questions
+            .requests
             .values()
-            .map(|question| question.message_ids.len())
+            .map(|request| request.message_ids.len())
             .sum();
         if ids != self.by_message.len() {
             return Err(format!(
-                "{ids} messages asked, {} known",
+                "{ids} messages sent, {} indexed",
                 self.by_message.len()
             ));
         }
         if self.outbox.len() > self.outbox.capacity() {
-            return Err(format!("{} messages wait", self.outbox.len()));
+            return Err(format!("{} messages queued", self.outbox.len()));
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
-//! The event sink: it keeps subscriptions alive and hands out their notifications.
+//! The event sink: keeps subscriptions alive and delivers their notifications.
 //!
-//! Every attempt to subscribe has a path of its own that nobody can guess. A notification to
-//! another path is refused, so that a source whose answer was lost ends the subscription that
-//! nobody here knows of.
+//! Every attempt to subscribe has its own unguessable path. A notification to any other path is
+//! rejected, so that a source whose answer was lost ends its orphaned subscription.
 
-mod life;
+mod lifecycle;
 mod posted;
 mod seen;
 mod types;
@@ -25,7 +24,7 @@ pub use types::{
     SubscriptionKey, TroubleReason,
 };
 
-/// The subscriptions of one client. The module documentation says what it promises.
+/// All subscriptions of one client. See the module documentation for its guarantees.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,14 +57,14 @@ pub struct EventSink {
     check: AddressCheck,
     ids: Ids,
     subscriptions: BTreeMap<SubscriptionKey, Subscription>,
-    /// Which subscription the paths of present attempts belong to.
+    /// The subscription of each path in use.
     routes: BTreeMap<u128, SubscriptionKey>,
-    /// Requests whose answer is awaited.
+    /// Requests without an answer yet.
     pending: BTreeMap<u64, Pending>,
     next_request: u64,
     timers: Timers<Timer>,
     outputs: VecDeque<Output<SinkTransmit, SinkEvent>>,
-    refused: BTreeMap<SinkRefusal, u64>,
+    refusals: BTreeMap<SinkRefusal, u64>,
     duplicates: u64,
     now: Instant,
 }
@@ -74,22 +73,22 @@ pub struct EventSink {
 struct Subscription {
     source: Source,
     phase: Phase,
-    /// The path of the present attempt.
+    /// The path of the current attempt.
     route: u128,
     manager: Option<EndpointReference>,
-    /// When the lease passes, as far as this side knows.
+    /// The end of the lease, from this side's view.
     expires_at: Instant,
     renew_at: Instant,
-    heard_at: Instant,
+    last_contact: Instant,
     failures: u32,
     seen: Seen,
-    /// The source spreads its events on a tree.
+    /// Whether the source sends its events through a tree.
     on_tree: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Waits before it subscribes.
+    /// Pauses before it subscribes.
     Waiting,
     Subscribing(u64),
     Live,
@@ -100,7 +99,7 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pending {
     key: SubscriptionKey,
-    /// Who named the source.
+    /// The host that announced the source.
     peer: SocketAddr,
     kind: Kind,
     sent_at: Instant,
@@ -109,7 +108,7 @@ struct Pending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Subscribe,
-    /// A Subscribe that is no longer waited for; a late grant is given back.
+    /// A Subscribe whose answer is no longer expected; a late grant is unsubscribed.
     Abandoned,
     Renew,
     GetStatus,
@@ -119,7 +118,7 @@ enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Act(SubscriptionKey),
-    Unanswered(u64),
+    RequestTimeout(u64),
 }
 
 impl std::fmt::Debug for EventSink {
@@ -133,8 +132,8 @@ impl std::fmt::Debug for EventSink {
 }
 
 impl EventSink {
-    /// A sink without subscriptions. `check` judges the addresses that sources name; `secret` is
-    /// random and told to nobody: from it come the paths.
+    /// Creates a sink without subscriptions. `check` decides about addresses given by sources;
+    /// `secret` is random and confidential, since the paths derive from it.
     #[must_use]
     pub fn new(config: SinkConfig, check: AddressCheck, secret: [u8; 16]) -> Self {
         Self {
@@ -147,28 +146,28 @@ impl EventSink {
             next_request: 1,
             timers: Timers::default(),
             outputs: VecDeque::new(),
-            refused: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             duplicates: 0,
             now: Instant::ZERO,
         }
     }
 
-    /// The subscriptions, and for how long each is still granted; `None` when it is not.
+    /// The subscriptions with their remaining leases; `None` if a subscription is not granted.
     pub fn subscriptions(&self) -> impl Iterator<Item = (SubscriptionKey, Option<Duration>)> + '_ {
         self.subscriptions.iter().map(|(key, subscription)| {
-            let live = subscription.is_live() && subscription.expires_at > self.now;
+            let is_live = subscription.is_live() && subscription.expires_at > self.now;
             let rest = subscription.expires_at.saturating_since(self.now);
-            (*key, live.then_some(rest))
+            (*key, is_live.then_some(rest))
         })
     }
 
-    /// How many posted messages were refused for this reason.
+    /// Posted messages rejected for this reason.
     #[must_use]
     pub fn refused(&self, reason: SinkRefusal) -> u64 {
-        self.refused.get(&reason).copied().unwrap_or_default()
+        self.refusals.get(&reason).copied().unwrap_or_default()
     }
 
-    /// How many notifications came again and were not handed out again.
+    /// Duplicate notifications that were not delivered.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.duplicates
@@ -181,17 +180,17 @@ impl EventSink {
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The subscription that has this path now.
+    /// The subscription with this path.
     #[must_use]
     pub fn subscription_at(&self, path: &str) -> Option<SubscriptionKey> {
-        self.route(path)
+        self.find_route(path)
     }
 
     fn event(&mut self, event: SinkEvent) {
         self.outputs.push_back(Output::Event(event));
     }
 
-    fn trouble(&mut self, key: SubscriptionKey, reason: TroubleReason) {
+    fn report_trouble(&mut self, key: SubscriptionKey, reason: TroubleReason) {
         let hint = reason.hint();
         self.event(SinkEvent::Trouble { key, reason, hint });
     }
@@ -216,27 +215,29 @@ impl Machine for EventSink {
         self.now = now;
         match input {
             Input::Receive(SinkReceive::Answer { request, answer }) => {
-                self.answered(request, answer);
+                self.on_answer(request, answer);
             }
             Input::Receive(SinkReceive::Posted {
                 token,
                 peer,
                 path,
                 envelope,
-            }) => self.posted(token, peer, &path, &envelope),
+            }) => self.on_posted(token, peer, &path, &envelope),
             Input::Receive(SinkReceive::Spread {
                 key,
                 message_id,
                 action,
                 body,
-            }) => self.spread(key, &message_id, action, *body),
+            }) => self.on_tree_event(key, &message_id, action, *body),
             Input::Command(command) => self.command(command),
             Input::Timeout => {}
         }
         while let Some(timer) = self.timers.pop(now) {
             match timer {
-                Timer::Act(key) => self.act(key),
-                Timer::Unanswered(request) => self.unanswered(request, "no answer in time".into()),
+                Timer::Act(key) => self.on_timer(key),
+                Timer::RequestTimeout(request) => {
+                    self.on_request_failed(request, "the request timed out".into())
+                }
             }
         }
     }
@@ -253,14 +254,20 @@ impl Machine for EventSink {
 impl Invariant for EventSink {
     fn check(&self) -> Result<(), String> {
         if self.subscriptions.len() > self.config.subscriptions_max {
-            return Err(format!("{} subscriptions", self.subscriptions.len()));
+            return Err(format!(
+                "{} subscriptions, above the limit",
+                self.subscriptions.len()
+            ));
         }
         let routed = self
             .subscriptions
             .values()
             .filter(|one| one.phase != Phase::Waiting);
         if routed.count() != self.routes.len() {
-            return Err(format!("{} paths are open", self.routes.len()));
+            return Err(format!(
+                "{} paths, but other active subscriptions",
+                self.routes.len()
+            ));
         }
         for (key, subscription) in &self.subscriptions {
             let request = match subscription.phase {
@@ -271,23 +278,26 @@ impl Invariant for EventSink {
             };
             let pending = request.map(|request| self.pending.get(&request));
             if pending.is_some_and(|found| found.is_none_or(|found| found.key != *key)) {
-                return Err(format!("{key:?} waits for an answer that never comes"));
+                return Err(format!("{key:?} waits for an unknown request"));
             }
             if subscription.is_live() != subscription.manager.is_some() {
                 return Err(format!(
-                    "{key:?} is live without a manager, or not with one"
+                    "{key:?}: a live subscription needs a manager, others must have none"
                 ));
             }
             let seen_max = self.config.duplicates_max;
             let seen_max = seen_max.max(self.config.tree_duplicates_max);
             if subscription.seen.len() > seen_max {
-                return Err(format!("{key:?} remembers {}", subscription.seen.len()));
+                return Err(format!(
+                    "{key:?} stores {} identifiers",
+                    subscription.seen.len()
+                ));
             }
         }
-        // Each subscription acts by time, or waits for an answer that has a time.
+        // Each subscription has a timer of its own or of its request.
         let timers = self.timers.len();
         if timers < self.subscriptions.len().max(self.pending.len()) {
-            return Err(format!("{timers} timers"));
+            return Err(format!("only {timers} timers"));
         }
         Ok(())
     }

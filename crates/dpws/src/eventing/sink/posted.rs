@@ -1,4 +1,4 @@
-//! What sources post to the sink: notifications and the ends of subscriptions.
+//! Messages posted by sources: notifications and ends of subscriptions.
 
 use std::net::SocketAddr;
 
@@ -12,17 +12,17 @@ use crate::eventing::{EventingFault, Token};
 use crate::exchange::{self, Reply};
 
 impl EventSink {
-    pub(super) fn posted(
+    pub(super) fn on_posted(
         &mut self,
         token: Token,
         peer: SocketAddr,
         path: &str,
         envelope: &Envelope,
     ) {
-        let reply = match self.take(path, envelope) {
+        let reply = match self.accept(path, envelope) {
             Ok(()) => Reply::ACCEPTED,
             Err((reason, fault)) => {
-                *self.refused.entry(reason).or_default() += 1;
+                *self.refusals.entry(reason).or_default() += 1;
                 self.event(SinkEvent::Refused { peer, reason });
                 Reply::message(exchange::fault(envelope, &fault, self.ids.urn()))
             }
@@ -31,33 +31,36 @@ impl EventSink {
             .push_back(Output::Transmit(SinkTransmit::Reply { token, reply }));
     }
 
-    pub(super) fn route(&self, path: &str) -> Option<SubscriptionKey> {
+    pub(super) fn find_route(&self, path: &str) -> Option<SubscriptionKey> {
         let text = path.strip_prefix(&*self.config.path)?.strip_prefix('/')?;
-        let route = (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok())??;
-        self.routes.get(&route).copied()
+        let find_route = (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok())??;
+        self.routes.get(&find_route).copied()
     }
 
-    fn take(&mut self, path: &str, envelope: &Envelope) -> Result<(), (SinkRefusal, Fault)> {
+    fn accept(&mut self, path: &str, envelope: &Envelope) -> Result<(), (SinkRefusal, Fault)> {
         let version = envelope.addressing.version;
         let invalid = |reason, text: &'static str| {
             let fault = EventingFault::InvalidMessage(text.into());
             (reason, fault.to_fault(version))
         };
-        let Some(key) = self.route(path) else {
-            return Err(invalid(SinkRefusal::Path, "there is no such subscription"));
+        let Some(key) = self.find_route(path) else {
+            return Err(invalid(
+                SinkRefusal::Path,
+                "the subscription does not exist",
+            ));
         };
         if let Some(header) = envelope.not_understood(&[]) {
             let fault = exchange::not_understood(&header.name);
             return Err((SinkRefusal::NotUnderstood, fault));
         }
         let Some(body) = envelope.body() else {
-            return Err(invalid(SinkRefusal::Malformed, "its body is empty"));
+            return Err(invalid(SinkRefusal::Malformed, "the body is empty"));
         };
-        let asked = &envelope.addressing.action;
-        if asked == action::SUBSCRIPTION_END {
+        let event_action = &envelope.addressing.action;
+        if event_action == action::SUBSCRIPTION_END {
             let end = SubscriptionEnd::from_element(version, body)
                 .map_err(|fault| (SinkRefusal::Malformed, fault.to_fault(version)))?;
-            self.lost(
+            self.on_source_end(
                 key,
                 EndReason::Source {
                     status: end.status,
@@ -67,28 +70,31 @@ impl EventSink {
             return Ok(());
         }
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
-            return Err(invalid(SinkRefusal::Path, "there is no such subscription"));
+            return Err(invalid(
+                SinkRefusal::Path,
+                "the subscription does not exist",
+            ));
         };
-        let wanted = &subscription.source.actions;
-        if !wanted.is_empty() && !wanted.contains(asked) {
-            let fault = exchange::action_not_supported(version, asked);
+        let subscribed = &subscription.source.actions;
+        if !subscribed.is_empty() && !subscribed.contains(event_action) {
+            let fault = exchange::action_not_supported(version, event_action);
             return Err((SinkRefusal::Action, fault));
         }
-        subscription.heard_at = self.now;
+        subscription.last_contact = self.now;
         if let Some(id) = &envelope.addressing.message_id {
             let hash = self.ids.hash(id.as_bytes());
-            let most = match subscription.on_tree {
+            let capacity = match subscription.on_tree {
                 true => self.config.tree_duplicates_max,
                 false => self.config.duplicates_max,
             };
-            if !subscription.seen.note(hash, most) {
+            if !subscription.seen.insert(hash, capacity) {
                 self.duplicates += 1;
                 return Ok(());
             }
         }
         let event = SinkEvent::Notification {
             key,
-            action: asked.clone(),
+            action: event_action.clone(),
             body: body.clone(),
             by_tree: false,
         };
@@ -97,8 +103,8 @@ impl EventSink {
         Ok(())
     }
 
-    /// An event that came by the tree.
-    pub(super) fn spread(
+    /// Handles an event received through the tree.
+    pub(super) fn on_tree_event(
         &mut self,
         key: SubscriptionKey,
         message_id: &str,
@@ -106,16 +112,17 @@ impl EventSink {
         body: Element,
     ) {
         let hash = self.ids.hash(message_id.as_bytes());
-        let most = self.config.tree_duplicates_max;
+        let capacity = self.config.tree_duplicates_max;
         let known = self.subscriptions.get_mut(&key);
-        let wanted = known.filter(|known| known.on_tree && known.source.actions.contains(&action));
-        let Some(subscription) = wanted else {
-            return self.event(SinkEvent::NotTaken { key });
+        let subscribed =
+            known.filter(|known| known.on_tree && known.source.actions.contains(&action));
+        let Some(subscription) = subscribed else {
+            return self.event(SinkEvent::Ignored { key });
         };
-        subscription.heard_at = self.now;
-        if !subscription.seen.note(hash, most) {
+        subscription.last_contact = self.now;
+        if !subscription.seen.insert(hash, capacity) {
             self.duplicates += 1;
-            return self.event(SinkEvent::NotTaken { key });
+            return self.event(SinkEvent::Ignored { key });
         }
         let by_tree = true;
         self.event(SinkEvent::Notification {

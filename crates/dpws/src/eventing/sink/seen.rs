@@ -1,30 +1,30 @@
-//! Which notifications of a subscription were handed out.
+//! Detects duplicate notifications of a subscription.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Hashes of the identifiers of the last notifications.
+/// Hashes of the latest message identifiers.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     order: VecDeque<u64>,
-    all: BTreeSet<u64>,
+    hashes: BTreeSet<u64>,
 }
 
 impl Seen {
-    /// Notes one, and forgets the oldest beyond `most`; says whether it is new.
-    pub(super) fn note(&mut self, hash: u64, most: usize) -> bool {
-        if self.all.contains(&hash) {
+    /// Adds a hash and removes the oldest beyond `capacity`. False for a duplicate.
+    pub(super) fn insert(&mut self, hash: u64, capacity: usize) -> bool {
+        if self.hashes.contains(&hash) {
             return false;
         }
-        if most == 0 {
+        if capacity == 0 {
             return true;
         }
-        while self.order.len() >= most {
+        while self.order.len() >= capacity {
             if let Some(oldest) = self.order.pop_front() {
-                self.all.remove(&oldest);
+                self.hashes.remove(&oldest);
             }
         }
         self.order.push_back(hash);
-        self.all.insert(hash);
+        self.hashes.insert(hash);
         true
     }
 
@@ -34,6 +34,6 @@ impl Seen {
 
     pub(super) fn clear(&mut self) {
         self.order.clear();
-        self.all.clear();
+        self.hashes.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! What the event sink takes and gives.
+//! Inputs and outputs of the event sink.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,171 +9,171 @@ use chappe_xml::{Element, Str};
 use crate::eventing::{EndStatus, EventingFault, Token, TreeOffer, TreeSink};
 use crate::exchange::Reply;
 
-/// Names a subscription of the sink's; chosen by the application.
+/// Identifies a subscription of the sink; chosen by the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionKey(pub u64);
 
-/// What to subscribe to.
+/// The source of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The hosted service with the events.
     pub endpoint: EndpointReference,
-    /// Who named that endpoint: the manager it names later is judged by this.
+    /// The host that announced the endpoint; the manager's address is checked against it.
     pub peer: SocketAddr,
-    /// The wanted actions; none means all.
+    /// The requested actions; empty means all.
     pub actions: Vec<Str>,
-    /// The wanted lease.
+    /// The requested lease.
     pub lease: Duration,
-    /// Scheme, host and port at which the source reaches this sink, without last slash.
+    /// Scheme, host and port of this sink for the source, without trailing slash.
     pub base: Str,
-    /// Where this sink takes events of a tree, if the source spreads them so and actions are named, and how
-    /// critical it is.
+    /// The sink's address and criticality in notification trees; used if the source has trees and
+    /// `actions` is not empty.
     pub tree: Option<TreeSink>,
 }
 
-/// What the application asks of the sink.
+/// A command of the application.
 #[derive(Debug, Clone)]
 pub enum SinkCommand {
-    /// Subscribe, and stay subscribed until told otherwise.
+    /// Subscribe, and keep the subscription alive until unsubscribed.
     Subscribe {
-        /// A new name; that of a present subscription replaces it.
+        /// A new key; an existing one replaces its subscription.
         key: SubscriptionKey,
-        /// What to subscribe to.
+        /// The source.
         source: Box<Source>,
     },
-    /// The source may have forgotten the subscription (it was seen to restart): ask it.
-    Doubt {
-        /// Which.
+    /// Query the source's status because it may have lost the subscription, for example by a
+    /// restart.
+    Verify {
+        /// The subscription.
         key: SubscriptionKey,
     },
     /// End a subscription.
     Unsubscribe {
-        /// Which.
+        /// The subscription.
         key: SubscriptionKey,
     },
-    /// End all.
+    /// End all subscriptions.
     Stop,
 }
 
-/// What arrives at the sink.
+/// An input of the sink.
 #[derive(Debug, Clone)]
 pub enum SinkReceive {
-    /// What became of a [`SinkTransmit::Request`]: the answer, also when it is a fault, or why
-    /// there is none.
+    /// The result of a [`SinkTransmit::Request`]: the answer, possibly a fault, or the error.
     Answer {
-        /// Which request.
+        /// The request's number.
         request: u64,
         /// The answer.
         answer: Result<Box<Envelope>, Str>,
     },
-    /// A message was posted to this sink; it gets one [`SinkTransmit::Reply`].
+    /// A message posted to this sink; it gets one [`SinkTransmit::Reply`].
     Posted {
-        /// Names the open connection.
+        /// The open connection.
         token: Token,
-        /// Who posted.
+        /// The sender.
         peer: SocketAddr,
-        /// The path, with its first slash.
+        /// The path, with its leading slash.
         path: Str,
         /// The message.
         envelope: Box<Envelope>,
     },
-    /// An event came by the tree, verified.
+    /// A verified event from the tree.
     Spread {
-        /// Of which subscription.
+        /// The subscription.
         key: SubscriptionKey,
-        /// Its identifier: `urn:uuid:…`.
+        /// Its message identifier: `urn:uuid:…`.
         message_id: Str,
         /// Its action.
         action: Str,
-        /// Its content.
+        /// The child of its body.
         body: Box<Element>,
     },
 }
 
-/// What goes out of the sink.
+/// An output of the sink.
 #[derive(Debug, Clone)]
 pub enum SinkTransmit {
-    /// Post this to the address in its `To`, answer with [`SinkReceive::Answer`].
+    /// Post this to the address in its `To`; report the result with [`SinkReceive::Answer`].
     Request {
-        /// Names it in the answer.
+        /// The request's number.
         request: u64,
         /// The message.
         envelope: Box<Envelope>,
     },
     /// The answer to a posted message.
     Reply {
-        /// Whose.
+        /// The open connection.
         token: Token,
-        /// What to say.
+        /// The reply.
         reply: Reply,
     },
 }
 
-/// What the application is told.
+/// An event for the application.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum SinkEvent {
     /// The source granted the subscription.
     Subscribed {
-        /// Which.
+        /// The subscription.
         key: SubscriptionKey,
-        /// For how long.
+        /// The lease.
         granted: Duration,
     },
-    /// The source granted it again, or said after a trouble that it still stands.
+    /// The source renewed the subscription, or confirmed it after an error.
     Renewed {
-        /// Which.
+        /// The subscription.
         key: SubscriptionKey,
-        /// For how long.
+        /// The lease.
         granted: Duration,
     },
-    /// The subscription ended. Unless it was unsubscribed, the sink subscribes again.
+    /// The subscription ended. Unless it was unsubscribed or replaced, the sink subscribes again.
     Ended {
-        /// Which.
+        /// The subscription.
         key: SubscriptionKey,
-        /// Why.
-        why: EndReason,
+        /// The reason.
+        reason: EndReason,
     },
-    /// The source spreads events of this subscription on the trees of its actions, until
+    /// The source sends this subscription's events through the trees of its actions, until
     /// [`SinkEvent::Ended`].
     Tree {
-        /// Which.
+        /// The subscription.
         key: SubscriptionKey,
-        /// What the source says of its trees; its addresses were judged.
+        /// The source's trees; their addresses passed the check.
         offer: Box<TreeOffer>,
         /// The actions, each with a tree.
         actions: Vec<Str>,
     },
-    /// A [`SinkReceive::Spread`] was not handed out: it came before, or nobody wants it any more.
-    NotTaken {
-        /// Of which subscription.
+    /// A [`SinkReceive::Spread`] was not delivered: a duplicate, or no longer subscribed to.
+    Ignored {
+        /// The subscription.
         key: SubscriptionKey,
     },
-    /// A notification, each one once.
+    /// A notification, delivered once.
     Notification {
-        /// Of which subscription.
+        /// The subscription.
         key: SubscriptionKey,
         /// Its action.
         action: Str,
         /// The child of its body.
         body: Element,
-        /// It came by a tree; nobody waits for an answer.
+        /// Whether it was received through a tree and needs no answer.
         by_tree: bool,
     },
-    /// Something is wrong that the sink goes on trying to mend.
+    /// An error of a subscription; the sink retries.
     Trouble {
-        /// With which subscription.
+        /// The subscription.
         key: SubscriptionKey,
-        /// What.
+        /// The error.
         reason: TroubleReason,
-        /// What to do about it, if something is known.
+        /// The remedy, if known.
         hint: Option<&'static str>,
     },
-    /// A posted message was refused.
+    /// A posted message was rejected.
     Refused {
-        /// Who posted it.
+        /// The sender.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: SinkRefusal,
     },
 }
@@ -182,84 +182,86 @@ pub enum SinkEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The application wanted it.
+    /// The application unsubscribed.
     Unsubscribed,
-    /// The source said so.
+    /// The source ended it.
     Source {
-        /// Why.
+        /// The status code.
         status: EndStatus,
-        /// In words.
+        /// The source's explanation.
         reason: Option<Str>,
     },
-    /// The source does not know it any more.
+    /// The source no longer has the subscription.
     Forgotten,
-    /// The lease passed while the source did not answer.
+    /// The lease ended while the source did not answer.
     Expired,
-    /// The application took the key for another one.
+    /// The application reused the key.
     Replaced,
 }
 
-/// What is wrong with a subscription.
+/// Why a subscription fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TroubleReason {
     /// A request got no answer.
     Unreachable(Str),
-    /// The source refused.
+    /// The source rejected the subscription.
     Refused(EventingFault),
-    /// The source answered with a fault that is none of eventing's.
+    /// The source answered with a fault from outside WS-Eventing.
     Fault(String),
-    /// The source answered something that cannot be used.
+    /// The source's answer is invalid.
     Unusable(String),
-    /// The manager's address must not be contacted.
+    /// The address check refused the manager's address.
     Address(String),
-    /// As many subscriptions as permitted.
+    /// The sink has reached its limit of subscriptions.
     Full,
 }
 
 impl std::fmt::Display for TroubleReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreachable(why) => write!(f, "the source does not answer: {why}"),
-            Self::Refused(fault) => write!(f, "the source refuses: {fault}"),
-            Self::Fault(fault) => write!(f, "the source answers with {fault}"),
-            Self::Unusable(what) => write!(f, "the source's answer is not usable: {what}"),
-            Self::Address(why) => write!(f, "the manager's address is not contacted: {why}"),
-            Self::Full => f.write_str("there are as many subscriptions as permitted"),
+            Self::Unreachable(reason) => write!(f, "the source does not answer: {reason}"),
+            Self::Refused(fault) => write!(f, "the source rejected the request: {fault}"),
+            Self::Fault(fault) => write!(f, "the source answered with a fault: {fault}"),
+            Self::Unusable(text) => write!(f, "the source's answer is invalid: {text}"),
+            Self::Address(reason) => {
+                write!(f, "the subscription manager's address is refused: {reason}")
+            }
+            Self::Full => f.write_str("the limit of subscriptions is reached"),
         }
     }
 }
 
 impl TroubleReason {
-    /// What to do about it, if something is known.
+    /// The remedy, if known.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable(_) => {
-                Some("check that the device is on and its address is reachable")
+                Some("check that the device is on and that its address is reachable")
             }
             Self::Refused(EventingFault::FilterActionNotSupported) => {
-                Some("compare the actions with those in the service's WSDL")
+                Some("compare the requested actions with the service's WSDL")
             }
-            Self::Refused(EventingFault::EventSourceUnableToProcess(_)) => {
-                Some("the device may be full of subscriptions of clients that are gone")
-            }
+            Self::Refused(EventingFault::EventSourceUnableToProcess(_)) => Some(
+                "the device's subscriptions may be used up by stale clients; restart the device or wait for their leases to end",
+            ),
             Self::Address(_) => Some("allow the address in the node's configuration"),
-            Self::Full => Some("raise the sink's limit of subscriptions"),
+            Self::Full => Some("raise the limit of subscriptions"),
             Self::Refused(_) | Self::Fault(_) | Self::Unusable(_) => None,
         }
     }
 }
 
-/// Why a posted message is refused.
+/// Why a posted message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SinkRefusal {
-    /// No subscription has this path: forged, or of one that ended.
+    /// No subscription has this path: it is forged, or its subscription has ended.
     Path,
-    /// An action that was not subscribed to.
+    /// The action was not subscribed to.
     Action,
-    /// Without body, or not what its action says.
+    /// The body is empty or does not fit the action.
     Malformed,
-    /// A header that must be understood and is not.
+    /// A mandatory header is not understood.
     NotUnderstood,
 }

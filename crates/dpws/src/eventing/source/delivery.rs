@@ -1,4 +1,4 @@
-//! From an event to the sinks: one notification at a time for each, in order.
+//! Delivery of notifications: one at a time for each sink, in order.
 
 use chappe_machine::Output;
 use chappe_soap::Envelope;
@@ -13,12 +13,12 @@ use crate::eventing::EndStatus;
 use crate::eventing::message::{SubscriptionEnd, action};
 use crate::exchange;
 
-/// The shortest queue: one notification on its way and one that waits.
+/// The shortest queue: one notification in flight and one queued.
 pub(super) const QUEUE_MIN: usize = 2;
 
-/// A notification that is not delivered yet; the first of a queue may be in flight.
+/// A queued notification; the first of a queue may be in flight.
 #[derive(Debug, Clone)]
-pub(super) struct Waiting {
+pub(super) struct QueuedNotification {
     pub(super) message_id: Str,
     pub(super) action: Str,
     pub(super) body: SharedBody,
@@ -26,65 +26,65 @@ pub(super) struct Waiting {
 
 impl EventSource {
     pub(super) fn notify(&mut self, action: &str, body: Element) {
-        let wanting = self
+        let subscribers = self
             .subscriptions
             .iter()
-            .filter(|(_, known)| known.wants(action));
-        let mut members = false;
+            .filter(|(_, known)| known.has_action(action));
+        let mut has_members = false;
         let mut ids = Vec::new();
-        for (id, known) in wanting {
-            match known.is_member() && self.spreads_more() {
-                true => members = true,
+        for (id, known) in subscribers {
+            match known.is_member() && self.can_spread() {
+                true => has_members = true,
                 false => ids.push(*id),
             }
         }
-        if ids.is_empty() && !members {
+        if ids.is_empty() && !has_members {
             return;
         }
         let body = SharedBody::new(body);
-        // One identifier for whoever may get it both ways.
-        let of_tree = self.ids.urn();
-        if members {
-            self.spread(of_tree.clone(), action, &body);
+        // Common to both paths, so that the sink detects duplicates.
+        let shared_id = self.ids.urn();
+        if has_members {
+            self.spread(shared_id.clone(), action, &body);
         }
         for id in ids {
             let known = self.subscriptions.get(&id);
-            let asked = known.is_some_and(|known| known.on_tree.is_some());
-            let message_id = match asked {
-                true => of_tree.clone(),
+            let supports_tree = known.is_some_and(|known| known.on_tree.is_some());
+            let message_id = match supports_tree {
+                true => shared_id.clone(),
                 false => self.ids.urn(),
             };
-            let waiting = Waiting {
+            let notification = QueuedNotification {
                 message_id,
                 action: action.to_owned().into(),
                 body: body.clone(),
             };
-            self.enqueue(id, waiting);
+            self.enqueue(id, notification);
         }
     }
 
-    pub(super) fn enqueue(&mut self, id: SubscriptionId, waiting: Waiting) {
+    pub(super) fn enqueue(&mut self, id: SubscriptionId, notification: QueuedNotification) {
         let queue_max = self.config.queue_max.max(QUEUE_MIN);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        let full = subscription.queue.len() >= queue_max;
-        let idle = subscription.queue.is_empty();
-        if full {
-            // The first may be on its way, so the oldest that is not makes place.
+        let is_full = subscription.queue.len() >= queue_max;
+        let is_idle = subscription.queue.is_empty();
+        if is_full {
+            // The first may be in flight, so the oldest of the others is dropped.
             let oldest = usize::from(subscription.in_flight.is_some());
             subscription.queue.remove(oldest);
         }
-        subscription.queue.push_back(waiting);
-        if full {
+        subscription.queue.push_back(notification);
+        if is_full {
             self.drop_notifications(id, DropReason::QueueFull, 1);
         }
-        if idle {
+        if is_idle {
             self.send_next(id);
         }
     }
 
-    /// Sends the first waiting notification of a subscription that has none in flight.
+    /// Sends the first queued notification unless one is in flight.
     pub(super) fn send_next(&mut self, id: SubscriptionId) {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
@@ -101,22 +101,23 @@ impl EventSource {
         let notification = Notification::new(delivery, id, head, first.body.clone());
         subscription.in_flight = Some(delivery);
         self.deliveries.insert(delivery, id);
-        let silent_at = self.now + self.config.delivery_timeout;
-        self.timers.set(Timer::Silent(delivery), silent_at);
+        let timeout_at = self.now + self.config.delivery_timeout;
+        self.timers
+            .set(Timer::DeliveryTimeout(delivery), timeout_at);
         let transmit = SourceTransmit::Notify(Box::new(notification));
         self.outputs.push_back(Output::Transmit(transmit));
     }
 
-    /// Takes a delivery off the books; `None` when its result comes too late.
-    fn settle(&mut self, delivery: u64) -> Option<SubscriptionId> {
+    /// Closes a delivery; `None` if its result is late.
+    fn close_delivery(&mut self, delivery: u64) -> Option<SubscriptionId> {
         let id = self.deliveries.remove(&delivery)?;
-        self.timers.cancel(&Timer::Silent(delivery));
+        self.timers.cancel(&Timer::DeliveryTimeout(delivery));
         self.subscriptions.get_mut(&id)?.in_flight = None;
         Some(id)
     }
 
-    pub(super) fn delivered_one(&mut self, delivery: u64) {
-        let Some(id) = self.settle(delivery) else {
+    pub(super) fn on_delivered(&mut self, delivery: u64) {
+        let Some(id) = self.close_delivery(delivery) else {
             return;
         };
         self.delivered += 1;
@@ -125,11 +126,11 @@ impl EventSource {
             subscription.failures = 0;
         }
         self.send_next(id);
-        self.join(id);
+        self.join_tree(id);
     }
 
-    pub(super) fn failed(&mut self, delivery: u64, failure: Failure) {
-        let Some(id) = self.settle(delivery) else {
+    pub(super) fn on_failed(&mut self, delivery: u64, failure: Failure) {
+        let Some(id) = self.close_delivery(delivery) else {
             return;
         };
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
@@ -150,15 +151,15 @@ impl EventSource {
         if failure == Failure::Refused {
             subscription.queue.pop_front();
             self.drop_notifications(id, DropReason::Refused, 1);
-            self.join(id);
+            self.join_tree(id);
         }
         let doublings = (failures - 1).min(16);
         let pause = self.config.retry_delay.saturating_mul(1 << doublings);
         self.timers.set(Timer::Retry(id), self.now + pause);
     }
 
-    /// Tells the end to whoever wanted to be told. It is sent once: nobody may be there.
-    pub(super) fn tell_end(
+    /// Sends SubscriptionEnd once, without retries: the sink may be gone.
+    pub(super) fn send_subscription_end(
         &mut self,
         id: SubscriptionId,
         ended: Subscription,
@@ -189,7 +190,7 @@ impl EventSource {
 fn head(subscription: &Subscription, action: &Str, message_id: Str) -> Envelope {
     let to = &subscription.notify_to;
     let mut head = exchange::request(subscription.version, to, action.clone(), message_id);
-    // One-way: nobody waits for an answer.
+    // A one-way message expects no answer.
     head.addressing.reply_to = None;
     head
 }

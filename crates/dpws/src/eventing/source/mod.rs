@@ -1,8 +1,8 @@
 //! The event source with its subscription manager, as one machine.
 //!
-//! A notification that could not be delivered is repeated with the same identifier until it is
-//! delivered or the subscription ends: a sink sees every event, or the end of its subscription, or
-//! a number of dropped ones that is counted here.
+//! A failed notification is retried with the same identifier until it is delivered or the
+//! subscription ends. A sink thus sees every event or the end of its subscription; dropped
+//! notifications are counted.
 
 mod delivery;
 mod requests;
@@ -19,7 +19,7 @@ use chappe_xml::Str;
 
 use super::{AddressCheck, EndStatus, SourceConfig};
 use crate::ids::Ids;
-use delivery::{QUEUE_MIN, Waiting};
+use delivery::{QUEUE_MIN, QueuedNotification};
 use spreading::OnTree;
 
 pub use types::{
@@ -27,7 +27,7 @@ pub use types::{
     SourceRefusal, SourceTransmit, Spread, SubscriptionId,
 };
 
-/// The event source of one device. The module documentation says what it promises.
+/// The event source of one device. See the module documentation for its guarantees.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,17 +49,17 @@ pub struct EventSource {
     check: AddressCheck,
     ids: Ids,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
-    /// Deliveries whose result is awaited.
+    /// Deliveries without a result yet.
     deliveries: BTreeMap<u64, SubscriptionId>,
     next_delivery: u64,
     timers: Timers<Timer>,
     outputs: VecDeque<Output<SourceTransmit, SourceEvent>>,
-    refused: BTreeMap<SourceRefusal, u64>,
+    refusals: BTreeMap<SourceRefusal, u64>,
     dropped: BTreeMap<DropReason, u64>,
     delivered: u64,
-    /// Events on trees whose result is awaited, for the sinks that they do not reach.
-    spreading: BTreeMap<u64, Waiting>,
-    /// Actions whose trees have other sinks now.
+    /// Events on trees without a result yet, kept for sinks that they do not reach.
+    spreading: BTreeMap<u64, QueuedNotification>,
+    /// Actions whose tree members have changed.
     changed: BTreeSet<Str>,
     delivered_by_tree: u64,
     missed_by_tree: u64,
@@ -73,12 +73,12 @@ struct Subscription {
     version: AddressingVersion,
     notify_to: EndpointReference,
     end_to: Option<EndpointReference>,
-    /// The wanted actions, of those that the offer has.
+    /// The subscribed actions of the service.
     actions: Vec<Str>,
     manager: EndpointReference,
     expires_at: Instant,
     by_date: bool,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<QueuedNotification>,
     in_flight: Option<u64>,
     failures: u32,
     on_tree: Option<OnTree>,
@@ -87,8 +87,8 @@ struct Subscription {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Expire(SubscriptionId),
-    /// A delivery has had no result for too long.
-    Silent(u64),
+    /// A delivery has timed out.
+    DeliveryTimeout(u64),
     Retry(SubscriptionId),
 }
 
@@ -97,15 +97,16 @@ impl std::fmt::Debug for EventSource {
         f.debug_struct("EventSource")
             .field("config", &self.config)
             .field("subscriptions", &self.subscriptions)
-            .field("refused", &self.refused)
+            .field("refusals", &self.refusals)
             .field("dropped", &self.dropped)
             .finish_non_exhaustive()
     }
 }
 
 impl EventSource {
-    /// A source without subscriptions. `check` judges the addresses that subscribers name; `secret`
-    /// is random and told to nobody: from it come the subscriptions' identifiers.
+    /// Creates a source without subscriptions. `check` decides about addresses given by
+    /// subscribers; `secret` is random and confidential, since the subscription identifiers derive
+    /// from it.
     #[must_use]
     pub fn new(config: SourceConfig, check: AddressCheck, secret: [u8; 16]) -> Self {
         Self {
@@ -117,7 +118,7 @@ impl EventSource {
             next_delivery: 1,
             timers: Timers::default(),
             outputs: VecDeque::new(),
-            refused: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             dropped: BTreeMap::new(),
             delivered: 0,
             spreading: BTreeMap::new(),
@@ -129,35 +130,35 @@ impl EventSource {
         }
     }
 
-    /// How many subscriptions live.
+    /// The number of subscriptions.
     #[must_use]
     pub fn subscriptions(&self) -> usize {
         self.subscriptions.len()
     }
 
-    /// How many live subscriptions want this action.
+    /// The number of subscriptions to this action.
     #[must_use]
     pub fn subscribers(&self, action: &str) -> usize {
-        let wanting = self
+        let subscribers = self
             .subscriptions
             .values()
-            .filter(|known| known.wants(action));
-        wanting.count()
+            .filter(|known| known.has_action(action));
+        subscribers.count()
     }
 
-    /// How many requests were refused for this reason.
+    /// Requests rejected for this reason.
     #[must_use]
     pub fn refused(&self, reason: SourceRefusal) -> u64 {
-        self.refused.get(&reason).copied().unwrap_or_default()
+        self.refusals.get(&reason).copied().unwrap_or_default()
     }
 
-    /// How many notifications were dropped for this reason.
+    /// Notifications dropped for this reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped.get(&reason).copied().unwrap_or_default()
     }
 
-    /// How many notifications were delivered.
+    /// Delivered notifications.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered
@@ -170,19 +171,20 @@ impl EventSource {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// How many events reached sinks by trees, each sink counted.
+    /// Events delivered through trees, counted per sink.
     #[must_use]
     pub fn delivered_by_tree(&self) -> u64 {
         self.delivered_by_tree
     }
 
-    /// How many did not, and went as standard notifications afterwards.
+    /// Events that missed a sink on a tree and were sent as standard notifications, counted per
+    /// sink.
     #[must_use]
     pub fn missed_by_tree(&self) -> u64 {
         self.missed_by_tree
     }
 
-    /// How many subscriptions get their events by a tree.
+    /// Subscriptions served through a tree.
     #[must_use]
     pub fn on_trees(&self) -> usize {
         let all = self.subscriptions.values();
@@ -193,24 +195,23 @@ impl EventSource {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Ends a subscription: forgets it, drops what waits, tells `EndTo` when the source is the one
-    /// who ends it.
+    /// Removes a subscription, drops its queue and, if the source ends it, notifies `EndTo`.
     fn end(&mut self, id: SubscriptionId, status: Option<(EndStatus, Str)>) {
         let Some(ended) = self.subscriptions.remove(&id) else {
             return;
         };
         self.timers.cancel(&Timer::Expire(id));
         self.timers.cancel(&Timer::Retry(id));
-        self.left_tree(&ended);
+        self.on_member_ended(&ended);
         if let Some(delivery) = ended.in_flight {
             self.deliveries.remove(&delivery);
-            self.timers.cancel(&Timer::Silent(delivery));
+            self.timers.cancel(&Timer::DeliveryTimeout(delivery));
         }
         if !ended.queue.is_empty() {
             self.drop_notifications(id, DropReason::Ended, ended.queue.len());
         }
         if let Some((status, reason)) = status {
-            self.tell_end(id, ended, status, reason);
+            self.send_subscription_end(id, ended, status, reason);
         }
     }
 
@@ -264,7 +265,7 @@ impl EventSource {
                     self.end(subscription, None);
                     self.event(SourceEvent::Expired { subscription });
                 }
-                Timer::Silent(delivery) => self.failed(delivery, Failure::Unreachable),
+                Timer::DeliveryTimeout(delivery) => self.on_failed(delivery, Failure::Unreachable),
                 Timer::Retry(subscription) => self.send_next(subscription),
             }
         }
@@ -280,8 +281,8 @@ impl EventSource {
 }
 
 impl Subscription {
-    fn wants(&self, action: &str) -> bool {
-        self.actions.iter().any(|wanted| wanted == action)
+    fn has_action(&self, action: &str) -> bool {
+        self.actions.iter().any(|subscribed| subscribed == action)
     }
 
     fn rest(&self, now: Instant) -> Duration {
@@ -297,25 +298,29 @@ impl Machine for EventSource {
 
     fn handle_input(&mut self, now: Instant, input: Input<SourceReceive, SourceCommand>) {
         self.now = now;
-        // What has expired is gone before anything else happens at this time.
+        // Expired subscriptions are removed before the input is handled.
         self.timeout();
         match input {
             Input::Receive(SourceReceive::Request(request)) => self.request(&request),
-            Input::Receive(SourceReceive::Delivered { delivery }) => self.delivered_one(delivery),
+            Input::Receive(SourceReceive::Delivered { delivery }) => self.on_delivered(delivery),
             Input::Receive(SourceReceive::Failed { delivery, failure }) => {
-                self.failed(delivery, failure);
+                self.on_failed(delivery, failure);
             }
-            Input::Receive(SourceReceive::Proven { peer, there }) => self.proven(peer, there),
+            Input::Receive(SourceReceive::Proven { peer, is_reachable }) => {
+                self.on_proof_result(peer, is_reachable)
+            }
             Input::Receive(SourceReceive::Spread {
                 delivery,
                 delivered,
                 missed,
-            }) => self.spread_ended(delivery, delivered, &missed),
-            Input::Receive(SourceReceive::NotSpread { delivery }) => self.not_spread(delivery),
+            }) => self.on_spread_result(delivery, delivered, &missed),
+            Input::Receive(SourceReceive::NotSpread { delivery }) => {
+                self.on_spread_failed(delivery)
+            }
             Input::Command(command) => self.command(command),
             Input::Timeout => {}
         }
-        self.tell_members();
+        self.send_members();
     }
 
     fn poll_output(&mut self) -> Option<Output<SourceTransmit, SourceEvent>> {
@@ -331,23 +336,26 @@ impl Invariant for EventSource {
     fn check(&self) -> Result<(), String> {
         let count = self.subscriptions.len();
         if count > self.config.subscriptions_max {
-            return Err(format!("{count} subscriptions"));
+            return Err(format!("{count} subscriptions, above the limit"));
         }
         let mut peers: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for (id, subscription) in &self.subscriptions {
             *peers.entry(subscription.peer).or_default() += 1;
             if subscription.expires_at <= self.now {
-                return Err(format!("{id:?} lives beyond its lease"));
+                return Err(format!("{id:?} has outlived its lease"));
             }
             if subscription.expires_at > self.now + self.config.lease_max {
-                return Err(format!("{id:?} has a longer lease than any"));
+                return Err(format!("{id:?} has a lease above the limit"));
             }
             if subscription.queue.len() > self.config.queue_max.max(QUEUE_MIN) {
-                return Err(format!("{id:?} has {} waiting", subscription.queue.len()));
+                return Err(format!(
+                    "{id:?} has {} queued notifications",
+                    subscription.queue.len()
+                ));
             }
             if subscription.failures >= self.config.failures_max {
                 return Err(format!(
-                    "{id:?} lives with {} failures",
+                    "{id:?} still exists after {} failures",
                     subscription.failures
                 ));
             }
@@ -355,28 +363,33 @@ impl Invariant for EventSource {
                 .in_flight
                 .map(|delivery| self.deliveries.get(&delivery));
             if known.is_some_and(|known| known != Some(id)) {
-                return Err(format!("the delivery in flight of {id:?} is not known"));
+                return Err(format!("{id:?} has an unknown delivery in flight"));
             }
             if !subscription.queue.is_empty()
                 && subscription.in_flight.is_none()
                 && subscription.failures == 0
             {
-                return Err(format!("{id:?} waits for nothing"));
+                return Err(format!(
+                    "{id:?} has queued notifications, but none in flight"
+                ));
             }
         }
         let most = self.config.tree.as_ref().map_or(0, |tree| tree.spreads_max);
         if self.spreading.len() > most {
-            return Err(format!("{} events on trees", self.spreading.len()));
+            return Err(format!(
+                "{} events on trees, above the limit",
+                self.spreading.len()
+            ));
         }
         if !self.changed.is_empty() {
-            return Err("a tree has other sinks, and nobody is told".into());
+            return Err("tree members changed without a Members output".into());
         }
         let in_flight = self
             .subscriptions
             .values()
             .filter(|one| one.in_flight.is_some());
         if in_flight.count() != self.deliveries.len() {
-            return Err("a delivery belongs to no subscription".into());
+            return Err("a delivery has no subscription".into());
         }
         match peers.values().max() {
             Some(most) if *most > self.config.subscriptions_per_peer_max => {

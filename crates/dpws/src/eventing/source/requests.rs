@@ -17,14 +17,14 @@ use crate::eventing::message::{
 use crate::eventing::{EventingFault, ManagerStyle};
 use crate::exchange;
 
-/// A refusal with its fault.
-struct Refused {
+/// A rejected request with its fault.
+struct Rejected {
     reason: SourceRefusal,
     fault: EventingFault,
     detail: String,
 }
 
-impl Refused {
+impl Rejected {
     fn new(reason: SourceRefusal, fault: EventingFault) -> Self {
         Self {
             reason,
@@ -34,8 +34,8 @@ impl Refused {
     }
 }
 
-/// A message that is not what it should be; the fault of unreadable expirations says more.
-impl From<EventingFault> for Refused {
+/// Defects of the message itself.
+impl From<EventingFault> for Rejected {
     fn from(fault: EventingFault) -> Self {
         let reason = match fault {
             EventingFault::InvalidExpirationTime => SourceRefusal::Expiration,
@@ -47,15 +47,15 @@ impl From<EventingFault> for Refused {
 
 impl EventSource {
     pub(super) fn request(&mut self, request: &Request) {
-        let asked = &request.envelope.addressing.action;
+        let requested = &request.envelope.addressing.action;
         let version = request.envelope.addressing.version;
-        let done = match &**asked {
+        let result = match &**requested {
             action::SUBSCRIBE => self.subscribe(request),
             action::RENEW => self.renew(request),
             action::GET_STATUS => self.get_status(request),
             action::UNSUBSCRIBE => self.unsubscribe(request),
             _ => {
-                let fault = exchange::action_not_supported(version, asked);
+                let fault = exchange::action_not_supported(version, requested);
                 let detail = fault.reason.clone().into_owned();
                 self.refuse(request.peer, SourceRefusal::Action, detail);
                 let urn = self.ids.urn();
@@ -63,11 +63,11 @@ impl EventSource {
                 return;
             }
         };
-        match done {
+        match result {
             Ok(envelope) => self.respond(request, envelope),
-            Err(refused) => {
-                self.refuse(request.peer, refused.reason, refused.detail);
-                let fault = refused.fault.to_fault(version);
+            Err(rejected) => {
+                self.refuse(request.peer, rejected.reason, rejected.detail);
+                let fault = rejected.fault.to_fault(version);
                 let urn = self.ids.urn();
                 self.respond(request, exchange::fault(&request.envelope, &fault, urn));
             }
@@ -75,7 +75,7 @@ impl EventSource {
     }
 
     fn refuse(&mut self, peer: SocketAddr, reason: SourceRefusal, detail: String) {
-        *self.refused.entry(reason).or_default() += 1;
+        *self.refusals.entry(reason).or_default() += 1;
         self.event(SourceEvent::Refused {
             peer,
             reason,
@@ -95,45 +95,45 @@ impl EventSource {
         envelope
     }
 
-    fn subscribe(&mut self, request: &Request) -> Result<Envelope, Refused> {
+    fn subscribe(&mut self, request: &Request) -> Result<Envelope, Rejected> {
         let version = request.envelope.addressing.version;
-        self.admit(request)?;
-        let asked = Subscribe::from_element(version, body(&request.envelope)?)?;
-        let actions = self.wanted(request, &asked)?;
-        let mode = asked.mode.as_deref().unwrap_or(DELIVERY_MODE_PUSH);
+        self.check_capacity(request)?;
+        let requested = Subscribe::from_element(version, body_of(&request.envelope)?)?;
+        let actions = self.select_actions(request, &requested)?;
+        let mode = requested.mode.as_deref().unwrap_or(DELIVERY_MODE_PUSH);
         if mode != DELIVERY_MODE_PUSH {
             let fault = EventingFault::DeliveryModeRequestedUnavailable;
-            return Err(Refused::new(SourceRefusal::DeliveryMode, fault));
+            return Err(Rejected::new(SourceRefusal::DeliveryMode, fault));
         }
-        let Some(notify_to) = asked.notify_to else {
-            return Err(EventingFault::InvalidMessage("it has no NotifyTo".into()).into());
+        let Some(notify_to) = requested.notify_to else {
+            return Err(EventingFault::InvalidMessage("Delivery has no NotifyTo".into()).into());
         };
-        for (what, to) in [
+        for (field, to) in [
             ("NotifyTo", Some(&notify_to)),
-            ("EndTo", asked.end_to.as_ref()),
+            ("EndTo", requested.end_to.as_ref()),
         ] {
             let Some(to) = to else { continue };
-            (self.check)(&to.address, request.peer).map_err(|why| {
-                let text = format!("{what} address {} is not contacted: {why}", to.address);
+            (self.check)(&to.address, request.peer).map_err(|reason| {
+                let text = format!("{field} address {} is refused: {reason}", to.address);
                 let fault = EventingFault::InvalidMessage(text.into());
-                Refused::new(SourceRefusal::Address, fault)
+                Rejected::new(SourceRefusal::Address, fault)
             })?;
         }
-        let (expires_at, expires) = self.grant(asked.expires)?;
+        let (expires_at, expires) = self.grant(requested.expires)?;
         let id = SubscriptionId(self.ids.next());
-        let manager = self.manager(&request.base, id);
-        let offer = self.tree_for(request, &asked.tree, id);
+        let manager = self.manager_reference(&request.base, id);
+        let offer = self.tree_for(request, &requested.tree, id);
         let response = SubscribeResponse {
             manager: manager.clone(),
             expires,
             tree: offer.as_ref().map(|(offer, _)| offer.clone()),
         };
-        let on_tree = offer.map(|(_, sink)| OnTree::asked(sink));
+        let on_tree = offer.map(|(_, sink)| OnTree::new(sink));
         let subscription = Subscription {
             peer: request.peer.ip().to_canonical(),
             version,
             notify_to,
-            end_to: asked.end_to,
+            end_to: requested.end_to,
             actions: actions.clone(),
             manager,
             expires_at,
@@ -151,15 +151,15 @@ impl EventSource {
             actions: actions.clone(),
         });
         if let (Some(on_tree), Some(action)) = (on_tree, actions.into_iter().next()) {
-            self.prove(action, on_tree.sink.peer);
+            self.prove_address(action, on_tree.sink.peer);
         }
         let body = response.to_element(version);
         Ok(self.answer(request, action::SUBSCRIBE_RESPONSE, Some(body)))
     }
 
-    /// Whether there is place for one more subscription of this peer.
-    fn admit(&self, request: &Request) -> Result<(), Refused> {
-        // An IPv4 address has one quota, in whichever family it comes.
+    /// Checks the limits of subscriptions.
+    fn check_capacity(&self, request: &Request) -> Result<(), Rejected> {
+        // An IPv4 address has one quota, mapped or not.
         let peer = request.peer.ip().to_canonical();
         let of_peer = self
             .subscriptions
@@ -167,83 +167,87 @@ impl EventSource {
             .filter(|known| known.peer == peer);
         let refuse = |reason, text: &'static str| {
             let fault = EventingFault::EventSourceUnableToProcess(text.into());
-            Err(Refused::new(reason, fault))
+            Err(Rejected::new(reason, fault))
         };
         if self.closing {
-            return refuse(SourceRefusal::Stopping, "it stops");
+            return refuse(SourceRefusal::Stopping, "the device is shutting down");
         }
         if self.subscriptions.len() >= self.config.subscriptions_max {
-            return refuse(
-                SourceRefusal::Full,
-                "it has as many subscriptions as it can keep",
-            );
+            return refuse(SourceRefusal::Full, "its limit of subscriptions is reached");
         }
         if of_peer.count() >= self.config.subscriptions_per_peer_max {
             return refuse(
                 SourceRefusal::PeerFull,
-                "this address has as many as it may",
+                "this address has reached its limit of subscriptions",
             );
         }
         Ok(())
     }
 
-    /// The actions that a subscription gets: those it asks for that are offered at its path.
-    fn wanted(&self, request: &Request, asked: &Subscribe) -> Result<Vec<Str>, Refused> {
+    /// The actions of a new subscription: the requested ones that the path offers.
+    fn select_actions(
+        &self,
+        request: &Request,
+        requested: &Subscribe,
+    ) -> Result<Vec<Str>, Rejected> {
         let offer = self
             .config
             .offers
             .iter()
             .find(|offer| offer.path == request.path);
         let Some(offer) = offer.filter(|offer| !offer.actions.is_empty()) else {
-            let text = "nothing can be subscribed to here";
+            let text = "this path offers no events";
             let fault = EventingFault::EventSourceUnableToProcess(text.into());
-            return Err(Refused::new(SourceRefusal::Path, fault));
+            return Err(Rejected::new(SourceRefusal::Path, fault));
         };
-        let Some(filter) = &asked.filter else {
+        let Some(filter) = &requested.filter else {
             return Ok(offer.actions.clone());
         };
         if !filter.is_by_actions() {
             let fault = EventingFault::FilteringRequestedUnavailable;
-            return Err(Refused::new(SourceRefusal::FilterDialect, fault));
+            return Err(Rejected::new(SourceRefusal::FilterDialect, fault));
         }
         if filter.actions.len() > self.config.filter_actions_max {
-            let text = format!("more than {} actions", self.config.filter_actions_max);
+            let text = format!(
+                "the filter has more than {} actions",
+                self.config.filter_actions_max
+            );
             let fault = EventingFault::EventSourceUnableToProcess(text.into());
-            return Err(Refused::new(SourceRefusal::FilterSize, fault));
+            return Err(Rejected::new(SourceRefusal::FilterSize, fault));
         }
-        let wanted = offer.actions.iter().filter(|action| filter.matches(action));
-        let wanted: Vec<_> = wanted.cloned().collect();
-        if wanted.is_empty() {
+        let actions = offer.actions.iter().filter(|action| filter.matches(action));
+        let actions: Vec<_> = actions.cloned().collect();
+        if actions.is_empty() {
             let fault = EventingFault::FilterActionNotSupported;
-            return Err(Refused::new(SourceRefusal::FilterAction, fault));
+            return Err(Rejected::new(SourceRefusal::FilterAction, fault));
         }
-        Ok(wanted)
+        Ok(actions)
     }
 
-    /// The end of the granted lease, and how it is said: in the type that was asked in.
-    fn grant(&self, asked: Option<Expiration>) -> Result<(Instant, Expiration), Refused> {
-        let bounded = |lease: Duration| lease.min(self.config.lease_max);
-        match asked {
+    /// The end of the granted lease, and its expiration in the requested type.
+    fn grant(&self, requested: Option<Expiration>) -> Result<(Instant, Expiration), Rejected> {
+        let limit = |lease: Duration| lease.min(self.config.lease_max);
+        match requested {
             None => {
-                let lease = bounded(self.config.lease_default);
+                let lease = limit(self.config.lease_default);
                 Ok((self.now + lease, Expiration::After(lease)))
             }
             Some(Expiration::After(lease)) => {
-                let lease = bounded(lease);
+                let lease = limit(lease);
                 Ok((self.now + lease, Expiration::After(lease)))
             }
             Some(Expiration::At(date)) => {
                 let Some(origin) = self.config.utc_at_origin_ns else {
                     let fault = EventingFault::UnsupportedExpirationType;
-                    return Err(Refused::new(SourceRefusal::ExpirationType, fault));
+                    return Err(Rejected::new(SourceRefusal::ExpirationType, fault));
                 };
                 let now = i128::from(origin) + i128::from(self.now.as_nanos());
                 let lease = u64::try_from(i128::from(date) - now).unwrap_or_default();
                 if lease == 0 {
                     let fault = EventingFault::InvalidExpirationTime;
-                    return Err(Refused::new(SourceRefusal::Expiration, fault));
+                    return Err(Rejected::new(SourceRefusal::Expiration, fault));
                 }
-                let end = self.now + bounded(Duration::from_nanos(lease));
+                let end = self.now + limit(Duration::from_nanos(lease));
                 Ok((end, self.date(end).unwrap_or(Expiration::At(date))))
             }
         }
@@ -255,7 +259,7 @@ impl EventSource {
         Some(Expiration::At(date))
     }
 
-    fn manager(&self, base: &str, id: SubscriptionId) -> EndpointReference {
+    fn manager_reference(&self, base: &str, id: SubscriptionId) -> EndpointReference {
         let path = &self.config.manager_path;
         match self.config.manager_style {
             ManagerStyle::Path => EndpointReference::new(format!("{base}{path}/{}", id.path())),
@@ -269,8 +273,8 @@ impl EventSource {
         }
     }
 
-    /// The subscription that a request to a manager names, by path or by header.
-    fn named(&self, request: &Request) -> Option<SubscriptionId> {
+    /// The subscription of a request to the manager, by path or by header.
+    fn find_subscription(&self, request: &Request) -> Option<SubscriptionId> {
         let rest = request.path.strip_prefix(&*self.config.manager_path);
         let by_path = rest.and_then(|rest| rest.strip_prefix('/'));
         let header = request.envelope.header(&name("Identifier"));
@@ -280,13 +284,13 @@ impl EventSource {
         self.subscriptions.contains_key(&id).then_some(id)
     }
 
-    fn renew(&mut self, request: &Request) -> Result<Envelope, Refused> {
-        let asked = Lease::Renew.from_element(body(&request.envelope)?)?;
-        let Some(id) = self.named(request) else {
-            let fault = EventingFault::UnableToRenew("there is no such subscription".into());
-            return Err(Refused::new(SourceRefusal::Unknown, fault));
+    fn renew(&mut self, request: &Request) -> Result<Envelope, Rejected> {
+        let requested = Lease::Renew.from_element(body_of(&request.envelope)?)?;
+        let Some(id) = self.find_subscription(request) else {
+            let fault = EventingFault::UnableToRenew("the subscription does not exist".into());
+            return Err(Rejected::new(SourceRefusal::Unknown, fault));
         };
-        let (expires_at, expires) = self.grant(asked)?;
+        let (expires_at, expires) = self.grant(requested)?;
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
             subscription.expires_at = expires_at;
             subscription.by_date = matches!(expires, Expiration::At(_));
@@ -297,13 +301,13 @@ impl EventSource {
         Ok(self.answer(request, action::RENEW_RESPONSE, Some(body)))
     }
 
-    fn get_status(&mut self, request: &Request) -> Result<Envelope, Refused> {
-        Lease::GetStatus.from_element(body(&request.envelope)?)?;
+    fn get_status(&mut self, request: &Request) -> Result<Envelope, Rejected> {
+        Lease::GetStatus.from_element(body_of(&request.envelope)?)?;
         let found = self
-            .named(request)
+            .find_subscription(request)
             .and_then(|id| self.subscriptions.get(&id));
         let Some(subscription) = found else {
-            return Err(unknown());
+            return Err(unknown_subscription());
         };
         let rest = Expiration::After(subscription.rest(self.now));
         let date = self
@@ -313,10 +317,10 @@ impl EventSource {
         Ok(self.answer(request, action::GET_STATUS_RESPONSE, Some(body)))
     }
 
-    fn unsubscribe(&mut self, request: &Request) -> Result<Envelope, Refused> {
-        Lease::Unsubscribe.from_element(body(&request.envelope)?)?;
-        let Some(subscription) = self.named(request) else {
-            return Err(unknown());
+    fn unsubscribe(&mut self, request: &Request) -> Result<Envelope, Rejected> {
+        Lease::Unsubscribe.from_element(body_of(&request.envelope)?)?;
+        let Some(subscription) = self.find_subscription(request) else {
+            return Err(unknown_subscription());
         };
         self.end(subscription, None);
         self.event(SourceEvent::Unsubscribed { subscription });
@@ -324,12 +328,12 @@ impl EventSource {
     }
 }
 
-fn unknown() -> Refused {
-    let fault = EventingFault::InvalidMessage("there is no such subscription".into());
-    Refused::new(SourceRefusal::Unknown, fault)
+fn unknown_subscription() -> Rejected {
+    let fault = EventingFault::InvalidMessage("the subscription does not exist".into());
+    Rejected::new(SourceRefusal::Unknown, fault)
 }
 
-fn body(envelope: &Envelope) -> Result<&Element, Refused> {
-    let missing = || EventingFault::InvalidMessage("its body is empty".into());
+fn body_of(envelope: &Envelope) -> Result<&Element, Rejected> {
+    let missing = || EventingFault::InvalidMessage("the body is empty".into());
     Ok(envelope.body().ok_or_else(missing)?)
 }

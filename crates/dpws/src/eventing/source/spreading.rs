@@ -1,47 +1,48 @@
-//! Sinks on notification trees: when they are listed, and what happens to events that miss them.
+//! Membership of sinks in notification trees, and the fallback for events that miss them.
 //!
-//! A sink is asked at its address, then listed as soon as no standard notification waits for it, so
-//! that nothing overtakes. What it does not get by the tree it gets as a standard notification with
-//! the same identifier; after some of those in a row it is taken off the list.
+//! The source proves a sink's address, then lists the sink as soon as its queue of standard
+//! notifications is empty, which keeps events in order. An event that misses a sink is sent as a
+//! standard notification with the same identifier; consecutive misses remove the sink from the
+//! tree.
 
 use std::cmp::Reverse;
 
 use chappe_machine::Output;
 use chappe_xml::Str;
 
-use super::delivery::Waiting;
+use super::delivery::QueuedNotification;
 use super::types::SharedBody;
 use super::{
     EventSource, Request, SourceEvent, SourceTransmit, Spread, Subscription, SubscriptionId,
 };
 use crate::eventing::{TreeOffer, TreePeer, TreeSink};
 
-/// A subscription whose sink understands trees.
+/// A subscription whose sink supports trees.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OnTree {
     pub(super) sink: TreeSink,
     stage: Stage,
-    /// Events in a row that it did not get by the tree.
+    /// Consecutive events that missed the sink.
     misses: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Asked whether it is where it says.
-    Asked,
-    /// It is; standard notifications still wait.
-    There,
-    /// Listed.
+    /// The proof of its address is pending.
+    Proving,
+    /// The address is proven; standard notifications are queued.
+    Proven,
+    /// Listed as a member.
     Member,
-    /// Not listed any more; events under way may still have missed it.
-    Off,
+    /// Removed; events in flight may still have missed it.
+    Removed,
 }
 
 impl OnTree {
-    pub(super) fn asked(sink: TreeSink) -> Self {
+    pub(super) fn new(sink: TreeSink) -> Self {
         Self {
             sink,
-            stage: Stage::Asked,
+            stage: Stage::Proving,
             misses: 0,
         }
     }
@@ -58,30 +59,30 @@ impl Subscription {
 }
 
 impl EventSource {
-    /// What a subscriber that asks for the tree is offered; why not is told, and it gets standard
-    /// notifications.
+    /// The tree offered to a subscriber that supports trees. Otherwise reports the reason, and the
+    /// subscriber gets standard notifications.
     pub(super) fn tree_for(
         &mut self,
         request: &Request,
-        asked: &Result<Option<TreeSink>, &'static str>,
+        requested: &Result<Option<TreeSink>, &'static str>,
         subscription: SubscriptionId,
     ) -> Option<(TreeOffer, TreeSink)> {
         let config = self.config.tree.as_ref()?;
-        let judged = match asked {
+        let checked = match requested {
             Ok(None) => return None,
             Err(reason) => Err(*reason),
             Ok(Some(sink)) if sink.peer.address.is_ipv4() != config.v4 => {
-                Err("its address is of another family than the tree")
+                Err("the sink's address has another family than the tree")
             }
             Ok(Some(sink)) if (self.check)(&sink.peer.uri(), request.peer).is_err() => {
-                Err("its address is not contacted")
+                Err("the sink's address is refused by the address check")
             }
             Ok(Some(sink)) => match config.offer(&request.base) {
                 Some(offer) => Ok((offer, *sink)),
-                None => Err("the tree has no address of the family it came by"),
+                None => Err("the tree has no address of the request's family"),
             },
         };
-        let reason = match judged {
+        let reason = match checked {
             Ok(offer) => return Some(offer),
             Err(reason) => reason,
         };
@@ -92,71 +93,74 @@ impl EventSource {
         None
     }
 
-    pub(super) fn prove(&mut self, action: Str, peer: TreePeer) {
+    pub(super) fn prove_address(&mut self, action: Str, peer: TreePeer) {
         let prove = SourceTransmit::Prove { action, peer };
         self.outputs.push_back(Output::Transmit(prove));
     }
 
-    /// The subscriptions of a sink.
-    fn of(&self, peer: TreePeer) -> Vec<SubscriptionId> {
+    /// All subscriptions of a sink.
+    fn subscriptions_of(&self, peer: TreePeer) -> Vec<SubscriptionId> {
         let all = self.subscriptions.iter();
         let of = all.filter(|(_, one)| one.peer() == Some(peer));
         of.map(|(id, _)| *id).collect()
     }
 
-    pub(super) fn proven(&mut self, peer: TreePeer, there: bool) {
-        for subscription in self.of(peer) {
+    pub(super) fn on_proof_result(&mut self, peer: TreePeer, is_reachable: bool) {
+        for subscription in self.subscriptions_of(peer) {
             let Some(known) = self.subscriptions.get_mut(&subscription) else {
                 continue;
             };
             let Some(tree) = known
                 .on_tree
                 .as_mut()
-                .filter(|tree| tree.stage == Stage::Asked)
+                .filter(|tree| tree.stage == Stage::Proving)
             else {
                 continue;
             };
-            if there {
-                tree.stage = Stage::There;
-                self.join(subscription);
+            if is_reachable {
+                tree.stage = Stage::Proven;
+                self.join_tree(subscription);
                 continue;
             }
-            self.off(subscription, "nobody with its key answers at its address");
+            self.remove_from_tree(
+                subscription,
+                "the sink did not prove its key at its address",
+            );
         }
     }
 
-    /// Lists a sink for which nothing waits any more.
-    pub(super) fn join(&mut self, id: SubscriptionId) {
+    /// Lists a sink once its queue is empty.
+    pub(super) fn join_tree(&mut self, id: SubscriptionId) {
         let Some(known) = self.subscriptions.get_mut(&id) else {
             return;
         };
         let Some(tree) = &mut known.on_tree else {
             return;
         };
-        if tree.stage != Stage::There || !known.queue.is_empty() {
+        if tree.stage != Stage::Proven || !known.queue.is_empty() {
             return;
         }
         tree.stage = Stage::Member;
         let peer = tree.sink.peer;
         self.changed.extend(known.actions.iter().cloned());
-        // Who was there with another key is gone: this one has just answered.
-        let elsewhere = |one: &TreePeer| one.address == peer.address && one.key != peer.key;
+        // This sink has just answered, so another key at its address is stale.
+        let is_stale = |one: &TreePeer| one.address == peer.address && one.key != peer.key;
         let all = self.subscriptions.iter();
-        let gone = all.filter(|(_, one)| one.peer().as_ref().is_some_and(elsewhere));
-        let gone: Vec<_> = gone.map(|(id, _)| *id).collect();
-        for subscription in gone {
-            self.off(subscription, "another sink answers at its address");
+        let stale = all.filter(|(_, one)| one.peer().as_ref().is_some_and(is_stale));
+        let stale: Vec<_> = stale.map(|(id, _)| *id).collect();
+        for subscription in stale {
+            self.remove_from_tree(subscription, "another sink answered at its address");
         }
     }
 
-    /// A subscription goes on with standard notifications alone.
-    fn off(&mut self, subscription: SubscriptionId, reason: &'static str) {
+    /// Falls back to standard notifications.
+    fn remove_from_tree(&mut self, subscription: SubscriptionId, reason: &'static str) {
         if let Some(known) = self.subscriptions.get_mut(&subscription) {
             if known.is_member() {
                 self.changed.extend(known.actions.iter().cloned());
             }
             if let Some(tree) = &mut known.on_tree {
-                tree.stage = Stage::Off;
+                tree.stage = Stage::Removed;
             }
         }
         self.event(SourceEvent::OffTree {
@@ -165,22 +169,22 @@ impl EventSource {
         });
     }
 
-    /// A subscription has ended.
-    pub(super) fn left_tree(&mut self, left: &Subscription) {
-        if left.is_member() {
-            self.changed.extend(left.actions.iter().cloned());
+    /// Updates the trees after a subscription has ended.
+    pub(super) fn on_member_ended(&mut self, ended: &Subscription) {
+        if ended.is_member() {
+            self.changed.extend(ended.actions.iter().cloned());
         }
     }
 
-    /// Says who is on the trees that have changed.
-    pub(super) fn tell_members(&mut self) {
+    /// Emits the members of changed trees.
+    pub(super) fn send_members(&mut self) {
         for action in std::mem::take(&mut self.changed) {
-            let wanting = self.subscriptions.values();
-            let wanting = wanting.filter(|one| one.is_member() && one.wants(&action));
-            let mut sinks: Vec<_> = wanting
+            let members = self.subscriptions.values();
+            let members = members.filter(|one| one.is_member() && one.has_action(&action));
+            let mut sinks: Vec<_> = members
                 .filter_map(|one| one.on_tree.map(|tree| tree.sink))
                 .collect();
-            // A sink may have several subscriptions: the most critical one comes first.
+            // A sink may have several subscriptions; the most critical one counts.
             sinks.sort_unstable_by_key(|sink| (sink.peer, Reverse(sink.criticality)));
             sinks.dedup_by_key(|sink| sink.peer);
             let members = SourceTransmit::Members { action, sinks };
@@ -188,42 +192,42 @@ impl EventSource {
         }
     }
 
-    /// Whether one more event may be under way on trees.
-    pub(super) fn spreads_more(&self) -> bool {
-        let most = self.config.tree.as_ref().map_or(0, |tree| tree.spreads_max);
-        self.spreading.len() < most
+    /// Whether another event may be in flight on trees.
+    pub(super) fn can_spread(&self) -> bool {
+        let limit = self.config.tree.as_ref().map_or(0, |tree| tree.spreads_max);
+        self.spreading.len() < limit
     }
 
     pub(super) fn spread(&mut self, message_id: Str, action: &str, body: &SharedBody) {
         let delivery = self.next_delivery;
         self.next_delivery += 1;
-        let waiting = Waiting {
+        let notification = QueuedNotification {
             message_id,
             action: action.to_owned().into(),
             body: body.clone(),
         };
         let spread = Spread {
             delivery,
-            action: waiting.action.clone(),
-            message_id: waiting.message_id.clone(),
+            action: notification.action.clone(),
+            message_id: notification.message_id.clone(),
             body: body.clone(),
         };
-        self.spreading.insert(delivery, waiting);
+        self.spreading.insert(delivery, notification);
         let transmit = SourceTransmit::Spread(Box::new(spread));
         self.outputs.push_back(Output::Transmit(transmit));
     }
 
-    pub(super) fn spread_ended(&mut self, delivery: u64, delivered: u64, missed: &[TreePeer]) {
-        let Some(waiting) = self.spreading.remove(&delivery) else {
+    pub(super) fn on_spread_result(&mut self, delivery: u64, delivered: u64, missed: &[TreePeer]) {
+        let Some(notification) = self.spreading.remove(&delivery) else {
             return;
         };
         self.delivered_by_tree += delivered;
         self.missed_by_tree += missed.len() as u64;
         let misses_max = self.config.tree.as_ref().map_or(0, |tree| tree.misses_max);
-        let mut late = Vec::new();
-        let mut off = Vec::new();
+        let mut missed_ids = Vec::new();
+        let mut removed = Vec::new();
         for (id, known) in &mut self.subscriptions {
-            if !known.wants(&waiting.action) {
+            if !known.has_action(&notification.action) {
                 continue;
             }
             let Some(tree) = &mut known.on_tree else {
@@ -234,32 +238,40 @@ impl EventSource {
                 continue;
             }
             tree.misses = tree.misses.saturating_add(1);
-            late.push(*id);
+            missed_ids.push(*id);
             if tree.stage == Stage::Member && tree.misses >= misses_max {
-                off.push(*id);
+                removed.push(*id);
             }
         }
-        for subscription in off {
-            self.off(subscription, "events do not reach it by the tree");
+        for subscription in removed {
+            self.remove_from_tree(
+                subscription,
+                "too many consecutive events missed it on the tree",
+            );
         }
-        for id in late {
-            self.enqueue(id, waiting.clone());
+        for id in missed_ids {
+            self.enqueue(id, notification.clone());
         }
     }
 
-    pub(super) fn not_spread(&mut self, delivery: u64) {
-        let Some(waiting) = self.spreading.remove(&delivery) else {
+    pub(super) fn on_spread_failed(&mut self, delivery: u64) {
+        let Some(notification) = self.spreading.remove(&delivery) else {
             return;
         };
-        // Who was taken off the list meanwhile may have been on it, and knows the identifier if not.
-        let was = |one: &Subscription| {
+        // A sink removed meanwhile may have been a member; if it was not, the identifier marks a
+        // duplicate.
+        let was_member = |one: &Subscription| {
             let stage = one.on_tree.map(|tree| tree.stage);
-            matches!(stage, Some(Stage::Member | Stage::Off)) && one.wants(&waiting.action)
+            matches!(stage, Some(Stage::Member | Stage::Removed))
+                && one.has_action(&notification.action)
         };
         let all = self.subscriptions.iter();
-        let members: Vec<_> = all.filter(|(_, one)| was(one)).map(|(id, _)| *id).collect();
+        let members: Vec<_> = all
+            .filter(|(_, one)| was_member(one))
+            .map(|(id, _)| *id)
+            .collect();
         for id in members {
-            self.enqueue(id, waiting.clone());
+            self.enqueue(id, notification.clone());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the event source takes and gives.
+//! Inputs and outputs of the event source.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use chappe_xml::{Element, Str};
 
 use crate::eventing::{EndStatus, Token, TreePeer, TreeSink};
 
-/// Names a subscription; secret between source and subscriber.
+/// Identifies a subscription; known only to source and subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub(super) u128);
 
 impl SubscriptionId {
-    /// The form in addresses: 32 hexadecimal digits.
+    /// The form in paths: 32 hexadecimal digits.
     pub(super) fn path(self) -> String {
         format!("{:032x}", self.0)
     }
@@ -27,7 +27,7 @@ impl SubscriptionId {
     }
 }
 
-/// Only the first digits: who knows all may renew and unsubscribe.
+/// Prints only the first digits, since the full identifier permits Renew and Unsubscribe.
 impl fmt::Debug for SubscriptionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}…", self.0 >> 96)
@@ -37,71 +37,71 @@ impl fmt::Debug for SubscriptionId {
 /// A request to the source or to a subscription manager.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Names the open connection.
+    /// The open connection.
     pub token: Token,
-    /// Who asks.
+    /// The sender.
     pub peer: SocketAddr,
-    /// Scheme, host and port under which the request came in, without last slash.
+    /// Scheme, host and port of the request, without trailing slash.
     pub base: Str,
-    /// The path of the request, with its first slash.
+    /// The path of the request, with its leading slash.
     pub path: Str,
     /// The message.
     pub envelope: Envelope,
 }
 
-/// What arrives at the source.
+/// An input of the source.
 #[derive(Debug, Clone)]
 pub enum SourceReceive {
     /// A request; each gets one [`SourceTransmit::Response`].
     Request(Box<Request>),
-    /// A notification was taken (HTTP status 200 or 202).
+    /// A notification was accepted (HTTP status 200 or 202).
     Delivered {
-        /// Which.
+        /// The delivery's number.
         delivery: u64,
     },
-    /// A notification was not taken.
+    /// A notification was not accepted.
     Failed {
-        /// Which.
+        /// The delivery's number.
         delivery: u64,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// What [`SourceTransmit::Prove`] found out.
+    /// The result of [`SourceTransmit::Prove`].
     Proven {
-        /// Who was asked.
+        /// The sink.
         peer: TreePeer,
         /// Whether the holder of its key answered at its address.
-        there: bool,
+        is_reachable: bool,
     },
-    /// What became of a [`SourceTransmit::Spread`].
+    /// The result of a [`SourceTransmit::Spread`].
     Spread {
-        /// Which.
+        /// The delivery's number.
         delivery: u64,
-        /// How many sinks have it for certain.
+        /// Sinks that confirmed the event.
         delivered: u64,
-        /// The others.
+        /// Sinks that did not.
         missed: Vec<TreePeer>,
     },
-    /// A [`SourceTransmit::Spread`] did not go: too large, or too many under way.
+    /// A [`SourceTransmit::Spread`] was not sent: too large, or too many in flight.
     NotSpread {
-        /// Which.
+        /// The delivery's number.
         delivery: u64,
     },
 }
 
-/// Why a notification was not taken.
+/// Why a notification was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection, no answer, or a failure of the sink's (HTTP status 5xx): worth repeating.
+    /// No connection, no answer, or an error of the sink (HTTP status 5xx): retried.
     Unreachable,
-    /// The sink refuses it (HTTP status 4xx): not repeated.
+    /// The sink rejects it (HTTP status 4xx): not retried.
     Refused,
 }
 
-/// What the device asks of its event source.
+/// A command of the device.
 #[derive(Debug, Clone)]
 pub enum SourceCommand {
-    /// Something happened: tell whoever wants to know.
+    /// Notify the subscribers of an action.
     Notify {
         /// The action of the event.
         action: Str,
@@ -110,32 +110,32 @@ pub enum SourceCommand {
     },
     /// End one subscription.
     Cancel {
-        /// Which.
+        /// The subscription.
         subscription: SubscriptionId,
-        /// Why, for a person to read.
+        /// The reason, for people.
         reason: Str,
     },
-    /// The device stops: end all, take no new ones.
+    /// End all subscriptions and accept no new ones.
     Shutdown,
 }
 
-/// What goes out of the source.
+/// An output of the source.
 #[derive(Debug, Clone)]
 pub enum SourceTransmit {
     /// The answer to a request.
     Response {
-        /// Whose.
+        /// The open connection.
         token: Token,
-        /// The message; a fault when it refuses.
+        /// The message, possibly a fault.
         envelope: Box<Envelope>,
     },
-    /// A message to a sink; what became of it is told by [`SourceReceive::Delivered`] or
+    /// A message to a sink; the result is reported with [`SourceReceive::Delivered`] or
     /// [`SourceReceive::Failed`].
     Notify(Box<Notification>),
-    /// Ask whether this sink is where it says; answered by [`SourceReceive::Proven`]. Nothing else is
-    /// sent to the address before.
+    /// Prove that this sink is at its address; the result is reported with
+    /// [`SourceReceive::Proven`]. The tree sends nothing else to the address before.
     Prove {
-        /// An action that it has subscribed to.
+        /// A subscribed action of the sink.
         action: Str,
         /// The sink.
         peer: TreePeer,
@@ -144,10 +144,10 @@ pub enum SourceTransmit {
     Members {
         /// The action.
         action: Str,
-        /// All of them now, each once, with the most that its subscriptions say of how critical it is.
+        /// All current members, each once, with the highest criticality of its subscriptions.
         sinks: Vec<TreeSink>,
     },
-    /// An event for the sinks on the tree of its action; what became of it is told by
+    /// An event for the members of its action's tree; the result is reported with
     /// [`SourceReceive::Spread`] or [`SourceReceive::NotSpread`].
     Spread(Box<Spread>),
 }
@@ -155,11 +155,11 @@ pub enum SourceTransmit {
 /// An event for a tree.
 #[derive(Debug, Clone)]
 pub struct Spread {
-    /// Names it in the result.
+    /// The delivery's number.
     pub delivery: u64,
     /// The action.
     pub action: Str,
-    /// The identifier that a standard notification of it has, too: `urn:uuid:…`.
+    /// The identifier, common with the event's standard notifications: `urn:uuid:…`.
     pub message_id: Str,
     pub(super) body: SharedBody,
 }
@@ -175,15 +175,15 @@ impl Spread {
 /// A message to a sink. Its body is shared by all sinks of the event.
 #[derive(Debug, Clone)]
 pub struct Notification {
-    /// Names it in the result.
+    /// The delivery's number.
     pub delivery: u64,
-    /// Of which subscription.
+    /// The subscription.
     pub subscription: SubscriptionId,
-    head: Envelope,
+    headers: Envelope,
     body: SharedBody,
 }
 
-/// An element, and its text once that is needed.
+/// An element and, once needed, its text.
 #[derive(Debug, Clone)]
 pub(super) struct SharedBody(Arc<(Element, OnceLock<String>)>);
 
@@ -197,13 +197,13 @@ impl Notification {
     pub(super) fn new(
         delivery: u64,
         subscription: SubscriptionId,
-        head: Envelope,
+        headers: Envelope,
         body: SharedBody,
     ) -> Self {
         Self {
             delivery,
             subscription,
-            head,
+            headers,
             body,
         }
     }
@@ -211,28 +211,28 @@ impl Notification {
     /// The address to post to.
     #[must_use]
     pub fn to(&self) -> &str {
-        self.head.addressing.to.as_deref().unwrap_or_default()
+        self.headers.addressing.to.as_deref().unwrap_or_default()
     }
 
     /// The action.
     #[must_use]
     pub fn action(&self) -> &str {
-        &self.head.addressing.action
+        &self.headers.addressing.action
     }
 
     /// The message as a value.
     #[must_use]
     pub fn to_envelope(&self) -> Envelope {
-        self.head.clone().with_body(self.body.0.0.clone())
+        self.headers.clone().with_body(self.body.0.0.clone())
     }
 
-    /// The message as text. The body's text is made once for all sinks of the event.
+    /// The message as text. All sinks of the event share the body's text.
     #[must_use]
     pub fn to_text(&self) -> String {
         const EMPTY: &str = "<soap:Body/>";
-        let head = self.head.to_text();
+        let headers = self.headers.to_text();
         let (element, text) = &*self.body.0;
-        let Some((before, after)) = head.rsplit_once(EMPTY) else {
+        let Some((before, after)) = headers.rsplit_once(EMPTY) else {
             return self.to_envelope().to_text();
         };
         let body = text.get_or_init(|| element.to_text());
@@ -240,64 +240,64 @@ impl Notification {
     }
 }
 
-/// What the device is told by its event source.
+/// An event for the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceEvent {
-    /// Somebody subscribed.
+    /// A sink subscribed.
     Subscribed {
         /// The new subscription.
         subscription: SubscriptionId,
-        /// Who.
+        /// The subscriber.
         peer: SocketAddr,
-        /// What is wanted.
+        /// The subscribed actions.
         actions: Vec<Str>,
     },
-    /// A subscriber is still interested.
+    /// A subscription was renewed.
     Renewed {
-        /// Which.
+        /// The subscription.
         subscription: SubscriptionId,
     },
-    /// A subscriber is no longer interested.
+    /// A sink unsubscribed.
     Unsubscribed {
-        /// Which.
+        /// The subscription.
         subscription: SubscriptionId,
     },
-    /// A lease passed without renewal.
+    /// A lease ended without renewal.
     Expired {
-        /// Which.
+        /// The subscription.
         subscription: SubscriptionId,
     },
     /// The source ended a subscription.
     Ended {
-        /// Which.
+        /// The subscription.
         subscription: SubscriptionId,
-        /// Why.
+        /// The status code.
         status: EndStatus,
     },
-    /// Notifications will not be delivered.
+    /// Notifications were dropped.
     Dropped {
-        /// Of which subscription.
+        /// The subscription.
         subscription: SubscriptionId,
-        /// Why.
+        /// The reason.
         reason: DropReason,
-        /// How many.
+        /// The number of notifications.
         count: usize,
     },
-    /// A sink that asked for the tree gets standard notifications, for now or for good.
+    /// A sink that supports trees gets standard notifications.
     OffTree {
-        /// Of which subscription.
+        /// The subscription.
         subscription: SubscriptionId,
-        /// Why, for a person to read.
+        /// The reason, for people.
         reason: &'static str,
     },
-    /// A request was refused with a fault.
+    /// A request was rejected with a fault.
     Refused {
-        /// Who asked.
+        /// The sender.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: SourceRefusal,
-        /// More about it.
+        /// The fault's text.
         detail: String,
     },
 }
@@ -308,42 +308,42 @@ pub enum SourceEvent {
 pub enum DropReason {
     /// The sink is slower than the events: the oldest waiting one made place.
     QueueFull,
-    /// The sink refused it.
+    /// The sink rejected it.
     Refused,
-    /// Its subscription ended before it was delivered.
+    /// Its subscription ended before the delivery.
     Ended,
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SourceRefusal {
-    /// As many subscriptions as permitted.
+    /// The limit of subscriptions is reached.
     Full,
-    /// As many subscriptions of this peer as permitted.
+    /// The peer's limit of subscriptions is reached.
     PeerFull,
-    /// Another delivery mode than push.
+    /// A delivery mode other than push.
     DeliveryMode,
-    /// Another filter dialect than that of actions.
+    /// A filter dialect other than that of actions.
     FilterDialect,
-    /// No wanted action is offered here.
+    /// The path offers none of the requested actions.
     FilterAction,
-    /// More actions than permitted.
+    /// The filter has too many actions.
     FilterSize,
-    /// An expiration that cannot be.
+    /// The expiration is invalid.
     Expiration,
-    /// Expiration by date without a clock.
+    /// An expiration by date, but the source has no clock.
     ExpirationType,
-    /// A message that is not what its action says.
+    /// The message does not fit its action.
     Malformed,
-    /// An address that must not be contacted.
+    /// The address check refused an address.
     Address,
-    /// No such subscription.
+    /// The subscription does not exist.
     Unknown,
-    /// An action that is none of WS-Eventing's requests.
+    /// The action is not a request of WS-Eventing.
     Action,
-    /// Nothing can be subscribed to at this path.
+    /// The path offers no events.
     Path,
-    /// The device stops.
+    /// The device is shutting down.
     Stopping,
 }

@@ -1,4 +1,4 @@
-//! The life of a subscription: subscribe, renew, doubt, subscribe again, end.
+//! The life cycle of a subscription: subscribe, renew, verify, resubscribe, end.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,22 +17,23 @@ use crate::eventing::message::{
 };
 use crate::exchange;
 
-/// The shortest pause before a renewal, so that a tiny lease is no storm of requests.
+/// The shortest pause before a renewal. Reason: a tiny lease must not cause a flood of requests.
 const RENEW_MIN: Duration = Duration::from_millis(500);
-/// The longest lease that is believed. Default one day: a forgotten one is found out by then.
+/// The longest lease that the sink accepts. Reason: a subscription lost by its source is found
+/// within a day.
 const LEASE_MAX: Duration = Duration::from_secs(86_400);
 
 impl EventSink {
     pub(super) fn command(&mut self, command: SinkCommand) {
         match command {
-            SinkCommand::Subscribe { key, source } => self.add(key, *source),
-            SinkCommand::Doubt { key } => {
+            SinkCommand::Subscribe { key, source } => self.add_subscription(key, *source),
+            SinkCommand::Verify { key } => {
                 if self
                     .subscriptions
                     .get(&key)
                     .is_some_and(|one| one.phase == Phase::Live)
                 {
-                    self.ask(key, Kind::GetStatus);
+                    self.query_manager(key, Kind::GetStatus);
                 }
             }
             SinkCommand::Unsubscribe { key } => self.remove(key, EndReason::Unsubscribed),
@@ -45,10 +46,10 @@ impl EventSink {
         }
     }
 
-    fn add(&mut self, key: SubscriptionKey, source: Source) {
+    fn add_subscription(&mut self, key: SubscriptionKey, source: Source) {
         self.remove(key, EndReason::Replaced);
         if self.subscriptions.len() >= self.config.subscriptions_max {
-            self.trouble(key, TroubleReason::Full);
+            self.report_trouble(key, TroubleReason::Full);
             return;
         }
         let subscription = Subscription {
@@ -58,7 +59,7 @@ impl EventSink {
             manager: None,
             expires_at: self.now,
             renew_at: self.now,
-            heard_at: self.now,
+            last_contact: self.now,
             failures: 0,
             seen: Default::default(),
             on_tree: false,
@@ -67,22 +68,22 @@ impl EventSink {
         self.subscribe(key);
     }
 
-    /// Forgets a subscription and tells its source.
-    fn remove(&mut self, key: SubscriptionKey, why: EndReason) {
+    /// Removes a subscription and unsubscribes from its source.
+    fn remove(&mut self, key: SubscriptionKey, reason: EndReason) {
         let Some(removed) = self.subscriptions.remove(&key) else {
             return;
         };
         self.timers.cancel(&Timer::Act(key));
         self.routes.remove(&removed.route);
-        self.abandon(removed.phase);
+        self.abandon_request(removed.phase);
         if let Some(manager) = removed.manager {
             self.unsubscribe(key, removed.source.peer, &manager);
         }
-        self.event(SinkEvent::Ended { key, why });
+        self.event(SinkEvent::Ended { key, reason });
     }
 
-    /// No longer waits for the answer of this phase.
-    fn abandon(&mut self, phase: Phase) {
+    /// Stops waiting for the answer of this phase.
+    fn abandon_request(&mut self, phase: Phase) {
         match phase {
             Phase::Waiting | Phase::Live => {}
             Phase::Subscribing(request) => {
@@ -90,13 +91,13 @@ impl EventSink {
                     pending.kind = Kind::Abandoned;
                 }
             }
-            Phase::Renewing(request) | Phase::Checking(request) => self.forget(request),
+            Phase::Renewing(request) | Phase::Checking(request) => self.remove_request(request),
         }
     }
 
-    fn forget(&mut self, request: u64) {
+    fn remove_request(&mut self, request: u64) {
         self.pending.remove(&request);
-        self.timers.cancel(&Timer::Unanswered(request));
+        self.timers.cancel(&Timer::RequestTimeout(request));
     }
 
     fn subscribe(&mut self, key: SubscriptionKey) {
@@ -107,13 +108,14 @@ impl EventSink {
         };
         let source = &subscription.source;
         let base = &source.base;
-        let here = EndpointReference::new(format!("{base}{}/{route:032x}", self.config.path));
+        let own_endpoint =
+            EndpointReference::new(format!("{base}{}/{route:032x}", self.config.path));
         let filter = (!source.actions.is_empty())
             .then(|| Filter::actions(self.config.dialect, source.actions.clone()));
         let message = Subscribe {
-            end_to: Some(here.clone()),
+            end_to: Some(own_endpoint.clone()),
             mode: Some(DELIVERY_MODE_PUSH.into()),
-            notify_to: Some(here),
+            notify_to: Some(own_endpoint),
             expires: Some(Expiration::After(source.lease)),
             filter,
             tree: Ok(source.tree.filter(|_| !source.actions.is_empty())),
@@ -141,8 +143,8 @@ impl EventSink {
         );
     }
 
-    /// Asks the manager of a live subscription.
-    fn ask(&mut self, key: SubscriptionKey, kind: Kind) {
+    /// Sends a request about a live subscription to its manager.
+    fn query_manager(&mut self, key: SubscriptionKey, kind: Kind) {
         let Some(subscription) = self.subscriptions.get(&key) else {
             return;
         };
@@ -188,7 +190,8 @@ impl EventSink {
         };
         self.pending.insert(request, pending);
         let unanswered_at = self.now + self.config.request_timeout;
-        self.timers.set(Timer::Unanswered(request), unanswered_at);
+        self.timers
+            .set(Timer::RequestTimeout(request), unanswered_at);
         self.outputs
             .push_back(Output::Transmit(SinkTransmit::Request {
                 request,
@@ -197,41 +200,43 @@ impl EventSink {
         request
     }
 
-    /// The time of a subscription has come.
-    pub(super) fn act(&mut self, key: SubscriptionKey) {
+    /// Handles the timer of a subscription.
+    pub(super) fn on_timer(&mut self, key: SubscriptionKey) {
         let Some(subscription) = self.subscriptions.get(&key) else {
             return;
         };
         match subscription.phase {
             Phase::Waiting => self.subscribe(key),
             Phase::Live if subscription.expires_at <= self.now => {
-                self.lost(key, EndReason::Expired);
+                self.on_source_end(key, EndReason::Expired);
             }
-            Phase::Live if subscription.renew_at <= self.now => self.ask(key, Kind::Renew),
-            Phase::Live => self.ask(key, Kind::GetStatus),
+            Phase::Live if subscription.renew_at <= self.now => {
+                self.query_manager(key, Kind::Renew)
+            }
+            Phase::Live => self.query_manager(key, Kind::GetStatus),
             Phase::Subscribing(_) | Phase::Renewing(_) | Phase::Checking(_) => {}
         }
     }
 
-    pub(super) fn answered(&mut self, request: u64, answer: Result<Box<Envelope>, Str>) {
+    pub(super) fn on_answer(&mut self, request: u64, answer: Result<Box<Envelope>, Str>) {
         let envelope = match answer {
             Ok(envelope) => envelope,
-            Err(why) => return self.unanswered(request, why),
+            Err(reason) => return self.on_request_failed(request, reason),
         };
         let Some(pending) = self.pending.get(&request).copied() else {
             return;
         };
-        self.forget(request);
+        self.remove_request(request);
         match pending.kind {
             Kind::Subscribe => self.granted(pending, &envelope),
-            Kind::Abandoned => self.give_back(pending, &envelope),
-            Kind::Renew | Kind::GetStatus => self.extended(pending, &envelope),
+            Kind::Abandoned => self.unsubscribe_late_grant(pending, &envelope),
+            Kind::Renew | Kind::GetStatus => self.on_lease_answer(pending, &envelope),
             Kind::Unsubscribe => {}
         }
     }
 
-    /// A grant for an attempt that nobody waits for any more.
-    fn give_back(&mut self, pending: Pending, envelope: &Envelope) {
+    /// Unsubscribes from a late grant for an abandoned attempt.
+    fn unsubscribe_late_grant(&mut self, pending: Pending, envelope: &Envelope) {
         let version = envelope.addressing.version;
         let body = envelope.body();
         let read = body.and_then(|body| SubscribeResponse::from_element(version, body).ok());
@@ -248,13 +253,13 @@ impl EventSink {
         });
         let read = match read {
             Ok(read) => read,
-            Err(reason) => return self.retry(key, reason),
+            Err(reason) => return self.retry_subscribe(key, reason),
         };
         let Some(subscription) = self.subscriptions.get(&key) else {
             return;
         };
-        if let Err(why) = (self.check)(&read.manager.address, subscription.source.peer) {
-            return self.retry(key, TroubleReason::Address(why));
+        if let Err(reason) = (self.check)(&read.manager.address, subscription.source.peer) {
+            return self.retry_subscribe(key, TroubleReason::Address(reason));
         }
         let granted = self.lease(read.expires, pending.sent_at);
         let peer = subscription.source.peer;
@@ -278,11 +283,11 @@ impl EventSink {
                 actions,
             });
         }
-        self.live(key, pending.sent_at, granted);
+        self.set_live(key, pending.sent_at, granted);
         self.event(SinkEvent::Subscribed { key, granted });
     }
 
-    fn extended(&mut self, pending: Pending, envelope: &Envelope) {
+    fn on_lease_answer(&mut self, pending: Pending, envelope: &Envelope) {
         let key = pending.key;
         let renew = pending.kind == Kind::Renew;
         let message = if renew {
@@ -292,27 +297,27 @@ impl EventSink {
         };
         let expires = match response(envelope, |_, body| message.from_element(body)) {
             Ok(expires) => expires,
-            Err(TroubleReason::Unusable(what)) => {
-                self.trouble(key, TroubleReason::Unusable(what));
-                return self.hold(key);
+            Err(TroubleReason::Unusable(text)) => {
+                self.report_trouble(key, TroubleReason::Unusable(text));
+                return self.retry_renewal(key);
             }
-            // Whatever the fault is called: the source does not keep the subscription.
+            // Any fault means that the source does not have the subscription.
             Err(reason) => {
-                self.trouble(key, reason);
-                return self.lost(key, EndReason::Forgotten);
+                self.report_trouble(key, reason);
+                return self.on_source_end(key, EndReason::Forgotten);
             }
         };
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
         let recovered = std::mem::take(&mut subscription.failures) > 0;
-        subscription.heard_at = self.now;
-        let asked = subscription.source.lease;
+        subscription.last_contact = self.now;
+        let requested = subscription.source.lease;
         let rest = subscription.expires_at.saturating_since(pending.sent_at);
-        // An answer without expiration leaves what was asked for, or what was known.
-        let known = Expiration::After(if renew { asked } else { rest });
+        // Without an expiration in the answer, the requested or the remaining lease holds.
+        let known = Expiration::After(if renew { requested } else { rest });
         let granted = self.lease(expires.unwrap_or(known), pending.sent_at);
-        self.live(key, pending.sent_at, granted);
+        self.set_live(key, pending.sent_at, granted);
         if renew || recovered {
             self.event(SinkEvent::Renewed { key, granted });
         }
@@ -326,29 +331,29 @@ impl EventSink {
                 let rest = u64::try_from(i128::from(date) - sent).unwrap_or_default();
                 Duration::from_nanos(rest)
             }
-            // Without a clock a date says nothing: the renewal comes early instead.
+            // A date is useless without a clock, so the renewal comes early.
             (Expiration::At(_), None) => 2 * RENEW_MIN,
         };
         lease.min(LEASE_MAX)
     }
 
-    /// Live until `granted` after the request was sent, hence not longer than the source thinks.
-    fn live(&mut self, key: SubscriptionKey, sent_at: Instant, granted: Duration) {
+    /// The lease starts when the request was sent, so that it never ends after the source's.
+    fn set_live(&mut self, key: SubscriptionKey, sent_at: Instant, granted: Duration) {
         let (low, high) = self.config.renew_percent;
         let share = self.ids.fraction();
         let percent = f64::from(low) + share * f64::from(high.saturating_sub(low));
-        let pause = granted.mul_f64((percent / 100.0).clamp(0.0, 1.0));
+        let next_pause = granted.mul_f64((percent / 100.0).clamp(0.0, 1.0));
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
         subscription.phase = Phase::Live;
         subscription.expires_at = sent_at + granted.max(RENEW_MIN);
-        subscription.renew_at = sent_at + pause.max(RENEW_MIN);
-        subscription.heard_at = self.now;
+        subscription.renew_at = sent_at + next_pause.max(RENEW_MIN);
+        subscription.last_contact = self.now;
         self.schedule(key);
     }
 
-    /// Sets when a live subscription acts next: to renew, or out of doubt.
+    /// Sets the timer of a live subscription: to renew or to verify.
     pub(super) fn schedule(&mut self, key: SubscriptionKey) {
         let Some(subscription) = self.subscriptions.get(&key) else {
             return;
@@ -356,39 +361,41 @@ impl EventSink {
         if subscription.phase != Phase::Live {
             return;
         }
-        let doubt = self
+        let verify_at = self
             .config
-            .doubt_after
-            .map(|after| subscription.heard_at + after);
-        let act = doubt.map_or(subscription.renew_at, |doubt| {
-            doubt.min(subscription.renew_at)
+            .verify_after
+            .map(|after| subscription.last_contact + after);
+        let on_timer = verify_at.map_or(subscription.renew_at, |verify_at| {
+            verify_at.min(subscription.renew_at)
         });
-        self.timers.set(Timer::Act(key), act.max(self.now));
+        self.timers.set(Timer::Act(key), on_timer.max(self.now));
     }
 
-    pub(super) fn unanswered(&mut self, request: u64, why: Str) {
+    pub(super) fn on_request_failed(&mut self, request: u64, reason: Str) {
         let Some(pending) = self.pending.get(&request).copied() else {
             return;
         };
-        self.forget(request);
+        self.remove_request(request);
         match pending.kind {
-            Kind::Subscribe => self.retry(pending.key, TroubleReason::Unreachable(why)),
+            Kind::Subscribe => {
+                self.retry_subscribe(pending.key, TroubleReason::Unreachable(reason))
+            }
             Kind::Renew | Kind::GetStatus => {
-                self.trouble(pending.key, TroubleReason::Unreachable(why));
-                self.hold(pending.key);
+                self.report_trouble(pending.key, TroubleReason::Unreachable(reason));
+                self.retry_renewal(pending.key);
             }
             Kind::Unsubscribe | Kind::Abandoned => {}
         }
     }
 
-    /// Stays live and tries the renewal again, until the lease has passed.
-    fn hold(&mut self, key: SubscriptionKey) {
-        let pause = self.pause(key);
+    /// Stays live and retries the renewal until the lease ends.
+    fn retry_renewal(&mut self, key: SubscriptionKey) {
+        let next_pause = self.next_pause(key);
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
         subscription.phase = Phase::Live;
-        let renew_at = (self.now + pause)
+        let renew_at = (self.now + next_pause)
             .min(subscription.expires_at)
             .max(self.now);
         subscription.renew_at = renew_at;
@@ -396,23 +403,23 @@ impl EventSink {
     }
 
     /// Subscribes again after a pause.
-    fn retry(&mut self, key: SubscriptionKey, reason: TroubleReason) {
-        self.trouble(key, reason);
-        let pause = self.pause(key);
+    fn retry_subscribe(&mut self, key: SubscriptionKey, reason: TroubleReason) {
+        self.report_trouble(key, reason);
+        let next_pause = self.next_pause(key);
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
         self.routes.remove(&subscription.route);
         subscription.phase = Phase::Waiting;
         subscription.manager = None;
-        self.timers.set(Timer::Act(key), self.now + pause);
+        self.timers.set(Timer::Act(key), self.now + next_pause);
     }
 
-    /// The subscription is no more on the source's side: tells it and subscribes again, at once the
-    /// first time.
-    pub(super) fn lost(&mut self, key: SubscriptionKey, why: EndReason) {
-        let at_once = matches!(why, EndReason::Forgotten | EndReason::Expired);
-        self.event(SinkEvent::Ended { key, why });
+    /// The source has ended the subscription: reports it and subscribes again, the first time
+    /// without a pause.
+    pub(super) fn on_source_end(&mut self, key: SubscriptionKey, reason: EndReason) {
+        let immediately = matches!(reason, EndReason::Forgotten | EndReason::Expired);
+        self.event(SinkEvent::Ended { key, reason });
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return;
         };
@@ -420,29 +427,29 @@ impl EventSink {
         subscription.manager = None;
         let first = subscription.failures == 0;
         self.routes.remove(&subscription.route);
-        self.abandon(phase);
-        if at_once && first {
+        self.abandon_request(phase);
+        if immediately && first {
             return self.subscribe(key);
         }
-        let pause = self.pause(key);
-        self.timers.set(Timer::Act(key), self.now + pause);
+        let next_pause = self.next_pause(key);
+        self.timers.set(Timer::Act(key), self.now + next_pause);
     }
 
-    /// The next pause of a subscription with troubles: doubled each time, varied by a quarter.
-    fn pause(&mut self, key: SubscriptionKey) -> Duration {
+    /// The next pause of a failing subscription: doubled each time, varied by a quarter.
+    fn next_pause(&mut self, key: SubscriptionKey) -> Duration {
         let share = self.ids.fraction();
         let Some(subscription) = self.subscriptions.get_mut(&key) else {
             return self.config.backoff_max;
         };
         let doublings = subscription.failures.min(16);
         subscription.failures = subscription.failures.saturating_add(1);
-        let pause = self.config.backoff_first.saturating_mul(1 << doublings);
-        let pause = pause.min(self.config.backoff_max);
-        pause.mul_f64(0.75 + share / 2.0)
+        let next_pause = self.config.backoff_first.saturating_mul(1 << doublings);
+        let next_pause = next_pause.min(self.config.backoff_max);
+        next_pause.mul_f64(0.75 + share / 2.0)
     }
 }
 
-/// Reads an answer, or says what is wrong with it.
+/// Parses an answer.
 fn response<T>(
     envelope: &Envelope,
     read: impl FnOnce(chappe_soap::AddressingVersion, &Element) -> Result<T, EventingFault>,
@@ -454,7 +461,7 @@ fn response<T>(
         });
     }
     let Some(body) = envelope.body() else {
-        return Err(TroubleReason::Unusable("it has no body".into()));
+        return Err(TroubleReason::Unusable("answer has no body".into()));
     };
     let version = envelope.addressing.version;
     read(version, body).map_err(|fault| TroubleReason::Unusable(fault.to_string()))

@@ -1,4 +1,4 @@
-//! What a client makes of the messages that arrive.
+//! Handles arriving messages.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -9,12 +9,12 @@ use chappe_xml::{Name, Str};
 
 use super::super::intake::{self, Dropped};
 use super::super::message::{AppSequence, Content, Message};
-use super::super::table::{Full, size};
+use super::super::table::{Full, approximate_size};
 use super::super::{DropReason, Inbound, Target};
 use super::{Client, Event, Known, Subject, Via};
 use crate::Dialect;
 
-/// Where a message came from and what it was.
+/// The source of a message, and its kind.
 #[derive(Clone, Copy)]
 struct Origin<'m> {
     now: Instant,
@@ -27,12 +27,15 @@ struct Origin<'m> {
 
 impl Client {
     pub(super) fn receive(&mut self, now: Instant, datagram: &Inbound) -> Result<(), Dropped> {
-        if !self.messages.take(now, datagram.from.ip()) {
-            let detail = format!("{} messages a second", self.config.messages_per_s);
+        if !self.message_rate.take(now, datagram.from.ip()) {
+            let detail = format!(
+                "more than {} messages per second",
+                self.config.messages_per_s
+            );
             return Err(Dropped::new(DropReason::RateLimited, detail));
         }
         let message = intake::read(datagram)?;
-        self.books.first_time(&message)?;
+        self.intake.check_duplicate(&message)?;
         if !self.config.dialects.contains(&message.dialect) {
             let detail = message.dialect.discovery();
             return Err(Dropped::new(DropReason::OtherDialect, detail));
@@ -46,15 +49,15 @@ impl Client {
             sequence: message.sequence.as_ref(),
         };
         match &message.content {
-            Content::Hello(target) => self.hello(origin(Via::Hello), target),
-            Content::Bye(target) => self.bye(origin(Via::Hello), target),
+            Content::Hello(target) => self.on_hello(origin(Via::Hello), target),
+            Content::Bye(target) => self.on_bye(origin(Via::Hello), target),
             Content::ProbeMatches(targets) => {
-                let question = self.question(&message)?;
-                self.probe_matches(origin(Via::Probe), question, targets)
+                let request = self.request(&message)?;
+                self.on_probe_matches(origin(Via::Probe), request, targets)
             }
             Content::ResolveMatches(target) => {
-                let question = self.question(&message)?;
-                self.resolve_matches(origin(Via::Resolve), question, target.as_ref())
+                let request = self.request(&message)?;
+                self.on_resolve_matches(origin(Via::Resolve), request, target.as_ref())
             }
             Content::Probe(_) | Content::Resolve(_) => Err(Dropped::new(
                 DropReason::OtherRole,
@@ -63,30 +66,30 @@ impl Client {
         }
     }
 
-    /// The open question that a message answers.
-    fn question(&self, message: &Message) -> Result<u64, Dropped> {
+    /// The pending request that a message answers.
+    fn request(&self, message: &Message) -> Result<u64, Dropped> {
         let id = message.relates_to.as_ref();
         id.and_then(|id| self.by_message.get(id))
             .copied()
             .ok_or_else(|| {
-                let detail = "it answers no question that is open";
+                let detail = "no pending request has this RelatesTo";
                 Dropped::new(DropReason::Unrelated, detail)
             })
     }
 
-    fn hello(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
+    fn on_hello(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
         refuse_proxy(origin.dialect, target)?;
-        self.follow(origin, target)?;
+        self.check_sequence(origin, target)?;
         if self.table.get(&target.endpoint.address).is_none() {
-            return self.meet(origin, target.clone());
+            return self.on_new_target(origin, target.clone());
         }
-        let target = self.permitted(origin, target.clone())?;
+        let target = self.permit_xaddrs(origin, target.clone())?;
         let known = self.table.get(&target.endpoint.address);
         let Some(differs) = known.map(|known| differs(&known.target, &target)) else {
             return Ok(());
         };
         if differs {
-            self.confirm(origin, &target.endpoint.address)?;
+            self.verify(origin, &target.endpoint.address)?;
         }
         self.event(Event::Hello {
             target,
@@ -96,15 +99,15 @@ impl Client {
         Ok(())
     }
 
-    fn bye(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
-        self.follow(origin, target)?;
+    fn on_bye(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
+        self.check_sequence(origin, target)?;
         let endpoint = target.endpoint.address.clone();
         let Some(known) = self.table.get(&endpoint) else {
             let detail = endpoint.chars().take(128).collect::<String>();
             return Err(Dropped::new(DropReason::OtherEndpoint, detail));
         };
         let same_source = known.from.ip() == origin.from.ip();
-        self.confirm(origin, &endpoint)?;
+        self.verify(origin, &endpoint)?;
         self.event(Event::ByeHint {
             endpoint,
             from: origin.from,
@@ -113,16 +116,16 @@ impl Client {
         Ok(())
     }
 
-    /// Drops what the same source said after something newer.
-    fn follow(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
+    /// Drops messages older than the last one of the same source.
+    fn check_sequence(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
         let Some(sequence) = origin.sequence else {
             return Ok(());
         };
-        let fresh = origin.via != Via::Hello;
+        let answers_request = origin.via != Via::Hello;
         let endpoint = &target.endpoint.address;
         match self
             .table
-            .follow(endpoint, origin.from.ip(), sequence, fresh)
+            .follow(endpoint, origin.from.ip(), sequence, answers_request)
         {
             true => Ok(()),
             false => {
@@ -133,16 +136,16 @@ impl Client {
         }
     }
 
-    /// Asks a known target service whether it still is what it was: at the address it was known
-    /// from, and, since that port may be shared by several processes there, on its network.
-    fn confirm(&mut self, origin: Origin<'_>, endpoint: &Str) -> Result<(), Dropped> {
+    /// Sends a Resolve for a known target service to the address in the table and, as several
+    /// processes may share that port, to the group of its network.
+    fn verify(&mut self, origin: Origin<'_>, endpoint: &Str) -> Result<(), Dropped> {
         let Some(known) = self.table.get(endpoint) else {
             return Ok(());
         };
         let (dialect, interface) = (known.dialect, known.interface);
         let mut host = known.from;
         host.set_port(DISCOVERY_PORT);
-        self.may_resolve(origin)?;
+        self.check_resolve_rate(origin)?;
         let to = self.groups(Some(interface));
         let unicast = Some((interface, host));
         self.resolve(
@@ -156,25 +159,29 @@ impl Client {
         Ok(())
     }
 
-    fn may_resolve(&mut self, origin: Origin<'_>) -> Result<(), Dropped> {
-        // All addresses share a rate: what strangers say must not make this host shout.
-        if self.resolves.take(origin.now, origin.from.ip()) {
+    fn check_resolve_rate(&mut self, origin: Origin<'_>) -> Result<(), Dropped> {
+        // All addresses share a rate, so that forged messages cannot make this host flood the
+        // network.
+        if self.resolve_rate.take(origin.now, origin.from.ip()) {
             return Ok(());
         }
-        let detail = format!("{} Resolves a second", self.config.resolves_per_s);
+        let detail = format!(
+            "more than {} Resolves per second",
+            self.config.resolves_per_s
+        );
         Err(Dropped::new(DropReason::RateLimited, detail))
     }
 
-    fn probe_matches(
+    fn on_probe_matches(
         &mut self,
         origin: Origin<'_>,
-        question: u64,
+        request: u64,
         targets: &[Target],
     ) -> Result<(), Dropped> {
         let mut failure = None;
         let mut used = targets.is_empty();
         for target in targets {
-            match self.probe_match(origin, question, target) {
+            match self.on_probe_match(origin, request, target) {
                 Ok(()) => used = true,
                 Err(dropped) => failure = failure.or(Some(dropped)),
             }
@@ -185,33 +192,35 @@ impl Client {
         }
     }
 
-    fn probe_match(
+    fn on_probe_match(
         &mut self,
         origin: Origin<'_>,
-        question: u64,
+        request: u64,
         target: &Target,
     ) -> Result<(), Dropped> {
         refuse_proxy(origin.dialect, target)?;
         let endpoint = &target.endpoint.address;
-        let followed = self.follow(origin, target);
-        // An older message still matches this Probe, but says nothing new.
-        let told = match followed {
-            Ok(()) if self.table.get(endpoint).is_none() => self.meet(origin, target.clone()),
-            Ok(()) => self.answer_of_known(origin, target.clone()).map(|_| ()),
+        let sequence_check = self.check_sequence(origin, target);
+        // An older message still matches this Probe, but does not update the table.
+        let outcome = match sequence_check {
+            Ok(()) if self.table.get(endpoint).is_none() => {
+                self.on_new_target(origin, target.clone())
+            }
+            Ok(()) => self.update_known(origin, target.clone()).map(|_| ()),
             stale => stale,
         };
-        let stale = matches!(&told, Err(dropped) if dropped.reason == DropReason::Stale);
-        if told.is_ok() || stale {
-            self.matched(question, endpoint);
+        let stale = matches!(&outcome, Err(dropped) if dropped.reason == DropReason::Stale);
+        if outcome.is_ok() || stale {
+            self.record_match(request, endpoint);
         }
-        told
+        outcome
     }
 
-    fn matched(&mut self, question: u64, endpoint: &Str) {
-        let Some(question) = self.questions.get_mut(&question) else {
+    fn record_match(&mut self, request: u64, endpoint: &Str) {
+        let Some(request) = self.requests.get_mut(&request) else {
             return;
         };
-        if let Subject::Probe { id, matched } = &mut question.subject
+        if let Subject::Probe { id, matched } = &mut request.subject
             && matched.len() < self.config.table_capacity
             && matched.insert(endpoint.clone())
         {
@@ -220,66 +229,63 @@ impl Client {
         }
     }
 
-    fn resolve_matches(
+    fn on_resolve_matches(
         &mut self,
         origin: Origin<'_>,
-        question: u64,
+        request: u64,
         target: Option<&Target>,
     ) -> Result<(), Dropped> {
         let Some(target) = target else {
             return Ok(());
         };
-        let subject = self
-            .questions
-            .get(&question)
-            .map(|question| &question.subject);
+        let subject = self.requests.get(&request).map(|request| &request.subject);
         let Some(Subject::Resolve { endpoint, partial }) = subject else {
             return Err(Dropped::new(
                 DropReason::Invalid,
-                "a ResolveMatch to a Probe",
+                "ResolveMatches in reply to a Probe",
             ));
         };
         if *endpoint != target.endpoint.address {
             return Err(Dropped::new(
                 DropReason::OtherEndpoint,
-                "not what was asked for",
+                "ResolveMatch for another endpoint",
             ));
         }
         if target.xaddrs.is_empty() {
             return Err(Dropped::new(
                 DropReason::Invalid,
-                "a ResolveMatch without XAddrs",
+                "ResolveMatch without XAddrs",
             ));
         }
         let mut target = target.clone();
         if let Some(partial) = partial {
-            for (list, before) in [(&mut target.scopes, &partial.scopes)] {
+            for (list, earlier) in [(&mut target.scopes, &partial.scopes)] {
                 if list.is_empty() {
-                    list.clone_from(before);
+                    list.clone_from(earlier);
                 }
             }
             if target.types.is_empty() {
                 target.types.clone_from(&partial.types);
             }
         }
-        self.follow(origin, &target)?;
+        self.check_sequence(origin, &target)?;
         let settled = if self.table.get(&target.endpoint.address).is_none() {
-            self.meet(origin, target)?;
+            self.on_new_target(origin, target)?;
             true
         } else {
-            self.answer_of_known(origin, target)?
+            self.update_known(origin, target)?
         };
         if settled {
-            self.close(question, true);
+            self.close(request, true);
         }
         Ok(())
     }
 
-    /// A target service that is not in the table.
-    fn meet(&mut self, origin: Origin<'_>, target: Target) -> Result<(), Dropped> {
-        let target = self.permitted(origin, target)?;
+    /// Handles a target service that is not in the table.
+    fn on_new_target(&mut self, origin: Origin<'_>, target: Target) -> Result<(), Dropped> {
+        let target = self.permit_xaddrs(origin, target)?;
         if target.xaddrs.is_empty() {
-            self.may_resolve(origin)?;
+            self.check_resolve_rate(origin)?;
             let endpoint = target.endpoint.address.clone();
             let to = self.groups(Some(origin.interface));
             self.resolve(
@@ -292,7 +298,7 @@ impl Client {
             );
             return Ok(());
         }
-        self.remember(origin, target.clone())?;
+        self.insert(origin, target.clone())?;
         self.event(Event::Found {
             target,
             dialect: origin.dialect,
@@ -303,16 +309,19 @@ impl Client {
         Ok(())
     }
 
-    fn remember(&mut self, origin: Origin<'_>, target: Target) -> Result<(), Dropped> {
+    fn insert(&mut self, origin: Origin<'_>, target: Target) -> Result<(), Dropped> {
         let endpoint = target.endpoint.address.clone();
         let known = Known::new(target, origin.dialect, origin.from, origin.interface);
         self.table.insert(known).map_err(|full| match full {
             Full::Table => {
-                let detail = format!("{} confirmed target services", self.table.len());
+                let detail = format!("all {} entries are confirmed", self.table.len());
                 Dropped::new(DropReason::TableFull, detail)
             }
             Full::Host => {
-                let detail = format!("{} target services of it", self.config.source_max);
+                let detail = format!(
+                    "{} target services from this source",
+                    self.config.source_max
+                );
                 Dropped::new(DropReason::SourceFull, detail)
             }
         })?;
@@ -323,9 +332,10 @@ impl Client {
         Ok(())
     }
 
-    /// A known target service answers a question; says whether that settles what is known of it.
-    fn answer_of_known(&mut self, origin: Origin<'_>, target: Target) -> Result<bool, Dropped> {
-        let mut target = self.permitted(origin, target)?;
+    /// Updates a known target service from an answer. False if the answer does not settle its
+    /// state.
+    fn update_known(&mut self, origin: Origin<'_>, target: Target) -> Result<bool, Dropped> {
+        let mut target = self.permit_xaddrs(origin, target)?;
         let Some(known) = self.table.get(&target.endpoint.address) else {
             return Ok(true);
         };
@@ -337,8 +347,8 @@ impl Client {
             self.event(Event::MoveHint { target, from });
             return Ok(false);
         }
-        inherit(&mut target, &known.target);
-        self.remember(origin, target.clone())?;
+        fill_absent_fields(&mut target, &known.target);
+        self.insert(origin, target.clone())?;
         self.event(Event::Changed {
             target,
             dialect: origin.dialect,
@@ -348,24 +358,24 @@ impl Client {
         Ok(true)
     }
 
-    /// The description with only those transport addresses that may be contacted, those of the
-    /// sender's own host first.
-    fn permitted(&mut self, origin: Origin<'_>, mut target: Target) -> Result<Target, Dropped> {
-        let (bytes, most) = (size(&target), self.config.description_bytes);
+    /// Checks the description's size and removes refused transport addresses. Addresses on the
+    /// sender's own host come first.
+    fn permit_xaddrs(&mut self, origin: Origin<'_>, mut target: Target) -> Result<Target, Dropped> {
+        let (bytes, most) = (approximate_size(&target), self.config.description_bytes);
         if bytes > most {
-            let detail = format!("it describes itself in {bytes} bytes, at most {most}");
+            let detail = format!("description has {bytes} bytes (limit {most})");
             return Err(Dropped::new(DropReason::TooLarge, detail));
         }
-        let given = std::mem::take(&mut target.xaddrs);
+        let xaddrs = std::mem::take(&mut target.xaddrs);
         let mut refused = None;
-        for xaddr in given {
-            match self.judge(&xaddr, origin.from) {
+        for xaddr in xaddrs {
+            match self.check_xaddr(&xaddr, origin.from) {
                 Ok(()) => target.xaddrs.push(xaddr),
                 Err(reason) => refused = refused.or(Some((xaddr, reason))),
             }
         }
-        let host = host_of(origin.from.ip());
-        target.xaddrs.sort_by_key(|xaddr| !is_at(xaddr, &host));
+        let host = authority_start(origin.from.ip());
+        target.xaddrs.sort_by_key(|xaddr| !is_on_host(xaddr, &host));
         let Some((xaddr, reason)) = refused else {
             return Ok(target);
         };
@@ -373,7 +383,9 @@ impl Client {
             let detail = format!("{xaddr:.256}: {reason}");
             return Err(Dropped::new(DropReason::AddressRefused, detail));
         }
-        let reported = self.refusals.pass(origin.now, DropReason::AddressRefused);
+        let reported = self
+            .refusal_reports
+            .pass(origin.now, DropReason::AddressRefused);
         if reported.is_some() {
             let endpoint = target.endpoint.address.clone();
             self.event(Event::AddressRefused {
@@ -385,48 +397,51 @@ impl Client {
         Ok(target)
     }
 
-    fn judge(&self, xaddr: &str, from: SocketAddr) -> Result<(), String> {
+    fn check_xaddr(&self, xaddr: &str, from: SocketAddr) -> Result<(), String> {
         let scheme = xaddr.split(':').next().unwrap_or_default();
-        let is = |known: &&str| scheme.eq_ignore_ascii_case(known);
-        match ["http", "https", "udp"].iter().find(|known| is(known)) {
-            // A target service that is no device may be spoken to otherwise; where, is judged alike.
-            Some(&"udp") => self.policy.judge(&format!("http{}", &xaddr[3..]), from),
-            Some(_) => self.policy.judge(xaddr, from),
-            None => Err("neither http nor https nor udp".to_owned()),
+        let scheme_is = |known: &&str| scheme.eq_ignore_ascii_case(known);
+        match ["http", "https", "udp"]
+            .iter()
+            .find(|known| scheme_is(known))
+        {
+            // Target services other than devices may use UDP; the policy checks the host alike.
+            Some(&"udp") => self.policy.check(&format!("http{}", &xaddr[3..]), from),
+            Some(_) => self.policy.check(xaddr, from),
+            None => Err("scheme is not http, https or udp".to_owned()),
         }
     }
 }
 
-/// An address as it stands in a URI.
-fn host_of(ip: IpAddr) -> String {
+/// The start of a URI's authority for an IP address.
+fn authority_start(ip: IpAddr) -> String {
     match ip.to_canonical() {
         IpAddr::V4(v4) => format!("://{v4}"),
         IpAddr::V6(v6) => format!("://[{v6}"),
     }
 }
 
-/// Whether a transport address is of this host.
-fn is_at(xaddr: &str, host: &str) -> bool {
+/// Whether a transport address is on this host.
+fn is_on_host(xaddr: &str, host: &str) -> bool {
     xaddr
         .split_once(host)
         .is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with([':', '/', ']', '%']))
 }
 
-/// Whether `said` contradicts `known`; what a message leaves out contradicts nothing.
-fn differs(known: &Target, said: &Target) -> bool {
-    let uris = |known: &[Str], said: &[Str]| {
+/// Whether `received` contradicts `known`. Absent fields contradict nothing.
+fn differs(known: &Target, received: &Target) -> bool {
+    let uris = |known: &[Str], received: &[Str]| {
         let sorted = |list: &[Str]| list.iter().cloned().collect::<BTreeSet<_>>();
-        !said.is_empty() && sorted(known) != sorted(said)
+        !received.is_empty() && sorted(known) != sorted(received)
     };
     let types = |list: &[Name]| list.iter().cloned().collect::<BTreeSet<_>>();
-    (said.metadata_version != 0 && known.metadata_version != said.metadata_version)
-        || (!said.types.is_empty() && types(&known.types) != types(&said.types))
-        || uris(&known.scopes, &said.scopes)
-        || uris(&known.xaddrs, &said.xaddrs)
+    (received.metadata_version != 0 && known.metadata_version != received.metadata_version)
+        || (!received.types.is_empty() && types(&known.types) != types(&received.types))
+        || uris(&known.scopes, &received.scopes)
+        || uris(&known.xaddrs, &received.xaddrs)
 }
 
-/// Keeps from `known` what `target` leaves out.
-fn inherit(target: &mut Target, known: &Target) {
+/// Fills the absent fields of `target` from `known`.
+fn fill_absent_fields(target: &mut Target, known: &Target) {
     if target.types.is_empty() {
         target.types.clone_from(&known.types);
     }
@@ -441,10 +456,10 @@ fn inherit(target: &mut Target, known: &Target) {
     }
 }
 
-/// Managed mode is not spoken.
+/// Rejects discovery proxies: managed mode is not supported.
 fn refuse_proxy(dialect: Dialect, target: &Target) -> Result<(), Dropped> {
     if target.types.contains(&dialect.proxy_type()) {
-        let detail = "a discovery proxy; managed mode is not spoken";
+        let detail = "sender is a discovery proxy; managed mode is not supported";
         return Err(Dropped::new(DropReason::DiscoveryProxy, detail));
     }
     Ok(())
