@@ -77,15 +77,6 @@ fn of_link(defect: InLink) -> (Vec<Fault>, u64) {
         InLink::ResumesPastTrim => (vec![Fault::Kill, Fault::Partition], 100),
         InLink::IgnoresEarlier => (vec![Fault::OldState], 100),
         InLink::AnnouncesLate => (vec![Fault::Kill], 20),
-        InLink::MergesEpochs => {
-            let faults = [
-                Fault::PowerLoss,
-                Fault::OldState,
-                Fault::BitRot,
-                Fault::QueueFull,
-            ];
-            (faults.to_vec(), 1_500)
-        }
         InLink::PutsBackShifted => (vec![Fault::BitRot], 50),
         InLink::AnswersShifted => (vec![Fault::BitRot], 50),
     }
@@ -132,10 +123,9 @@ fn every_planted_defect_is_found() {
     }
     for defect in InLink::ALL {
         let (faults, within) = of_link(defect);
-        let trims = [InLink::ResumesPastTrim, InLink::MergesEpochs];
         let hunt = Hunt {
             faults,
-            keep: trims.contains(&defect).then_some(20),
+            keep: (defect == InLink::ResumesPastTrim).then_some(20),
             within,
         };
         let plant = |on: bool| link::plant(on.then_some(defect));
